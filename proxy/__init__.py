@@ -1,0 +1,15 @@
+"""The data plane: bytes in, decisions applied, bytes out.
+
+A client connects to a listener of `net`; its bytes go to a `session`, which cuts frames with `wire`, asks `apis` what to do with each, asks `quota` what a
+request may cost, and hands the same buffers on to the broker. The answer comes back the same way. `observe` is told and changes nothing.
+
+- `config/`    the settings file: models, loading; every error names the key, the line and what would be right
+- `wire/`      bytes <-> meaning. No I/O, no clock, no quotas
+- `apis/`      one file per Kafka API that the proxy touches, and a registry that refuses duplicates
+- `session/`   one client connection: state, in-flight queue, mute, merge. Sans-IO: callbacks in, calls on a small port out
+- `cluster/`   what is known of the cluster: brokers and their addresses, topic ids
+- `identity/`  who is on this connection
+- `net/`       the only asyncio: listeners, upstream connections, the proxy's own broker client, admin HTTP, start and stop
+- `observe/`   operations log, metrics, usage log. Sees everything, changes nothing
+- `cli`        the console command
+"""

@@ -1,0 +1,5 @@
+"""python -m proxy: the console command."""
+
+from proxy.cli import main
+
+main()

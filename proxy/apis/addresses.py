@@ -1,0 +1,74 @@
+"""The APIs whose responses name brokers, and of which nothing else matters. Charge nothing, refuse nothing.
+
+| key | API | versions | where |
+|---|---|---|---|
+| 3 | Metadata | 0-13 | all brokers; the proxy learns them, and topic ids, on the way |
+| 10 | FindCoordinator | 0-6 | the coordinators |
+| 55 | DescribeQuorum | 0-2 | the controllers' listeners since version 2 (KIP-853): shown as the bootstrap address |
+| 60 | DescribeCluster | 0-2 | all brokers |
+| 78, 79 | ShareFetch, ShareAcknowledge | 1-2 | node endpoints (KIP-932) |
+"""
+
+from __future__ import annotations
+
+from proxy.session.client import Client
+from proxy.session.plans import FORWARD, Forward, Outcome, Request, Whole
+from proxy.wire import addresses as wire
+from proxy.wire import metadata
+from proxy.wire.addresses import holds_addresses, patch_addresses
+from proxy.wire.primitives import Buffer
+
+
+class AddressApi:
+    """An API in whose responses addresses are replaced."""
+
+    def __init__(self, key: int, lowest: int, highest: int) -> None:
+        self.key, self.versions = key, (lowest, highest)
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        if not holds_addresses(self.key, request.version):
+            return FORWARD
+        return Forward(Patch(self.key, request.version, client))
+
+
+class MetadataApi(AddressApi):
+    """Metadata, from which the proxy learns too."""
+
+    def __init__(self) -> None:
+        super().__init__(metadata.KEY, *metadata.VERSIONS)
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        return Forward(_Learn(self.key, request.version, client))
+
+
+class Patch(Whole):
+    """Replace the addresses of a response."""
+
+    __slots__ = ("_client", "_key", "_version")
+
+    def __init__(self, key: int, version: int, client: Client) -> None:
+        super().__init__()
+        self._key, self._version, self._client = key, version, client
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return patch_addresses(self._key, self._version, bytes(buf[start:end]), self._client.endpoint)
+
+
+class _Learn(Patch):
+    __slots__ = ()
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        frame = bytes(buf[start:end])
+        self._client.services.cluster.learn_brokers(metadata.read_brokers(frame, self._version))
+        self._client.services.cluster.learn_topics(frame, self._version)
+        return patch_addresses(self._key, self._version, frame, self._client.endpoint)
+
+
+ADDRESS_APIS = (
+    MetadataApi(),
+    AddressApi(wire.FIND_COORDINATOR, 0, 6),
+    AddressApi(wire.DESCRIBE_QUORUM, 0, 2),
+    AddressApi(wire.DESCRIBE_CLUSTER, 0, 2),
+    AddressApi(wire.SHARE_FETCH, 1, 2),
+    AddressApi(wire.SHARE_ACKNOWLEDGE, 1, 2),
+)

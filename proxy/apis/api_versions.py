@@ -1,0 +1,34 @@
+"""ApiVersions: key 18, versions 0-4 (KIP-35, KIP-511). Charges nothing, refuses nothing.
+
+The broker's ranges are cut to what the proxy understands, of the APIs that it must understand; others pass as they are, newer than the proxy too. A version of
+this request that the proxy does not know is answered as Kafka answers it: with error 35 and the range of this API, and the client asks again.
+"""
+
+from __future__ import annotations
+
+from proxy.session.client import Client
+from proxy.session.plans import Answer, Forward, Outcome, Request, Whole
+from proxy.wire.api_versions import MAX_VERSION, Understood, clamp, unsupported
+from proxy.wire.headers import API_VERSIONS
+from proxy.wire.primitives import Buffer
+
+
+class ApiVersions:
+    key = API_VERSIONS
+    versions = (0, 0x7FFF)
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        if request.version > MAX_VERSION:
+            return Answer(unsupported(request.correlation_id))
+        return Forward(_Clamp(request.version, client.services.understood))
+
+
+class _Clamp(Whole):
+    __slots__ = ("_understood", "_version")
+
+    def __init__(self, version: int, understood: Understood) -> None:
+        super().__init__()
+        self._version, self._understood = version, understood
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return clamp(bytes(buf[start:end]), self._version, self._understood)

@@ -1,0 +1,114 @@
+"""CreateTopics: key 19, versions 0-7 (KIP-599, seed s1).
+
+Charges `controller_mutations`: the partitions of each topic, its explicit assignments if it has them, or the broker's default. A request that only
+validates is not charged. Once the quota is exhausted:
+- version 6 and up: further topics are refused with 89 THROTTLING_QUOTA_EXCEEDED and a message; the others go on, and the two answers are merged.
+- below: everything is accepted, and the client throttled; version 1 and up say so in the topics' error messages.
+Either way throttle_time_ms says for how long the client is muted, the broker's own time if that is longer.
+
+Not here: what the broker then refuses is not yet credited back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.session.client import Client
+from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Request, Whole
+from proxy.session.port import Services
+from proxy.wire import create_topics as wire
+from proxy.wire.primitives import INT32, Buffer
+from quota.decision import Action, Decision
+
+
+class CreateTopics:
+    key = wire.KEY
+    versions = wire.VERSIONS
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
+        engine = client.services.engine
+        found = engine.find_mutation_limit(client.user, client.client_id or "")
+        if found is None:
+            return FORWARD
+        request.join()
+        body = wire.read_request(request.buf, request.body, request.end, request.version)
+        if body.validate_only:
+            return FORWARD
+        left = 0.0 if held else engine.hold(found, now)
+        if left > 0:
+            return Hold(left)
+        costs = [self._cost(client.services, topic) for topic in body.topics]
+        verdict = engine.charge_mutations(found, costs, refusable=request.version >= wire.FIRST_REFUSABLE, now=now)
+        total = client.api_sum(self.key)
+        total.mutations += verdict.charged
+        if verdict.decision is None:
+            return FORWARD
+        over = _Over(request, body, verdict.decision)
+        total.throttle_ms += over.throttle_ms
+        if verdict.decision.action is Action.REFUSE:
+            total.refuse(verdict.decision.quota, len(over.names))
+        client.services.watcher.decided(verdict.decision, client.requester(self.key, request.version, over.names))
+        return over.outcome()
+
+    def _cost(self, services: Services, topic: wire.NewTopic) -> int:
+        if topic.name in services.engine.limits.exempt.topics:
+            return 0
+        return topic.partitions if topic.partitions >= 0 else services.default_partitions
+
+
+@dataclass(frozen=True, slots=True)
+class _Over:
+    """A request that is over the quota with some or all of its topics."""
+
+    sent: Request
+    body: wire.CreateTopics
+    decision: Decision
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.body.topics[i].name for i in self.decision.items)
+
+    @property
+    def throttle_ms(self) -> int:
+        return round(self.decision.throttle * 1000)
+
+    def outcome(self) -> Outcome:
+        sent, mute = self.sent, self.decision.throttle
+        if self.decision.action is Action.THROTTLE:
+            return Forward(_Explain(self))
+        if len(self.decision.items) == len(self.body.topics):
+            message, names = self.decision.message, self.names
+            return Answer(wire.refusal(sent.correlation_id, sent.version, names, message, self.throttle_ms), mute)
+        kept = wire.without(self.body, set(self.decision.items), sent.buf, sent.body, sent.end, sent.version)
+        header = sent.buf[sent.start + 4 : sent.body]
+        size = len(header) + sum(len(piece) for piece in kept)
+        return Forward(_Merge(self), [INT32.pack(size), header, *kept])
+
+
+class _Explain(Whole):
+    """The answer to a client that is too old to be refused."""
+
+    __slots__ = ("_over",)
+
+    def __init__(self, over: _Over) -> None:
+        super().__init__(over.decision.throttle)
+        self._over = over
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        over = self._over
+        messages = dict.fromkeys(over.names, over.decision.message)
+        return wire.with_throttle(bytes(buf[start:end]), over.sent.version, messages, over.throttle_ms)
+
+
+class _Merge(Whole):
+    """The broker's answer for the topics that went on, with those that were refused."""
+
+    __slots__ = ("_over",)
+
+    def __init__(self, over: _Over) -> None:
+        super().__init__(over.decision.throttle)
+        self._over = over
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        over = self._over
+        return wire.with_refused(bytes(buf[start:end]), over.sent.version, over.names, over.decision.message, over.throttle_ms)

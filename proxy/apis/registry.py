@@ -1,0 +1,34 @@
+"""All handlers by API key. In: nothing. Out: the table that sessions look requests up in, and the ranges that ApiVersions is clamped to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from proxy.apis.addresses import ADDRESS_APIS
+from proxy.apis.api_versions import ApiVersions
+from proxy.apis.create_topics import CreateTopics
+from proxy.apis.fetch import Fetch
+from proxy.apis.produce import Produce
+from proxy.apis.sasl import SaslAuthenticate, SaslHandshake
+from proxy.session.plans import Handler
+from proxy.wire import api_versions as wire
+
+
+def default_handlers() -> list[Handler]:
+    """One of each."""
+    return [Produce(), Fetch(), SaslHandshake(), ApiVersions(), CreateTopics(), SaslAuthenticate(), *ADDRESS_APIS]
+
+
+def by_key(handlers: Iterable[Handler]) -> dict[int, Handler]:
+    """The table; two handlers for one API are a mistake in the program."""
+    table: dict[int, Handler] = {}
+    for handler in handlers:
+        if handler.key in table:
+            raise ValueError(f"two handlers for API {handler.key}: {table[handler.key]} and {handler}")
+        table[handler.key] = handler
+    return table
+
+
+def understood(table: Mapping[int, Handler]) -> dict[int, tuple[int, int]]:
+    """The versions that the proxy understands, of the APIs that it must understand."""
+    return {key: handler.versions for key, handler in table.items()} | {ApiVersions.key: (0, wire.MAX_VERSION)}

@@ -1,0 +1,61 @@
+"""SaslHandshake: key 17, version 1. SaslAuthenticate: key 36, versions 0-2 (KIP-43, KIP-152, KIP-368). Charge nothing, refuse nothing.
+
+Both pass through; the exchange is watched to learn who is on the connection. After a version 0 handshake tokens come without headers, which only clients from before
+Kafka 1.0 need: that version is left out of ApiVersions.
+"""
+
+from __future__ import annotations
+
+from proxy.identity.sasl import SaslExchange
+from proxy.session.client import Client
+from proxy.session.plans import FORWARD, Forward, Outcome, Request, Whole
+from proxy.wire.headers import SASL_HANDSHAKE, response_body
+from proxy.wire.primitives import INT16, INT32, Buffer, fixed, span, string
+
+SASL_AUTHENTICATE = 36
+FIRST_COMPACT = 2
+
+
+class SaslHandshake:
+    key = SASL_HANDSHAKE
+    versions = (1, 1)
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        request.join()
+        mechanism, _ = string(request.buf, request.body, request.end, compact=False)
+        client.exchange = SaslExchange(mechanism or "")
+        return FORWARD
+
+
+class SaslAuthenticate:
+    key = SASL_AUTHENTICATE
+    versions = (0, 2)
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        request.join()
+        start, stop = span(request.buf, request.body, request.end, request.version >= FIRST_COMPACT, INT32)
+        exchange = client.exchange
+        if exchange is None:
+            return FORWARD
+        exchange.client_token(bytes(request.buf[start:stop]) if start >= 0 else b"")
+        return Forward(_Watch(client, exchange, request.version))
+
+
+class _Watch(Whole):
+    __slots__ = ("_client", "_exchange", "_version")
+
+    def __init__(self, client: Client, exchange: SaslExchange, version: int) -> None:
+        super().__init__()
+        self._client, self._exchange, self._version = client, exchange, version
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        compact = self._version >= FIRST_COMPACT
+        body = response_body(buf, start, end, SASL_AUTHENTICATE, self._version)
+        after_error = fixed(body, 2, end)
+        _, pos = string(buf, after_error, end, compact)
+        token_at, stop = span(buf, pos, end, compact, INT32)
+        token = bytes(buf[token_at:stop]) if token_at >= 0 else b""
+        user = self._exchange.broker_answer(INT16.unpack_from(buf, body)[0], token)
+        if user is not None:
+            self._client.identify(user)
+        return None

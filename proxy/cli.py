@@ -1,0 +1,98 @@
+"""The console command. In: arguments. Out: exit code 0, 1 when something failed, 2 when what was given is not right."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proxy.config.load import SettingsError, load_settings
+from proxy.config.models import Settings
+
+
+class LazyGroup(click.Group):
+    """Commands of other rooms are imported when they are asked for: `serve` needs no Spark."""
+
+    others = {  # noqa: RUF012
+        "report": ("reports.cli", "report", "Turn usage logs into the capacity report (PySpark)."),
+        "demo": ("demo.cli", "demo", "Real Kafka, proxy, load and report on this machine."),
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.others])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.others:
+            return super().get_command(ctx, cmd_name)
+        module, name, _ = self.others[cmd_name]
+        command: click.Command = getattr(__import__(module, fromlist=[name]), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        texts = {name: command.get_short_help_str(80) for name, command in self.commands.items()}
+        texts |= {name: text for name, (_, _, text) in self.others.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(texts.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kafka-quota-proxy", prog_name="kafka-quota-proxy")
+def main() -> None:
+    """A proxy for shared Apache Kafka clusters that enforces quotas for the whole cluster."""
+
+
+CONFIG = click.option("--config", "config", type=click.Path(path_type=Path, dir_okay=False), help="Settings file (YAML).")
+
+
+@main.command()
+@click.option("--upstream", metavar="HOST:PORT[,…]", help="Brokers to ask first; replaces upstream.bootstrap_servers.")
+@click.option("--listen", metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports above. Replaces listen.bootstrap. [127.0.0.1:9192]")
+@click.option("--admin", metavar="HOST:PORT", help="Where /metrics is served; replaces admin.listen. [127.0.0.1:9190]")
+@click.option("--logs", metavar="DIR", help="Folder for the usage log; replaces logs.usage.path.")
+@CONFIG
+def serve(upstream: str | None, listen: str | None, admin: str | None, logs: str | None, config: Path | None) -> None:
+    """Run the proxy until SIGTERM."""
+    over: dict[str, Any] = {}
+    if upstream:
+        over["upstream"] = {"bootstrap_servers": upstream.split(",")}
+    if listen:
+        over["listen"] = {"bootstrap": listen}
+    if admin:
+        over["admin"] = {"listen": admin}
+    if logs:
+        over["logs"] = {"usage": {"path": logs}}
+    settings = _load(config, over)
+    if not settings.upstream.bootstrap_servers:
+        _fail("which cluster? give --upstream HOST:PORT, or set `upstream.bootstrap_servers` in the settings file")
+    from proxy.net.serve import run
+
+    sys.exit(run(settings))
+
+
+@main.command("check-config")
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--print-schema", is_flag=True, help="Print the JSON Schema of the settings file instead.")
+def check_config(file: Path | None, print_schema: bool) -> None:
+    """Check a settings file: exit code 0 when it is right, 2 when not."""
+    if print_schema:
+        click.echo(json.dumps(Settings.model_json_schema(), indent=2))
+        return
+    if file is None:
+        _fail("which file? kafka-quota-proxy check-config FILE")
+    settings = _load(file, {})
+    click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
+
+
+def _load(path: Path | None, over: dict[str, Any]) -> Settings:
+    try:
+        return load_settings(path, over)
+    except SettingsError as e:
+        _fail(str(e))
+
+
+def _fail(message: str) -> Any:
+    click.echo(message, err=True)
+    sys.exit(2)

@@ -1,0 +1,83 @@
+"""A SASL exchange, watched (KIP-43, KIP-152, RFC 4616, RFC 5802, RFC 7628).
+
+In: the mechanism, the client's tokens, the broker's answers. Out: the name of the user, as soon as the broker accepted the exchange and not before. The proxy
+checks no secret and keeps none: of a token only the name in it is read.
+
+PLAIN and SCRAM say the name themselves; of OAUTHBEARER the `sub` claim is taken, which is what Kafka takes unless told otherwise. Other mechanisms
+(GSSAPI) are passed on and leave the user as it was. A SCRAM exchange with a delegation token says the id of the token, not its owner, who stays unknown.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Final
+
+_ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2, "OAUTHBEARER": 1}
+"""Answers of the broker without an error after which the exchange is accepted."""
+
+
+class SaslExchange:
+    """One exchange: one handshake and the tokens that follow it."""
+
+    __slots__ = ("_accepted", "_mechanism", "_user")
+
+    def __init__(self, mechanism: str) -> None:
+        self._mechanism = mechanism
+        self._accepted = 0
+        self._user: str | None = None
+
+    def client_token(self, token: bytes) -> None:
+        """The client sent this token; what cannot be read names nobody."""
+        if self._user is None and self._accepted == 0:
+            self._user = _name_in(self._mechanism, token)
+
+    def broker_answer(self, error_code: int, token: bytes) -> str | None:
+        """The broker answered; the user's name if the exchange is accepted with this answer."""
+        if error_code:
+            self._user = None
+            return None
+        if self._mechanism == "OAUTHBEARER" and token:
+            return None  # a token that is refused is answered with a text first, and with the error after that
+        self._accepted += 1
+        return self._user if self._accepted == _ROUNDS.get(self._mechanism) else None
+
+
+def _name_in(mechanism: str, token: bytes) -> str | None:
+    try:
+        if mechanism == "PLAIN":
+            return _plain_name(token)
+        if mechanism.startswith("SCRAM-"):
+            return _scram_name(token)
+        if mechanism == "OAUTHBEARER":
+            return _bearer_name(token)
+    except (ValueError, UnicodeDecodeError):
+        pass
+    return None
+
+
+def _plain_name(token: bytes) -> str | None:
+    """authorization id, NUL, user, NUL, password; Kafka wants the first, if there is one, to be the user."""
+    parts = token.split(b"\0")
+    return parts[1].decode() or None if len(parts) == 3 else None
+
+
+def _scram_name(token: bytes) -> str | None:
+    """n,,n=user,r=nonce[,tokenauth=true]"""
+    attributes = token.decode().split(",")[2:]
+    if "tokenauth=true" in attributes:
+        return None
+    names = [attribute[2:] for attribute in attributes if attribute.startswith("n=")]
+    return names[0].replace("=2C", ",").replace("=3D", "=") if names else None
+
+
+def _bearer_name(token: bytes) -> str | None:
+    """n,,^Aauth=Bearer header.payload.signature^A^A"""
+    for part in token.decode().split("\x01"):
+        scheme, _, jwt = part.partition(" ")
+        if scheme.lower() == "auth=bearer" and jwt.count(".") == 2:
+            payload = jwt.split(".")[1]
+            claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+            name = claims.get("sub") if isinstance(claims, dict) else None
+            return name if isinstance(name, str) else None
+    return None

@@ -1,0 +1,11 @@
+"""The only asyncio: sockets, timers, start and stop.
+
+- `connection`     one client's two sockets, as the `Port` of its session
+- `listeners`      the bootstrap port and one port per broker
+- `directory`      brokers and topics, as sessions see the cluster
+- `broker_client`  the proxy's own requests to a broker
+- `follow`         asks the cluster for its brokers, again and again
+- `admin`          /metrics, /healthz, /readyz
+- `serve`          puts the parts together, runs them, stops them
+- `tuning`         malloc and the garbage collector, for large buffers and many small objects
+"""

@@ -1,0 +1,73 @@
+"""Follows the cluster: asks for its brokers, again and again. In: the servers to ask. Out: brokers learnt, and whether the cluster answers.
+
+A cluster that wants authentication says nothing to the proxy, which has no identity of its own yet; then brokers are learnt from what clients are told, and the
+cluster counts as up because it answers at all. What fails is said once, and once when it works again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from proxy.cluster.brokers import Brokers
+from proxy.config.units import HostPort
+from proxy.net.broker_client import BrokerClient, BrokerError
+from proxy.observe.operations import Log
+
+FIRST_RETRY = 0.25
+SLOWEST_RETRY = 5.0
+
+
+class Follower:
+    """`refresh` and `timeout` in seconds."""
+
+    def __init__(self, brokers: Brokers, known: list[HostPort], refresh: float, timeout: float, log: Log) -> None:
+        self._brokers, self._bootstrap = brokers, known
+        self._refresh, self._timeout, self._log = refresh, timeout, log
+        self.up = False
+        """Did the cluster answer the last question?"""
+        self._said = ""
+        self.answered = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        delay = FIRST_RETRY
+        while True:
+            await self.ask()
+            delay = self._refresh if self.up else min(delay * 2, SLOWEST_RETRY, self._refresh)
+            await asyncio.sleep(delay)
+
+    async def ask(self) -> None:
+        """Ask the brokers that are known and the bootstrap servers in turn until one answers."""
+        reasons: list[str] = []
+        for address in self._candidates():
+            try:
+                async with BrokerClient(address, self._timeout) as client:
+                    brokers = await client.brokers()
+            except BrokerError as e:
+                if e.refused:
+                    self._works(f"{e}; its brokers are learnt from what clients are told", "warning")
+                    return
+                reasons.append(str(e))
+            except ConnectionError:
+                reasons.append(f"{address} closes the connection")
+            else:
+                self._brokers.learn(brokers)
+                self._works("the cluster answers", "info")
+                return
+        self._fails("; ".join(reasons))
+
+    def _candidates(self) -> list[HostPort]:
+        return list(dict.fromkeys([*self._brokers.addresses(), *self._bootstrap]))
+
+    def _works(self, saying: str, level: str) -> None:
+        self.up = True
+        self.answered.set()
+        if saying != self._said:
+            self._said = saying
+            getattr(self._log, level)("upstream is up", detail=saying, brokers=len(self._brokers))
+
+    def _fails(self, reasons: str) -> None:
+        if self.up or not self._said:
+            self._log.error("upstream is away", reason=reasons, detail="trying on")
+            self._said = "away"
+        self.up = False

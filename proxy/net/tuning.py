@@ -1,0 +1,26 @@
+"""malloc and the garbage collector. Buffers of uvloop's reads are above glibc's threshold for mmap: each would be mapped, faulted in and unmapped. Raising the
+thresholds halved the CPU of 1 MiB frames (measured with the C load generator against a copying proxy)."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def tune_malloc() -> None:
+    """Keep large buffers on the heap; does nothing where the C library has no mallopt."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    mallopt(_M_MMAP_THRESHOLD, 64 << 20)
+    mallopt(_M_TRIM_THRESHOLD, 256 << 20)
+
+
+def tune_gc() -> None:
+    """What start-up made stays: no collection has to look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 50, 100)

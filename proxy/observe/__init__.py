@@ -1,0 +1,11 @@
+"""Sees everything, changes nothing.
+
+In: sums, decisions and incidents. Out: lines and figures. Nothing here holds up the data path: what cannot be written in time is dropped and counted.
+
+- `operations`  the operations log: structlog, JSON lines on standard output
+- `metrics`     prometheus figures, read off plain counters when they are scraped
+- `lines`       the lines of the usage log, as docs/log-format.md has them
+- `writer`      the thread that writes them, and rotates files
+- `usage_log`   closes intervals, and limits how often one entity is in the log
+- `watcher`     what sessions report: incidents to the operations log, decisions to both logs
+"""

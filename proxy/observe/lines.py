@@ -1,0 +1,93 @@
+"""The lines of the usage log. In: rows and decisions. Out: dictionaries with exactly the fields of docs/log-format.md, version 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from kio.schema.index import api_key_map
+
+from proxy.session.port import Requester
+from proxy.session.tally import Row
+from quota.decision import Decision
+
+VERSION = 1
+Line = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Author:
+    """Which proxy writes, since which start, and how many lines so far."""
+
+    proxy: str
+    boot: str
+    _seq: int = field(default=0, init=False)
+
+    def line(self, kind: str, **fields: Any) -> Line:
+        """A line of this author, with the next sequence number."""
+        self._seq += 1
+        return {"v": VERSION, "type": kind, "proxy": self.proxy, "boot": self.boot, "seq": self._seq, **fields}
+
+
+def usage_line(author: Author, row: Row, start: str, end: str) -> Line:
+    """One row of an interval."""
+    key = row.key
+    topic_id = None if key.topic_id is None else str(UUID(bytes=key.topic_id))
+    counts_records = key.api_key == 0 and (key.topic is not None)
+    return author.line(
+        "usage",
+        start=start,
+        end=end,
+        principal=key.principal,
+        client_id=key.client_id,
+        topic=key.topic if topic_id is None else topic_id,
+        topic_id=topic_id,
+        api=api_name(key.api_key),
+        api_key=key.api_key,
+        requests=row.requests,
+        request_bytes=row.request_bytes,
+        response_bytes=row.response_bytes,
+        record_bytes=row.record_bytes,
+        records=row.records if counts_records else None,
+        mutations=row.mutations,
+        throttle_ms=row.throttle_ms,
+        refused=row.refused,
+    )
+
+
+def decision_line(author: Author, decision: Decision, by: Requester, at: str, left_out: int) -> Line:
+    """One decision."""
+    return author.line(
+        "decision",
+        at=at,
+        quota=decision.quota,
+        action=decision.action.value,
+        mode="enforce",
+        entity={"user": decision.entity.user, "client_id": decision.entity.client_id},
+        principal=by.principal,
+        client_id=by.client_id,
+        client_address=by.client_address,
+        api=api_name(by.api_key),
+        api_key=by.api_key,
+        api_version=by.api_version,
+        items=len(decision.items),
+        topics=list(by.topics[:10]),
+        usage=decision.usage,
+        limit=decision.limit,
+        throttle_ms=round(decision.throttle * 1000),
+        message=decision.message,
+        left_out=left_out,
+    )
+
+
+def api_name(key: int) -> str:
+    """Kafka's name of an API."""
+    name = api_key_map.get(key)
+    return f"key-{key}" if name is None else "".join(part.capitalize() for part in name.split("_"))
+
+
+def iso(seconds: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC with milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,75 @@
+"""Intervals of the usage log, and who is how often in it.
+
+In: the tally, decisions, the time. Out: lines for the writer; totals since the start for metrics. Without a writer (no usage log wanted) it keeps the totals only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from proxy.observe.lines import Author, decision_line, iso, usage_line
+from proxy.observe.writer import LogWriter
+from proxy.session.port import Requester
+from proxy.session.tally import Row, Tally
+from quota.decision import Decision
+from quota.entity import Entity
+
+
+class UsageLog:
+    """`wall` gives seconds since the epoch. One object per proxy, on the event loop."""
+
+    def __init__(self, tally: Tally, author: Author, writer: LogWriter | None, decisions_per_interval: int, wall: Callable[[], float]) -> None:
+        self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
+        self._allowed = decisions_per_interval
+        self._start = wall()
+        self._logged: Counter[tuple[str, Entity]] = Counter()
+        self._left_out: Counter[tuple[str, Entity]] = Counter()
+        self.requests: Counter[int] = Counter()
+        self.request_bytes: Counter[int] = Counter()
+        self.response_bytes: Counter[int] = Counter()
+        """Totals of the intervals that were closed, by API key."""
+
+    @property
+    def dropped(self) -> int:
+        """Lines lost since the start."""
+        return self._writer.dropped if self._writer else 0
+
+    @property
+    def waiting(self) -> int:
+        """Lines that wait for the disk."""
+        return self._writer.waiting if self._writer else 0
+
+    def decided(self, decision: Decision, by: Requester) -> None:
+        """Log a decision, unless its quota and entity had their share of this interval: then it is counted in their next line."""
+        if self._writer is None:
+            return
+        key = (decision.quota, decision.entity)
+        if self._logged[key] >= self._allowed:
+            self._left_out[key] += 1
+            return
+        self._logged[key] += 1
+        self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0))])
+
+    def close_interval(self) -> None:
+        """The interval ends now: log its rows."""
+        start, self._start = self._start, self._wall()
+        rows = self._tally.close_interval()
+        self._logged.clear()
+        for row in rows:
+            self._add(row)
+        if self._writer is not None:
+            begin, end = iso(start), iso(self._start)
+            self._writer.put([usage_line(self._author, row, begin, end) for row in rows])
+
+    def stop(self) -> None:
+        """Log what there is, and wait for the disk, two seconds at most."""
+        self.close_interval()
+        if self._writer is not None:
+            self._writer.stop(2.0)
+
+    def _add(self, row: Row) -> None:
+        if row.key.topic is None:
+            self.requests[row.key.api_key] += row.requests
+            self.request_bytes[row.key.api_key] += row.request_bytes
+            self.response_bytes[row.key.api_key] += row.response_bytes

@@ -1,0 +1,64 @@
+"""What sessions report. In: decisions and incidents. Out: lines in the operations log and in the usage log, and counters.
+
+A client that misbehaves gets one line for its connection. A broker that is away gets one line, and one when it is back; what happens meanwhile is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from proxy.observe.lines import api_name
+from proxy.observe.operations import Log
+from proxy.observe.usage_log import UsageLog
+from proxy.session.port import Requester
+from quota.decision import Action, Decision
+from quota.entity import Entity
+
+
+class Observer:
+    """The `Watcher` of all sessions."""
+
+    def __init__(self, log: Log, usage: UsageLog) -> None:
+        self._log, self._usage = log, usage
+        self._over: set[tuple[str, Entity]] = set()
+        self.refused_items: Counter[str] = Counter()
+        self.throttled_requests: Counter[str] = Counter()
+        self.throttle_seconds: Counter[str] = Counter()
+        self.client_failures = 0
+        self.broker_failures = 0
+
+    def decided(self, decision: Decision, request: Requester) -> None:
+        """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit is an event of operations."""
+        self.throttled_requests[decision.quota] += 1
+        self.throttle_seconds[decision.quota] += decision.throttle
+        if decision.action is Action.REFUSE:
+            self.refused_items[decision.quota] += len(decision.items)
+        self._usage.decided(decision, request)
+        key = (decision.quota, decision.entity)
+        if key not in self._over:
+            self._over.add(key)
+            self._log.info(
+                "over quota",
+                quota=decision.quota,
+                entity=str(decision.entity),
+                action=decision.action.value,
+                usage=round(decision.usage, 3),
+                limit=decision.limit,
+                throttle_seconds=round(decision.throttle, 3),
+                client=request.client_address,
+                client_id=request.client_id,
+                principal=request.principal,
+                api=api_name(request.api_key),
+            )
+
+    def forget_quiet(self, muted: set[tuple[str, Entity]]) -> None:
+        """Entities that are no longer muted are within their limits: their next decision is an event again."""
+        self._over &= muted
+
+    def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
+        self.client_failures += 1
+        self._log.warning("client connection closed", client=client_address, client_id=client_id, reason=reason)
+
+    def broker_failed(self, client_address: str, reason: str) -> None:
+        self.broker_failures += 1
+        self._log.warning("broker connection closed", client=client_address, reason=reason)

@@ -1,0 +1,140 @@
+"""The in-flight queue: answers of the broker matched with the requests they belong to, and answers of the proxy in their turn.
+
+In: requests as they go out, and what the broker sends. Out: what the client gets, in the order of its requests, and how long it is then to be muted.
+Responses that nobody has a plan for are passed on in the buffers they came in, parts of them too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from proxy.session.plans import Answer, Plan, Stream
+from proxy.session.tally import Sum
+from proxy.wire.headers import RESPONSE_START
+from proxy.wire.primitives import BadBytes, Buffer
+
+Send = Callable[[list[Buffer]], None]
+
+
+class Answers:
+    """The answers that one client waits for."""
+
+    __slots__ = ("_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._queue: deque[tuple[int, Sum, Plan | None]] = deque()
+        self._short = b""  # the first bytes of a response, fewer than say whose it is
+        self._left = 0  # bytes to come of a response that has begun
+        self._plan: Plan | None = None
+        self._chunks: list[Buffer] = []  # of a response that is held
+        self._stream: Stream | None = None  # of one that is looked at on its way
+        self.mute = 0.0
+        """Seconds of the longest mute among the answers that went out; the session takes it and sets it back."""
+
+    def __len__(self) -> int:
+        return len(self._queue) + bool(self._left)
+
+    def expect(self, correlation_id: int, counted_in: Sum, plan: Plan | None) -> None:
+        """A request went out, or is answered by the proxy when `plan` is an `Answer`."""
+        self._queue.append((correlation_id, counted_in, plan))
+
+    def send_own(self) -> None:
+        """Send the proxy's own answers that are next in turn."""
+        queue = self._queue
+        while queue and not self._left and isinstance(queue[0][2], Answer):
+            _, counted_in, plan = queue.popleft()
+            assert isinstance(plan, Answer)
+            counted_in.response_bytes += len(plan.frame)
+            self._send([plan.frame])
+            self.mute = max(self.mute, plan.mute)
+
+    def feed(self, data: Buffer) -> None:
+        """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
+        if self._short:
+            data, self._short = self._short + bytes(data), b""
+        size = len(data)
+        pos = self._continue(data, size) if self._left else 0
+        sent = pos  # data[sent:pos] is to be passed on as it is
+        queue = self._queue
+        while size - pos >= 8:
+            length, correlation_id = RESPONSE_START.unpack_from(data, pos)
+            if not queue:
+                raise BadBytes("a response that was not asked for")
+            expected, counted_in, plan = queue.popleft()
+            if correlation_id != expected or length < 4:
+                raise BadBytes(f"a response of {length} bytes to request {correlation_id}, when that to {expected} was due")
+            end = pos + 4 + length
+            counted_in.response_bytes += 4 + length
+            if plan is None and end <= size:
+                pos = end
+            elif end <= size:
+                assert plan is not None
+                pieces = plan.finish(data, pos, end)
+                if pieces is not None:
+                    self._pass(data, sent, pos)
+                    self._send(pieces)
+                    sent = end
+                pos = end
+                if plan.mute:
+                    self.mute = max(self.mute, plan.mute)
+            else:
+                self._pass(data, sent, pos)
+                self._begin(plan, data, pos, end)
+                return
+            if queue and queue[0][2].__class__ is Answer:
+                self._pass(data, sent, pos)
+                sent = pos
+                self.send_own()
+        self._pass(data, sent, pos)
+        if pos < size:
+            self._short = bytes(memoryview(data)[pos:])
+
+    def _pass(self, data: Buffer, start: int, stop: int) -> None:
+        if start < stop:
+            self._send([data if stop - start == len(data) else memoryview(data)[start:stop]])
+
+    def _begin(self, plan: Plan | None, data: Buffer, pos: int, end: int) -> None:
+        """A response that does not end in this read: hold it or start to pass it on."""
+        size = len(data)
+        self._left = end - size
+        self._plan = plan
+        if plan is None:
+            self._pass(data, pos, size)
+        elif plan.holds(end - pos):
+            self._chunks.append(memoryview(data)[pos:])
+        else:
+            self._stream = plan.stream(end - pos)
+            self._feed_stream(data, pos, size)
+
+    def _continue(self, data: Buffer, size: int) -> int:
+        """More of a response that has begun; where the next one starts."""
+        stop = min(self._left, size)
+        self._left -= stop
+        if self._stream is not None:
+            self._feed_stream(data, 0, stop)
+        elif self._plan is None:
+            self._pass(data, 0, stop)
+        else:
+            self._chunks.append(data if stop == size else memoryview(data)[:stop])
+        if not self._left:
+            self._end()
+        return stop
+
+    def _feed_stream(self, data: Buffer, start: int, stop: int) -> None:
+        assert self._stream is not None
+        pieces = self._stream.feed(data, start, stop)
+        if pieces is None:
+            self._pass(data, start, stop)
+        else:
+            self._send(pieces)
+
+    def _end(self) -> None:
+        plan, self._plan, self._stream = self._plan, None, None
+        chunks, self._chunks = self._chunks, []
+        if plan is not None:
+            if chunks:
+                self._send(plan.finish_chunks(chunks))
+            self.mute = max(self.mute, plan.mute)
+        self.send_own()

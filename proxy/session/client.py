@@ -1,0 +1,85 @@
+"""Who is on the connection, and the sums that its traffic goes to. In: principals and client ids as they are learnt. Out: sums to add to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.identity.sasl import SaslExchange
+from proxy.session.port import Requester, Services
+from proxy.session.tally import Sum, TallyKey
+
+ANONYMOUS: Final = "ANONYMOUS"
+MAX_TOPIC_SUMS: Final = 1000
+"""Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
+
+
+class Client:
+    """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `reached_at` is the proxy's host as the client sees it."""
+
+    __slots__ = ("_api_sums", "_raw_client_id", "_shown_host", "_topic_sums", "address", "client_id", "exchange", "memo", "services", "user")
+
+    def __init__(self, services: Services, address: str, reached_at: str) -> None:
+        self.services = services
+        self.address = address
+        self._shown_host = services.cluster.advertise or reached_at
+        self.user = ANONYMOUS
+        self.client_id: str | None = None
+        self._raw_client_id: bytes | None = None
+        self._api_sums: dict[int, Sum] = {}
+        self._topic_sums: dict[tuple[int, bytes], Sum] = {}
+        self.exchange: SaslExchange | None = None
+        self.memo: dict[object, object] = {}
+        """What API handlers remember of this client; forgotten whenever its sums are."""
+
+    @property
+    def principal(self) -> str:
+        return f"User:{self.user}"
+
+    def endpoint(self, node_id: int | None) -> tuple[str, int]:
+        """(host, port) under which this client is shown a broker; the bootstrap address for None."""
+        return self._shown_host, self.services.cluster.port(node_id)
+
+    def identify(self, user: str) -> None:
+        """The broker accepted this user."""
+        if user != self.user:
+            self.forget()
+            self.user = user
+
+    def claim(self, raw: bytes) -> None:
+        """The client id of a request that came now: the bytes of its header, length included."""
+        if raw == self._raw_client_id:
+            return
+        self.forget()
+        self._raw_client_id = raw
+        self.client_id = None if raw[:2] == b"\xff\xff" else raw[2:].decode(errors="replace")
+
+    def api_sum(self, key: int) -> Sum:
+        """The sum of whole requests of one API."""
+        found = self._api_sums.get(key)
+        if found is None:
+            tally = self.services.tally
+            found = self._api_sums[key] = tally.take(TallyKey(self.principal, self.client_id, None, None, key))
+        return found
+
+    def topic_sum(self, key: int, topic: bytes, *, by_id: bool) -> Sum:
+        """The sum of one API for a topic, named as the request names it: UTF-8 or a 16-byte id."""
+        found = self._topic_sums.get((key, topic))
+        if found is None:
+            if len(self._topic_sums) >= MAX_TOPIC_SUMS:
+                self.forget()
+            name = self.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
+            tally_key = TallyKey(self.principal, self.client_id, name if name is not None else "", None if name is not None else topic, key)
+            found = self._topic_sums[key, topic] = self.services.tally.take(tally_key)
+        return found
+
+    def requester(self, key: int, version: int, topics: tuple[str, ...] = ()) -> Requester:
+        """The client as the author of a request."""
+        return Requester(self.principal, self.client_id, self.address, key, version, topics)
+
+    def forget(self) -> None:
+        """Give all sums back."""
+        for s in (*self._api_sums.values(), *self._topic_sums.values()):
+            self.services.tally.give_back(s)
+        self._api_sums.clear()
+        self._topic_sums.clear()
+        self.memo.clear()

@@ -1,0 +1,136 @@
+"""What is to be done with a request and with its response. Values that API handlers hand to the session; the session alone does it.
+
+A plan for the response is either *whole* (held until it is complete, then patched) or a stream (passed on as it comes, looked at meanwhile).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.session.client import Client
+from proxy.wire.primitives import Buffer
+
+Place = tuple[Buffer, int, int]
+"""(buffer, start, end)"""
+
+
+class Request:
+    """One whole request frame. It stands at buf[start:end], or, when it came in pieces, in `chunks`, the first of which is `buf` from `start` on.
+
+    `body` is where its body starts in `buf`, behind the header.
+    """
+
+    __slots__ = ("body", "buf", "chunks", "correlation_id", "end", "key", "start", "version")
+
+    def __init__(
+        self, key: int, version: int, correlation_id: int, place: Place, body: int, chunks: list[Buffer] | None  # fmt: skip
+    ) -> None:
+        self.key, self.version, self.correlation_id = key, version, correlation_id
+        self.buf, self.start, self.end = place
+        self.body = body
+        self.chunks = chunks
+
+    def body_places(self) -> list[Place]:
+        """The body, without joining what came in pieces."""
+        if self.chunks is None:
+            return [(self.buf, self.body, self.end)]
+        first = self.chunks[0]
+        return [(first, self.body, len(first)), *((chunk, 0, len(chunk)) for chunk in self.chunks[1:])]
+
+    def join(self) -> None:
+        """Make it one buffer: for requests that are small and rare."""
+        if self.chunks is not None:
+            joined = b"".join(self.chunks)
+            self.body -= self.start
+            self.buf, self.start, self.end, self.chunks = joined, 0, len(joined), None
+
+
+class Plan(Protocol):
+    """What to do with one response. `mute`: seconds that the client is muted once it is out."""
+
+    mute: float
+
+    def holds(self, size: int) -> bool:
+        """Is a response of `size` bytes to be held until it is whole?"""
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        """A whole response frame, 4-byte size included: the pieces to send instead, or None to send it as it is."""
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        """The same for a response that came in pieces."""
+
+    def stream(self, size: int) -> Stream:
+        """A response of `size` bytes, 4-byte size included, that is not held."""
+
+
+class Stream(Protocol):
+    """A response that is passed on as it comes."""
+
+    def feed(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        """The next bytes: the pieces to send instead, or None to send them as they are."""
+
+
+class Whole:
+    """The usual plan: small responses, held and patched as one buffer."""
+
+    __slots__ = ("mute",)
+
+    def __init__(self, mute: float = 0.0) -> None:
+        self.mute = mute
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        raise NotImplementedError
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        joined = b"".join(chunks)
+        pieces = self.finish(joined, 0, len(joined))
+        return [joined] if pieces is None else pieces
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
+
+
+class Answer(Whole):
+    """The proxy answers itself; the answer waits for its turn behind those of earlier requests."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: bytes, mute: float = 0.0) -> None:
+        super().__init__(mute)
+        self.frame = frame
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Pass the request on; `pieces` in its place if given; `plan` for its response; `reply` is False when there will be none."""
+
+    plan: Plan | None = None
+    pieces: list[Buffer] | None = None
+    reply: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Ask again in so many seconds, and let it through then: its entity is muted on another connection."""
+
+    seconds: float
+
+
+Outcome = Forward | Hold | Answer
+
+FORWARD = Forward()
+NO_REPLY = Forward(reply=False)
+
+
+class Handler(Protocol):
+    """One Kafka API that the proxy touches."""
+
+    key: int
+    versions: tuple[int, int]
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
+        """What to do with a request; `held`: it was held once, do not hold it again. `BadBytes` closes the connection."""

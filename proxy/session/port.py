@@ -1,0 +1,91 @@
+"""What a session needs of the outside. `net` implements it on sockets, tests on lists.
+
+A session never waits: it changes its state, then says what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.session.tally import Tally
+from proxy.wire.metadata import Broker
+from proxy.wire.primitives import Buffer
+from quota.decision import Decision
+from quota.engine import Engine
+
+
+class Port(Protocol):
+    """The two sockets of one client and a timer. Times are monotonic seconds."""
+
+    def to_client(self, chunks: list[Buffer]) -> None: ...
+    def to_broker(self, chunks: list[Buffer]) -> None: ...
+    def connect(self) -> None:
+        """Open the connection to the broker; `Session.broker_connected` or `broker_lost` follows."""
+
+    def stop_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def wake_at(self, when: float) -> None:
+        """Call `Session.wake` at that time; replaces an earlier wish."""
+
+    def close(self) -> None:
+        """Close both sockets once what was written to the client has gone out."""
+
+
+class Cluster(Protocol):
+    """What sessions learn about the cluster, and ask of it."""
+
+    advertise: str | None
+    """The host name that clients are told to connect to; None: the address at which each reached the proxy."""
+
+    def port(self, node_id: int | None) -> int:
+        """The port of the proxy that stands for this broker; that of the bootstrap listener for None."""
+
+    def learn_brokers(self, brokers: list[Broker]) -> None:
+        """A broker said that these are the live brokers."""
+
+    def learn_topics(self, frame: Buffer, version: int) -> None:
+        """A Metadata response to learn topic ids from, when there is time for it."""
+
+    def topic_name(self, topic_id: bytes) -> str | None: ...
+
+
+class Watcher(Protocol):
+    """Is told, and changes nothing."""
+
+    def decided(self, decision: Decision, request: Requester) -> None:
+        """A request was throttled, refused or held."""
+
+    def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
+        """A connection is closed because of what its client sent."""
+
+    def broker_failed(self, client_address: str, reason: str) -> None:
+        """A connection is closed because of what its broker sent, or because it could not be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who sent a request, for logs. `topics` are names of what was refused or throttled."""
+
+    principal: str
+    client_id: str | None
+    client_address: str
+    api_key: int
+    api_version: int
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all sessions of a proxy share. `max_frame` in bytes: the largest request; `max_held_response`: the largest response that is held whole."""
+
+    cluster: Cluster
+    engine: Engine
+    tally: Tally
+    watcher: Watcher
+    understood: Mapping[int, tuple[int, int]]
+    default_partitions: int = 1
+    max_frame: int = 104_857_600
+    max_held_response: int = 4_194_304
+

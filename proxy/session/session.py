@@ -1,0 +1,206 @@
+"""The connection of one client: asks handlers about its requests, keeps answers in order, mutes.
+
+In: what the sockets and the timer of `net` report, with the time. Out: calls on a `Port`. It leaves meaning to `apis` and `wire`, limits to `quota`.
+
+A request is judged when it is whole, before any byte of it goes on; those that nobody touches go on in the buffers that they came in.
+
+Blocked means that no further request is looked at: until the broker is connected, from a throttled request on until its answer is out and the mute that
+follows is over, and while a request is held. What was read waits in the backlog, and reading stops, so that the backlog holds one read at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+
+from proxy.session.answers import Answers
+from proxy.session.client import Client
+from proxy.session.plans import FORWARD, Answer, Forward, Handler, Hold, Outcome, Request
+from proxy.session.port import Port, Services
+from proxy.wire.frames import Frame, FrameCutter
+from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, client_id_end, request_body
+from proxy.wire.primitives import BadBytes, Buffer
+
+
+class State(Enum):
+    """Whether requests are looked at, and if not, why."""
+
+    NEW = "nothing came from the client yet"
+    CONNECTING = "the broker is being connected"
+    OPEN = "requests are looked at"
+    AWAITING = "a throttled request waits for its answer"
+    MUTED = "the client is muted"
+    HELD = "a request waits for a mute on another connection"
+    CLOSED = "the end"
+
+
+class Session:
+    """One client connection and its connection to a broker."""
+
+    __slots__ = ("_answers", "_backlog", "_cutter", "_handlers", "_held", "client", "port", "services", "state")
+
+    def __init__(self, services: Services, handlers: Mapping[int, Handler], port: Port, address: str, reached_at: str) -> None:
+        self.services = services
+        self.port = port
+        self.client = Client(services, address, reached_at)
+        self.state = State.NEW
+        self._handlers = handlers
+        self._answers = Answers(port.to_client)
+        self._cutter = FrameCutter(services.max_frame)
+        self._backlog: deque[Buffer] = deque()
+        self._held = False  # the next request was held before, and goes on now
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answers are outstanding."""
+        return len(self._answers)
+
+    # ------------------------------------------------------------------ what happens
+
+    def client_bytes(self, data: Buffer, now: float) -> None:
+        """Bytes came from the client."""
+        if self.state is State.OPEN:
+            self._look_at(data, now)
+        elif self.state is not State.CLOSED:
+            self._backlog.append(data)
+            if self.state is State.NEW:
+                self._block(State.CONNECTING)
+                self.port.connect()
+
+    def broker_connected(self, now: float) -> None:
+        """The connection to the broker is up."""
+        if self.state is State.CONNECTING:
+            self._unblock(now)
+
+    def broker_bytes(self, data: Buffer, now: float) -> None:
+        """Bytes came from the broker."""
+        if self.state is State.CLOSED:
+            return
+        try:
+            self._answers.feed(data)
+        except BadBytes as e:
+            self.broker_lost(f"its answer cannot be understood: {e}")
+        else:
+            if self._answers.mute:
+                self._mute(now)
+
+    def broker_lost(self, reason: str | None) -> None:
+        """The connection to the broker ended, or never came up; the client's ends with it. `reason` is None for an ordinary close."""
+        if self.state is not State.CLOSED:
+            if reason is not None:
+                self.services.watcher.broker_failed(self.client.address, reason)
+            self._close()
+
+    def client_lost(self) -> None:
+        """The client's connection ended."""
+        if self.state is not State.CLOSED:
+            self._close()
+
+    def wake(self, now: float) -> None:
+        """The time of `Port.wake_at` has come."""
+        if self.state in (State.MUTED, State.HELD):
+            self._unblock(now)
+
+    # ------------------------------------------------------------------ requests
+
+    def _look_at(self, data: Buffer, now: float) -> None:
+        try:
+            self._requests(data, now)
+        except BadBytes as e:
+            self.services.watcher.client_failed(self.client.address, self.client.client_id, str(e))
+            self._close()
+
+    def _requests(self, data: Buffer, now: float) -> None:
+        buf: Buffer = b""
+        sent = pos = 0  # buf[sent:pos] is to be passed on as it is
+        for frame in self._cutter.cut(data):
+            outcome = self._judge(frame, now)
+            chunks = frame.chunks
+            if chunks is None:
+                if pos == 0:
+                    buf, sent = frame.buf, frame.start
+                pos = frame.end
+            if outcome.__class__ is Forward and outcome.pieces is None:  # type: ignore[union-attr]
+                if chunks is not None:
+                    self.port.to_broker(chunks)
+            else:
+                if chunks is None:
+                    self._pass(buf, sent, frame.start)
+                    sent = pos
+                if isinstance(outcome, Hold):
+                    self._backlog.appendleft(self._cutter.rest())
+                    self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(buf)[frame.start : pos])
+                    return
+                if isinstance(outcome, Forward) and outcome.pieces is not None:
+                    self.port.to_broker(outcome.pieces)
+            if self.state is not State.OPEN:
+                self._backlog.appendleft(self._cutter.rest())
+                break
+        self._pass(buf, sent, pos)
+
+    def _pass(self, buf: Buffer, start: int, stop: int) -> None:
+        if start < stop:
+            self.port.to_broker([buf if stop - start == len(buf) else memoryview(buf)[start:stop]])
+
+    def _judge(self, frame: Frame, now: float) -> Outcome:
+        """What to do with one whole request; it is counted, and expected to be answered, unless it is held."""
+        buf, start, end, chunks = frame
+        _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
+        stop = client_id_end(buf, start, end)
+        client = self.client
+        client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
+        outcome: Outcome = FORWARD
+        handler = self._handlers.get(key)
+        if handler is not None:
+            low, high = handler.versions
+            if not low <= version <= high:
+                raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
+            body = request_body(buf, stop, end, key, version)
+            outcome = handler.request(client, Request(key, version, correlation_id, (buf, start, end), body, chunks), now, self._held)
+            if isinstance(outcome, Hold):
+                self._held = True
+                self._block(State.HELD)
+                self.port.wake_at(now + outcome.seconds)
+                return outcome
+            self._held = False
+        counted_in = client.api_sum(key)
+        counted_in.requests += 1
+        counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
+        if isinstance(outcome, Answer):
+            self._answers.expect(correlation_id, counted_in, outcome)
+            if outcome.mute:
+                self._block(State.AWAITING)
+            self._answers.send_own()
+            if self._answers.mute:
+                self._mute(now)
+        elif outcome.reply:
+            self._answers.expect(correlation_id, counted_in, outcome.plan)
+            if outcome.plan is not None and outcome.plan.mute:
+                self._block(State.AWAITING)
+        return outcome
+
+    # ------------------------------------------------------------------ states
+
+    def _mute(self, now: float) -> None:
+        """The answer of a throttled request is out: nothing more from its client until the throttle time is over (KIP-219)."""
+        mute, self._answers.mute = self._answers.mute, 0.0
+        self._block(State.MUTED)
+        self.port.wake_at(now + mute)
+
+    def _block(self, state: State) -> None:
+        self.state = state
+        self.port.stop_reading()
+
+    def _unblock(self, now: float) -> None:
+        self.state = State.OPEN
+        while self._backlog and self.state is State.OPEN:
+            self._look_at(self._backlog.popleft(), now)
+        if self.state is State.OPEN:
+            self.port.resume_reading()
+
+    def _close(self) -> None:
+        self.state = State.CLOSED
+        self._backlog.clear()
+        self.client.forget()
+        self.port.close()

@@ -1,0 +1,102 @@
+"""Sums of traffic: sessions add to them, observers read them at the end of each interval. No clock, no I/O.
+
+A sum belongs to one (principal, client id, topic, API). Sessions keep a reference to the sums they add to, so that counting is plain attribute arithmetic;
+they give it back when they end. Past `max_keys` everything goes to one sum named `<other>`, so memory stays bounded whatever clients call themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+OTHER: Final = "<other>"
+
+
+class TallyKey(NamedTuple):
+    """Whose traffic: `topic` is None for whole requests, else the part of Produce or Fetch for that topic; bytes are a topic id not known by name."""
+
+    principal: str
+    client_id: str | None
+    topic: str | None
+    topic_id: bytes | None
+    api_key: int
+
+
+class Sum:
+    """One row of the usage log in the making. Fields as in docs/log-format.md."""
+
+    __slots__ = (
+        "key", "mutations", "record_bytes", "records", "references", "refused", "request_bytes", "requests", "response_bytes", "throttle_ms",
+    )  # fmt: skip
+
+    def __init__(self, key: TallyKey) -> None:
+        self.key = key
+        self.references = 0
+        self.clear()
+
+    def clear(self) -> None:
+        self.requests = self.request_bytes = self.response_bytes = 0
+        self.record_bytes = self.records = self.mutations = self.throttle_ms = 0
+        self.refused: dict[str, int] = {}
+
+    def refuse(self, quota: str, items: int) -> None:
+        self.refused[quota] = self.refused.get(quota, 0) + items
+
+
+class Row(NamedTuple):
+    """What a sum held at the end of an interval."""
+
+    key: TallyKey
+    requests: int
+    request_bytes: int
+    response_bytes: int
+    record_bytes: int
+    records: int
+    mutations: int
+    throttle_ms: int
+    refused: dict[str, int]
+
+
+class Tally:
+    """All sums of one proxy."""
+
+    def __init__(self, max_keys: int = 10_000) -> None:
+        self._sums: dict[TallyKey, Sum] = {}
+        self._max_keys = max_keys
+
+    def __len__(self) -> int:
+        return len(self._sums)
+
+    def take(self, key: TallyKey) -> Sum:
+        """The sum of this key, to add to until it is given back."""
+        found = self._sums.get(key)
+        if found is None:
+            if len(self._sums) >= self._max_keys:
+                key = TallyKey(OTHER, OTHER, None if key.topic is None else OTHER, None, key.api_key)
+            found = self._sums.setdefault(key, Sum(key))
+        found.references += 1
+        return found
+
+    def give_back(self, taken: Sum) -> None:
+        taken.references -= 1
+
+    def whole_requests(self) -> Iterator[tuple[int, int, int, int]]:
+        """(API key, requests, request bytes, response bytes) of the running interval."""
+        for key, s in self._sums.items():
+            if key.topic is None:
+                yield key.api_key, s.requests, s.request_bytes, s.response_bytes
+
+    def close_interval(self) -> list[Row]:
+        """The rows of the interval that ends now; sums start anew, and those that nobody holds are dropped."""
+        rows, unused = [], []
+        for key, s in self._sums.items():
+            if s.requests or s.response_bytes:
+                rows.append(
+                    Row(key, s.requests, s.request_bytes, s.response_bytes, s.record_bytes, s.records, s.mutations, s.throttle_ms, s.refused)
+                )
+                s.clear()
+            if not s.references:
+                unused.append(key)
+        for key in unused:
+            del self._sums[key]
+        return rows

@@ -1,0 +1,16 @@
+"""Bytes <-> meaning. No I/O, no clock, no quotas.
+
+In come the bytes of frames as they were received, out come facts about them or bytes to put in their place. Every length that came over the wire is
+checked against what is there before anything is read or allocated; what does not fit is `BadBytes`. What is not understood is passed on untouched.
+
+- `primitives`     bounds-checked varints, strings and array lengths; encoders of the same
+- `headers`        request and response headers; which API versions are flexible
+- `layout`         the shape of any message, compiled from kio's schema: check, skip, rewrite addresses. The gate before kio
+- `kio_bridge`     kio's decoder behind that gate, and its encoder
+- `addresses`      patch of the broker addresses in responses
+- `api_versions`   clamp of the ranges in ApiVersions responses
+- `produce`        skim of Produce requests: topics, partitions, batches; records are never decoded
+- `fetch`          the same for Fetch responses, while they stream through
+- `create_topics`  read, trim and merge of CreateTopics
+- `metadata`       what a Metadata response tells of brokers and topics
+"""

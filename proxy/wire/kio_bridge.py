@@ -1,0 +1,68 @@
+"""kio behind a gate. In: bodies. Out: kio entities, or `BadBytes`; and the other way round.
+
+kio allocates what a length claims (a few bytes can abort the process) and raises KeyError, ValueError or OverflowError on what a newer peer may send.
+So every body passes `layout` first, and whatever kio raises after that becomes `BadBytes`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from proxy.wire.headers import response_body
+from proxy.wire.layout import Entity, layout_of
+from proxy.wire.primitives import INT32, BadBytes, Buffer, encode_string
+
+
+@cache
+def request_layout(key: int, version: int) -> Entity:
+    """The layout of a request body."""
+    return layout_of(load_request_schema(key, version))
+
+
+@cache
+def response_layout(key: int, version: int) -> Entity:
+    """The layout of a response body."""
+    return layout_of(load_response_schema(key, version))
+
+
+def decode_response(key: int, version: int, frame: bytes) -> Any:
+    """The kio entity in a whole response frame, its 4-byte size included."""
+    return _decode(load_response_schema(key, version), frame, response_body(frame, 0, len(frame), key, version))
+
+
+def encode_response(correlation_id: int, body: Any) -> bytes:
+    """A whole response frame, its 4-byte size included."""
+    out = BytesIO()
+    entity_writer(type(body))(out, body)
+    return response_frame(correlation_id, out.getvalue(), tagged=type(body).__header_schema__.__version__ == 1)
+
+
+def encode_request(correlation_id: int, client_id: str, body: Any) -> bytes:
+    """A whole request frame, its 4-byte size included."""
+    entity = type(body)
+    out = BytesIO()
+    entity_writer(entity)(out, body)
+    header = int(entity.__api_key__).to_bytes(2, "big") + int(entity.__version__).to_bytes(2, "big") + INT32.pack(correlation_id)
+    header += encode_string(client_id, compact=False) + (b"\0" if entity.__header_schema__.__version__ == 2 else b"")
+    return INT32.pack(len(header) + out.tell()) + header + out.getvalue()
+
+
+def response_frame(correlation_id: int, body: bytes, *, tagged: bool) -> bytes:
+    """A whole response frame around a body; `tagged`: the header has tagged fields."""
+    header = INT32.pack(correlation_id) + (b"\0" if tagged else b"")
+    return INT32.pack(len(header) + len(body)) + header + body
+
+
+def _decode(entity: type[Any], buf: bytes, pos: int) -> Any:
+    layout_of(entity).skip(buf, pos, len(buf))
+    try:
+        decoded, _ = entity_reader(entity)(buf, pos)
+    except (SerialError, ValueError, KeyError, OverflowError) as e:
+        raise BadBytes(f"{entity.__name__} v{entity.__version__}: {e}") from e
+    return decoded

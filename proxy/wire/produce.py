@@ -1,0 +1,126 @@
+"""Produce (key 0, versions 0-13): the skim. What is in a request, without its records.
+
+In: the body of a request, whole or in chunks. Out: acks, and of each partition the size of its records and the header of its batch. Records are neither
+decoded, decompressed nor copied. Source: ProduceRequest.json of Apache Kafka 4.3; the batch header is that of magic 2 (KIP-98). Since version 3 a
+partition holds exactly one such batch; older versions and magics give sizes only.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from proxy.wire.primitives import INT32, BadBytes, Buffer, array, uvarint
+from proxy.wire.walk import Reading, Walk, Window, read_tags, read_text
+
+VERSIONS: Final = (0, 13)
+FIRST_COMPACT: Final = 9
+FIRST_TOPIC_ID: Final = 13
+BATCH: Final = Struct(">16xb26xqhii")
+"""magic, producer id, producer epoch, base sequence, number of records: the first 61 bytes of a batch"""
+_ACKS_TIMEOUT: Final = Struct(">hi")
+_NAME_NEED: Final = 300
+_PARTITION_NEED: Final = 4 + 5 + BATCH.size
+
+
+class Batch(NamedTuple):
+    """The records of one partition. `size` in bytes; `records` is None, and the producer id -1, where the batch has no header of magic 2."""
+
+    partition: int
+    size: int
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    records: int | None
+
+
+class Skim:
+    """A Produce request: `topics` are (name as UTF-8, or topic id as 16 bytes from version 13 on; its batches)."""
+
+    __slots__ = ("acks", "topics")
+
+    def __init__(self) -> None:
+        self.acks = -1
+        self.topics: list[tuple[bytes, list[Batch]]] = []
+
+
+def skim(chunks: list[tuple[Buffer, int, int]], version: int) -> Skim:
+    """Skim the body that is made of these (buffer, start, end), or raise `BadBytes`."""
+    found = Skim()
+    walk = Walk(_read(found, version), sum(end - start for _, start, end in chunks))
+    for buf, start, end in chunks:
+        walk.feed(buf, start, end)
+    if not walk.done:
+        raise BadBytes("a Produce request ends too early")
+    return found
+
+
+def _read(found: Skim, version: int) -> Reading:
+    compact = version >= FIRST_COMPACT
+    window: Window = yield 0, _NAME_NEED
+    if version >= 3:
+        window, _ = yield from read_text(window, compact)  # transactional id
+    buf, pos, end = window
+    if end - pos < _NAME_NEED:
+        buf, pos, end = yield pos, _NAME_NEED
+    if end - pos < _ACKS_TIMEOUT.size:
+        raise BadBytes("a Produce request ends too early")
+    found.acks = _ACKS_TIMEOUT.unpack_from(buf, pos)[0]
+    topics, pos = array(buf, pos + _ACKS_TIMEOUT.size, end, compact, 0)
+    for _ in range(topics):
+        if end - pos < _NAME_NEED:
+            buf, pos, end = yield pos, _NAME_NEED
+        if version >= FIRST_TOPIC_ID:
+            start, pos = pos, pos + 16
+        else:
+            (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
+        batches: list[Batch] = []
+        found.topics.append((bytes(buf[start:pos]) if start >= 0 else b"", batches))
+        if end - pos < 5:
+            buf, pos, end = yield pos, 5
+        partitions, pos = array(buf, pos, end, compact, 0)
+        for _ in range(partitions):
+            if end - pos < _PARTITION_NEED:
+                buf, pos, end = yield pos, _PARTITION_NEED
+            batch, pos = _batch(buf, pos, end, compact)
+            batches.append(batch)
+            if compact:
+                if pos < end and buf[pos] == 0:
+                    pos += 1
+                else:
+                    buf, pos, end = yield from read_tags((buf, pos, end))
+        if compact:
+            buf, pos, end = yield from read_tags((buf, pos, end))
+    if compact:
+        buf, pos, end = yield from read_tags((buf, pos, end))
+    if pos > end:
+        yield pos, 0  # the last records have to be there
+    return pos
+
+
+def _batch(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Batch, int]:
+    """The batch whose partition index is at `pos`, and the position behind its records, which may lie behind the window."""
+    if end - pos < 5:
+        raise BadBytes("a Produce request ends too early")
+    index = INT32.unpack_from(buf, pos)[0]
+    size, start = records_size(buf, pos + 4, end, compact)
+    if size >= BATCH.size and end - start >= BATCH.size:
+        magic, producer_id, epoch, sequence, count = BATCH.unpack_from(buf, start)
+        if magic == 2:
+            return Batch(index, size, producer_id, epoch, sequence, count if count >= 0 else None), start + size
+    return Batch(index, size, -1, -1, -1, None), start + size
+
+
+def records_size(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, int]:
+    """(size in bytes, 0 when null; where they start) of a partition's records. What they take need not be in the window."""
+    if compact:
+        size, start = uvarint(buf, pos, end)
+        size -= 1
+    else:
+        if end - pos < 4:
+            raise BadBytes("a length is cut off")
+        size, start = INT32.unpack_from(buf, pos)[0], pos + 4
+    if size < -1:
+        raise BadBytes(f"records of length {size}")
+    return max(size, 0), start
+

@@ -1,0 +1,11 @@
+"""The rules. Pure: standard library only, no I/O, no clock of its own, the time is always an argument (monotonic seconds).
+
+In come entities, amounts and the time; out comes a `Decision`. Nothing here knows what a frame or a socket is.
+
+- `entity`    who: a user and a client id, and Kafka's eight levels of precedence
+- `book`      the limits that operators set, looked up by entity
+- `windows/`  arithmetic of rates, one concept a file
+- `kinds/`    one file per quota: what it charges and what it answers
+- `decision`  what a kind says of a request
+- `engine`    the one object the proxy asks: a kind each, and the mutes that entities have to serve
+"""

@@ -1,0 +1,41 @@
+"""What a kind of quota says of one request. Values only: the session applies them, observers log them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from quota.entity import Entity
+
+
+class Action(Enum):
+    """What happened to the items of a decision."""
+
+    REFUSE = "refuse"
+    THROTTLE = "throttle"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Somebody is over a limit: which quota, whose, by how much, and what follows.
+
+    `items` are indices into the request (topics, in its order). `usage` and `limit` are in the quota's unit, `throttle` in seconds.
+    """
+
+    quota: str
+    action: Action
+    entity: Entity
+    items: tuple[int, ...]
+    usage: float
+    limit: float
+    throttle: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for a whole request: `charged` units were recorded; `decision` is None when every item is within its limit."""
+
+    charged: int
+    decision: Decision | None = None

@@ -1,0 +1,95 @@
+"""The one object that the proxy asks. In: who does what, when. Out: verdicts, and how long an entity still has to keep quiet.
+
+It owns one object per kind and the mutes: since KIP-219 a throttle mutes the connection it came on; the debt belongs to the entity, so a charged
+request of the same kind from the same entity on another connection waits for what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from quota.book import Found, QuotaBook
+from quota.decision import Verdict
+from quota.entity import Entity
+from quota.kinds.controller_mutations import NAME as CONTROLLER_MUTATIONS
+from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
+
+MAX_HOLD = 10.0
+"""Seconds that a request on another connection is held at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exempt:
+    """Who and what is never limited."""
+
+    users: frozenset[str] = frozenset()
+    client_ids: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """All that operators limit, and `max_throttle`: seconds that any throttle lasts at most. Debt beyond it stays in its window."""
+
+    controller_mutations: QuotaBook[MutationLimit]
+    max_throttle: float = 30.0
+    exempt: Exempt = Exempt()
+
+
+class Mutes:
+    """Until when each entity is to keep quiet, per quota. Seconds are monotonic."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, Entity], float] = {}
+
+    def start(self, quota: str, entity: Entity, until: float) -> None:
+        key = (quota, entity)
+        self._until[key] = max(until, self._until.get(key, until))
+
+    def left(self, quota: str, entity: Entity, now: float) -> float:
+        """Seconds left, 0 when the entity may speak."""
+        until = self._until.get((quota, entity))
+        return 0.0 if until is None or until <= now else until - now
+
+    def active(self, now: float) -> dict[tuple[str, Entity], float]:
+        """(quota, entity) to seconds left."""
+        return {key: until - now for key, until in self._until.items() if until > now}
+
+    def sweep(self, now: float) -> None:
+        for key in [key for key, until in self._until.items() if until <= now]:
+            del self._until[key]
+
+
+class Engine:
+    """Every quota of one proxy."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.mutes = Mutes()
+        self.controller_mutations = ControllerMutations(limits.controller_mutations)
+
+    def find_mutation_limit(self, user: str, client_id: str) -> Found[MutationLimit] | None:
+        """The controller mutation limit of a client, None when it has none or is exempt."""
+        exempt = self.limits.exempt
+        if user in exempt.users or client_id in exempt.client_ids:
+            return None
+        return self.controller_mutations.find(user, client_id)
+
+    def hold(self, found: Found[MutationLimit], now: float) -> float:
+        """Seconds, `MAX_HOLD` at most, that a charged request has to wait because its entity is muted on some connection."""
+        return min(self.mutes.left(CONTROLLER_MUTATIONS, found.owner, now), MAX_HOLD)
+
+    def charge_mutations(self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
+        """Charge a request that creates partitions. The throttle is capped at `max_throttle`, and the entity is muted for it."""
+        verdict = self.controller_mutations.charge(found, partitions, refusable=refusable, now=now)
+        if verdict.decision is None:
+            return verdict
+        decision = replace(verdict.decision, throttle=min(verdict.decision.throttle, self.limits.max_throttle))
+        self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
+        return replace(verdict, decision=decision)
+
+    def sweep(self, now: float) -> None:
+        """Forget what has passed; call it now and then, memory is bounded by what is in force."""
+        self.mutes.sweep(now)
+        self.controller_mutations.sweep(now)

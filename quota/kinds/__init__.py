@@ -1,0 +1,4 @@
+"""One file per quota: what it charges, what it refuses, what it tells. In: who, what, when. Out: a `Verdict`.
+
+- `controller_mutations`  seed s1, KIP-599
+"""
