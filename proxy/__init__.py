@@ -1,7 +1,8 @@
 """The data plane: bytes in, decisions applied, bytes out.
 
-A client connects to a listener of `net`; its bytes go to a `session`, which cuts frames with `wire`, asks `apis` what to do with each, asks `quota` what a
-request may cost, and hands the same buffers on to the broker. The answer comes back the same way. `observe` is told and changes nothing.
+A client connects to a listener of `net`; its bytes go to a `session`, which cuts frames with `wire`, asks `apis` what
+to do with each, asks `quota` what a request may cost, and hands the same buffers on to the broker. The answer comes
+back the same way. `observe` is told and changes nothing.
 
 - `config/`    the settings file: models, loading; every error names the key, the line and what would be right
 - `wire/`      bytes <-> meaning. No I/O, no clock, no quotas

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(__import__(module, fromlist=[name]), name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         texts = {name: command.get_short_help_str(80) for name, command in self.commands.items()}
         texts |= {name: text for name, (_, _, text) in self.others.items()}
         with formatter.section("Commands"):
@@ -49,7 +49,11 @@ CONFIG = click.option("--config", "config", type=click.Path(path_type=Path, dir_
 
 @main.command()
 @click.option("--upstream", metavar="HOST:PORT[,…]", help="Brokers to ask first; replaces upstream.bootstrap_servers.")
-@click.option("--listen", metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports above. Replaces listen.bootstrap. [127.0.0.1:9192]")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where clients bootstrap; brokers get the ports above. Replaces listen.bootstrap. [127.0.0.1:9192]",
+)
 @click.option("--admin", metavar="HOST:PORT", help="Where /metrics is served; replaces admin.listen. [127.0.0.1:9190]")
 @click.option("--logs", metavar="DIR", help="Folder for the usage log; replaces logs.usage.path.")
 @CONFIG
@@ -93,6 +97,6 @@ def _load(path: Path | None, over: dict[str, Any]) -> Settings:
         _fail(str(e))
 
 
-def _fail(message: str) -> Any:
+def _fail(message: str) -> NoReturn:
     click.echo(message, err=True)
     sys.exit(2)

@@ -1,8 +1,7 @@
 """The one object that the proxy asks. In: who does what, when. Out: verdicts, and how long an entity still has to keep quiet.
 
-It owns one object per kind and the mutes: since KIP-219 a throttle mutes the connection it came on; the debt belongs to the entity, so a charged
-request of the same kind from the same entity on another connection waits for what is left.
-"""
+It owns one object per kind and the mutes: since KIP-219 a throttle mutes the connection it came on; the debt belongs to
+the entity, so a charged request of the same kind from the same entity on another connection waits for what is left."""
 
 from __future__ import annotations
 

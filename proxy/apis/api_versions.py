@@ -1,8 +1,8 @@
 """ApiVersions: key 18, versions 0-4 (KIP-35, KIP-511). Charges nothing, refuses nothing.
 
-The broker's ranges are cut to what the proxy understands, of the APIs that it must understand; others pass as they are, newer than the proxy too. A version of
-this request that the proxy does not know is answered as Kafka answers it: with error 35 and the range of this API, and the client asks again.
-"""
+The broker's ranges are cut to what the proxy understands, of the APIs that it must understand; others pass as they are,
+newer than the proxy too. A version of this request that the proxy does not know is answered as Kafka answers it: with
+error 35 and the range of this API, and the client asks again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """CreateTopics: key 19, versions 0-7 (KIP-599, seed s1).
 
-Charges `controller_mutations`: the partitions of each topic, its explicit assignments if it has them, or the broker's default. A request that only
-validates is not charged. Once the quota is exhausted:
-- version 6 and up: further topics are refused with 89 THROTTLING_QUOTA_EXCEEDED and a message; the others go on, and the two answers are merged.
+Charges `controller_mutations`: the partitions of each topic, its explicit assignments if it has them, or the broker's
+default. A request that only validates is not charged. Once the quota is exhausted:
+- version 6 and up: further topics are refused with 89 THROTTLING_QUOTA_EXCEEDED and a message; the others go on, and
+  the two answers are merged.
 - below: everything is accepted, and the client throttled; version 1 and up say so in the topics' error messages.
 Either way throttle_time_ms says for how long the client is muted, the broker's own time if that is longer.
 

@@ -1,8 +1,8 @@
 """Fetch: key 1, versions 0-18. Counts bytes per topic as responses pass. Charges nothing, refuses nothing yet.
 
-From version 16 on a response may name node endpoints at its very end (KIP-951). Up to `max_held_response` bytes such a response is held until it is whole, and
-they are replaced; a larger one is passed on as it comes, and its endpoints, should it have any, are blanked: the client then asks for metadata.
-"""
+From version 16 on a response may name node endpoints at its very end (KIP-951). Up to `max_held_response` bytes such a
+response is held until it is whole, and they are replaced; a larger one is passed on as it comes, and its endpoints,
+should it have any, are blanked: the client then asks for metadata."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class FetchPlan:
         self.count()
 
     def _patch(self, frame: bytes) -> list[Buffer]:
-        return patch_addresses(FETCH, self._version, frame, self._client.endpoint)
+        return patch_addresses(FETCH, self._version, frame, self._client.endpoint) or [frame]
 
 
 class _FetchStream:

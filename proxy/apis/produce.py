@@ -5,11 +5,14 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proxy.apis.addresses import Patch
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, NO_REPLY, Forward, Outcome, Request
 from proxy.wire.addresses import PRODUCE, holds_addresses
-from proxy.wire.produce import FIRST_TOPIC_ID, VERSIONS, skim
+from proxy.wire.primitives import Buffer
+from proxy.wire.produce import FIRST_TOPIC_ID, VERSIONS, Batch, Remembered, base_offset_at, skim
 
 
 class Produce:
@@ -18,18 +21,68 @@ class Produce:
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
         version = request.version
+        habits = client.memo.get(version)
+        if habits is None:
+            habits = client.memo[version] = Habits(client, version)
+        if request.chunks is None:
+            alike = habits.requests.look(request.buf, request.header_stop, request.end)
+            if alike is not None:
+                topic, acks, batch = alike
+                habits.count(topic, (batch,))
+                return habits.outcome if acks else NO_REPLY
         found = skim(request.body_places(), version)
         for topic, batches in found.topics:
-            total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
-            total.requests += 1
-            for batch in batches:
-                total.record_bytes += batch.size
-                if batch.records is not None:
-                    total.records += batch.records
-        if found.acks == 0:
-            return NO_REPLY
-        if holds_addresses(PRODUCE, version):
-            return Forward(Patch(PRODUCE, version, client))
-        return FORWARD
+            habits.count(topic, batches)
+        if request.chunks is None:
+            habits.requests.remember(request.buf, request.header_stop, request.end, found)
+        return habits.outcome if found.acks else NO_REPLY
 
 
+class Habits:
+    """What one connection does again and again, with one version."""
+
+    __slots__ = ("_by_id", "_client", "outcome", "requests")
+
+    def __init__(self, client: Client, version: int) -> None:
+        self.requests = Remembered(version)
+        self.outcome = Forward(ProducePatch(version, client)) if holds_addresses(PRODUCE, version) else FORWARD
+        self._client, self._by_id = client, version >= FIRST_TOPIC_ID
+
+    def count(self, topic: bytes, batches: Iterable[Batch]) -> None:
+        """Add one request's batches for a topic to its sum."""
+        total = self._client.topic_sum(PRODUCE, topic, by_id=self._by_id)
+        total.requests += 1
+        for batch in batches:
+            total.record_bytes += batch.size
+            total.records += batch.records or 0
+
+
+class ProducePatch(Patch):
+    """Replaces node endpoints.
+
+    Responses about one partition without any differ in three numbers only: one is read, those like it are recognized.
+    """
+
+    __slots__ = ("_head", "_offsets_at", "_size", "_tail")
+
+    def __init__(self, version: int, client: Client) -> None:
+        super().__init__(PRODUCE, version, client)
+        self._size = 0
+        self._offsets_at = 0
+        self._head: Buffer = b""
+        self._tail: Buffer = b""
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        offsets = start + self._offsets_at
+        if end - start == self._size and buf[start + 8 : offsets] == self._head and buf[offsets + 24 : end] == self._tail:
+            return None
+        pieces = super().finish(buf, start, end)
+        if pieces is None:
+            self._remember(bytes(buf[start:end]))
+        return pieces
+
+    def _remember(self, frame: bytes) -> None:
+        at = base_offset_at(frame, 0, len(frame), self._version)
+        if at > 0:
+            self._size, self._offsets_at = len(frame), at
+            self._head, self._tail = frame[8:at], frame[at + 24 :]

@@ -1,4 +1,5 @@
-"""All handlers by API key. In: nothing. Out: the table that sessions look requests up in, and the ranges that ApiVersions is clamped to."""
+"""All handlers by API key. In: nothing. Out: the table that sessions look requests up in, and the ranges that
+ApiVersions is clamped to."""
 
 from __future__ import annotations
 

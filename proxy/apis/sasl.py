@@ -1,8 +1,8 @@
-"""SaslHandshake: key 17, version 1. SaslAuthenticate: key 36, versions 0-2 (KIP-43, KIP-152, KIP-368). Charge nothing, refuse nothing.
+"""SaslHandshake: key 17, version 1. SaslAuthenticate: key 36, versions 0-2 (KIP-43, KIP-152, KIP-368). Charge nothing,
+refuse nothing.
 
-Both pass through; the exchange is watched to learn who is on the connection. After a version 0 handshake tokens come without headers, which only clients from before
-Kafka 1.0 need: that version is left out of ApiVersions.
-"""
+Both pass through; the exchange is watched to learn who is on the connection. After a version 0 handshake tokens come
+without headers, which only clients from before Kafka 1.0 need: that version is left out of ApiVersions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The brokers of the cluster, and the ports of the proxy that stand for them.
 
-In: lists of live brokers, from Metadata responses. Out: for a node id the real address (to connect to) and the port (to show to clients). Broker `id` is at
-port `first + id % size` of the range, so that all proxies of a cluster agree and nothing changes at a restart.
-"""
+In: lists of live brokers, from Metadata responses. Out: for a node id the real address (to connect to) and the port (to
+show to clients). Broker `id` is at port `first + id % size` of the range, so that all proxies of a cluster agree and
+nothing changes at a restart."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Whom to tell: `listen` opens a port (0: any) for a node id and returns the one it got, or None when it cannot; `unlisten` closes it."""
+    """Whom to tell: `listen` opens a port (0: any) for a node id and returns the one it got, or None when it cannot;
+    `unlisten` closes it."""
 
     listen: Callable[[int, int], int | None]
     unlisten: Callable[[int], None]
@@ -33,9 +34,12 @@ class Hooks:
 
 
 class Brokers:
-    """`forget_after` seconds a broker is kept that is no longer named: one that restarts is away for a while, and its clients come back to it."""
+    """`forget_after` seconds a broker is kept that is no longer named: one that restarts is away for a while, and its
+    clients come back to it."""
 
-    def __init__(self, bootstrap: Iterable[HostPort], ports: PortRange, hooks: Hooks, clock: Callable[[], float], forget_after: float = 600.0) -> None:
+    def __init__(
+        self, bootstrap: Iterable[HostPort], ports: PortRange, hooks: Hooks, clock: Callable[[], float], forget_after: float = 600.0
+    ) -> None:
         self._bootstrap = cycle(list(bootstrap))
         self._ports, self._hooks, self._clock, self._forget_after = ports, hooks, clock, forget_after
         self._known: dict[int, Broker] = {}
@@ -81,7 +85,8 @@ class Brokers:
         return [HostPort(broker.host, broker.port) for broker in self._last]
 
     def any_address(self) -> HostPort:
-        """A server to bootstrap from: each bootstrap server in turn, or a live broker when the cluster has moved on from all of them."""
+        """A server to bootstrap from: each bootstrap server in turn, or a live broker when the cluster has moved on
+        from all of them."""
         return next(self._bootstrap)
 
     def port(self, node_id: int | None) -> int:

@@ -1,7 +1,7 @@
 """Topic ids and their names (KIP-516). In: Metadata responses that pass by. Out: the name of an id.
 
-A large response takes milliseconds to read, so responses wait in a short queue and are read a few topics at a time. One like the last is not read again.
-"""
+A large response takes milliseconds to read, so responses wait in a short queue and are read a few topics at a time. One
+like the last is not read again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """YAML with line numbers, and errors for people.
 
-In: the text of a settings file. Out: `Settings`, or `SettingsError` with a line for each mistake: key, line, what is wrong, what would be right.
-"""
+In: the text of a settings file. Out: `Settings`, or `SettingsError` with a line for each mistake: key, line, what is
+wrong, what would be right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class SettingsError(Exception):
 
 
 def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of a file (None: no file), with some replaced, e.g. {"upstream": {"bootstrap_servers": [...]}}, by the command line."""
+    """The settings of a file (None: no file), with some replaced, e.g. {"upstream": {"bootstrap_servers": [...]}}, by
+    the command line."""
     data, lines = ({}, {}) if path is None else _read(path)
     merged = _merge(data, overrides or {})
     try:
@@ -49,7 +50,9 @@ def _read(path: Path) -> tuple[Any, dict[Key, int]]:
     if node is None:
         return {}, {}
     if not isinstance(node, yaml.MappingNode):
-        raise SettingsError(f"{path}: line 1: a mapping of settings is right, such as `upstream: {{bootstrap_servers: [kafka:9092]}}`")
+        raise SettingsError(
+            f"{path}: line 1: a mapping of settings is right, such as `upstream: {{bootstrap_servers: [kafka:9092]}}`"
+        )
     lines: dict[Key, int] = {}
     return _build(path, node, (), lines, frozenset()), lines
 
@@ -78,7 +81,11 @@ def _build(path: Path, node: yaml.Node, key: Key, lines: dict[Key, int], above: 
 def _merge(base: Any, over: Mapping[str, Any]) -> Any:
     merged = dict(base)
     for name, value in over.items():
-        merged[name] = _merge(merged.get(name) or {}, value) if isinstance(value, Mapping) and isinstance(merged.get(name, {}), dict) else value
+        merged[name] = (
+            _merge(merged.get(name) or {}, value)
+            if isinstance(value, Mapping) and isinstance(merged.get(name, {}), dict)
+            else value
+        )
     return merged
 
 

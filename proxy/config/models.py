@@ -34,7 +34,8 @@ class Listen(Model):
     advertise: Name | None = None
     """The host name that clients are told to connect to. By default the address at which a client reached the proxy."""
     broker_ports: Ports | None = None
-    """One port per broker: broker `id` is at `first + id % size`. By default the 100 ports above the bootstrap port; `0` takes any free ports."""
+    """One port per broker: broker `id` is at `first + id % size`. By default the 100 ports above the bootstrap port;
+    `0` takes any free ports."""
 
     def ports(self) -> PortRange:
         """The range in force."""
@@ -51,7 +52,8 @@ class Admin(Model):
 
 class UsageLog(Model):
     path: Name | None = None
-    """Folder of the usage log, which the capacity report reads. None is written when it is not set. Files are never deleted by the proxy."""
+    """Folder of the usage log, which the capacity report reads. None is written when it is not set. Files are never
+    deleted by the proxy."""
     interval: Annotated[Duration, Field(ge=1)] = 10.0
     """Length of the intervals that traffic is summed over."""
     max_keys: Annotated[int, Field(ge=1)] = 10_000
@@ -93,7 +95,8 @@ class Exempt(Model):
 
 
 class EntityQuota(Model):
-    """Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific one holds, as in Kafka."""
+    """Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific
+    one holds, as in Kafka."""
 
     user: Name | None = None
     """Name of the user, or `<default>`."""
@@ -114,7 +117,9 @@ class EntityQuota(Model):
         if rate is None:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
         if burst is not None and burst < rate:
-            raise ValueError(f"`controller_mutations_burst` {burst:g} is below `controller_mutations_rate` {rate:g}; at least {rate:g} is right")
+            raise ValueError(
+                f"`controller_mutations_burst` {burst:g} is below `controller_mutations_rate` {rate:g}; at least {rate:g} is right"
+            )
         return self
 
 
@@ -129,7 +134,9 @@ class Quotas(Model):
         for entity in self.entities:
             key = (entity.user, entity.client_id)
             if key in seen:
-                raise ValueError(f"user {entity.user!r} with client_id {entity.client_id!r} stands twice; put all its limits into one entry")
+                raise ValueError(
+                    f"user {entity.user!r} with client_id {entity.client_id!r} stands twice; put all its limits into one entry"
+                )
             seen.add(key)
         return self
 

@@ -26,7 +26,8 @@ def parse_size(value: object) -> int:
 
 
 def parse_duration(value: object) -> float:
-    """Seconds: ISO 8601 (PT1M, PT0.5S, P1D) or a number with ms, s, m, h or d. Weeks, months and years are refused, and negative ones."""
+    """Seconds: ISO 8601 (PT1M, PT0.5S, P1D) or a number with ms, s, m, h or d. Weeks, months and years are refused, and
+    negative ones."""
     wanted = "a duration, such as 30s, 500ms, PT1M or P1D"
     if isinstance(value, bool) or not isinstance(value, int | str) or (isinstance(value, int) and value):
         raise ValueError(wanted)

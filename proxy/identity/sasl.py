@@ -1,11 +1,11 @@
 """A SASL exchange, watched (KIP-43, KIP-152, RFC 4616, RFC 5802, RFC 7628).
 
-In: the mechanism, the client's tokens, the broker's answers. Out: the name of the user, as soon as the broker accepted the exchange and not before. The proxy
-checks no secret and keeps none: of a token only the name in it is read.
+In: the mechanism, the client's tokens, the broker's answers. Out: the name of the user, as soon as the broker accepted
+the exchange and not before. The proxy checks no secret and keeps none: of a token only the name in it is read.
 
-PLAIN and SCRAM say the name themselves; of OAUTHBEARER the `sub` claim is taken, which is what Kafka takes unless told otherwise. Other mechanisms
-(GSSAPI) are passed on and leave the user as it was. A SCRAM exchange with a delegation token says the id of the token, not its owner, who stays unknown.
-"""
+PLAIN and SCRAM say the name themselves; of OAUTHBEARER the `sub` claim is taken, which is what Kafka takes unless told
+otherwise. Other mechanisms (GSSAPI) are passed on and leave the user as it was. A SCRAM exchange with a delegation
+token says the id of the token, not its owner, who stays unknown."""
 
 from __future__ import annotations
 

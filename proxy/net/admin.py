@@ -1,4 +1,5 @@
-"""Admin HTTP: /metrics, /healthz, /readyz. In: the registry and whether the proxy is ready. Out: an aiohttp server, on loopback unless told otherwise."""
+"""Admin HTTP: /metrics, /healthz, /readyz. In: the registry and whether the proxy is ready. Out: an aiohttp server, on
+loopback unless told otherwise."""
 
 from __future__ import annotations
 

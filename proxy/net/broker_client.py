@@ -1,4 +1,5 @@
-"""The proxy's own requests to a broker: few, small, one at a time. In: an address. Out: API ranges, brokers; or `BrokerError` with a reason for people."""
+"""The proxy's own requests to a broker: few, small, one at a time. In: an address. Out: API ranges, brokers; or
+`BrokerError` with a reason for people."""
 
 from __future__ import annotations
 
@@ -67,14 +68,18 @@ class BrokerClient:
         low, high = (await self.api_ranges()).get(METADATA, (0, -1))
         version = min(high, _METADATA_VERSIONS[1])
         if version < max(low, _METADATA_VERSIONS[0]):
-            raise BrokerError(f"{self._address} speaks Metadata {low} to {high}, the proxy {_METADATA_VERSIONS[0]} to {_METADATA_VERSIONS[1]}")
+            raise BrokerError(
+                f"{self._address} speaks Metadata {low} to {high}, the proxy {_METADATA_VERSIONS[0]} to {_METADATA_VERSIONS[1]}"
+            )
         schema = load_request_schema(METADATA, version)
         flags = {field.name: False for field in fields(schema) if field.name != "topics"}
         no_topics = schema(topics=(), **flags)  # type: ignore[call-arg]
         try:
             return read_brokers(await self._ask(no_topics), version)
         except ConnectionError:
-            raise BrokerError(f"{self._address} closes the connection when asked for its brokers: it wants authentication", refused=True) from None
+            raise BrokerError(
+                f"{self._address} closes the connection when asked for its brokers: it wants authentication", refused=True
+            ) from None
         except BadBytes as e:
             raise BrokerError(f"the answer of {self._address} cannot be understood: {e}") from None
 

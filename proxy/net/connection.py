@@ -1,8 +1,7 @@
 """One client's two sockets, as the `Port` of its session.
 
-In: what uvloop reports. Out: calls on the session, and its bytes on the sockets. Reading from one side stops while the other side does not take what was written, so
-a connection holds one read, one request and one write buffer at most.
-"""
+In: what uvloop reports. Out: calls on the session, and its bytes on the sockets. Reading from one side stops while the
+other side does not take what was written, so a connection holds one read, one request and one write buffer at most."""
 
 from __future__ import annotations
 

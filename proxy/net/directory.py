@@ -1,4 +1,5 @@
-"""Brokers and topics, as sessions see the cluster. In: Metadata responses. Out: endpoints to show, names of topic ids. Reads large responses a little at a time."""
+"""Brokers and topics, as sessions see the cluster. In: Metadata responses. Out: endpoints to show, names of topic ids.
+Reads large responses a little at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from proxy.wire.primitives import Buffer
 
 
 class Directory:
-    """The `Cluster` of all sessions. `advertise`: the host name to show, None for the address at which each client reached the proxy."""
+    """The `Cluster` of all sessions. `advertise`: the host name to show, None for the address at which each client
+    reached the proxy."""
 
     def __init__(self, brokers: Brokers, topics: Topics, advertise: str | None) -> None:
         self.brokers, self.topics, self.advertise = brokers, topics, advertise

@@ -1,8 +1,9 @@
-"""Follows the cluster: asks for its brokers, again and again. In: the servers to ask. Out: brokers learnt, and whether the cluster answers.
+"""Follows the cluster: asks for its brokers, again and again. In: the servers to ask. Out: brokers learnt, and whether
+the cluster answers.
 
-A cluster that wants authentication says nothing to the proxy, which has no identity of its own yet; then brokers are learnt from what clients are told, and the
-cluster counts as up because it answers at all. What fails is said once, and once when it works again.
-"""
+A cluster that wants authentication says nothing to the proxy, which has no identity of its own yet; then brokers are
+learnt from what clients are told, and the cluster counts as up because it answers at all. What fails is said once, and
+once when it works again."""
 
 from __future__ import annotations
 

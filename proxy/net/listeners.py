@@ -1,7 +1,7 @@
 """Listening sockets: the bootstrap port and one per broker. In: addresses. Out: client connections.
 
-A socket is bound and listening at once, without a wait, so that a broker's port is open before the first client is told of it; the kernel keeps early comers.
-"""
+A socket is bound and listening at once, without a wait, so that a broker's port is open before the first client is told
+of it; the kernel keeps early comers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Listeners:
         return int(sock.getsockname()[1])
 
     def open_for_broker(self, node_id: int, port: int, target: Callable[[], HostPort | None]) -> int | None:
-        """The same for a broker that turned up later: a port that cannot be had is logged once, and tried again when brokers are next learnt."""
+        """The same for a broker that turned up later: a port that cannot be had is logged once, and tried again when
+        brokers are next learnt."""
         try:
             got = self.open(node_id, port, target)
         except OSError as e:
@@ -57,7 +58,9 @@ class Listeners:
             self.close(key)
 
     async def _serve(self, key: int | None, sock: socket.socket, target: Callable[[], HostPort | None]) -> None:
-        server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(self._shared, target), sock=sock, backlog=BACKLOG)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(self._shared, target), sock=sock, backlog=BACKLOG
+        )
         if key in self._servers:
             self._servers[key] = server
         else:

@@ -59,7 +59,10 @@ class Proxy:
         self._usage = UsageLog(tally, self._author, self._writer, settings.logs.usage.decisions_per_interval, time.time)
         self._observer = Observer(log, self._usage)
         self.brokers = Brokers(
-            settings.upstream.bootstrap_servers, settings.listen.ports(), Hooks(self._listen, self._unlisten, self._changed), self._clock
+            settings.upstream.bootstrap_servers,
+            settings.listen.ports(),
+            Hooks(self._listen, self._unlisten, self._changed),
+            self._clock,
         )
         directory = Directory(self.brokers, Topics(), settings.listen.advertise)
         handlers = by_key(default_handlers())
@@ -75,7 +78,11 @@ class Proxy:
         self.shared = Shared(services, handlers, settings.upstream.connect_timeout)
         self._listeners = Listeners(settings.listen.bootstrap.host, self.shared, log)
         self.follower = Follower(
-            self.brokers, settings.upstream.bootstrap_servers, settings.upstream.metadata_refresh, settings.upstream.connect_timeout, log
+            self.brokers,
+            settings.upstream.bootstrap_servers,
+            settings.upstream.metadata_refresh,
+            settings.upstream.connect_timeout,
+            log,
         )
         gauges = Gauges(
             client_connections=lambda: len(self.shared.connections),
@@ -92,16 +99,22 @@ class Proxy:
         try:
             self.brokers.bootstrap_port = self._listeners.open(None, bootstrap.port, self.brokers.any_address)
         except OSError as e:
-            raise StartError(f"cannot listen at {bootstrap}: {e.strerror}; set `listen.bootstrap` or --listen to a free address") from None
+            raise StartError(
+                f"cannot listen at {bootstrap}: {e.strerror}; set `listen.bootstrap` or --listen to a free address"
+            ) from None
         try:
             self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready)
         except OSError as e:
-            raise StartError(f"cannot listen at {settings.admin.listen}: {e.strerror}; set `admin.listen` to a free address") from None
+            raise StartError(
+                f"cannot listen at {settings.admin.listen}: {e.strerror}; set `admin.listen` to a free address"
+            ) from None
         if self._writer is not None:
             try:
                 self._writer.start()
             except OSError as e:
-                raise StartError(f"cannot write the usage log to {settings.logs.usage.path}: {e.strerror}; set `logs.usage.path`") from None
+                raise StartError(
+                    f"cannot write the usage log to {settings.logs.usage.path}: {e.strerror}; set `logs.usage.path`"
+                ) from None
         self._tasks = [asyncio.create_task(work) for work in (self.follower.run(), self._intervals(), self._sweeps())]
         for task in self._tasks:
             task.add_done_callback(self._ended)
@@ -172,7 +185,8 @@ class Proxy:
         self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
 
     async def _intervals(self) -> None:
-        """Close an interval of the usage log on every multiple of its length on the wall clock, so that those of several proxies match."""
+        """Close an interval of the usage log on every multiple of its length on the wall clock, so that those of
+        several proxies match."""
         length = self.settings.logs.usage.interval
         while True:
             await asyncio.sleep(length - time.time() % length)

@@ -1,5 +1,6 @@
-"""malloc and the garbage collector. Buffers of uvloop's reads are above glibc's threshold for mmap: each would be mapped, faulted in and unmapped. Raising the
-thresholds halved the CPU of 1 MiB frames (measured with the C load generator against a copying proxy)."""
+"""malloc and the garbage collector. Buffers of uvloop's reads are above glibc's threshold for mmap: each would be
+mapped, faulted in and unmapped. Raising the thresholds halved the CPU of 1 MiB frames (measured with the C load
+generator against a copying proxy)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Sees everything, changes nothing.
 
-In: sums, decisions and incidents. Out: lines and figures. Nothing here holds up the data path: what cannot be written in time is dropped and counted.
+In: sums, decisions and incidents. Out: lines and figures. Nothing here holds up the data path: what cannot be written
+in time is dropped and counted.
 
 - `operations`  the operations log: structlog, JSON lines on standard output
 - `metrics`     prometheus figures, read off plain counters when they are scraped

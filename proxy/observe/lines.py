@@ -1,4 +1,5 @@
-"""The lines of the usage log. In: rows and decisions. Out: dictionaries with exactly the fields of docs/log-format.md, version 1."""
+"""The lines of the usage log. In: rows and decisions. Out: dictionaries with exactly the fields of docs/log-format.md,
+version 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Prometheus figures. In: the objects that already count. Out: a registry that reads them when it is scraped, so the data path pays nothing for it.
+"""Prometheus figures. In: the objects that already count. Out: a registry that reads them when it is scraped, so the
+data path pays nothing for it.
 
 Labels have few values by construction: API names and quota names, never clients or topics.
 """
@@ -6,7 +7,7 @@ Labels have few values by construction: API names and quota names, never clients
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -50,24 +51,39 @@ class ProxyCollector(Collector):
         yield _gauge("brokers", "Brokers known and listened for.", gauges.brokers())
         yield _gauge("upstream_up", "1 when the cluster answered the proxy's last question.", float(gauges.upstream_up()))
         yield _counter("client_failures", "Connections closed because of what the client sent.", observer.client_failures)
-        yield _counter("broker_failures", "Connections closed because the broker could not be reached or understood.", observer.broker_failures)
+        yield _counter(
+            "broker_failures", "Connections closed because the broker could not be reached or understood.", observer.broker_failures
+        )
         yield _gauge("usage_log_keys", "Sums kept for the usage log.", len(self._tally))
         yield _gauge("usage_log_waiting_lines", "Lines of the usage log that wait for the disk.", self._usage.waiting)
         yield _counter("usage_log_dropped_lines", "Lines of the usage log that were lost.", self._usage.dropped)
 
     def _traffic(self) -> Iterator[Metric]:
-        requests, sent, received = Counter(self._usage.requests), Counter(self._usage.request_bytes), Counter(self._usage.response_bytes)
+        requests, sent, received = (
+            Counter(self._usage.requests),
+            Counter(self._usage.request_bytes),
+            Counter(self._usage.response_bytes),
+        )
         for key, count, request_bytes, response_bytes in self._tally.whole_requests():
             requests[key] += count
             sent[key] += request_bytes
             received[key] += response_bytes
         yield _by_label("requests", "Requests of clients.", "api", {api_name(key): n for key, n in requests.items()})
-        yield _by_label("request_bytes", "Bytes of requests, with their size fields.", "api", {api_name(key): n for key, n in sent.items()})
-        yield _by_label("response_bytes", "Bytes of responses, with their size fields.", "api", {api_name(key): n for key, n in received.items()})
+        yield _by_label(
+            "request_bytes", "Bytes of requests, with their size fields.", "api", {api_name(key): n for key, n in sent.items()}
+        )
+        yield _by_label(
+            "response_bytes",
+            "Bytes of responses, with their size fields.",
+            "api",
+            {api_name(key): n for key, n in received.items()},
+        )
 
     def _quotas(self) -> Iterator[Metric]:
         observer = self._observer
-        yield _by_label("throttled_requests", "Requests that a quota throttled or refused in part.", "quota", observer.throttled_requests)
+        yield _by_label(
+            "throttled_requests", "Requests that a quota throttled or refused in part.", "quota", observer.throttled_requests
+        )
         yield _by_label("refused_items", "Topics and partitions that a quota refused.", "quota", observer.refused_items)
         yield _by_label("throttle_seconds", "Throttle time that clients were told.", "quota", observer.throttle_seconds)
         muted = Counter(quota for quota, _ in self._engine.mutes.active(self._clock()))
@@ -94,7 +110,7 @@ def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(f"{PREFIX}_{name}", text, value=value)
 
 
-def _by_label(name: str, text: str, label: str, values: dict[str, int] | Counter[str]) -> Metric:
+def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
     family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
     for value, count in sorted(values.items()):
         family.add_metric([value], count)

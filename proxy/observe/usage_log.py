@@ -1,7 +1,7 @@
 """Intervals of the usage log, and who is how often in it.
 
-In: the tally, decisions, the time. Out: lines for the writer; totals since the start for metrics. Without a writer (no usage log wanted) it keeps the totals only.
-"""
+In: the tally, decisions, the time. Out: lines for the writer; totals since the start for metrics. Without a writer (no
+usage log wanted) it keeps the totals only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from quota.entity import Entity
 class UsageLog:
     """`wall` gives seconds since the epoch. One object per proxy, on the event loop."""
 
-    def __init__(self, tally: Tally, author: Author, writer: LogWriter | None, decisions_per_interval: int, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, tally: Tally, author: Author, writer: LogWriter | None, decisions_per_interval: int, wall: Callable[[], float]
+    ) -> None:
         self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
         self._allowed = decisions_per_interval
         self._start = wall()

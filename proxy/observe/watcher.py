@@ -1,11 +1,11 @@
 """What sessions report. In: decisions and incidents. Out: lines in the operations log and in the usage log, and counters.
 
-A client that misbehaves gets one line for its connection. A broker that is away gets one line, and one when it is back; what happens meanwhile is counted.
-"""
+A client that misbehaves gets one line for its connection. A broker that is away gets one line, and one when it is back;
+what happens meanwhile is counted."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from proxy.observe.lines import api_name
 from proxy.observe.operations import Log
@@ -23,12 +23,13 @@ class Observer:
         self._over: set[tuple[str, Entity]] = set()
         self.refused_items: Counter[str] = Counter()
         self.throttled_requests: Counter[str] = Counter()
-        self.throttle_seconds: Counter[str] = Counter()
+        self.throttle_seconds: defaultdict[str, float] = defaultdict(float)
         self.client_failures = 0
         self.broker_failures = 0
 
     def decided(self, decision: Decision, request: Requester) -> None:
-        """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit is an event of operations."""
+        """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit
+        is an event of operations."""
         self.throttled_requests[decision.quota] += 1
         self.throttle_seconds[decision.quota] += decision.throttle
         if decision.action is Action.REFUSE:

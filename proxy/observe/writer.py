@@ -1,8 +1,8 @@
 """The thread that writes the usage log, so that the event loop never waits for a disk.
 
-In: lines, through a queue with a bound. Out: files `usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age. When the queue is full, lines are dropped and
-counted, and the next that gets through is preceded by a `gap` line. When the disk refuses, lines are lost, counted the same way, and the next are tried again.
-"""
+In: lines, through a queue with a bound. Out: files `usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age.
+When the queue is full, lines are dropped and counted, and the next that gets through is preceded by a `gap` line. When
+the disk refuses, lines are lost, counted the same way, and the next are tried again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The in-flight queue: answers of the broker matched with the requests they belong to, and answers of the proxy in their turn.
 
-In: requests as they go out, and what the broker sends. Out: what the client gets, in the order of its requests, and how long it is then to be muted.
-Responses that nobody has a plan for are passed on in the buffers they came in, parts of them too.
-"""
+In: requests as they go out, and what the broker sends. Out: what the client gets, in the order of its requests, and how
+long it is then to be muted. Responses that nobody has a plan for are passed on in the buffers they came in, parts of
+them too."""
 
 from __future__ import annotations
 

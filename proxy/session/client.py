@@ -1,8 +1,9 @@
-"""Who is on the connection, and the sums that its traffic goes to. In: principals and client ids as they are learnt. Out: sums to add to."""
+"""Who is on the connection, and the sums that its traffic goes to. In: principals and client ids as they are learnt.
+Out: sums to add to."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from proxy.identity.sasl import SaslExchange
 from proxy.session.port import Requester, Services
@@ -14,9 +15,21 @@ MAX_TOPIC_SUMS: Final = 1000
 
 
 class Client:
-    """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `reached_at` is the proxy's host as the client sees it."""
+    """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `reached_at` is
+    the proxy's host as the client sees it."""
 
-    __slots__ = ("_api_sums", "_raw_client_id", "_shown_host", "_topic_sums", "address", "client_id", "exchange", "memo", "services", "user")
+    __slots__ = (
+        "_api_sums",
+        "_shown_host",
+        "_topic_sums",
+        "address",
+        "client_id",
+        "exchange",
+        "memo",
+        "raw_client_id",
+        "services",
+        "user",
+    )
 
     def __init__(self, services: Services, address: str, reached_at: str) -> None:
         self.services = services
@@ -24,12 +37,12 @@ class Client:
         self._shown_host = services.cluster.advertise or reached_at
         self.user = ANONYMOUS
         self.client_id: str | None = None
-        self._raw_client_id: bytes | None = None
+        self.raw_client_id = b""
         self._api_sums: dict[int, Sum] = {}
         self._topic_sums: dict[tuple[int, bytes], Sum] = {}
         self.exchange: SaslExchange | None = None
-        self.memo: dict[object, object] = {}
-        """What API handlers remember of this client; forgotten whenever its sums are."""
+        self.memo: dict[int, Any] = {}
+        """What the Produce handler remembers of this connection, by version."""
 
     @property
     def principal(self) -> str:
@@ -46,11 +59,9 @@ class Client:
             self.user = user
 
     def claim(self, raw: bytes) -> None:
-        """The client id of a request that came now: the bytes of its header, length included."""
-        if raw == self._raw_client_id:
-            return
+        """A client id other than before came: the bytes of its header, length included."""
         self.forget()
-        self._raw_client_id = raw
+        self.raw_client_id = raw
         self.client_id = None if raw[:2] == b"\xff\xff" else raw[2:].decode(errors="replace")
 
     def api_sum(self, key: int) -> Sum:
@@ -68,7 +79,9 @@ class Client:
             if len(self._topic_sums) >= MAX_TOPIC_SUMS:
                 self.forget()
             name = self.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
-            tally_key = TallyKey(self.principal, self.client_id, name if name is not None else "", None if name is not None else topic, key)
+            tally_key = TallyKey(
+                self.principal, self.client_id, name if name is not None else "", None if name is not None else topic, key
+            )
             found = self._topic_sums[key, topic] = self.services.tally.take(tally_key)
         return found
 
@@ -82,4 +95,3 @@ class Client:
             self.services.tally.give_back(s)
         self._api_sums.clear()
         self._topic_sums.clear()
-        self.memo.clear()

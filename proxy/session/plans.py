@@ -1,7 +1,7 @@
 """What is to be done with a request and with its response. Values that API handlers hand to the session; the session alone does it.
 
-A plan for the response is either *whole* (held until it is complete, then patched) or a stream (passed on as it comes, looked at meanwhile).
-"""
+A plan for the response is either *whole* (held until it is complete, then patched) or a stream (passed on as it comes,
+looked at meanwhile)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.session.client import Client
+from proxy.wire.frames import Frame
+from proxy.wire.headers import request_body
 from proxy.wire.primitives import Buffer
 
 Place = tuple[Buffer, int, int]
@@ -16,20 +18,22 @@ Place = tuple[Buffer, int, int]
 
 
 class Request:
-    """One whole request frame. It stands at buf[start:end], or, when it came in pieces, in `chunks`, the first of which is `buf` from `start` on.
+    """One whole request frame. It stands at buf[start:end], or, when it came in pieces, in `chunks`, of which `buf` is the first.
 
-    `body` is where its body starts in `buf`, behind the header.
+    `header_stop` is where its client id ends in `buf`: the tagged fields of the header, if it has any, come next, then the body.
     """
 
-    __slots__ = ("body", "buf", "chunks", "correlation_id", "end", "key", "start", "version")
+    __slots__ = ("buf", "chunks", "correlation_id", "end", "header_stop", "key", "start", "version")
 
-    def __init__(
-        self, key: int, version: int, correlation_id: int, place: Place, body: int, chunks: list[Buffer] | None  # fmt: skip
-    ) -> None:
+    def __init__(self, key: int, version: int, correlation_id: int, frame: Frame, header_stop: int) -> None:
         self.key, self.version, self.correlation_id = key, version, correlation_id
-        self.buf, self.start, self.end = place
-        self.body = body
-        self.chunks = chunks
+        self.buf, self.start, self.end, self.chunks = frame
+        self.header_stop = header_stop
+
+    @property
+    def body(self) -> int:
+        """Where the body starts in `buf`."""
+        return request_body(self.buf, self.header_stop, self.end, self.key, self.version)
 
     def body_places(self) -> list[Place]:
         """The body, without joining what came in pieces."""
@@ -42,7 +46,7 @@ class Request:
         """Make it one buffer: for requests that are small and rare."""
         if self.chunks is not None:
             joined = b"".join(self.chunks)
-            self.body -= self.start
+            self.header_stop -= self.start
             self.buf, self.start, self.end, self.chunks = joined, 0, len(joined), None
 
 
@@ -131,6 +135,7 @@ class Handler(Protocol):
 
     key: int
     versions: tuple[int, int]
+    """lowest and highest version that it understands; others close the connection"""
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
         """What to do with a request; `held`: it was held once, do not hold it again. `BadBytes` closes the connection."""

@@ -78,7 +78,8 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What all sessions of a proxy share. `max_frame` in bytes: the largest request; `max_held_response`: the largest response that is held whole."""
+    """What all sessions of a proxy share. `max_frame` in bytes: the largest request; `max_held_response`: the largest
+    response that is held whole."""
 
     cluster: Cluster
     engine: Engine
@@ -88,4 +89,3 @@ class Services:
     default_partitions: int = 1
     max_frame: int = 104_857_600
     max_held_response: int = 4_194_304
-

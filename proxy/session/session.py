@@ -1,12 +1,14 @@
 """The connection of one client: asks handlers about its requests, keeps answers in order, mutes.
 
-In: what the sockets and the timer of `net` report, with the time. Out: calls on a `Port`. It leaves meaning to `apis` and `wire`, limits to `quota`.
+In: what the sockets and the timer of `net` report, with the time. Out: calls on a `Port`. It leaves meaning to `apis`
+and `wire`, limits to `quota`.
 
-A request is judged when it is whole, before any byte of it goes on; those that nobody touches go on in the buffers that they came in.
+A request is judged when it is whole, before any byte of it goes on; those that nobody touches go on in the buffers that
+they came in.
 
-Blocked means that no further request is looked at: until the broker is connected, from a throttled request on until its answer is out and the mute that
-follows is over, and while a request is held. What was read waits in the backlog, and reading stops, so that the backlog holds one read at most.
-"""
+Blocked means that no further request is looked at: until the broker is connected, from a throttled request on until its
+answer is out and the mute that follows is over, and while a request is held. What was read waits in the backlog, and
+reading stops, so that the backlog holds one read at most."""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from proxy.session.answers import Answers
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Answer, Forward, Handler, Hold, Outcome, Request
 from proxy.session.port import Port, Services
+from proxy.session.tally import Sum
 from proxy.wire.frames import Frame, FrameCutter
-from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, client_id_end, request_body
+from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, client_id_end
 from proxy.wire.primitives import BadBytes, Buffer
 
 
@@ -86,7 +89,8 @@ class Session:
                 self._mute(now)
 
     def broker_lost(self, reason: str | None) -> None:
-        """The connection to the broker ended, or never came up; the client's ends with it. `reason` is None for an ordinary close."""
+        """The connection to the broker ended, or never came up; the client's ends with it. `reason` is None for an
+        ordinary close."""
         if self.state is not State.CLOSED:
             if reason is not None:
                 self.services.watcher.broker_failed(self.client.address, reason)
@@ -116,26 +120,24 @@ class Session:
         sent = pos = 0  # buf[sent:pos] is to be passed on as it is
         for frame in self._cutter.cut(data):
             outcome = self._judge(frame, now)
-            chunks = frame.chunks
-            if chunks is None:
-                if pos == 0:
-                    buf, sent = frame.buf, frame.start
-                pos = frame.end
-            if outcome.__class__ is Forward and outcome.pieces is None:  # type: ignore[union-attr]
-                if chunks is not None:
+            whole, start, end, chunks = frame
+            as_it_is = isinstance(outcome, Forward) and outcome.pieces is None
+            if chunks is not None:
+                if as_it_is:
                     self.port.to_broker(chunks)
             else:
-                if chunks is None:
-                    self._pass(buf, sent, frame.start)
-                    sent = pos
-                if isinstance(outcome, Hold):
-                    self._backlog.appendleft(self._cutter.rest())
-                    self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(buf)[frame.start : pos])
-                    return
-                if isinstance(outcome, Forward) and outcome.pieces is not None:
-                    self.port.to_broker(outcome.pieces)
+                if pos == 0:
+                    buf, sent = whole, start
+                pos = end
+                if not as_it_is:
+                    self._pass(buf, sent, start)
+                    sent = end
+            if not as_it_is and isinstance(outcome, Forward) and outcome.pieces is not None:
+                self.port.to_broker(outcome.pieces)
             if self.state is not State.OPEN:
                 self._backlog.appendleft(self._cutter.rest())
+                if isinstance(outcome, Hold):
+                    self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
                 break
         self._pass(buf, sent, pos)
 
@@ -147,38 +149,48 @@ class Session:
         """What to do with one whole request; it is counted, and expected to be answered, unless it is held."""
         buf, start, end, chunks = frame
         _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
-        stop = client_id_end(buf, start, end)
         client = self.client
-        client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
-        outcome: Outcome = FORWARD
+        claimed = client.raw_client_id
+        stop = start + CLIENT_ID_AT + len(claimed)
+        if stop > end or buf[start + CLIENT_ID_AT : stop] != claimed or not claimed:
+            stop = client_id_end(buf, start, end)
+            client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
         handler = self._handlers.get(key)
+        outcome: Outcome = FORWARD
         if handler is not None:
             low, high = handler.versions
             if not low <= version <= high:
                 raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
-            body = request_body(buf, stop, end, key, version)
-            outcome = handler.request(client, Request(key, version, correlation_id, (buf, start, end), body, chunks), now, self._held)
+            outcome = handler.request(client, Request(key, version, correlation_id, frame, stop), now, self._held)
             if isinstance(outcome, Hold):
-                self._held = True
-                self._block(State.HELD)
-                self.port.wake_at(now + outcome.seconds)
+                self._hold(outcome, now)
                 return outcome
             self._held = False
         counted_in = client.api_sum(key)
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
-        if isinstance(outcome, Answer):
-            self._answers.expect(correlation_id, counted_in, outcome)
-            if outcome.mute:
-                self._block(State.AWAITING)
-            self._answers.send_own()
-            if self._answers.mute:
-                self._mute(now)
-        elif outcome.reply:
-            self._answers.expect(correlation_id, counted_in, outcome.plan)
+        if isinstance(outcome, Forward):
+            if outcome.reply:
+                self._answers.expect(correlation_id, counted_in, outcome.plan)
             if outcome.plan is not None and outcome.plan.mute:
                 self._block(State.AWAITING)
+        elif isinstance(outcome, Answer):
+            self._answer(correlation_id, counted_in, outcome, now)
         return outcome
+
+    def _hold(self, outcome: Hold, now: float) -> None:
+        self._held = True
+        self._block(State.HELD)
+        self.port.wake_at(now + outcome.seconds)
+
+    def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
+        """The proxy answers itself, as soon as all earlier requests are answered."""
+        self._answers.expect(correlation_id, counted_in, answer)
+        if answer.mute:
+            self._block(State.AWAITING)
+        self._answers.send_own()
+        if self._answers.mute:
+            self._mute(now)
 
     # ------------------------------------------------------------------ states
 

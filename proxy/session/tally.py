@@ -1,8 +1,8 @@
 """Sums of traffic: sessions add to them, observers read them at the end of each interval. No clock, no I/O.
 
-A sum belongs to one (principal, client id, topic, API). Sessions keep a reference to the sums they add to, so that counting is plain attribute arithmetic;
-they give it back when they end. Past `max_keys` everything goes to one sum named `<other>`, so memory stays bounded whatever clients call themselves.
-"""
+A sum belongs to one (principal, client id, topic, API). Sessions keep a reference to the sums they add to, so that
+counting is plain attribute arithmetic; they give it back when they end. Past `max_keys` everything goes to one sum
+named `<other>`, so memory stays bounded whatever clients call themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ OTHER: Final = "<other>"
 
 
 class TallyKey(NamedTuple):
-    """Whose traffic: `topic` is None for whole requests, else the part of Produce or Fetch for that topic; bytes are a topic id not known by name."""
+    """Whose traffic.
+
+    `topic` is None for whole requests, else the lines are about the part of Produce or Fetch for that topic. `topic_id` is set
+    where the client used an id whose name is not known.
+    """
 
     principal: str
     client_id: str | None
@@ -25,9 +29,12 @@ class TallyKey(NamedTuple):
 class Sum:
     """One row of the usage log in the making. Fields as in docs/log-format.md."""
 
+    # fmt: off
     __slots__ = (
-        "key", "mutations", "record_bytes", "records", "references", "refused", "request_bytes", "requests", "response_bytes", "throttle_ms",
-    )  # fmt: skip
+        "key", "mutations", "record_bytes", "records", "references", "refused", "request_bytes", "requests",
+        "response_bytes", "throttle_ms",
+    )
+    # fmt: on
 
     def __init__(self, key: TallyKey) -> None:
         self.key = key
@@ -92,7 +99,17 @@ class Tally:
         for key, s in self._sums.items():
             if s.requests or s.response_bytes:
                 rows.append(
-                    Row(key, s.requests, s.request_bytes, s.response_bytes, s.record_bytes, s.records, s.mutations, s.throttle_ms, s.refused)
+                    Row(
+                        key,
+                        s.requests,
+                        s.request_bytes,
+                        s.response_bytes,
+                        s.record_bytes,
+                        s.records,
+                        s.mutations,
+                        s.throttle_ms,
+                        s.refused,
+                    )
                 )
                 s.clear()
             if not s.references:

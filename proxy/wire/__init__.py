@@ -1,7 +1,8 @@
 """Bytes <-> meaning. No I/O, no clock, no quotas.
 
-In come the bytes of frames as they were received, out come facts about them or bytes to put in their place. Every length that came over the wire is
-checked against what is there before anything is read or allocated; what does not fit is `BadBytes`. What is not understood is passed on untouched.
+In come the bytes of frames as they were received, out come facts about them or bytes to put in their place. Every
+length that came over the wire is checked against what is there before anything is read or allocated; what does not fit
+is `BadBytes`. What is not understood is passed on untouched.
 
 - `primitives`     bounds-checked varints, strings and array lengths; encoders of the same
 - `headers`        request and response headers; which API versions are flexible

@@ -1,8 +1,8 @@
 """ApiVersions (key 18, KIP-35, KIP-511): clamp of the ranges that a broker advertises.
 
-In: a response frame and the ranges that the proxy understands of the APIs it must understand. Out: the frame in pieces. An API whose range becomes
-empty is left out: some clients refuse to start when they see an empty one. Everything else, features and unknown tags included, stays as it is.
-"""
+In: a response frame and the ranges that the proxy understands of the APIs it must understand. Out: the frame in pieces.
+An API whose range becomes empty is left out: some clients refuse to start when they see an empty one. Everything else,
+features and unknown tags included, stays as it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Understood = Mapping[int, tuple[int, int]]
 
 
 def clamp(frame: Buffer, version: int, understood: Understood) -> list[Buffer]:
-    """The response with every range cut to what is understood. An UNSUPPORTED_VERSION answer has the shape of version 0, whatever was asked."""
+    """The response with every range cut to what is understood. An UNSUPPORTED_VERSION answer has the shape of version
+    0, whatever was asked."""
     end = len(frame)
     after_error = fixed(8, 2, end)
     if INT16.unpack_from(frame, 8)[0] == UNSUPPORTED_VERSION:
@@ -32,7 +33,8 @@ def clamp(frame: Buffer, version: int, understood: Understood) -> list[Buffer]:
     kept: list[bytes] = []
     for _ in range(count):
         stop = fixed(pos, _RANGE.size, end)
-        entry = clamp_range(*_RANGE.unpack_from(frame, pos), understood)
+        key, low, high = _RANGE.unpack_from(frame, pos)
+        entry = clamp_range(key, low, high, understood)
         pos = skip_tags(frame, stop, end) if compact else stop
         if entry is not None:
             kept.append(_RANGE.pack(*entry) + bytes(frame[stop:pos]))
@@ -68,6 +70,7 @@ def clamp_range(key: int, low: int, high: int, understood: Understood) -> tuple[
 
 
 def unsupported(correlation_id: int) -> bytes:
-    """What Kafka answers to an ApiVersions version that it does not know: error 35 in the shape of version 0, with the range of ApiVersions itself."""
+    """What Kafka answers to an ApiVersions version that it does not know: error 35 in the shape of version 0, with the
+    range of ApiVersions itself."""
     body = INT16.pack(UNSUPPORTED_VERSION) + INT32.pack(1) + _RANGE.pack(API_VERSIONS, 0, MAX_VERSION)
     return response_frame(correlation_id, body, tagged=False)

@@ -1,8 +1,8 @@
 """CreateTopics (key 19, versions 0-7): read a request, leave topics out of it, put topics into its response.
 
-In: bodies. Out: what each topic costs and where it stands; requests and responses in pieces, with what is not touched taken over as it is, so error codes
-and tagged fields of newer brokers pass. Sources: CreateTopicsRequest/Response.json of Apache Kafka 4.3, and of 3.9 for versions 0 and 1; KIP-599.
-"""
+In: bodies. Out: what each topic costs and where it stands; requests and responses in pieces, with what is not touched
+taken over as it is, so error codes and tagged fields of newer brokers pass. Sources: CreateTopicsRequest/Response.json
+of Apache Kafka 4.3, and of 3.9 for versions 0 and 1; KIP-599."""
 
 from __future__ import annotations
 
@@ -76,10 +76,19 @@ def without(request: CreateTopics, refused: Collection[int], buf: Buffer, pos: i
 
 
 def refused_topic(name: str, version: int, message: str) -> bytes:
-    """One topic of a response that refuses it, as Kafka 4.2 writes it: no id, no partitions, no configs. `version` is one that knows the error."""
+    """One topic of a response that refuses it, as Kafka 4.2 writes it: no id, no partitions, no configs. `version` is
+    one that knows the error."""
     topic_id = bytes(16) if version >= 7 else b""
     error = INT16.pack(QUOTA_EXCEEDED) + encode_string(message, compact=True)
-    return encode_string(name, compact=True) + topic_id + error + INT32.pack(-1) + INT16.pack(-1) + encode_array_length(0, compact=True) + b"\0"
+    return (
+        encode_string(name, compact=True)
+        + topic_id
+        + error
+        + INT32.pack(-1)
+        + INT16.pack(-1)
+        + encode_array_length(0, compact=True)
+        + b"\0"
+    )
 
 
 def refusal(correlation_id: int, version: int, names: Collection[str], message: str, throttle_ms: int) -> bytes:
@@ -103,7 +112,8 @@ def with_refused(frame: Buffer, version: int, names: Collection[str], message: s
 
 
 def with_throttle(frame: Buffer, version: int, messages: Mapping[str, str], throttle_ms: int) -> list[Buffer]:
-    """The broker's response with a throttle time of `throttle_ms` at least, and the messages of these topics where they were created.
+    """The broker's response with a throttle time of `throttle_ms` at least, and the messages of these topics where they
+    were created.
 
     Versions 0 and 1 have no throttle time, version 0 has no message: such a client feels the mute only.
     """
@@ -165,7 +175,13 @@ def _request_layout(version: int) -> Entity:
     config = Entity([("name", text), ("value", text)], None)
     assignments, configs = Array(assignment, compact=False), Array(config, compact=False)
     topic = Entity(
-        [("name", text), ("num_partitions", Fixed(4)), ("replication_factor", Fixed(2)), ("assignments", assignments), ("configs", configs)],
+        [
+            ("name", text),
+            ("num_partitions", Fixed(4)),
+            ("replication_factor", Fixed(2)),
+            ("assignments", assignments),
+            ("configs", configs),
+        ],
         None,
     )
     rest = [("timeout", Fixed(4)), *([("validate_only", Fixed(1))] if version == 1 else [])]

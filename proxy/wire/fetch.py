@@ -1,8 +1,8 @@
 """Fetch (key 1, versions 0-18): what a response carries, read while it streams through.
 
-In: the body of a response in chunks as they come. Out: bytes of records per topic, and whether it names node endpoints (KIP-951), which stand at its very
-end. Records are neither decoded nor copied. Source: FetchResponse.json of Apache Kafka 4.3, and of 3.9 for versions below 4.
-"""
+In: the body of a response in chunks as they come. Out: bytes of records per topic, and whether it names node endpoints
+(KIP-951), which stand at its very end. Records are neither decoded nor copied. Source: FetchResponse.json of Apache
+Kafka 4.3, and of 3.9 for versions below 4."""
 
 from __future__ import annotations
 
@@ -33,45 +33,14 @@ class FetchSums:
 
 
 def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
-    """The reading of a response whose body starts `body` bytes behind its start, for `Walk`. It ends where the tagged fields of the response start."""
+    """The reading of a response whose body starts `body` bytes behind its start, for `Walk`. It ends where the tagged
+    fields of the response start."""
     compact = version >= FIRST_COMPACT
     head = (4 if version >= 1 else 0) + (6 if version >= 7 else 0)  # throttle time; error code and session id
-    partition_fixed = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
     buf, pos, end = yield body, _HEAD_NEED
     topics, pos = array(buf, pos + head, end, compact, 0)
     for _ in range(topics):
-        if end - pos < _NAME_NEED:
-            buf, pos, end = yield pos, _NAME_NEED
-        if version >= FIRST_TOPIC_ID:
-            start, pos = pos, pos + 16
-        else:
-            (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
-        topic = bytes(buf[start:pos]) if start >= 0 else b""
-        if end - pos < 5:
-            buf, pos, end = yield pos, 5
-        partitions, pos = array(buf, pos, end, compact, 0)
-        carried = 0
-        for _ in range(partitions):
-            if end - pos < partition_fixed + 14:
-                buf, pos, end = yield pos, partition_fixed + 14
-            pos += partition_fixed
-            if version >= 4:
-                buf, pos, end = yield from _skip_aborted((buf, pos, end), compact)
-            if version >= 11:
-                pos += 4  # preferred read replica
-            if end - pos < 5:
-                buf, pos, end = yield pos, 5
-            size, pos = records_size(buf, pos, end, compact)
-            carried += size
-            pos += size
-            if compact:
-                if pos < end and buf[pos] == 0:
-                    pos += 1
-                else:
-                    buf, pos, end = yield from read_tags((buf, pos, end))
-        found.topics[topic] = found.topics.get(topic, 0) + carried
-        if compact:
-            buf, pos, end = yield from read_tags((buf, pos, end))
+        buf, pos, end = yield from _topic(found, version, (buf, pos, end))
     if not compact:
         if pos > end:
             yield pos, 0
@@ -82,6 +51,43 @@ def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
         raise BadBytes("a Fetch response ends too early")
     found.root_tags = buf[pos]
     return pos
+
+
+def _topic(found: FetchSums, version: int, window: Window) -> Generator[tuple[int, int], Window, Window]:
+    compact = version >= FIRST_COMPACT
+    buf, pos, end = window
+    if end - pos < _NAME_NEED:
+        buf, pos, end = yield pos, _NAME_NEED
+    if version >= FIRST_TOPIC_ID:
+        start, pos = pos, pos + 16
+    else:
+        (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
+    topic = bytes(buf[start:pos]) if start >= 0 else b""
+    if end - pos < 5:
+        buf, pos, end = yield pos, 5
+    partitions, pos = array(buf, pos, end, compact, 0)
+    # partition, error code, high watermark, last stable offset, log start offset
+    fixed = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
+    carried = 0
+    for _ in range(partitions):
+        if end - pos < fixed + 14:
+            buf, pos, end = yield pos, fixed + 14
+        pos += fixed
+        if version >= 4:
+            buf, pos, end = yield from _skip_aborted((buf, pos, end), compact)
+        if version >= 11:
+            pos += 4  # preferred read replica
+        if end - pos < 5:
+            buf, pos, end = yield pos, 5
+        size, pos = records_size(buf, pos, end, compact)
+        carried += size
+        pos += size
+        if compact:
+            buf, pos, end = yield from read_tags((buf, pos, end))
+    found.topics[topic] = found.topics.get(topic, 0) + carried
+    if compact:
+        buf, pos, end = yield from read_tags((buf, pos, end))
+    return buf, pos, end
 
 
 def blank_tags(size: int) -> bytes:

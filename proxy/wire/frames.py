@@ -1,29 +1,23 @@
 """Cutting a stream of bytes into whole request frames, without joining chunks.
 
-In: what was read. Out: frames, each as a place in a buffer or as a list of chunks. A length that cannot be is said as soon as its four bytes are there; nothing is
-allocated for what a length claims.
-"""
+In: what was read. Out: frames, each as a place in a buffer or as a list of chunks. A length that cannot be is said as
+soon as its four bytes are there; nothing is allocated for what a length claims."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from proxy.wire.headers import SHORTEST_REQUEST
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 
 HEADER_ROOM = 512
-"""The first piece of a frame that comes in pieces is at least this long, so that its header stands in one buffer. Shorter ends of reads are put
-in front of the next read: the only copies, and rare, as reads are large."""
+"""The first piece of a frame that comes in pieces is at least this long, so that its header stands in one buffer.
+Shorter ends of reads are put in front of the next read: the only copies, and rare, as reads are large."""
 
 
-class Frame(NamedTuple):
-    """A whole frame, its 4-byte size included: buf[start:end], or, when it came in pieces, `chunks`, of which `buf` is the first."""
-
-    buf: Buffer
-    start: int
-    end: int
-    chunks: list[Buffer] | None = None
+Frame = tuple[Buffer, int, int, list[Buffer] | None]
+"""(buf, start, end, chunks): a whole frame, its 4-byte size included, at buf[start:end]; or, when it came in pieces, in
+`chunks`, of which `buf` is the first. A plain tuple, as there is one per request."""
 
 
 class FrameCutter:
@@ -42,8 +36,8 @@ class FrameCutter:
     def cut(self, data: Buffer) -> Iterator[Frame]:
         """The frames that are whole with these bytes. All that do not come in pieces stand in the same buffer.
 
-        Stop early and `rest` is what was not yet looked at; go through to the end and the cutter keeps what is left. `BadBytes` for an impossible length.
-        """
+        Stop early and `rest` is what was not yet looked at; go through to the end and the cutter keeps what is left.
+        `BadBytes` for an impossible length."""
         pos = 0
         if self._missing:
             pos = self._continue(data)
@@ -51,7 +45,7 @@ class FrameCutter:
                 return
             chunks, self._chunks = self._chunks, []
             self._data, self._pos = data, pos
-            yield Frame(chunks[0], 0, len(chunks[0]), chunks)
+            yield chunks[0], 0, len(chunks[0]), chunks
         elif self._short:
             data, self._short = self._short + bytes(data), b""
         size = len(data)
@@ -64,7 +58,7 @@ class FrameCutter:
             if end > size:
                 break
             self._pos = end
-            yield Frame(data, pos, end)
+            yield data, pos, end, None
             pos = end
         if pos < size:
             self._keep(data, pos, size)

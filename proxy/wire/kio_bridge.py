@@ -1,8 +1,8 @@
 """kio behind a gate. In: bodies. Out: kio entities, or `BadBytes`; and the other way round.
 
-kio allocates what a length claims (a few bytes can abort the process) and raises KeyError, ValueError or OverflowError on what a newer peer may send.
-So every body passes `layout` first, and whatever kio raises after that becomes `BadBytes`.
-"""
+kio allocates what a length claims (a few bytes can abort the process) and raises KeyError, ValueError or OverflowError
+on what a newer peer may send. So every body passes `layout` first, and whatever kio raises after that becomes
+`BadBytes`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kio.serial.errors import SerialError
 
 from proxy.wire.headers import response_body
 from proxy.wire.layout import Entity, layout_of
-from proxy.wire.primitives import INT32, BadBytes, Buffer, encode_string
+from proxy.wire.primitives import INT32, BadBytes, encode_string
 
 
 @cache
@@ -59,7 +59,7 @@ def response_frame(correlation_id: int, body: bytes, *, tagged: bool) -> bytes:
     return INT32.pack(len(header) + len(body)) + header + body
 
 
-def _decode(entity: type[Any], buf: bytes, pos: int) -> Any:
+def _decode(entity: Any, buf: bytes, pos: int) -> Any:
     layout_of(entity).skip(buf, pos, len(buf))
     try:
         decoded, _ = entity_reader(entity)(buf, pos)

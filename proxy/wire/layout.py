@@ -1,19 +1,19 @@
 """The shape of any message, compiled from kio's schema classes.
 
-In: a kio entity class and the bytes of a body. Out: where the body ends, or `BadBytes`; or the body with every broker address in it replaced.
+In: a kio entity class and the bytes of a body. Out: where the body ends, or `BadBytes`; or the body with every broker
+address in it replaced.
 
-Two things need it. kio allocates what a length on the wire claims, so `check` walks every length before kio may see bytes that a client sent; it also
-says no to tagged fields and shapes that kio would not survive. And addresses stand in many responses: `rewrite` copies what it need not understand.
-Not for the hot path: that has readers of its own.
-"""
+Two things need it. kio allocates what a length on the wire claims, so `check` walks every length before kio may see
+bytes that a client sent; it also says no to tagged fields and shapes that kio would not survive. And addresses stand in
+many responses: `rewrite` copies what it need not understand. Not for the hot path: that has readers of its own."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from proxy.wire.primitives import (
     INT8,
@@ -285,9 +285,9 @@ def rewrite_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint:
 
 
 @cache
-def layout_of(entity: type[Any]) -> Entity:
+def layout_of(entity: Hashable) -> Entity:
     """The layout of a kio schema class."""
-    return _entity(entity, 0)
+    return _entity(cast(type[Any], entity), 0)
 
 
 def _entity(entity: type[Any], depth: int) -> Entity:
@@ -324,7 +324,7 @@ def _field(hint: Any, kafka_type: str | None, compact: bool, depth: int) -> Layo
     if typing.get_origin(hint) is tuple:
         return Array(_field(typing.get_args(hint)[0], kafka_type, compact, depth), compact)
     if dataclasses.is_dataclass(hint):
-        inner = _entity(typing.cast(type[Any], hint), depth + 1)
+        inner = _entity(cast(type[Any], hint), depth + 1)
         return Nullable(inner) if nullable else inner
     if kafka_type == "string":
         return Text(compact)

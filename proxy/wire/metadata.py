@@ -1,8 +1,8 @@
 """Metadata (key 3, versions 0-13): what a response tells of brokers and topics.
 
-In: a whole response frame as the broker sent it. Out: the brokers; and, asked for apart because it takes longer, the ids and sizes of the topics. Nothing is
-decoded that the proxy does not need, so error codes and tags of newer brokers do no harm. Source: MetadataResponse.json of Apache Kafka 4.3.
-"""
+In: a whole response frame as the broker sent it. Out: the brokers; and, asked for apart because it takes longer, the
+ids and sizes of the topics. Nothing is decoded that the proxy does not need, so error codes and tags of newer brokers
+do no harm. Source: MetadataResponse.json of Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Broker(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic: its name as UTF-8 (empty where the answer has none), its id as 16 bytes (empty below version 10), its number of partitions."""
+    """A topic: its name as UTF-8 (empty where the answer has none), its id as 16 bytes (empty below version 10), its
+    number of partitions."""
 
     name: bytes
     topic_id: bytes

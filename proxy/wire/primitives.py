@@ -1,8 +1,7 @@
 """Bounds-checked primitives of the Kafka protocol (protocol guide, "Protocol Primitive Types"; KIP-482 for the compact ones).
 
-In: a buffer, a position and the end of what may be read. Out: values and the position behind them, or `BadBytes`. Lengths are compared with what is
-there before anything is sliced, so a claimed length costs nothing.
-"""
+In: a buffer, a position and the end of what may be read. Out: values and the position behind them, or `BadBytes`.
+Lengths are compared with what is there before anything is sliced, so a claimed length costs nothing."""
 
 from __future__ import annotations
 
@@ -86,7 +85,8 @@ def string(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[str | None, 
 
 
 def array(buf: Buffer, pos: int, end: int, compact: bool, least: int = 1) -> tuple[int, int]:
-    """(number of elements, position of the first); -1 when null. Each element takes `least` bytes or more, so more cannot be there."""
+    """(number of elements, position of the first); -1 when null. Each element takes `least` bytes or more, so more
+    cannot be there."""
     if compact:
         count, pos = uvarint(buf, pos, end)
         count -= 1

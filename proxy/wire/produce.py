@@ -1,16 +1,18 @@
 """Produce (key 0, versions 0-13): the skim. What is in a request, without its records.
 
-In: the body of a request, whole or in chunks. Out: acks, and of each partition the size of its records and the header of its batch. Records are neither
-decoded, decompressed nor copied. Source: ProduceRequest.json of Apache Kafka 4.3; the batch header is that of magic 2 (KIP-98). Since version 3 a
-partition holds exactly one such batch; older versions and magics give sizes only.
-"""
+In: the body of a request, whole or in chunks. Out: acks, and of each partition the size of its records and the header
+of its batch. Records are neither decoded, decompressed nor copied. Source: ProduceRequest.json of Apache Kafka 4.3; the
+batch header is that of magic 2 (KIP-98). Since version 3 a partition holds exactly one such batch; older versions and
+magics give sizes only."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from proxy.wire.primitives import INT32, BadBytes, Buffer, array, uvarint
+from proxy.wire.headers import response_body
+from proxy.wire.primitives import INT32, BadBytes, Buffer, array, encode_uvarint, span, uvarint
 from proxy.wire.walk import Reading, Walk, Window, read_tags, read_text
 
 VERSIONS: Final = (0, 13)
@@ -20,11 +22,14 @@ BATCH: Final = Struct(">16xb26xqhii")
 """magic, producer id, producer epoch, base sequence, number of records: the first 61 bytes of a batch"""
 _ACKS_TIMEOUT: Final = Struct(">hi")
 _NAME_NEED: Final = 300
+MAX_REMEMBERED: Final = 256
+"""partitions of a connection whose requests are remembered"""
 _PARTITION_NEED: Final = 4 + 5 + BATCH.size
 
 
 class Batch(NamedTuple):
-    """The records of one partition. `size` in bytes; `records` is None, and the producer id -1, where the batch has no header of magic 2."""
+    """The records of one partition. `size` in bytes; `records` is None, and the producer id -1, where the batch has no
+    header of magic 2."""
 
     partition: int
     size: int
@@ -68,34 +73,41 @@ def _read(found: Skim, version: int) -> Reading:
     found.acks = _ACKS_TIMEOUT.unpack_from(buf, pos)[0]
     topics, pos = array(buf, pos + _ACKS_TIMEOUT.size, end, compact, 0)
     for _ in range(topics):
-        if end - pos < _NAME_NEED:
-            buf, pos, end = yield pos, _NAME_NEED
-        if version >= FIRST_TOPIC_ID:
-            start, pos = pos, pos + 16
-        else:
-            (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
-        batches: list[Batch] = []
-        found.topics.append((bytes(buf[start:pos]) if start >= 0 else b"", batches))
-        if end - pos < 5:
-            buf, pos, end = yield pos, 5
-        partitions, pos = array(buf, pos, end, compact, 0)
-        for _ in range(partitions):
-            if end - pos < _PARTITION_NEED:
-                buf, pos, end = yield pos, _PARTITION_NEED
-            batch, pos = _batch(buf, pos, end, compact)
-            batches.append(batch)
-            if compact:
-                if pos < end and buf[pos] == 0:
-                    pos += 1
-                else:
-                    buf, pos, end = yield from read_tags((buf, pos, end))
-        if compact:
-            buf, pos, end = yield from read_tags((buf, pos, end))
+        buf, pos, end = yield from _topic(found, version, (buf, pos, end))
     if compact:
         buf, pos, end = yield from read_tags((buf, pos, end))
     if pos > end:
         yield pos, 0  # the last records have to be there
     return pos
+
+
+def _topic(found: Skim, version: int, window: Window) -> Generator[tuple[int, int], Window, Window]:
+    compact = version >= FIRST_COMPACT
+    buf, pos, end = window
+    if end - pos < _NAME_NEED:
+        buf, pos, end = yield pos, _NAME_NEED
+    if version >= FIRST_TOPIC_ID:
+        start, pos = pos, pos + 16
+    else:
+        (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
+    batches: list[Batch] = []
+    found.topics.append((bytes(buf[start:pos]) if start >= 0 else b"", batches))
+    if end - pos < 5:
+        buf, pos, end = yield pos, 5
+    partitions, pos = array(buf, pos, end, compact, 0)
+    for _ in range(partitions):
+        if end - pos < _PARTITION_NEED:
+            buf, pos, end = yield pos, _PARTITION_NEED
+        batch, pos = _batch(buf, pos, end, compact)
+        batches.append(batch)
+        if compact:
+            if pos < end and buf[pos] == 0:
+                pos += 1
+            else:
+                buf, pos, end = yield from read_tags((buf, pos, end))
+    if compact:
+        buf, pos, end = yield from read_tags((buf, pos, end))
+    return buf, pos, end
 
 
 def _batch(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Batch, int]:
@@ -124,3 +136,67 @@ def records_size(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, i
         raise BadBytes(f"records of length {size}")
     return max(size, 0), start
 
+
+class Remembered:
+    """What the requests of one connection begin with, so that the next that begins alike need not be read byte by byte.
+
+    Only for the commonest request, one batch of one partition: what stands before the size of its records (transactional
+    id, acks, timeout, topic, partition) is the same every time. It is compared as a whole, so that a request is only ever
+    taken for what it is.
+    """
+
+    __slots__ = ("_known", "_length", "compact")
+
+    def __init__(self, version: int) -> None:
+        self.compact = version >= FIRST_COMPACT
+        self._length = 0
+        self._known: dict[Buffer, tuple[bytes, int, int]] = {}
+
+    def look(self, buf: Buffer, pos: int, end: int) -> tuple[bytes, int, Batch] | None:
+        """(topic, acks, batch) of the request whose header ends at `pos` and that ends at `end`; None when it is not alike."""
+        start = pos + self._length
+        known = self._known.get(buf[pos:start])
+        if known is None or end - start < BATCH.size + 8:
+            return None
+        if self.compact:
+            size, start = uvarint(buf, start, end)
+            size -= 1
+            if start + size + 3 != end or buf[end - 3 : end] != b"\0\0\0":
+                return None
+        else:
+            size = INT32.unpack_from(buf, start)[0]
+            start += 4
+            if start + size != end:
+                return None
+        if size < BATCH.size:
+            return None
+        magic, producer_id, epoch, sequence, count = BATCH.unpack_from(buf, start)
+        if magic != 2 or count < 0:
+            return None
+        topic, acks, index = known
+        return topic, acks, Batch(index, size, producer_id, epoch, sequence, count)
+
+    def remember(self, buf: Buffer, pos: int, end: int, found: Skim) -> None:
+        """A request that was read in full, in one piece."""
+        if len(found.topics) != 1 or len(found.topics[0][1]) != 1:
+            return
+        topic, (batch,) = found.topics[0]
+        sizes = len(encode_uvarint(batch.size + 1)) + 3 if self.compact else 4
+        length = end - pos - batch.size - sizes
+        if length != self._length or len(self._known) >= MAX_REMEMBERED:
+            self._known.clear()
+            self._length = length
+        self._known[bytes(buf[pos : pos + length])] = (topic, found.acks, batch.partition)
+
+
+def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:
+    """Where base offset, append time and start offset (24 bytes) stand in a response about one partition; -1 when about more."""
+    pos = response_body(frame, start, end, 0, version)
+    compact = version >= FIRST_COMPACT
+    topics, pos = array(frame, pos, end, compact)
+    if version >= FIRST_TOPIC_ID:
+        pos += 16
+    elif topics == 1:
+        _, pos = span(frame, pos, end, compact)
+    partitions, pos = array(frame, pos, end, compact)
+    return pos + 6 if topics == partitions == 1 else -1

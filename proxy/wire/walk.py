@@ -1,8 +1,9 @@
 """Reading a frame that comes in pieces, without joining them and without waiting for the whole.
 
-In: the chunks of one frame, in order. Out: calls of a generator that reads them. The generator yields `(position, need)`: "go on at this position of the
-window I was given (which may lie far behind its end: what is between is skipped), and give me `need` bytes in one piece". It is sent
-`(buffer, position, end)`, with fewer than `need` bytes only where the frame ends, and returns the position where it is done. Only bytes that straddle two chunks are copied.
+In: the chunks of one frame, in order. Out: calls of a generator that reads them. The generator yields `(position,
+need)`: "go on at this position of the window I was given (which may lie far behind its end: what is between is
+skipped), and give me `need` bytes in one piece". It is sent `(buffer, position, end)`, with fewer than `need` bytes
+only where the frame ends, and returns the position where it is done. Only bytes that straddle two chunks are copied.
 """
 
 from __future__ import annotations

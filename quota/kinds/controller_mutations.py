@@ -3,10 +3,10 @@
 In: who asks, the partitions of each topic in the request's order, whether the client's version knows the error, the time.
 Out: a verdict. It leaves to others: what a topic costs, how an answer looks, how long a connection is muted.
 
-Admission is topic by topic, each recorded before the next is judged: a topic is admitted iff the average is below the rate, so a request may
-overshoot by its last admitted topic. Refused topics are not recorded. Clients too old for the error get everything accepted and recorded, and are
-told to wait what a refused topic would have waited (shared reading of s1: the largest for them, the smallest for clients that know the error).
-"""
+Admission is topic by topic, each recorded before the next is judged: a topic is admitted iff the average is below the
+rate, so a request may overshoot by its last admitted topic. Refused topics are not recorded. Clients too old for the
+error get everything accepted and recorded, and are told to wait what a refused topic would have waited (shared reading
+of s1: the largest for them, the smallest for clients that know the error)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def _decision(found: Found[MutationLimit], over: list[int], usage: float, wait: 
     limit = found.limit
     verb = "refused" if refusable else "slowed down"
     message = (
-        f"The controller mutation quota of {found.owner} is exceeded: {usage:.3g} partition mutations/s on average, limit {limit.rate:g}/s"
+        f"The controller mutation quota of {found.owner} is exceeded: {usage:.3g} partition mutations/s on average,"
+        f" limit {limit.rate:g}/s"
         f" with a burst of {limit.burst:g}; this topic was {verb}, try again in {wait:.3g} s."
     )
     action = Action.REFUSE if refusable else Action.THROTTLE

@@ -1,14 +1,16 @@
-"""Spread rate (seed s1, "Throttling Algorithm"): a rate over S windows in which a burst counts as if it had come evenly over all of them.
+"""Spread rate (seed s1, "Throttling Algorithm"): a rate over S windows in which a burst counts as if it had come evenly
+over all of them.
 
 In: amounts and monotonic seconds. Out: the average rate, and how long to wait until there is room again.
 
-With a quota of R per second and a burst of B, there are S = floor(B / R) windows of one second, the running one included. Recording N puts N/S into
-each of the last S windows, so that from then on every passing window takes away an S-th of it. The average is the sum over S windows divided by
-their length. Kafka's own sampled rate keeps N in one window and drops it at once, S + 1 windows later.
+With a quota of R per second and a burst of B, there are S = floor(B / R) windows of one second, the running one
+included. Recording N puts N/S into each of the last S windows, so that from then on every passing window takes away an
+S-th of it. The average is the sum over S windows divided by their length. Kafka's own sampled rate keeps N in one
+window and drops it at once, S + 1 windows later.
 
-Taken literally this lets continuous traffic reach 2R in the long run (an amount weighs half as long as in a plain window); a burst followed by
-waiting holds R. Exact: amounts are whole numbers, and the sum is kept as two integers instead of S samples.
-"""
+Taken literally this lets continuous traffic reach 2R in the long run (an amount weighs half as long as in a plain
+window); a burst followed by waiting holds R. Exact: amounts are whole numbers, and the sum is kept as two integers
+instead of S samples."""
 
 from __future__ import annotations
 
