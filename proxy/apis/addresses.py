@@ -12,14 +12,14 @@
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Forward, Outcome, Request, Whole
+from proxy.session.plans import FORWARD, Forward, Outcome, Plain, Request, Whole
 from proxy.wire import addresses as wire
 from proxy.wire import metadata
 from proxy.wire.addresses import holds_addresses, patch_addresses
 from proxy.wire.primitives import Buffer
 
 
-class AddressApi:
+class AddressApi(Plain):
     """An API in whose responses addresses are replaced."""
 
     def __init__(self, key: int, lowest: int, highest: int) -> None:

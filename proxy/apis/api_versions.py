@@ -7,13 +7,13 @@ error 35 and the range of this API, and the client asks again."""
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import Answer, Forward, Outcome, Request, Whole
+from proxy.session.plans import Answer, Forward, Outcome, Plain, Request, Whole
 from proxy.wire.api_versions import MAX_VERSION, Understood, clamp, unsupported
 from proxy.wire.headers import API_VERSIONS
 from proxy.wire.primitives import Buffer
 
 
-class ApiVersions:
+class ApiVersions(Plain):
     key = API_VERSIONS
     versions = (0, 0x7FFF)
 

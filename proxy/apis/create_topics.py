@@ -15,14 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Request, Whole
+from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
 from proxy.session.port import Services
 from proxy.wire import create_topics as wire
 from proxy.wire.primitives import INT32, Buffer
 from quota.decision import Action, Decision
 
 
-class CreateTopics:
+class CreateTopics(Plain):
     key = wire.KEY
     versions = wire.VERSIONS
 

@@ -7,7 +7,7 @@ should it have any, are blanked: the client then asks for metadata."""
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import Forward, Outcome, Place, Request, Stream
+from proxy.session.plans import Forward, Outcome, Place, Plain, Request, Stream
 from proxy.wire.addresses import FETCH, holds_addresses, patch_addresses
 from proxy.wire.fetch import FIRST_TOPIC_ID, VERSIONS, FetchSums, blank_tags, read_fetch
 from proxy.wire.headers import RESPONSE_START, flexible
@@ -15,7 +15,7 @@ from proxy.wire.primitives import Buffer
 from proxy.wire.walk import Walk
 
 
-class Fetch:
+class Fetch(Plain):
     key = FETCH
     versions = VERSIONS
 

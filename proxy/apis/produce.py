@@ -5,34 +5,45 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from proxy.apis.addresses import Patch
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, NO_REPLY, Forward, Outcome, Request
 from proxy.wire.addresses import PRODUCE, holds_addresses
+from proxy.wire.frames import Frame
 from proxy.wire.primitives import Buffer
-from proxy.wire.produce import FIRST_TOPIC_ID, VERSIONS, Batch, Remembered, base_offset_at, skim
+from proxy.wire.produce import FIRST_TOPIC_ID, VERSIONS, Remembered, base_offset_at, skim
 
 
 class Produce:
     key = PRODUCE
     versions = VERSIONS
 
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int) -> Forward | None:
+        """The short cut for a request that is like earlier ones of its connection."""
+        habits: Habits | None = client.memo.get(version)
+        if habits is None:
+            return None
+        alike = habits.requests.look(frame, header_stop)
+        if alike is None:
+            return None
+        topic, acks, batch = alike
+        total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
+        total.requests += 1
+        total.record_bytes += batch.size
+        total.records += batch.records or 0
+        return habits.outcome if acks else NO_REPLY
+
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
         version = request.version
-        habits = client.memo.get(version)
+        habits: Habits | None = client.memo.get(version)
         if habits is None:
             habits = client.memo[version] = Habits(client, version)
-        if request.chunks is None:
-            alike = habits.requests.look(request.buf, request.header_stop, request.end)
-            if alike is not None:
-                topic, acks, batch = alike
-                habits.count(topic, (batch,))
-                return habits.outcome if acks else NO_REPLY
         found = skim(request.body_places(), version)
         for topic, batches in found.topics:
-            habits.count(topic, batches)
+            total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
+            total.requests += 1
+            total.record_bytes += sum(batch.size for batch in batches)
+            total.records += sum(batch.records or 0 for batch in batches)
         if request.chunks is None:
             habits.requests.remember(request.buf, request.header_stop, request.end, found)
         return habits.outcome if found.acks else NO_REPLY
@@ -41,20 +52,11 @@ class Produce:
 class Habits:
     """What one connection does again and again, with one version."""
 
-    __slots__ = ("_by_id", "_client", "outcome", "requests")
+    __slots__ = ("outcome", "requests")
 
     def __init__(self, client: Client, version: int) -> None:
         self.requests = Remembered(version)
         self.outcome = Forward(ProducePatch(version, client)) if holds_addresses(PRODUCE, version) else FORWARD
-        self._client, self._by_id = client, version >= FIRST_TOPIC_ID
-
-    def count(self, topic: bytes, batches: Iterable[Batch]) -> None:
-        """Add one request's batches for a topic to its sum."""
-        total = self._client.topic_sum(PRODUCE, topic, by_id=self._by_id)
-        total.requests += 1
-        for batch in batches:
-            total.record_bytes += batch.size
-            total.records += batch.records or 0
 
 
 class ProducePatch(Patch):

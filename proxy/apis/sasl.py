@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from proxy.identity.sasl import SaslExchange
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Forward, Outcome, Request, Whole
+from proxy.session.plans import FORWARD, Forward, Outcome, Plain, Request, Whole
 from proxy.wire.headers import SASL_HANDSHAKE, response_body
 from proxy.wire.primitives import INT16, INT32, Buffer, fixed, span, string
 
@@ -16,7 +16,7 @@ SASL_AUTHENTICATE = 36
 FIRST_COMPACT = 2
 
 
-class SaslHandshake:
+class SaslHandshake(Plain):
     key = SASL_HANDSHAKE
     versions = (1, 1)
 
@@ -27,7 +27,7 @@ class SaslHandshake:
         return FORWARD
 
 
-class SaslAuthenticate:
+class SaslAuthenticate(Plain):
     key = SASL_AUTHENTICATE
     versions = (0, 2)
 

@@ -137,5 +137,15 @@ class Handler(Protocol):
     versions: tuple[int, int]
     """lowest and highest version that it understands; others close the connection"""
 
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int) -> Forward | None:
+        """A short cut for frequent requests; None where there is none: `request` is asked then."""
+
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
         """What to do with a request; `held`: it was held once, do not hold it again. `BadBytes` closes the connection."""
+
+
+class Plain:
+    """What most handlers have in common: no short cut."""
+
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int) -> Forward | None:  # noqa: ARG002
+        return None

@@ -161,11 +161,15 @@ class Session:
             low, high = handler.versions
             if not low <= version <= high:
                 raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
-            outcome = handler.request(client, Request(key, version, correlation_id, frame, stop), now, self._held)
-            if isinstance(outcome, Hold):
-                self._hold(outcome, now)
-                return outcome
-            self._held = False
+            recognized = handler.recognize(client, version, frame, stop)
+            if recognized is not None:
+                outcome = recognized
+            else:
+                outcome = handler.request(client, Request(key, version, correlation_id, frame, stop), now, self._held)
+                if isinstance(outcome, Hold):
+                    self._hold(outcome, now)
+                    return outcome
+                self._held = False
         counted_in = client.api_sum(key)
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))

@@ -53,7 +53,9 @@ def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
     return pos
 
 
-def _topic(found: FetchSums, version: int, window: Window) -> Generator[tuple[int, int], Window, Window]:
+def _topic(  # noqa: PLR0912  (one pass over one structure: a generator per partition would cost more than the rest)
+    found: FetchSums, version: int, window: Window
+) -> Generator[tuple[int, int], Window, Window]:
     compact = version >= FIRST_COMPACT
     buf, pos, end = window
     if end - pos < _NAME_NEED:
@@ -72,9 +74,14 @@ def _topic(found: FetchSums, version: int, window: Window) -> Generator[tuple[in
     for _ in range(partitions):
         if end - pos < fixed + 14:
             buf, pos, end = yield pos, fixed + 14
+            if end - pos <= fixed:
+                raise BadBytes("a Fetch response ends too early")
         pos += fixed
         if version >= 4:
-            buf, pos, end = yield from _skip_aborted((buf, pos, end), compact)
+            if compact and buf[pos] <= 1:  # none, or null
+                pos += 1
+            else:
+                buf, pos, end = yield from _skip_aborted((buf, pos, end), compact)
         if version >= 11:
             pos += 4  # preferred read replica
         if end - pos < 5:
@@ -83,7 +90,10 @@ def _topic(found: FetchSums, version: int, window: Window) -> Generator[tuple[in
         carried += size
         pos += size
         if compact:
-            buf, pos, end = yield from read_tags((buf, pos, end))
+            if pos < end and buf[pos] == 0:
+                pos += 1
+            else:
+                buf, pos, end = yield from read_tags((buf, pos, end))
     found.topics[topic] = found.topics.get(topic, 0) + carried
     if compact:
         buf, pos, end = yield from read_tags((buf, pos, end))

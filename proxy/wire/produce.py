@@ -11,6 +11,7 @@ from collections.abc import Generator
 from struct import Struct
 from typing import Final, NamedTuple
 
+from proxy.wire.frames import Frame
 from proxy.wire.headers import response_body
 from proxy.wire.primitives import INT32, BadBytes, Buffer, array, encode_uvarint, span, uvarint
 from proxy.wire.walk import Reading, Walk, Window, read_tags, read_text
@@ -114,13 +115,13 @@ def _batch(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Batch, int]:
     """The batch whose partition index is at `pos`, and the position behind its records, which may lie behind the window."""
     if end - pos < 5:
         raise BadBytes("a Produce request ends too early")
-    index = INT32.unpack_from(buf, pos)[0]
     size, start = records_size(buf, pos + 4, end, compact)
     if size >= BATCH.size and end - start >= BATCH.size:
         magic, producer_id, epoch, sequence, count = BATCH.unpack_from(buf, start)
         if magic == 2:
+            index = INT32.unpack_from(buf, pos)[0]
             return Batch(index, size, producer_id, epoch, sequence, count if count >= 0 else None), start + size
-    return Batch(index, size, -1, -1, -1, None), start + size
+    return Batch(INT32.unpack_from(buf, pos)[0], size, -1, -1, -1, None), start + size
 
 
 def records_size(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, int]:
@@ -152,26 +153,30 @@ class Remembered:
         self._length = 0
         self._known: dict[Buffer, tuple[bytes, int, int]] = {}
 
-    def look(self, buf: Buffer, pos: int, end: int) -> tuple[bytes, int, Batch] | None:
-        """(topic, acks, batch) of the request whose header ends at `pos` and that ends at `end`; None when it is not alike."""
+    def look(self, frame: Frame, pos: int) -> tuple[bytes, int, Batch] | None:
+        """(topic, acks, batch) of the request whose header ends at `pos`; None when it is not alike."""
+        buf, start, end, chunks = frame
+        there = end  # how far buf goes
+        tail = buf[end - 3 : end]
+        if chunks is not None:
+            end = start + sum(map(len, chunks))
+            tail = chunks[-1][-3:]
         start = pos + self._length
         known = self._known.get(buf[pos:start])
-        if known is None or end - start < BATCH.size + 8:
+        if known is None or there - start < BATCH.size + 5:
             return None
         if self.compact:
-            size, start = uvarint(buf, start, end)
+            size, start = uvarint(buf, start, there)
             size -= 1
-            if start + size + 3 != end or buf[end - 3 : end] != b"\0\0\0":
+            if start + size + 3 != end or tail != b"\0\0\0":
                 return None
         else:
             size = INT32.unpack_from(buf, start)[0]
             start += 4
             if start + size != end:
                 return None
-        if size < BATCH.size:
-            return None
         magic, producer_id, epoch, sequence, count = BATCH.unpack_from(buf, start)
-        if magic != 2 or count < 0:
+        if magic != 2 or count < 0 or size < BATCH.size:
             return None
         topic, acks, index = known
         return topic, acks, Batch(index, size, producer_id, epoch, sequence, count)
