@@ -112,18 +112,19 @@ def _fields_at(model: type[BaseModel], key: Key) -> list[str]:
     for part in key:
         if isinstance(part, int):
             continue
-        found = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
+        found = model_in(model.model_fields[part].annotation) if part in model.model_fields else None
         if found is None:
             return []
         model = found
     return list(model.model_fields)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation is made of, if any."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for part in getattr(annotation, "__args__", ()):
-        if (found := _model_in(part)) is not None:
+        if (found := model_in(part)) is not None:
             return found
     return None
 

@@ -1,0 +1,49 @@
+# Two commands: `make demo` shows the product at work, `make test` runs all tests. Both set up what they need in .venv and in a cache folder.
+# What has to be there first: Python 3.11 or newer with venv, Java 17 or newer (on Debian as root it is installed), make.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-quick check bench docs clean setup java kafka
+
+demo: setup java
+	$(BIN)/kafka-quota-proxy demo
+
+test: setup java check kafka
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-quick: setup
+	$(BIN)/pytest -m "not kafka and not spark" $(PYTEST_ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
+
+docs: setup
+	$(BIN)/python -m proxy.config.reference > docs/settings.md
+
+setup: $(READY)
+
+java: setup
+	@$(BIN)/python -m localkafka.java
+
+kafka: java
+	@$(BIN)/python -m localkafka --fetch-only
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and was not found; on Debian: apt-get install python3 python3-venv" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache demo-out build *.egg-info

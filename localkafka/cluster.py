@@ -1,0 +1,190 @@
+"""Room localkafka, cluster: one to three Kafka nodes on loopback, started, stopped, killed and moved.
+
+In: how many, which version, which properties. Out: a cluster that answers, and its bootstrap servers.
+Leaves to others: fetching (jars.py), formatting (storage.py), one process (node.py), its properties (settings.py).
+"""
+
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from localkafka import jvm, storage
+from localkafka.guard import Guard
+from localkafka.jars import DEFAULT_VERSION, Progress, fetch
+from localkafka.java import find_java
+from localkafka.node import Node, NodeError, wait_all
+from localkafka.ready import known_brokers
+from localkafka.settings import PropertyValue, check_users, cluster_properties
+
+_PORT_TRIES = 3
+_POLL = 0.05  # seconds between two questions to a node that starts
+_STOP_LIMIT = 30.0  # seconds
+
+
+class LocalCluster:
+    """A real Apache Kafka on 127.0.0.1, for demos, tests and benchmarks. Not thread-safe.
+
+    Node ids are 0, 1, 2, so `brokers[i]` is the node with id i. Every node has three listeners: CLIENT (plaintext, or SASL when
+    `sasl` is given), INTERNAL and CONTROLLER (plaintext). The nodes end with this Python process, however it ends.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        log_dirs: int = 2,
+        version: str = DEFAULT_VERSION,
+        properties: Mapping[str, PropertyValue] | None = None,
+        data_dir: Path | None = None,
+        sasl: Mapping[str, str] | None = None,
+        jvm_flags: Sequence[str] = (),
+        start_limit: float = 90.0,
+        progress: Progress | None = None,
+    ) -> None:
+        """Describe a cluster; nothing runs yet.
+
+        `log_dirs` is their number per broker. `properties` go over the defaults in every node's server.properties. `data_dir` is
+        kept at stop, and used again by a next cluster with the same number of brokers and log dirs; without it, data is temporary.
+        `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. For an authorizer give its properties, with
+        super.users=User:ANONYMOUS: that is what brokers are to each other. `jvm_flags` go over the others (-Xmx512m for one).
+        `start_limit` is in seconds. Errors: ValueError.
+        """
+        if not 1 <= brokers <= 3:
+            raise ValueError(f"brokers: 1, 2 or 3, not {brokers}")
+        if log_dirs < 1:
+            raise ValueError(f"log_dirs: at least 1, not {log_dirs}")
+        check_users(sasl or {})
+        self.version = version
+        self.brokers: Sequence[Node] = ()
+        self._size, self._log_dirs, self._jvm_flags = brokers, log_dirs, list(jvm_flags)
+        self._properties, self._sasl = dict(properties or {}), sasl
+        self._data_dir = data_dir.absolute() if data_dir is not None else None
+        self._start_limit, self._progress = start_limit, progress
+        self._guard: Guard | None = None
+        self._command: list[str] = []
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port,…` of all nodes, running or not."""
+        return ",".join(node.address for node in self.brokers)
+
+    def start(self) -> None:
+        """Fetch Kafka if need be, start all nodes, and return when every one of them answers and knows the others.
+
+        Errors: JavaMissing, FetchError, FormatError, NodeError; nothing is left running then.
+        """
+        if self._guard is not None:
+            raise RuntimeError("the cluster was started already")
+        java = find_java()
+        jars = fetch(self.version, java, self._progress)
+        self._guard = guard = Guard()
+        try:
+            self._command = jvm.broker_command(java, jars, guard.folder, self._jvm_flags)
+            root = self._data_dir or guard.folder
+            self.brokers = [Node(number, root / f"node{number}", self._log_dirs) for number in range(self._size)]
+            self._format(jvm.tool_command(java, jars, guard.folder), jars)
+            self._start_all()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop all nodes and remove temporary data. Stopping twice is allowed."""
+        if self._guard is None:
+            return
+        # Nobody will read temporary data again, and an orderly stop of several nodes takes 6 s: the last ones wait for a quorum.
+        self._end_all(signal.SIGTERM if self._data_dir else signal.SIGKILL)
+        for node in self.brokers:
+            node.release_ports()
+        self._guard.close()
+        self._guard = None
+
+    def stop_broker(self, node_id: int, limit: float = _STOP_LIMIT) -> None:
+        """Stop a node as an operator would (SIGTERM, a controlled shutdown), kill it after `limit` seconds. Its data stays."""
+        self.brokers[node_id].signal(signal.SIGTERM)
+        self.brokers[node_id].wait_end(limit)
+
+    def kill_broker(self, node_id: int) -> None:
+        """Kill a node (SIGKILL). The others notice after broker.session.timeout.ms."""
+        self.brokers[node_id].signal(signal.SIGKILL)
+        self.brokers[node_id].wait_end(_STOP_LIMIT)
+
+    def start_broker(self, node_id: int, *, move: bool = False) -> None:
+        """Start a stopped node with the data it has, on its port or, with `move`, on a new one; return when the others know it.
+
+        This may take broker.session.timeout.ms (4 s here): the controller waits for the end of the broker's last session.
+        Errors: NodeError. Where a majority is needed for a quorum, that is when two of three run again.
+        """
+        node = self.brokers[node_id]
+        if node.running:
+            raise RuntimeError(f"broker {node_id} runs")
+        if move:
+            node.move()
+        self._launch(node)
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.kill_broker(node_id)
+            raise
+
+    def _format(self, tool: Sequence[str], jars: Path) -> None:
+        assert self._guard is not None
+        known = {node: storage.cluster_id_of(node.metadata_dir) for node in self.brokers}
+        if None not in known.values():
+            return
+        cluster_id = next(filter(None, known.values()), None) or storage.new_id()
+        bootstrap = storage.checkpoint(self._guard, tool, jars, self._sasl)
+        for node in self.brokers:
+            if known[node] is None:
+                storage.format_node(node.node_id, cluster_id, node.log_dirs, node.metadata_dir, bootstrap)
+
+    def _start_all(self) -> None:
+        for left in reversed(range(_PORT_TRIES)):
+            try:
+                for node in self.brokers:
+                    self._launch(node)
+                self._wait_ready()
+            except NodeError as error:
+                if not error.port_taken or left == 0:
+                    raise
+                self._end_all(signal.SIGKILL)
+                for node in self.brokers:
+                    node.new_ports()
+            else:
+                return
+
+    def _launch(self, node: Node) -> None:
+        if self._guard is None:
+            raise RuntimeError("the cluster is not started")
+        voters = {each.node_id: each.listeners.controller for each in self.brokers}
+        node.launch(self._guard, self._command, cluster_properties(voters, self._sasl), self._properties)
+
+    def _end_all(self, how: signal.Signals) -> None:
+        for node in self.brokers:
+            node.signal(how)
+        wait_all(self.brokers, _STOP_LIMIT)
+
+    def _wait_ready(self) -> None:
+        """Wait until every node that should run says that all of them are in the cluster, at their present ports."""
+        wanted = [node for node in self.brokers if node.wanted]
+        ports = {node.node_id: node.listeners.internal for node in wanted}
+        deadline = time.monotonic() + self._start_limit
+        for node in wanted:
+            while not (node.started() and ports.items() <= known_brokers(node.listeners.internal).items()):
+                for each in wanted:
+                    each.check_alive()
+                if time.monotonic() > deadline:
+                    raise NodeError(f"was not ready after {self._start_limit:.0f} s", node)
+                time.sleep(_POLL)

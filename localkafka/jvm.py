@@ -1,0 +1,53 @@
+"""Room localkafka, jvm: the command lines that Java programs of Kafka are started with.
+
+In: a Java, a folder of jars, a folder for the log4j file. Out: lists of arguments that want only a main class.
+Leaves to others: running them; making the class archive (archive.py).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from localkafka.java import Java
+
+_LOG4J = """\
+rootLogger.level={level}
+rootLogger.appenderRef.out.ref=OUT
+appender.out.type=Console
+appender.out.name=OUT
+appender.out.target={target}
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %m (%c)%n%xEx
+# Each prints every setting there is, at every start.
+logger.settings.name=org.apache.kafka.common.config
+logger.settings.level=WARN
+logger.server.name=kafka.server.KafkaConfig
+logger.server.level=WARN
+"""
+
+
+def broker_command(java: Java, jars: Path, folder: Path, flags: Sequence[str]) -> list[str]:
+    """For a process that stays: the whole compiler, INFO on standard output. `flags` go over the others."""
+    return [*_start(java, jars), "-Xmx512m", *flags, *_classes(jars, folder, "INFO", "SYSTEM_OUT")]
+
+
+def tool_command(java: Java, jars: Path, folder: Path) -> list[str]:
+    """For a process that ends soon: the quick compiler only, warnings on standard error."""
+    return [*_start(java, jars), "-Xmx256m", "-XX:TieredStopAtLevel=1", *_classes(jars, folder, "WARN", "SYSTEM_ERR")]
+
+
+def archive_path(jars: Path, java: Java) -> Path:
+    """Where the archive of loaded classes is, if there is one: it fits these jars and this release of Java only."""
+    return jars / f"classes-{java.release}.jsa"
+
+
+def _start(java: Java, jars: Path) -> list[str]:
+    archive = archive_path(jars, java)
+    shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    # The JVM's own warnings, of an archive that does not fit for one, would go to standard output, among what a tool prints.
+    return [str(java.path), "-XX:+UseSerialGC", "-Xshare:auto", *shared, "-Xlog:disable", "-Xlog:all=error:stderr"]
+
+
+def _classes(jars: Path, folder: Path, level: str, target: str) -> list[str]:
+    log4j = folder / f"log4j2-{level.lower()}.properties"
+    log4j.write_text(_LOG4J.format(level=level, target=target))
+    return [f"-Dlog4j2.configurationFile={log4j}", "-Djava.awt.headless=true", "-cp", f"{jars}/*"]

@@ -1,0 +1,36 @@
+"""Room localkafka, ports: picks loopback ports and keeps them ours, also while the broker behind one is stopped.
+
+In: nothing. Out: port numbers that the kernel gives to nobody else meanwhile. Leaves to others: listening on them.
+"""
+
+import platform
+import socket
+
+HOST = "127.0.0.1"
+
+
+class HeldPort:
+    """A free port of the loopback interface, bound but not listening: connecting to it is refused until a broker listens.
+
+    Linux lets a second socket bind a port whose first owner does not listen when both set SO_REUSEADDR, as Java does for every
+    server socket, and gives such a port to no one who asks for any port. Elsewhere the port is let go at once, and a start that
+    finds it taken is tried again with another.
+    """
+
+    def __init__(self) -> None:
+        """Pick a port. Errors: OSError when there is none."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind((HOST, 0))
+        self.number: int = self._socket.getsockname()[1]
+        if platform.system() != "Linux":
+            self._socket.close()
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{HOST}:{self.number}"
+
+    def release(self) -> None:
+        """Let the port go. Releasing twice is allowed."""
+        self._socket.close()

@@ -1,0 +1,109 @@
+"""Room localkafka, settings: the server.properties of one node, as a value.
+
+In: ports, folders, users. Out: a dict of Kafka's own property names, and its text. Leaves to others: files and processes.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localkafka.ports import HOST
+
+PropertyValue = str | int | float | bool
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_LOGIN = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """The ports of one node: `client` is advertised to clients, brokers talk on `internal`, the quorum on `controller`."""
+
+    client: int
+    internal: int
+    controller: int
+
+
+def node_properties(node_id: int, listeners: Listeners, log_dirs: Sequence[Path], metadata_dir: Path) -> dict[str, PropertyValue]:
+    """What differs from node to node.
+
+    Metadata has a folder of its own, so that a log dir may fail or fill up without taking the controller along.
+    """
+    client = f"CLIENT://{HOST}:{listeners.client}"
+    internal = f"INTERNAL://{HOST}:{listeners.internal}"
+    return {
+        "node.id": node_id,
+        "listeners": f"{client},{internal},CONTROLLER://{HOST}:{listeners.controller}",
+        "advertised.listeners": f"{client},{internal}",
+        "log.dirs": ",".join(map(str, log_dirs)),
+        "metadata.log.dir": str(metadata_dir),
+    }
+
+
+def cluster_properties(voters: Mapping[int, int], users: Mapping[str, str] | None) -> dict[str, PropertyValue]:
+    """What is the same on all nodes. `voters` maps node id to controller port; `users` maps name to password, None for no SASL.
+
+    Kafka's defaults suit large clusters: three replicas of internal topics, pauses before groups and brokers start, large buffers.
+    """
+    replicas = min(3, len(voters))
+    security = "PLAINTEXT" if users is None else "SASL_PLAINTEXT"
+    return {
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": ",".join(f"{voter}@{HOST}:{port}" for voter, port in voters.items()),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "INTERNAL",
+        "listener.security.protocol.map": f"CLIENT:{security},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        # The controller takes a broker that stopped or was killed back only when its old session is over.
+        "broker.session.timeout.ms": 4000,
+        "broker.heartbeat.interval.ms": 500,
+        "log.index.size.max.bytes": 1024 * 1024,
+        "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
+        "auto.create.topics.enable": True,
+        **(_sasl(users) if users is not None else {}),
+    }
+
+
+def render(properties: Mapping[str, PropertyValue]) -> str:
+    """The text of a Java properties file."""
+    return "".join(f"{name}={_escape(_text(value))}\n" for name, value in properties.items())
+
+
+def check_users(users: Mapping[str, str]) -> None:
+    """Raise ValueError for a name or a password that Kafka's own notations (JAAS, --add-scram) cannot hold unquoted."""
+    for user, password in users.items():
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", user):
+            raise ValueError(f"user name {user!r}: letters, digits and _ . - only")
+        if not re.fullmatch(r"[A-Za-z0-9_.@+!#%&*/:?~^-]+", password):
+            raise ValueError(f"password of user {user!r}: letters, digits and _ . @ + ! # % & * / : ? ~ ^ - only")
+
+
+def _sasl(users: Mapping[str, str]) -> dict[str, PropertyValue]:
+    known = " ".join(f'user_{user}="{password}"' for user, password in users.items())
+    prefix = "listener.name.client"
+    return {
+        f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{prefix}.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required {known};",
+        f"{prefix}.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+        f"{prefix}.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+    }
+
+
+def _text(value: PropertyValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escape(value: str) -> str:
+    """Java reads these files as Latin-1; all else goes by code unit, a line break too."""
+    units = value.replace("\\", "\\\\").encode("utf-16-be")
+    codes = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)

@@ -1,0 +1,79 @@
+"""Room localkafka, storage: formats the folders of a new node, as `kafka-storage.sh format` does.
+
+In: jars, folders, users. Out: folders that a node starts from. Leaves to others: what is written into them later.
+
+Kafka's StorageTool writes two things: a meta.properties in each folder (cluster id, node id, folder id), and a bootstrap.checkpoint
+with the features of that release and the SCRAM credentials, which is the same for every node. The tool runs for the checkpoint,
+once per version when there are no credentials; the rest is written here, which takes no JVM per node.
+"""
+
+import base64
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from localkafka.guard import Guard
+from localkafka.settings import Listeners, PropertyValue, cluster_properties, node_properties, render
+
+_CHECKPOINT = "bootstrap.checkpoint"
+_FORMAT_LIMIT = 120.0  # seconds
+
+
+class FormatError(RuntimeError):
+    """Kafka's StorageTool refused. The message holds what it printed."""
+
+
+def new_id() -> str:
+    """A random id as Kafka writes them: 22 characters of base64, none of them a leading dash."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def checkpoint(guard: Guard, java_command: Sequence[str], jars: Path, users: Mapping[str, str] | None) -> Path:
+    """The bootstrap.checkpoint for new clusters of the version in `jars`; it lives as long as the guard. Errors: FormatError."""
+    if users:
+        return _run_storage_tool(guard, java_command, users)
+    cached = jars / _CHECKPOINT
+    if not cached.exists():
+        made = _run_storage_tool(guard, java_command, {})
+        with tempfile.NamedTemporaryFile(dir=jars, delete=False) as partial:
+            partial.write(made.read_bytes())
+        os.replace(partial.name, cached)
+    return cached
+
+
+def format_node(node_id: int, cluster_id: str, folders: Sequence[Path], metadata_dir: Path, bootstrap: Path) -> None:
+    """Make the folders of a node, the one for metadata among them, ready for its first start."""
+    for folder in (metadata_dir, *folders):
+        folder.mkdir(parents=True, exist_ok=True)
+        meta: dict[str, PropertyValue] = {"version": 1, "cluster.id": cluster_id, "node.id": node_id, "directory.id": new_id()}
+        (folder / "meta.properties").write_text(render(meta))
+    shutil.copyfile(bootstrap, metadata_dir / _CHECKPOINT)
+
+
+def cluster_id_of(metadata_dir: Path) -> str | None:
+    """The cluster that a folder was formatted for; None when it was not."""
+    try:
+        lines = (metadata_dir / "meta.properties").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), None)
+
+
+def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[str, str]) -> Path:
+    scratch = Path(tempfile.mkdtemp(dir=guard.folder))
+    node = node_properties(0, Listeners(1, 2, 3), [scratch / "log"], scratch / "metadata")
+    (scratch / "server.properties").write_text(render(cluster_properties({0: 3}, None) | node))
+    command = [*java_command, "kafka.tools.StorageTool", "format"]
+    command += ["--cluster-id", new_id(), "--config", str(scratch / "server.properties")]
+    for user, password in users.items():
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            command += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
+    run = guard.run(command, merge=True, timeout=_FORMAT_LIMIT)
+    if run.returncode != 0:
+        raise FormatError(f"kafka-storage format failed:\n{run.stdout}")
+    return scratch / "metadata" / _CHECKPOINT

@@ -1,0 +1,63 @@
+"""docs/settings.md, made from the models. In: the models. Out: Markdown, with every setting, its type, its default and its meaning."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from proxy.config.load import model_in
+from proxy.config.models import Settings
+
+_HEAD = """# Settings
+
+Made from the models in `proxy/config/models.py` by `make docs`; a test fails when this page is out of date. `kafka-quota-proxy check-config FILE`
+checks a file and names the key, the line and what would be right; `kafka-quota-proxy check-config --print-schema` prints the JSON Schema.
+
+Sizes are bytes or numbers with a unit (`64MiB`, `1GB`); durations are ISO 8601 (`PT1M`) or short (`30s`, `500ms`, `5m`, `1h`); addresses are `host:port`.
+
+| setting | default | meaning |
+|---|---|---|
+"""
+
+
+def reference() -> str:
+    """The page."""
+    return _HEAD + "".join(f"| `{name}` | {default} | {text} |\n" for name, default, text in _rows(Settings, ""))
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+    for name, field in model.model_fields.items():
+        inner = model_in(field.annotation)
+        if inner is None:
+            yield (
+                prefix + name,
+                _default(field.get_default(call_default_factory=True), prefix + name),
+                " ".join((field.description or "").split()),
+            )
+            continue
+        many = "[]" if str(field.annotation).startswith("list") else ""
+        if many:
+            yield prefix + name + many, "none", " ".join((inner.__doc__ or "").split())
+        yield from _rows(inner, f"{prefix}{name}{many}.")
+
+
+def _default(value: Any, name: str) -> str:
+    if name == "proxy_id":
+        return "the host's name"
+    if value is PydanticUndefined:
+        return "required"
+    if value is None:
+        return "not set"
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value) or "none"
+    if name.endswith(("max_frame", "rotate_size")):
+        return f"`{value >> 20}MiB`"
+    return f"`{value:g}s`" if isinstance(value, float) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

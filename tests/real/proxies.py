@@ -1,0 +1,120 @@
+"""A real proxy process for tests. In: settings. Out: its addresses, its log, its exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+START_LIMIT = 30.0
+
+
+class ProxyProcess:
+    """`python -m proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0."""
+
+    def __init__(self, folder: Path, upstream: str, settings: dict[str, Any] | None = None, *, wait_ready: bool = True) -> None:
+        data: dict[str, Any] = {"logs": {"usage": {"path": str(folder / "logs"), "interval": "1s"}}, **(settings or {})}
+        data.setdefault("listen", {"bootstrap": "127.0.0.1:0"})
+        data.setdefault("admin", {"listen": "127.0.0.1:0"})
+        data.setdefault("upstream", {})["bootstrap_servers"] = upstream.split(",")
+        data["upstream"].setdefault("metadata_refresh", "1s")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.logs = folder / "logs"
+        self._config = folder / "settings.yaml"
+        self._config.write_text(yaml.safe_dump(data))
+        self._wait_ready = wait_ready
+        self.events: list[dict[str, Any]] = []
+        self.stderr = ""
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "proxy", "serve", "--config", str(self._config)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_events, self._read_errors)]
+        for thread in self._threads:
+            thread.start()
+        started = self.wait_for("started")
+        self.bootstrap = started["bootstrap"]
+        self.admin = started["admin"]
+        if self._wait_ready:
+            wait_until(lambda: self.get("/readyz")[0] == 200, "the proxy to be ready")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        code = self.stop()
+        if kind is None:
+            assert code == 0, (code, self.stderr)
+            assert not self.stderr, self.stderr
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        try:
+            code = self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        for thread in self._threads:
+            thread.join(5)
+        return code
+
+    def wait_for(self, event: str, **fields: Any) -> dict[str, Any]:
+        """The first line of the operations log with this event and these fields."""
+        found = wait_until(lambda: next(iter(self.lines(event, **fields)), None) or self._ended(), f"the event {event!r}")
+        assert isinstance(found, dict), f"the proxy ended: {self.stderr}"
+        return found
+
+    def lines(self, event: str, **fields: Any) -> list[dict[str, Any]]:
+        """All lines with this event and these fields."""
+        return [line for line in list(self.events) if line["event"] == event and fields.items() <= line.items()]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """(status, body) of the admin listener."""
+        try:
+            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5) as answer:  # noqa: S310
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """One figure of /metrics, 0 when it is not there."""
+        wanted = "kafka_quota_proxy_" + name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(wanted + " "):
+                return float(line.rsplit(" ", 1)[1])
+        return 0.0
+
+    def usage(self) -> list[dict[str, Any]]:
+        """All lines of the usage log so far."""
+        return [json.loads(line) for path in sorted(self.logs.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+    def _ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def _read_events(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.stderr += line
+
+
+def wait_until(condition: Any, what: str, limit: float = START_LIMIT) -> Any:
+    """What the condition gives once it is true. Waits for a real process, so it looks again and again."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited {limit:g} s in vain for {what}")
