@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import cycle
 
 from proxy.config.units import HostPort, PortRange
 from proxy.wire.metadata import Broker
@@ -40,7 +39,8 @@ class Brokers:
     def __init__(
         self, bootstrap: Iterable[HostPort], ports: PortRange, hooks: Hooks, clock: Callable[[], float], forget_after: float = 600.0
     ) -> None:
-        self._bootstrap = cycle(list(bootstrap))
+        self._bootstrap = list(bootstrap)
+        self._turn = 0
         self._ports, self._hooks, self._clock, self._forget_after = ports, hooks, clock, forget_after
         self._known: dict[int, Broker] = {}
         self._seen_at: dict[int, float] = {}
@@ -75,19 +75,20 @@ class Brokers:
             self._listen(broker.node_id)
         self._forget(now, (tuple(joined), tuple(moved)))
 
-    def address(self, node_id: int) -> HostPort | None:
-        """Where a broker really is."""
+    def broker_addresses(self, node_id: int) -> list[HostPort]:
+        """Where a broker really is; empty when it has left the cluster."""
         broker = self._known.get(node_id)
-        return HostPort(broker.host, broker.port) if broker else None
+        return [HostPort(broker.host, broker.port)] if broker else []
 
     def addresses(self) -> list[HostPort]:
-        """Where the brokers really are."""
-        return [HostPort(broker.host, broker.port) for broker in self._last]
+        """Where the live brokers really are, then the bootstrap servers: whom to ask for the state of the cluster."""
+        return list(dict.fromkeys([*(HostPort(broker.host, broker.port) for broker in self._last), *self._bootstrap]))
 
-    def any_address(self) -> HostPort:
-        """A server to bootstrap from: each bootstrap server in turn, or a live broker when the cluster has moved on
-        from all of them."""
-        return next(self._bootstrap)
+    def bootstrap_addresses(self) -> list[HostPort]:
+        """The same, beginning with another one each time: where a client that bootstraps may be led."""
+        addresses = self.addresses()
+        self._turn = (self._turn + 1) % len(addresses)
+        return addresses[self._turn :] + addresses[: self._turn]
 
     def port(self, node_id: int | None) -> int:
         """The port that stands for a broker; that of the bootstrap listener for None and for a broker that has none."""

@@ -1,4 +1,4 @@
-"""docs/settings.md, made from the models. In: the models. Out: Markdown, with every setting, its type, its default and its meaning."""
+"""docs/settings.md. In: the models. Out: Markdown with every setting, its default and its meaning."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from proxy.config.models import Settings
 
 _HEAD = """# Settings
 
-Made from the models in `proxy/config/models.py` by `make docs`; a test fails when this page is out of date. `kafka-quota-proxy check-config FILE`
-checks a file and names the key, the line and what would be right; `kafka-quota-proxy check-config --print-schema` prints the JSON Schema.
+Made from the models in `proxy/config/models.py` by `make docs`; a test fails when this page is out of date.
+`kafka-quota-proxy check-config FILE` checks a file and names the key, the line and what would be right;
+`kafka-quota-proxy check-config --print-schema` prints the JSON Schema.
 
-Sizes are bytes or numbers with a unit (`64MiB`, `1GB`); durations are ISO 8601 (`PT1M`) or short (`30s`, `500ms`, `5m`, `1h`); addresses are `host:port`.
+Sizes are bytes or numbers with a unit (`64MiB`, `1GB`); durations are ISO 8601 (`PT1M`) or short (`30s`, `500ms`, `5m`);
+addresses are `host:port`.
 
 | setting | default | meaning |
 |---|---|---|

@@ -33,10 +33,11 @@ class Shared:
 
 
 class ClientConnection(asyncio.Protocol):
-    """The client's side. `target` says where its broker is, or None when that is not known (any more)."""
+    """The client's side. `targets` says where its broker may be, the best
+    place first; nowhere when it has left the cluster."""
 
-    def __init__(self, shared: Shared, target: Callable[[], HostPort | None]) -> None:
-        self._shared, self._target = shared, target
+    def __init__(self, shared: Shared, targets: Callable[[], list[HostPort]]) -> None:
+        self._shared, self._targets = shared, targets
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._broker: BrokerConnection | None = None
@@ -138,17 +139,18 @@ class ClientConnection(asyncio.Protocol):
         self.session.wake(self._now())
 
     async def _connect(self) -> None:
-        target = self._target()
-        if target is None:
-            self.session.broker_lost("its address is not known, it may have left the cluster")
-            return
-        try:
-            async with asyncio.timeout(self._shared.connect_timeout):
-                await self._loop.create_connection(lambda: BrokerConnection(self), target.host, target.port)
-        except TimeoutError:
-            self.session.broker_lost(f"no connection to {target} within {self._shared.connect_timeout:g} s")
-        except OSError as e:
-            self.session.broker_lost(f"no connection to {target}: {e.strerror or e}")
+        reasons = []
+        for target in self._targets():
+            try:
+                async with asyncio.timeout(self._shared.connect_timeout):
+                    await self._loop.create_connection(lambda: BrokerConnection(self), target.host, target.port)
+            except TimeoutError:
+                reasons.append(f"no connection to {target} within {self._shared.connect_timeout:g} s")
+            except OSError as e:
+                reasons.append(f"no connection to {target}: {e.strerror or e}")
+            else:
+                return
+        self.session.broker_lost("; ".join(reasons) or "the broker has left the cluster")
 
 
 class BrokerConnection(asyncio.Protocol):

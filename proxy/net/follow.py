@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 
 from proxy.cluster.brokers import Brokers
-from proxy.config.units import HostPort
 from proxy.net.broker_client import BrokerClient, BrokerError
 from proxy.observe.operations import Log
 
@@ -21,8 +20,8 @@ SLOWEST_RETRY = 5.0
 class Follower:
     """`refresh` and `timeout` in seconds."""
 
-    def __init__(self, brokers: Brokers, known: list[HostPort], refresh: float, timeout: float, log: Log) -> None:
-        self._brokers, self._bootstrap = brokers, known
+    def __init__(self, brokers: Brokers, refresh: float, timeout: float, log: Log) -> None:
+        self._brokers = brokers
         self._refresh, self._timeout, self._log = refresh, timeout, log
         self.up = False
         """Did the cluster answer the last question?"""
@@ -40,7 +39,7 @@ class Follower:
     async def ask(self) -> None:
         """Ask the brokers that are known and the bootstrap servers in turn until one answers."""
         reasons: list[str] = []
-        for address in self._candidates():
+        for address in self._brokers.addresses():
             try:
                 async with BrokerClient(address, self._timeout) as client:
                     brokers = await client.brokers()
@@ -56,9 +55,6 @@ class Follower:
                 self._works("the cluster answers", "info")
                 return
         self._fails("; ".join(reasons))
-
-    def _candidates(self) -> list[HostPort]:
-        return list(dict.fromkeys([*self._brokers.addresses(), *self._bootstrap]))
 
     def _works(self, saying: str, level: str) -> None:
         self.up = True

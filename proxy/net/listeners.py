@@ -25,20 +25,20 @@ class Listeners:
         self._tasks: set[asyncio.Task[None]] = set()
         self._complained: set[int] = set()
 
-    def open(self, key: int | None, port: int, target: Callable[[], HostPort | None]) -> int:
+    def open(self, key: int | None, port: int, targets: Callable[[], list[HostPort]]) -> int:
         """Listen for a broker (None: bootstrap) at `port` (0: any); the port it got. OSError when it cannot be had."""
         sock = _listen(self._host, port)
         self._servers[key] = sock
-        task = asyncio.get_running_loop().create_task(self._serve(key, sock, target))
+        task = asyncio.get_running_loop().create_task(self._serve(key, sock, targets))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return int(sock.getsockname()[1])
 
-    def open_for_broker(self, node_id: int, port: int, target: Callable[[], HostPort | None]) -> int | None:
+    def open_for_broker(self, node_id: int, port: int, targets: Callable[[], list[HostPort]]) -> int | None:
         """The same for a broker that turned up later: a port that cannot be had is logged once, and tried again when
         brokers are next learnt."""
         try:
-            got = self.open(node_id, port, target)
+            got = self.open(node_id, port, targets)
         except OSError as e:
             if node_id not in self._complained:
                 self._complained.add(node_id)
@@ -57,9 +57,9 @@ class Listeners:
         for key in list(self._servers):
             self.close(key)
 
-    async def _serve(self, key: int | None, sock: socket.socket, target: Callable[[], HostPort | None]) -> None:
+    async def _serve(self, key: int | None, sock: socket.socket, targets: Callable[[], list[HostPort]]) -> None:
         server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self._shared, target), sock=sock, backlog=BACKLOG
+            lambda: ClientConnection(self._shared, targets), sock=sock, backlog=BACKLOG
         )
         if key in self._servers:
             self._servers[key] = server

@@ -79,7 +79,6 @@ class Proxy:
         self._listeners = Listeners(settings.listen.bootstrap.host, self.shared, log)
         self.follower = Follower(
             self.brokers,
-            settings.upstream.bootstrap_servers,
             settings.upstream.metadata_refresh,
             settings.upstream.connect_timeout,
             log,
@@ -97,7 +96,7 @@ class Proxy:
         settings = self.settings
         bootstrap = settings.listen.bootstrap
         try:
-            self.brokers.bootstrap_port = self._listeners.open(None, bootstrap.port, self.brokers.any_address)
+            self.brokers.bootstrap_port = self._listeners.open(None, bootstrap.port, self.brokers.bootstrap_addresses)
         except OSError as e:
             raise StartError(
                 f"cannot listen at {bootstrap}: {e.strerror}; set `listen.bootstrap` or --listen to a free address"
@@ -175,7 +174,7 @@ class Proxy:
         )
 
     def _listen(self, node_id: int, port: int) -> int | None:
-        return self._listeners.open_for_broker(node_id, port, lambda: self.brokers.address(node_id))
+        return self._listeners.open_for_broker(node_id, port, lambda: self.brokers.broker_addresses(node_id))
 
     def _unlisten(self, node_id: int) -> None:
         self._listeners.close(node_id)

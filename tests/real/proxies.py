@@ -78,7 +78,7 @@ class ProxyProcess:
     def get(self, path: str) -> tuple[int, str]:
         """(status, body) of the admin listener."""
         try:
-            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
