@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
 import sys
@@ -99,20 +100,20 @@ class Proxy:
             self.brokers.bootstrap_port = self._listeners.open(None, bootstrap.port, self.brokers.bootstrap_addresses)
         except OSError as e:
             raise StartError(
-                f"cannot listen at {bootstrap}: {e.strerror}; set `listen.bootstrap` or --listen to a free address"
+                f"cannot listen at {bootstrap}: {_reason(e)}; set `listen.bootstrap` or --listen to a free address"
             ) from None
         try:
             self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready)
         except OSError as e:
             raise StartError(
-                f"cannot listen at {settings.admin.listen}: {e.strerror}; set `admin.listen` to a free address"
+                f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` to a free address"
             ) from None
         if self._writer is not None:
             try:
                 self._writer.start()
             except OSError as e:
                 raise StartError(
-                    f"cannot write the usage log to {settings.logs.usage.path}: {e.strerror}; set `logs.usage.path`"
+                    f"cannot write the usage log to {settings.logs.usage.path}: {_reason(e)}; set `logs.usage.path`"
                 ) from None
         self._tasks = [asyncio.create_task(work) for work in (self.follower.run(), self._intervals(), self._sweeps())]
         for task in self._tasks:
@@ -196,6 +197,10 @@ class Proxy:
             await asyncio.sleep(SWEEP)
             self.engine.sweep(self._clock())
             self._observer.forget_quiet(set(self.engine.mutes.active(self._clock())))
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 async def _serve(settings: Settings) -> int:
