@@ -67,7 +67,7 @@ def test_kafka_topics_says_why(limited: ProxyProcess, name: str) -> None:
     """Java's tool does not retry, by its authors' intent: the operator reads the proxy's own words."""
     results = []
     for i in range(2):
-        what = ("--create", "--topic", f"{name}-{i}", "--partitions", "101", "--replication-factor", "1")
+        what = ("--create", "--topic", f"{name}-{i}", "--partitions", "150", "--replication-factor", "1")
         how = ("--bootstrap-server", limited.bootstrap, "--command-config", command_config(limited, "java-tool"))
         results.append(tool("topics", *how, *what))
     assert results[0].returncode == 0, results[0].stderr
