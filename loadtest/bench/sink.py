@@ -1,0 +1,59 @@
+"""A broker that does next to nothing: `python -m loadtest.bench.sink PORT`.
+
+In: requests. Out: a fixed answer to each Produce, with its correlation id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from struct import Struct
+from typing import cast
+
+import uvloop
+
+from loadtest.bench.frames import other_response, produce_response
+
+START = Struct(">ihh4s")
+PRODUCE = 0
+
+
+class Sink(asyncio.Protocol):
+    def __init__(self, port: int, answer: bytes) -> None:
+        self._port, self._answer = port, answer
+        self._rest = b""
+        self._skip = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._skip >= len(data):
+            self._skip -= len(data)
+            return
+        if self._skip or self._rest:
+            data, self._rest, self._skip = self._rest + data[self._skip :], b"", 0
+        pos, answers = 0, []
+        while len(data) - pos >= START.size:
+            length, key, version, correlation_id = START.unpack_from(data, pos)
+            answer = self._answer if key == PRODUCE else other_response(key, version, self._port)
+            if answer is None:
+                self._transport.close()
+                return
+            answers += [answer[:4], correlation_id, answer[8:]]
+            pos += 4 + length
+        self._transport.write(b"".join(answers))
+        if pos > len(data):
+            self._skip = pos - len(data)
+        else:
+            self._rest = data[pos:]
+
+
+async def main(port: int) -> None:
+    answer = produce_response()
+    server = await asyncio.get_running_loop().create_server(lambda: Sink(port, answer), "127.0.0.1", port)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(int(sys.argv[1])))
