@@ -189,8 +189,10 @@ class Proxy:
         several proxies match."""
         length = self.settings.logs.usage.interval
         while True:
-            await asyncio.sleep(length - time.time() % length)
-            self._usage.close_interval()
+            end = (time.time() // length + 1) * length
+            while (left := end - time.time()) > 0:  # noqa: ASYNC110  (a timer may wake a moment too early)
+                await asyncio.sleep(left)
+            self._usage.close_interval(end)
 
     async def _sweeps(self) -> None:
         while True:

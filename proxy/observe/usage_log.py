@@ -53,20 +53,20 @@ class UsageLog:
         self._logged[key] += 1
         self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0))])
 
-    def close_interval(self) -> None:
-        """The interval ends now: log its rows."""
-        start, self._start = self._start, self._wall()
+    def close_interval(self, end: float) -> None:
+        """The interval ends at `end`, seconds since the epoch: log its rows."""
+        start, self._start = self._start, end
         rows = self._tally.close_interval()
         self._logged.clear()
         for row in rows:
             self._add(row)
         if self._writer is not None:
-            begin, end = iso(start), iso(self._start)
-            self._writer.put([usage_line(self._author, row, begin, end) for row in rows])
+            times = (iso(start), iso(end))
+            self._writer.put([usage_line(self._author, row, *times) for row in rows])
 
     def stop(self) -> None:
         """Log what there is, and wait for the disk, two seconds at most."""
-        self.close_interval()
+        self.close_interval(self._wall())
         if self._writer is not None:
             self._writer.stop(2.0)
 

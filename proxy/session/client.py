@@ -79,11 +79,16 @@ class Client:
             if len(self._topic_sums) >= MAX_TOPIC_SUMS:
                 self.forget()
             name = self.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
-            tally_key = TallyKey(
-                self.principal, self.client_id, name if name is not None else "", None if name is not None else topic, key
-            )
-            found = self._topic_sums[key, topic] = self.services.tally.take(tally_key)
+            found = self._topic_sums[key, topic] = self._take(key, name, topic)
+        elif found.key.topic_id is not None and (name := self.services.cluster.topic_name(topic)) is not None:
+            self.services.tally.give_back(found)
+            found = self._topic_sums[key, topic] = self._take(key, name, topic)
         return found
+
+    def _take(self, key: int, name: str | None, topic_id: bytes) -> Sum:
+        """A sum by the topic's name, by its id while the name is not known."""
+        known = TallyKey(self.principal, self.client_id, name or "", None if name is not None else topic_id, key)
+        return self.services.tally.take(known)
 
     def requester(self, key: int, version: int, topics: tuple[str, ...] = ()) -> Requester:
         """The client as the author of a request."""
