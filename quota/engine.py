@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from quota.book import Found, QuotaBook
-from quota.decision import Verdict
+from quota.decision import Action, Decision, Verdict
 from quota.entity import Entity
 from quota.kinds.controller_mutations import NAME as CONTROLLER_MUTATIONS
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
@@ -75,9 +75,14 @@ class Engine:
             return None
         return self.controller_mutations.find(user, client_id)
 
-    def hold(self, found: Found[MutationLimit], now: float) -> float:
-        """Seconds, `MAX_HOLD` at most, that a charged request has to wait because its entity is muted on some connection."""
-        return min(self.mutes.left(CONTROLLER_MUTATIONS, found.owner, now), MAX_HOLD)
+    def hold(self, found: Found[MutationLimit], items: Sequence[int], now: float) -> Decision | None:
+        """A charged request of an entity that is muted on some connection waits, `MAX_HOLD` at most; None when it need not."""
+        left = min(self.mutes.left(CONTROLLER_MUTATIONS, found.owner, now), MAX_HOLD)
+        if left <= 0:
+            return None
+        usage = self.controller_mutations.average(found, now)
+        message = f"{found.owner} is muted on another connection by its controller mutation quota for {left:.1f} s more."
+        return Decision(CONTROLLER_MUTATIONS, Action.HOLD, found.owner, tuple(items), usage, found.limit.rate, left, message)
 
     def charge_mutations(self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
         """Charge a request that creates partitions. The throttle is capped at `max_throttle`, and the entity is muted for it."""

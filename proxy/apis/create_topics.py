@@ -35,10 +35,13 @@ class CreateTopics(Plain):
         body = wire.read_request(request.buf, request.body, request.end, request.version)
         if body.validate_only:
             return FORWARD
-        left = 0.0 if held else engine.hold(found, now)
-        if left > 0:
-            return Hold(left)
         costs = [self._cost(client.services, topic) for topic in body.topics]
+        charged = [i for i, cost in enumerate(costs) if cost]
+        wait = engine.hold(found, charged, now) if charged and not held else None
+        if wait is not None:
+            names = tuple(body.topics[i].name for i in charged)
+            client.services.watcher.decided(wait, client.requester(self.key, request.version, names))
+            return Hold(wait.throttle)
         verdict = engine.charge_mutations(found, costs, refusable=request.version >= wire.FIRST_REFUSABLE, now=now)
         total = client.api_sum(self.key)
         total.mutations += verdict.charged
@@ -54,7 +57,7 @@ class CreateTopics(Plain):
     def _cost(self, services: Services, topic: wire.NewTopic) -> int:
         if topic.name in services.engine.limits.exempt.topics:
             return 0
-        return topic.partitions if topic.partitions >= 0 else services.default_partitions
+        return services.default_partitions if topic.partitions == -1 else max(topic.partitions, 0)
 
 
 @dataclass(frozen=True, slots=True)

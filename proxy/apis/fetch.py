@@ -26,12 +26,13 @@ class Fetch(Plain):
 class FetchPlan:
     """The response of one Fetch."""
 
-    __slots__ = ("_client", "_found", "_version", "mute")
+    __slots__ = ("_client", "_found", "_version", "mute", "waits")
 
     def __init__(self, client: Client, version: int) -> None:
         self._client, self._version = client, version
         self._found = FetchSums()
         self.mute = 0.0
+        self.waits = False
 
     def holds(self, size: int) -> bool:
         return holds_addresses(FETCH, self._version) and size <= self._client.services.max_held_response
@@ -76,26 +77,49 @@ class FetchPlan:
 
 
 class _FetchStream:
-    """A response that is read while it passes."""
+    """A response that is read while it passes. Nothing goes on before it is read, a few bytes where a read ends in between."""
 
-    __slots__ = ("_blank", "_plan", "_seen", "_size", "_walk")
+    __slots__ = ("_blank", "_held", "_plan", "_seen", "_size", "_walk")
 
     def __init__(self, plan: FetchPlan, size: int) -> None:
         self._plan, self._size = plan, size
         self._walk = plan.walk(size)
         self._seen = 0
+        self._held = b""
         self._blank = b""
 
     def feed(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         was_done = self._walk.done
         self._walk.feed(buf, start, end)
-        before, self._seen = self._seen, self._seen + end - start
-        if self._walk.done and not was_done:
+        self._seen += end - start
+        if was_done:
+            return self._rest(end - start) if self._blank else None
+        if self._walk.done:
             self._plan.count()
             if self._plan.names_brokers():
                 self._blank = blank_tags(self._size - self._walk.at)
-        if not self._blank:
+        return self._read_so_far(buf, start, end)
+
+    def _read_so_far(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        """What was held and what is new, as far as it is read; blanks for the node endpoints behind."""
+        unread = max(self._seen - self._walk.at, 0)
+        blanks: list[Buffer] = []
+        if self._blank:
+            blanks = self._rest(unread)
+        elif self._walk.done:
+            unread = 0
+        if not unread and not self._held:
             return None
-        tags_at = self._walk.at
-        at = max(tags_at, before)
-        return [memoryview(buf)[start : start + at - before], self._blank[at - tags_at : self._seen - tags_at]]
+        here = memoryview(buf)[start:end]
+        held, self._held = self._held, b""
+        if unread > len(here):  # it reaches back into bytes that were held before
+            here, held = memoryview(held + bytes(here)), b""
+        read = len(here) - unread
+        if not self._walk.done:
+            self._held = bytes(here[read:])
+        return [held, here[:read], *blanks]
+
+    def _rest(self, count: int) -> list[Buffer]:
+        """The next bytes in the place of the node endpoints."""
+        blanks, self._blank = self._blank[:count], self._blank[count:]
+        return [blanks]

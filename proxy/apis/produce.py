@@ -45,7 +45,8 @@ class Produce:
             total.record_bytes += sum(batch.size for batch in batches)
             total.records += sum(batch.records or 0 for batch in batches)
         if request.chunks is None:
-            habits.requests.remember(request.buf, request.header_stop, request.end, found)
+            frame = (request.buf, request.start, request.end, None)
+            habits.requests.remember(frame, request.header_stop, found)
         return habits.outcome if found.acks else NO_REPLY
 
 

@@ -1,7 +1,8 @@
 """SaslHandshake: key 17, version 1. SaslAuthenticate: key 36, versions 0-2 (KIP-43, KIP-152, KIP-368). Charge nothing,
 refuse nothing.
 
-Both pass through; the exchange is watched to learn who is on the connection. After a version 0 handshake tokens come
+Both pass through; the exchange is watched to learn who is on the connection. Requests behind a token wait for the answer
+to it, so that they are judged as the user whom the broker will see. After a version 0 handshake tokens come
 without headers, which only clients from before Kafka 1.0 need: that version is left out of ApiVersions."""
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _Watch(Whole):
     __slots__ = ("_client", "_exchange", "_version")
 
     def __init__(self, client: Client, exchange: SaslExchange, version: int) -> None:
-        super().__init__()
+        super().__init__(waits=True)
         self._client, self._exchange, self._version = client, exchange, version
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:

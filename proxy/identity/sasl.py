@@ -51,7 +51,7 @@ def _name_in(mechanism: str, token: bytes) -> str | None:
             return _scram_name(token)
         if mechanism == "OAUTHBEARER":
             return _bearer_name(token)
-    except (ValueError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         pass
     return None
 

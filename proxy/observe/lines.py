@@ -84,9 +84,14 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
 
 
 def api_name(key: int) -> str:
-    """Kafka's name of an API."""
+    """Kafka's name of an API; `key-<n>` for one that is not known."""
     name = api_key_map.get(key)
     return f"key-{key}" if name is None else "".join(part.capitalize() for part in name.split("_"))
+
+
+def api_label(key: int) -> str:
+    """The same for metrics, where made-up keys must not make new series."""
+    return api_name(key) if key in api_key_map else "unknown"
 
 
 def iso(seconds: float) -> str:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from proxy.observe.lines import api_name
+from proxy.observe.lines import api_label
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.tally import Tally
@@ -65,18 +65,17 @@ class ProxyCollector(Collector):
             Counter(self._usage.response_bytes),
         )
         for key, count, request_bytes, response_bytes in self._tally.whole_requests():
-            requests[key] += count
-            sent[key] += request_bytes
-            received[key] += response_bytes
-        yield _by_label("requests", "Requests of clients.", "api", {api_name(key): n for key, n in requests.items()})
-        yield _by_label(
-            "request_bytes", "Bytes of requests, with their size fields.", "api", {api_name(key): n for key, n in sent.items()}
-        )
+            api = api_label(key)
+            requests[api] += count
+            sent[api] += request_bytes
+            received[api] += response_bytes
+        yield _by_label("requests", "Requests of clients.", "api", requests)
+        yield _by_label("request_bytes", "Bytes of requests, with their size fields.", "api", sent)
         yield _by_label(
             "response_bytes",
             "Bytes of responses, with their size fields.",
             "api",
-            {api_name(key): n for key, n in received.items()},
+            received,
         )
 
     def _quotas(self) -> Iterator[Metric]:
@@ -84,6 +83,7 @@ class ProxyCollector(Collector):
         yield _by_label(
             "throttled_requests", "Requests that a quota throttled or refused in part.", "quota", observer.throttled_requests
         )
+        yield _by_label("held_requests", "Requests held for a mute on another connection.", "quota", observer.held_requests)
         yield _by_label("refused_items", "Topics and partitions that a quota refused.", "quota", observer.refused_items)
         yield _by_label("throttle_seconds", "Throttle time that clients were told.", "quota", observer.throttle_seconds)
         muted = Counter(quota for quota, _ in self._engine.mutes.active(self._clock()))

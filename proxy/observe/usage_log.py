@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from proxy.observe.lines import Author, decision_line, iso, usage_line
+from proxy.observe.lines import Author, api_label, decision_line, iso, usage_line
 from proxy.observe.writer import LogWriter
 from proxy.session.port import Requester
 from proxy.session.tally import Row, Tally
@@ -27,10 +27,10 @@ class UsageLog:
         self._start = wall()
         self._logged: Counter[tuple[str, Entity]] = Counter()
         self._left_out: Counter[tuple[str, Entity]] = Counter()
-        self.requests: Counter[int] = Counter()
-        self.request_bytes: Counter[int] = Counter()
-        self.response_bytes: Counter[int] = Counter()
-        """Totals of the intervals that were closed, by API key."""
+        self.requests: Counter[str] = Counter()
+        self.request_bytes: Counter[str] = Counter()
+        self.response_bytes: Counter[str] = Counter()
+        """Totals of the intervals that were closed, by API."""
 
     @property
     def dropped(self) -> int:
@@ -72,6 +72,7 @@ class UsageLog:
 
     def _add(self, row: Row) -> None:
         if row.key.topic is None:
-            self.requests[row.key.api_key] += row.requests
-            self.request_bytes[row.key.api_key] += row.request_bytes
-            self.response_bytes[row.key.api_key] += row.response_bytes
+            api = api_label(row.key.api_key)
+            self.requests[api] += row.requests
+            self.request_bytes[api] += row.request_bytes
+            self.response_bytes[api] += row.response_bytes

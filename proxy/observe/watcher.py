@@ -24,17 +24,21 @@ class Observer:
         self.refused_items: Counter[str] = Counter()
         self.throttled_requests: Counter[str] = Counter()
         self.throttle_seconds: defaultdict[str, float] = defaultdict(float)
+        self.held_requests: Counter[str] = Counter()
         self.client_failures = 0
         self.broker_failures = 0
 
     def decided(self, decision: Decision, request: Requester) -> None:
         """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit
         is an event of operations."""
+        self._usage.decided(decision, request)
+        if decision.action is Action.HOLD:
+            self.held_requests[decision.quota] += 1
+            return
         self.throttled_requests[decision.quota] += 1
         self.throttle_seconds[decision.quota] += decision.throttle
         if decision.action is Action.REFUSE:
             self.refused_items[decision.quota] += len(decision.items)
-        self._usage.decided(decision, request)
         key = (decision.quota, decision.entity)
         if key not in self._over:
             self._over.add(key)

@@ -69,7 +69,7 @@ class LogWriter:
             return
         with self._lock:
             if self._waiting + len(lines) > self._queue_lines:
-                self._lose(len(lines))
+                self._lose(lines)
                 return
             gap = [self._gap()] if self._unreported else []
             self._waiting += len(lines) + len(gap)
@@ -77,6 +77,11 @@ class LogWriter:
 
     def stop(self, timeout: float) -> None:
         """Write what is waiting, for `timeout` seconds at most."""
+        with self._lock:
+            gap = [self._gap()] if self._unreported else []
+            self._waiting += len(gap)
+        if gap:
+            self._queue.put(gap)
         self._queue.put(None)
         self._thread.join(timeout)
 
@@ -84,9 +89,10 @@ class LogWriter:
         lost, self._unreported = self._unreported, 0
         return self._author.line("gap", at=self._wall(), lines=lost)
 
-    def _lose(self, lines: int) -> None:
-        self.dropped += lines
-        self._unreported += lines
+    def _lose(self, lines: Sequence[Line]) -> None:
+        """These lines are lost; a gap line among them takes what it told of along."""
+        self.dropped += sum(line["type"] != "gap" for line in lines)
+        self._unreported += sum(1 + line["lines"] if line["type"] == "gap" else 1 for line in lines)
 
     def _run(self) -> None:
         while (lines := self._queue.get()) is not None:
@@ -101,7 +107,7 @@ class LogWriter:
             self._write_all(self._file, data)
         except OSError as e:
             with self._lock:
-                self._lose(len(lines))
+                self._lose(lines)
             if not self._refused:
                 self._complain(str(self._folder), e.strerror or str(e))
             self._refused = True

@@ -20,7 +20,7 @@ Send = Callable[[list[Buffer]], None]
 class Answers:
     """The answers that one client waits for."""
 
-    __slots__ = ("_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute")
+    __slots__ = ("_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute", "released")
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -32,6 +32,8 @@ class Answers:
         self._stream: Stream | None = None  # of one that is looked at on its way
         self.mute = 0.0
         """Seconds of the longest mute among the answers that went out; the session takes it and sets it back."""
+        self.released = False
+        """An answer went out that requests wait for; the session sets it back."""
 
     def __len__(self) -> int:
         return len(self._queue) + bool(self._left)
@@ -48,7 +50,7 @@ class Answers:
             assert isinstance(plan, Answer)
             counted_in.response_bytes += len(plan.frame)
             self._send([plan.frame])
-            self.mute = max(self.mute, plan.mute)
+            self._done(plan)
 
     def feed(self, data: Buffer) -> None:
         """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
@@ -58,38 +60,43 @@ class Answers:
         pos = self._continue(data, size) if self._left else 0
         sent = pos  # data[sent:pos] is to be passed on as it is
         queue = self._queue
-        while size - pos >= 8:
-            length, correlation_id = RESPONSE_START.unpack_from(data, pos)
-            if not queue:
-                raise BadBytes("a response that was not asked for")
-            expected, counted_in, plan = queue.popleft()
-            if correlation_id != expected or length < 4:
-                raise BadBytes(f"a response of {length} bytes to request {correlation_id}, when that to {expected} was due")
-            end = pos + 4 + length
-            counted_in.response_bytes += 4 + length
-            if plan is None and end <= size:
-                pos = end
-            elif end <= size:
-                assert plan is not None
-                pieces = plan.finish(data, pos, end)
-                if pieces is not None:
+        try:
+            while size - pos >= 8:
+                length, correlation_id = RESPONSE_START.unpack_from(data, pos)
+                if not queue:
+                    raise BadBytes("a response that was not asked for")
+                expected, counted_in, plan = queue.popleft()
+                if correlation_id != expected or length < 4:
+                    raise BadBytes(f"a response of {length} bytes to request {correlation_id}, when that to {expected} was due")
+                end = pos + 4 + length
+                counted_in.response_bytes += 4 + length
+                if end > size:
                     self._pass(data, sent, pos)
-                    self._send(pieces)
-                    sent = end
+                    start, sent, pos = pos, size, size
+                    self._begin(plan, data, start, end)
+                    return
+                if plan is not None:
+                    pieces = plan.finish(data, pos, end)
+                    if pieces is not None:
+                        self._pass(data, sent, pos)
+                        self._send(pieces)
+                        sent = end
+                    if plan.waits:
+                        self._done(plan)
                 pos = end
-                if plan.mute:
-                    self.mute = max(self.mute, plan.mute)
-            else:
-                self._pass(data, sent, pos)
-                self._begin(plan, data, pos, end)
-                return
-            if queue and queue[0][2].__class__ is Answer:
-                self._pass(data, sent, pos)
-                sent = pos
-                self.send_own()
-        self._pass(data, sent, pos)
+                if queue and queue[0][2].__class__ is Answer:
+                    self._pass(data, sent, pos)
+                    sent = pos
+                    self.send_own()
+        finally:  # what came before a response that is bad still goes on
+            self._pass(data, sent, pos)
         if pos < size:
             self._short = bytes(memoryview(data)[pos:])
+
+    def _done(self, plan: Plan) -> None:
+        if plan.waits:
+            self.released = True
+            self.mute = max(self.mute, plan.mute)
 
     def _pass(self, data: Buffer, start: int, stop: int) -> None:
         if start < stop:
@@ -136,5 +143,5 @@ class Answers:
         if plan is not None:
             if chunks:
                 self._send(plan.finish_chunks(chunks))
-            self.mute = max(self.mute, plan.mute)
+            self._done(plan)
         self.send_own()

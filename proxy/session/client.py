@@ -13,6 +13,9 @@ ANONYMOUS: Final = "ANONYMOUS"
 MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
 
+MAX_RETIRED_SUMS: Final = 100
+"""Sums of earlier client ids of a connection that are kept for answers still to come."""
+
 
 class Client:
     """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `reached_at` is
@@ -20,6 +23,7 @@ class Client:
 
     __slots__ = (
         "_api_sums",
+        "_retired",
         "_shown_host",
         "_topic_sums",
         "address",
@@ -39,6 +43,7 @@ class Client:
         self.client_id: str | None = None
         self.raw_client_id = b""
         self._api_sums: dict[int, Sum] = {}
+        self._retired: list[Sum] = []
         self._topic_sums: dict[tuple[int, bytes], Sum] = {}
         self.exchange: SaslExchange | None = None
         self.memo: dict[int, Any] = {}
@@ -55,12 +60,12 @@ class Client:
     def identify(self, user: str) -> None:
         """The broker accepted this user."""
         if user != self.user:
-            self.forget()
+            self._retire()
             self.user = user
 
     def claim(self, raw: bytes) -> None:
         """A client id other than before came: the bytes of its header, length included."""
-        self.forget()
+        self._retire()
         self.raw_client_id = raw
         self.client_id = None if raw[:2] == b"\xff\xff" else raw[2:].decode(errors="replace")
 
@@ -77,7 +82,7 @@ class Client:
         found = self._topic_sums.get((key, topic))
         if found is None:
             if len(self._topic_sums) >= MAX_TOPIC_SUMS:
-                self.forget()
+                self._forget_topics()
             name = self.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
             found = self._topic_sums[key, topic] = self._take(key, name, topic)
         elif found.key.topic_id is not None and (name := self.services.cluster.topic_name(topic)) is not None:
@@ -94,9 +99,22 @@ class Client:
         """The client as the author of a request."""
         return Requester(self.principal, self.client_id, self.address, key, version, topics)
 
-    def forget(self) -> None:
-        """Give all sums back."""
-        for s in (*self._api_sums.values(), *self._topic_sums.values()):
-            self.services.tally.give_back(s)
+    def _retire(self) -> None:
+        """The sums so far are of somebody else from now on; answers to earlier requests still go to them."""
+        self._retired += self._api_sums.values()
         self._api_sums.clear()
+        self._forget_topics()
+        while len(self._retired) > MAX_RETIRED_SUMS:
+            self.services.tally.give_back(self._retired.pop(0))
+
+    def _forget_topics(self) -> None:
+        for s in self._topic_sums.values():
+            self.services.tally.give_back(s)
         self._topic_sums.clear()
+
+    def forget(self) -> None:
+        """The end: give all sums back."""
+        self._retire()
+        for s in self._retired:
+            self.services.tally.give_back(s)
+        self._retired.clear()

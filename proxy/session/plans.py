@@ -11,7 +11,7 @@ from typing import Protocol
 from proxy.session.client import Client
 from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
-from proxy.wire.primitives import Buffer
+from proxy.wire.primitives import BadBytes, Buffer
 
 Place = tuple[Buffer, int, int]
 """(buffer, start, end)"""
@@ -33,14 +33,21 @@ class Request:
     @property
     def body(self) -> int:
         """Where the body starts in `buf`."""
-        return request_body(self.buf, self.header_stop, self.end, self.key, self.version)
+        try:
+            return request_body(self.buf, self.header_stop, self.end, self.key, self.version)
+        except BadBytes:
+            if self.chunks is None:
+                raise
+            self.join()  # tagged fields of the header that do not fit into the first piece
+            return self.body
 
     def body_places(self) -> list[Place]:
         """The body, without joining what came in pieces."""
+        body = self.body
         if self.chunks is None:
-            return [(self.buf, self.body, self.end)]
+            return [(self.buf, body, self.end)]
         first = self.chunks[0]
-        return [(first, self.body, len(first)), *((chunk, 0, len(chunk)) for chunk in self.chunks[1:])]
+        return [(first, body, len(first)), *((chunk, 0, len(chunk)) for chunk in self.chunks[1:])]
 
     def join(self) -> None:
         """Make it one buffer: for requests that are small and rare."""
@@ -51,9 +58,13 @@ class Request:
 
 
 class Plan(Protocol):
-    """What to do with one response. `mute`: seconds that the client is muted once it is out."""
+    """What to do with one response.
+
+    `mute`: seconds that the client is muted once it is out. `waits`: no request behind it is looked at before.
+    """
 
     mute: float
+    waits: bool
 
     def holds(self, size: int) -> bool:
         """Is a response of `size` bytes to be held until it is whole?"""
@@ -78,10 +89,11 @@ class Stream(Protocol):
 class Whole:
     """The usual plan: small responses, held and patched as one buffer."""
 
-    __slots__ = ("mute",)
+    __slots__ = ("mute", "waits")
 
-    def __init__(self, mute: float = 0.0) -> None:
+    def __init__(self, mute: float = 0.0, *, waits: bool = False) -> None:
         self.mute = mute
+        self.waits = waits or mute > 0
 
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True

@@ -32,7 +32,7 @@ class State(Enum):
     NEW = "nothing came from the client yet"
     CONNECTING = "the broker is being connected"
     OPEN = "requests are looked at"
-    AWAITING = "a throttled request waits for its answer"
+    AWAITING = "a request waits for its answer: a throttled one, or a login"
     MUTED = "the client is muted"
     HELD = "a request waits for a mute on another connection"
     CLOSED = "the end"
@@ -85,8 +85,7 @@ class Session:
         except BadBytes as e:
             self.broker_lost(f"its answer cannot be understood: {e}")
         else:
-            if self._answers.mute:
-                self._mute(now)
+            self._go_on(now)
 
     def broker_lost(self, reason: str | None) -> None:
         """The connection to the broker ended, or never came up; the client's ends with it. `reason` is None for an
@@ -118,28 +117,30 @@ class Session:
     def _requests(self, data: Buffer, now: float) -> None:
         buf: Buffer = b""
         sent = pos = 0  # buf[sent:pos] is to be passed on as it is
-        for frame in self._cutter.cut(data):
-            outcome = self._judge(frame, now)
-            whole, start, end, chunks = frame
-            as_it_is = isinstance(outcome, Forward) and outcome.pieces is None
-            if chunks is not None:
-                if as_it_is:
-                    self.port.to_broker(chunks)
-            else:
-                if pos == 0:
-                    buf, sent = whole, start
-                pos = end
-                if not as_it_is:
-                    self._pass(buf, sent, start)
-                    sent = end
-            if not as_it_is and isinstance(outcome, Forward) and outcome.pieces is not None:
-                self.port.to_broker(outcome.pieces)
-            if self.state is not State.OPEN:
-                self._backlog.appendleft(self._cutter.rest())
-                if isinstance(outcome, Hold):
-                    self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
-                break
-        self._pass(buf, sent, pos)
+        try:
+            for frame in self._cutter.cut(data):
+                outcome = self._judge(frame, now)
+                whole, start, end, chunks = frame
+                as_it_is = isinstance(outcome, Forward) and outcome.pieces is None
+                if chunks is not None:
+                    if as_it_is:
+                        self.port.to_broker(chunks)
+                else:
+                    if pos == 0:
+                        buf, sent = whole, start
+                    pos = end
+                    if not as_it_is:
+                        self._pass(buf, sent, start)
+                        sent = end
+                if not as_it_is and isinstance(outcome, Forward) and outcome.pieces is not None:
+                    self.port.to_broker(outcome.pieces)
+                if self.state is not State.OPEN:
+                    self._backlog.appendleft(self._cutter.rest())
+                    if isinstance(outcome, Hold):
+                        self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
+                    break
+        finally:  # what came before a request that is bad still goes on
+            self._pass(buf, sent, pos)
 
     def _pass(self, buf: Buffer, start: int, stop: int) -> None:
         if start < stop:
@@ -176,7 +177,7 @@ class Session:
         if isinstance(outcome, Forward):
             if outcome.reply:
                 self._answers.expect(correlation_id, counted_in, outcome.plan)
-            if outcome.plan is not None and outcome.plan.mute:
+            if outcome.plan is not None and outcome.plan.waits:
                 self._block(State.AWAITING)
         elif isinstance(outcome, Answer):
             self._answer(correlation_id, counted_in, outcome, now)
@@ -190,19 +191,26 @@ class Session:
     def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
         """The proxy answers itself, as soon as all earlier requests are answered."""
         self._answers.expect(correlation_id, counted_in, answer)
-        if answer.mute:
+        if answer.waits:
             self._block(State.AWAITING)
         self._answers.send_own()
-        if self._answers.mute:
-            self._mute(now)
+        self._go_on(now)
 
     # ------------------------------------------------------------------ states
 
-    def _mute(self, now: float) -> None:
-        """The answer of a throttled request is out: nothing more from its client until the throttle time is over (KIP-219)."""
-        mute, self._answers.mute = self._answers.mute, 0.0
-        self._block(State.MUTED)
-        self.port.wake_at(now + mute)
+    def _go_on(self, now: float) -> None:
+        """The answer is out that the requests behind it waited for.
+
+        If it told a throttle time, nothing more is looked at before that is over (KIP-219).
+        """
+        if not self._answers.released:
+            return
+        mute, self._answers.mute, self._answers.released = self._answers.mute, 0.0, False
+        if mute:
+            self._block(State.MUTED)
+            self.port.wake_at(now + mute)
+        else:
+            self._unblock(now)
 
     def _block(self, state: State) -> None:
         self.state = state

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import request_layout, response_frame, response_layout
 from proxy.wire.layout import Array, Entity, Fixed, Rewriter, Text
-from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, encode_string, string
+from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, encode_string, fixed, string
 
 KEY: Final = 19
 VERSIONS: Final = (0, 7)
@@ -141,6 +141,7 @@ def _explain(r: Rewriter, topics: Array, start: int, stop: int, messages: Mappin
 
 def _throttled(frame: Buffer, body: int, throttle_ms: int) -> bytes:
     """The throttle time, the broker's own if that is larger."""
+    fixed(body, 4, len(frame))
     return INT32.pack(max(throttle_ms, INT32.unpack_from(frame, body)[0]))
 
 

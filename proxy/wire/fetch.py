@@ -101,8 +101,10 @@ def _topic(  # noqa: PLR0912  (one pass over one structure: a generator per part
 
 
 def blank_tags(size: int) -> bytes:
-    """A section of tagged fields, `size` >= 6 bytes long, that says nothing: one field, whose tag nobody uses, full of zeros."""
-    length = size - 6  # number of fields, tag, and a length that always takes four bytes
+    """A section of tagged fields, `size` >= 3 bytes long, that says nothing: one field, whose tag nobody uses, full of zeros."""
+    if size - 3 < 0x80:
+        return bytes([1, _UNUSED_TAG, size - 3]) + bytes(size - 3)
+    length = size - 6  # of a length that takes four bytes, however small it is
     groups = [length >> shift & 0x7F for shift in (0, 7, 14, 21)]
     return bytes([1, _UNUSED_TAG, *(group | 0x80 for group in groups[:3]), groups[3]]) + bytes(length)
 

@@ -65,8 +65,9 @@ class FrameCutter:
         self._data = b""
 
     def rest(self) -> Buffer:
-        """What of the last read lies behind the frame that was handed out last."""
-        return memoryview(self._data)[self._pos :]
+        """What of the last read lies behind the frame that was handed out last. The cutter forgets it."""
+        data, self._data = self._data, b""
+        return memoryview(data)[self._pos :]
 
     @property
     def waiting(self) -> bool:
@@ -86,7 +87,7 @@ class FrameCutter:
 
     def _keep(self, data: Buffer, pos: int, size: int) -> None:
         tail = memoryview(data)[pos:]
-        if size - pos < HEADER_ROOM:
+        if size - pos < HEADER_ROOM or size - pos < HEADER_ROOM + (data[pos + 12] << 8 | data[pos + 13]) % 0x8000:
             self._short = bytes(tail)
         else:
             self._missing = 4 + INT32.unpack_from(data, pos)[0] - (size - pos)

@@ -60,7 +60,7 @@ def response_frame(correlation_id: int, body: bytes, *, tagged: bool) -> bytes:
 
 
 def _decode(entity: Any, buf: bytes, pos: int) -> Any:
-    layout_of(entity).skip(buf, pos, len(buf))
+    layout_of(entity, strict=True).skip(buf, pos, len(buf))
     try:
         decoded, _ = entity_reader(entity)(buf, pos)
     except (SerialError, ValueError, KeyError, OverflowError) as e:

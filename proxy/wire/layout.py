@@ -3,8 +3,8 @@
 In: a kio entity class and the bytes of a body. Out: where the body ends, or `BadBytes`; or the body with every broker
 address in it replaced.
 
-Two things need it. kio allocates what a length on the wire claims, so `check` walks every length before kio may see
-bytes that a client sent; it also says no to tagged fields and shapes that kio would not survive. And addresses stand in
+Two things need it. kio allocates what a length on the wire claims, so a strict layout walks every length before kio may
+see bytes that came over the wire; it also says no to tagged fields that kio would not survive. And addresses stand in
 many responses: `rewrite` copies what it need not understand. Not for the hot path: that has readers of its own."""
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ class EndpointPart:
 class Entity:
     """A struct: its fields in order, then its tagged fields when the version is flexible."""
 
-    def __init__(self, fields: list[tuple[str, Layout]], tagged: dict[int, Layout] | None) -> None:
-        self.fields, self.tagged = fields, tagged
+    def __init__(self, fields: list[tuple[str, Layout]], tagged: dict[int, Layout] | None, strict: bool = False) -> None:
+        self.fields, self.tagged, self._strict = fields, tagged, strict
         self.least = sum(part.least for _, part in fields) + (tagged is not None)
         self.tags_hold_endpoint = any(part.holds_endpoint for part in (tagged or {}).values())
         self.holds_endpoint = self.tags_hold_endpoint or any(part.holds_endpoint for _, part in fields)
@@ -232,8 +232,9 @@ class Entity:
         stop = fixed(pos, size, end)
         part = (self.tagged or {}).get(tag)
         if part is None:
-            raise UnknownTag(f"tagged field {tag} is not known")
-        if part.skip(buf, pos, stop) != stop:
+            if self._strict:
+                raise BadBytes(f"tagged field {tag} is not known")
+        elif part.skip(buf, pos, stop) != stop:
             raise BadBytes(f"tagged field {tag} is not as long as it says")
         return stop
 
@@ -269,10 +270,6 @@ class Entity:
             r.replace(size_at, r.pos, encode_uvarint(len(data)), data)
 
 
-class UnknownTag(BadBytes):
-    """Well formed, but with a tagged field that this version of the proxy does not know: pass it on, do not decode it."""
-
-
 def rewrite_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> list[Buffer]:
     """The body at [pos, end) in pieces, every broker address replaced. What follows the last address is not looked at."""
     r = Rewriter(buf, pos, end, endpoint)
@@ -285,12 +282,12 @@ def rewrite_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint:
 
 
 @cache
-def layout_of(entity: Hashable) -> Entity:
-    """The layout of a kio schema class."""
-    return _entity(cast(type[Any], entity), 0)
+def layout_of(entity: Hashable, strict: bool = False) -> Entity:
+    """The layout of a kio schema class; a strict one refuses tagged fields that are not known, as kio would not survive them."""
+    return _entity(cast(type[Any], entity), strict, 0)
 
 
-def _entity(entity: type[Any], depth: int) -> Entity:
+def _entity(entity: type[Any], strict: bool, depth: int) -> Entity:
     if depth > MAX_DEPTH:
         raise TypeError(f"{entity} nests too deep")
     hints = typing.get_type_hints(entity)
@@ -298,12 +295,12 @@ def _entity(entity: type[Any], depth: int) -> Entity:
     plain: list[tuple[str, Layout]] = []
     tagged: dict[int, Layout] = {}
     for f in dataclasses.fields(entity):
-        part = _field(hints[f.name], f.metadata.get("kafka_type"), compact, depth)
+        part = _field(hints[f.name], f.metadata.get("kafka_type"), compact, lambda inner: _entity(inner, strict, depth + 1))
         if "tag" in f.metadata:
             tagged[f.metadata["tag"]] = part
         else:
             plain.append((f.name, part))
-    return Entity(_with_endpoints(plain, compact), tagged if compact else None)
+    return Entity(_with_endpoints(plain, compact), tagged if compact else None, strict)
 
 
 def _with_endpoints(fields: list[tuple[str, Layout]], compact: bool) -> list[tuple[str, Layout]]:
@@ -316,15 +313,15 @@ def _with_endpoints(fields: list[tuple[str, Layout]], compact: bool) -> list[tup
     return [*fields[:at], ("endpoint", EndpointPart(compact, fields[at + 1][1].least)), *fields[at + 2 :]]
 
 
-def _field(hint: Any, kafka_type: str | None, compact: bool, depth: int) -> Layout:
+def _field(hint: Any, kafka_type: str | None, compact: bool, entity: Callable[[type[Any]], Entity]) -> Layout:
     kinds = typing.get_args(hint)
     nullable = type(None) in kinds
     if nullable:
         (hint,) = (kind for kind in kinds if kind is not type(None))
     if typing.get_origin(hint) is tuple:
-        return Array(_field(typing.get_args(hint)[0], kafka_type, compact, depth), compact)
+        return Array(_field(typing.get_args(hint)[0], kafka_type, compact, entity), compact)
     if dataclasses.is_dataclass(hint):
-        inner = _entity(cast(type[Any], hint), depth + 1)
+        inner = entity(cast(type[Any], hint))
         return Nullable(inner) if nullable else inner
     if kafka_type == "string":
         return Text(compact)

@@ -43,21 +43,25 @@ class Batch(NamedTuple):
 class Skim:
     """A Produce request: `topics` are (name as UTF-8, or topic id as 16 bytes from version 13 on; its batches)."""
 
-    __slots__ = ("acks", "topics")
+    __slots__ = ("acks", "exact", "topics")
 
     def __init__(self) -> None:
         self.acks = -1
+        self.exact = False
+        """nothing stands behind the body"""
         self.topics: list[tuple[bytes, list[Batch]]] = []
 
 
 def skim(chunks: list[tuple[Buffer, int, int]], version: int) -> Skim:
     """Skim the body that is made of these (buffer, start, end), or raise `BadBytes`."""
     found = Skim()
-    walk = Walk(_read(found, version), sum(end - start for _, start, end in chunks))
+    total = sum(end - start for _, start, end in chunks)
+    walk = Walk(_read(found, version), total)
     for buf, start, end in chunks:
         walk.feed(buf, start, end)
     if not walk.done:
         raise BadBytes("a Produce request ends too early")
+    found.exact = walk.at == total
     return found
 
 
@@ -181,17 +185,21 @@ class Remembered:
         topic, acks, index = known
         return topic, acks, Batch(index, size, producer_id, epoch, sequence, count)
 
-    def remember(self, buf: Buffer, pos: int, end: int, found: Skim) -> None:
-        """A request that was read in full, in one piece."""
-        if len(found.topics) != 1 or len(found.topics[0][1]) != 1:
+    def remember(self, frame: Frame, pos: int, found: Skim) -> None:
+        """A request that was read in full, in one piece; taken only if looking at it gives what reading it gave."""
+        if not found.exact or len(found.topics) != 1 or len(found.topics[0][1]) != 1:
             return
         topic, (batch,) = found.topics[0]
+        buf, _, end, _ = frame
         sizes = len(encode_uvarint(batch.size + 1)) + 3 if self.compact else 4
         length = end - pos - batch.size - sizes
         if length != self._length or len(self._known) >= MAX_REMEMBERED:
             self._known.clear()
             self._length = length
-        self._known[bytes(buf[pos : pos + length])] = (topic, found.acks, batch.partition)
+        key = bytes(buf[pos : pos + length])
+        self._known[key] = (topic, found.acks, batch.partition)
+        if self.look(frame, pos) != (topic, found.acks, batch):
+            del self._known[key]
 
 
 def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:
@@ -199,9 +207,11 @@ def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:
     pos = response_body(frame, start, end, 0, version)
     compact = version >= FIRST_COMPACT
     topics, pos = array(frame, pos, end, compact)
+    if topics != 1:
+        return -1
     if version >= FIRST_TOPIC_ID:
         pos += 16
-    elif topics == 1:
+    else:
         _, pos = span(frame, pos, end, compact)
     partitions, pos = array(frame, pos, end, compact)
-    return pos + 6 if topics == partitions == 1 else -1
+    return pos + 6 if partitions == 1 else -1

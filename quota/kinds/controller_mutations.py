@@ -70,6 +70,10 @@ class ControllerMutations:
             return Verdict(charged)
         return Verdict(charged, _decision(found, over, usage, min(waits) if refusable else max(waits), refusable))
 
+    def average(self, found: Found[MutationLimit], now: float) -> float:
+        """Partitions per second of whoever the limit is about."""
+        return self._window(found).average(now)
+
     def usage(self, now: float) -> dict[Entity, tuple[float, float]]:
         """(average, rate) in partitions per second of every entity that has a window."""
         return {entity: (window.average(now), window.rate) for entity, window in self._windows.items()}
@@ -93,9 +97,14 @@ def _decision(found: Found[MutationLimit], over: list[int], usage: float, wait: 
     limit = found.limit
     verb = "refused" if refusable else "slowed down"
     message = (
-        f"The controller mutation quota of {found.owner} is exceeded: {usage:.3g} partition mutations/s on average,"
-        f" limit {limit.rate:g}/s"
-        f" with a burst of {limit.burst:g}; this topic was {verb}, try again in {wait:.3g} s."
+        f"The controller mutation quota of {found.owner} is exceeded: {_figure(usage)} partition mutations/s on average,"
+        f" limit {_figure(limit.rate)}/s"
+        f" with a burst of {_figure(limit.burst)}; this topic was {verb}, try again in {_figure(wait)} s."
     )
     action = Action.REFUSE if refusable else Action.THROTTLE
     return Decision(NAME, action, found.owner, tuple(over), usage, limit.rate, wait, message)
+
+
+def _figure(value: float) -> str:
+    """Three significant digits for small figures, whole ones for large, never an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -39,7 +39,7 @@ class SpreadRate:
             raise ValueError(f"need 0 < rate <= burst, got rate {rate} and burst {burst}")
         self.rate = rate
         self.burst = burst
-        self.samples = floor(burst / rate)
+        self.samples = floor(burst / rate + 1e-9)  # 11 x 0.1 / 0.1 is a little less than 11 in binary
         self._recorded: deque[tuple[int, int]] = deque()  # (index of the window, amount recorded in it), oldest first
         self._total = 0  # sum of the amounts
         self._moment = 0  # sum of amount x index
