@@ -24,7 +24,7 @@ class Topics:
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
-        self._waiting: deque[tuple[Buffer, int]] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[tuple[Buffer, int, int]] = deque()
         self._reading: Iterator[Topic] | None = None
         self._seen: dict[int, None] = {}
 
@@ -44,7 +44,9 @@ class Topics:
         self._seen[look] = None
         if len(self._seen) > MAX_REMEMBERED:
             del self._seen[next(iter(self._seen))]
-        self._waiting.append((frame, version))
+        self._waiting.append((frame, version, look))
+        if len(self._waiting) > MAX_WAITING:
+            self._seen.pop(self._waiting.popleft()[2], None)  # it is read when it comes again
         return True
 
     def work(self) -> bool:
@@ -52,7 +54,8 @@ class Topics:
         if self._reading is None:
             if not self._waiting:
                 return False
-            self._reading = read_topics(*self._waiting.popleft())
+            frame, version, _ = self._waiting.popleft()
+            self._reading = read_topics(frame, version)
         try:
             for _ in range(SLICE):
                 topic = next(self._reading, None)

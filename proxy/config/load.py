@@ -66,7 +66,7 @@ def _build(path: Path, node: yaml.Node, key: Key, lines: dict[Key, int], above: 
     if isinstance(node, yaml.SequenceNode):
         return [_build(path, item, (*key, i), lines, above) for i, item in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
-        return yaml.SafeLoader("").construct_object(node)
+        return _scalar(path, node, key)
     data: dict[str, Any] = {}
     for name_node, value_node in node.value:
         name, line = str(name_node.value), name_node.start_mark.line + 1
@@ -74,8 +74,18 @@ def _build(path: Path, node: yaml.Node, key: Key, lines: dict[Key, int], above: 
             first = lines[(*key, name)]
             raise SettingsError(f"{path}: line {line}: `{_dotted((*key, name))}` stands twice, first on line {first}")
         lines[(*key, name)] = line
-        data[name] = _build(path, value_node, (*key, name), lines, above)
+        value = _build(path, value_node, (*key, name), lines, above)
+        if value is not None:  # left empty: its default
+            data[name] = value
     return data
+
+
+def _scalar(path: Path, node: yaml.Node, key: Key) -> Any:
+    try:
+        return yaml.SafeLoader("").construct_object(node)
+    except (ValueError, yaml.YAMLError):
+        at = f"{path}: line {node.start_mark.line + 1}: `{_dotted(key)}`"
+        raise SettingsError(f"{at}: {node.value!r} is not what its YAML tag {node.tag!r} says; write text in quotes") from None
 
 
 def _merge(base: Any, over: Mapping[str, Any]) -> Any:
@@ -102,6 +112,10 @@ def _reason(error: ErrorDetails, key: Key) -> str:
         known = sorted(_fields_at(Settings, key[:-1]))
         close = difflib.get_close_matches(str(key[-1]), known, n=1)
         return f"there is no such setting; {f'`{close[0]}` is probably meant' if close else 'here there are ' + ', '.join(known)}"
+    if error["type"] in ("model_type", "dict_type", "list_type"):
+        return f"{error['input']!r} is not right: " + (
+            "a list" if error["type"] == "list_type" else "a section with settings of its own"
+        )
     given = error["input"]
     shown = "" if isinstance(given, dict | list | BaseModel) or error["type"] == "missing" else f"{given!r} is not right: "
     return shown + error["msg"].removeprefix("Value error, ")

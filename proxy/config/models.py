@@ -6,7 +6,7 @@ The descriptions are the documentation: docs/settings.md and `--print-schema` ar
 from __future__ import annotations
 
 import platform
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -15,8 +15,27 @@ from proxy.config.units import Address, Duration, HostPort, PortRange, Ports, Si
 Name = Annotated[str, Field(min_length=1)]
 
 
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+def _as_written(schema: dict[str, Any]) -> None:
+    """In a JSON schema sizes, durations and addresses are texts: so are their defaults, and numeric bounds do not apply."""
+    for setting in schema.get("properties", {}).values():
+        if setting.get("type") != "string":
+            continue
+        for bound in _BOUNDS:
+            setting.pop(bound, None)
+        default = setting.get("default")
+        if isinstance(default, list | tuple):
+            setting["default"] = str(HostPort(*default))
+        elif isinstance(default, float):
+            setting["default"] = f"{default:g}s"
+        elif isinstance(default, int):
+            setting["default"] = f"{default >> 20}MiB" if default % (1 << 20) == 0 else str(default)
+
+
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, json_schema_extra=_as_written)
 
 
 class Upstream(Model):
@@ -41,8 +60,10 @@ class Listen(Model):
         """The range in force."""
         if self.broker_ports is not None:
             return self.broker_ports
-        first = self.bootstrap.port + 1
-        return PortRange(first, min(first + 99, 0xFFFF)) if self.bootstrap.port else PortRange(0, 0)
+        port = self.bootstrap.port
+        if port == 0:
+            return PortRange(0, 0)
+        return PortRange(port + 1, min(port + 100, 0xFFFF)) if port < 0xFFFF else PortRange(port - 100, port - 1)
 
 
 class Admin(Model):
