@@ -17,7 +17,7 @@ from typing import IO, Self
 
 # The child registers itself before it becomes the program: there is no moment at which it runs and nobody knows of it.
 _REGISTER_THEN_RUN = 'echo > "$0/$$" || exit 1; exec "$@"'
-_CLOSE_LIMIT = 20.0  # seconds
+_CLOSE_LIMIT = 60.0  # seconds that the removal of the folder is waited for
 
 
 class Guard:
@@ -112,7 +112,10 @@ class Guard:
             pipe.close()
         except BrokenPipeError:
             pass  # somebody ended the watcher
-        self._watcher.wait(_CLOSE_LIMIT)
+        try:
+            self._watcher.wait(_CLOSE_LIMIT)
+        except subprocess.TimeoutExpired:
+            return  # thousands of partitions on a busy disk: the watcher goes on removing them
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""What is documented is what is: the settings page is made from the models, and the report reads every field that the proxy writes."""
+"""What is documented is what is: the settings page is made from the models."""
 
 from __future__ import annotations
 
