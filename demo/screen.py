@@ -1,0 +1,52 @@
+"""Room demo, screen: progress and lines on the terminal.
+
+In: what is going on. Out: bars and spinners where there is a terminal, one line per step where there is none. Leaves to others:
+tables.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+_TITLE_WIDTH = 32
+
+
+class Screen:
+    """One terminal. All texts are plain."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def line(self, text: str = "", *, whole: bool = False) -> None:
+        """A line, broken where it is too long unless it has to stay whole."""
+        self.console.print(escape(text), highlight=False, soft_wrap=whole)
+
+    def step(self, title: str, text: str) -> None:
+        """A step that was done, and what came out of it. The line stays whole: addresses and paths are there to be copied."""
+        mark = f"[green]✓[/] {escape(title.ljust(_TITLE_WIDTH))} [dim]{escape(text)}[/]"
+        self.console.print(mark, highlight=False, soft_wrap=True)
+
+    def failure(self, text: str) -> None:
+        """Something that is wrong."""
+        self.console.print(f"[red]✗ {escape(text)}[/]", highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def working(self, title: str) -> Iterator[None]:
+        """A spinner."""
+        if not self.console.is_terminal:
+            yield
+            return
+        with self.console.status(escape(title), spinner="dots", refresh_per_second=5):
+            yield
+
+    @contextmanager
+    def bar(self, title: str, seconds: float) -> Iterator[Callable[[float], None]]:
+        """A bar that fills with the seconds it is told."""
+        columns = (TextColumn("  {task.description}"), BarColumn(30), TextColumn("{task.completed:.0f} of {task.total:.0f} s"))
+        enabled = self.console.is_terminal
+        with Progress(*columns, console=self.console, transient=True, refresh_per_second=5, disable=not enabled) as progress:
+            task = progress.add_task(escape(title.ljust(_TITLE_WIDTH)), total=seconds)
+            yield lambda passed: progress.update(task, completed=passed)

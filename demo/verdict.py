@@ -1,0 +1,85 @@
+"""Room demo, verdict: what the figures mean.
+
+In: figures. Out: sentences, and what is wrong. Leaves to others: how they are printed. A difference that does not show is not
+claimed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from demo import plan
+from demo.figures import Delivery, Latencies, PhaseFigures, Waits
+from demo.usage import Told
+
+CLEAR = 1.5
+"""Two figures are different when one is at least so many times the other: less is the machine's own noise."""
+
+_NO_HARM = "no clear difference; this machine is too fast, or too noisy, to show one."
+_NO_GOOD = "what the quota is good for does not show; this machine is too slow, or too noisy."
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that was measured. `told`: by client id, from the proxy's usage log."""
+
+    alone: PhaseFigures
+    unlimited: PhaseFigures
+    limited: PhaseFigures
+    delivery: Delivery
+    told: Mapping[str, Told]
+
+
+def sentences(results: Results) -> list[str]:
+    """What the ordinary clients felt."""
+    alone, storm, limited = results.alone.whole, results.unlimited.whole, results.limited
+    said = []
+    if alone.new_topics and storm.new_topics and limited.second_half.new_topics:
+        said.append(_new_topics(alone.new_topics, storm.new_topics, limited.second_half.new_topics))
+    if alone.produce and storm.produce and limited.second_half.produce:
+        said.append(_produce(alone.produce, storm.produce, limited.second_half.produce))
+    return said
+
+
+def problems(results: Results) -> list[str]:
+    """What must not be: the demo fails when there is any."""
+    found = []
+    if results.delivery.lost:
+        found.append(f"{results.delivery.lost} acknowledged records were never read")
+    for storm in plan.LIMITED.storms:
+        told = results.told.get(storm.client_id, Told())
+        refused = results.limited.storms[storm.client_id].refused
+        if not told.throttle_ms:
+            found.append(f"{storm.client_id} was never throttled: its burst was not used up; try more --seconds")
+        elif storm.kind == "new" and not refused:
+            found.append(f"{storm.client_id} was throttled, but never told error 89")
+        elif storm.kind == "old" and refused:
+            found.append(f"{storm.client_id} was told error 89, which it cannot know")
+    return found
+
+
+def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:
+    text = f"A new topic could be written to after {seconds(alone.median)} when nobody stormed (medians)"
+    if storm.median < CLEAR * alone.median:
+        return f"{text}, and after {seconds(storm.median)} in the storm: {_NO_HARM}"
+    least = "at least " if storm.pending else ""
+    text += f", after {least}{seconds(storm.median)} in the storm without a quota"
+    if storm.pending:
+        text += f" ({storm.pending} of {storm.count} not before the phase was over)"
+    if after.pending or storm.median < CLEAR * after.median:
+        least = "at least " if after.pending else ""
+        return f"{text}, and after {least}{seconds(after.median)} with the quota: {_NO_GOOD}"
+    return f"{text}, and after {seconds(after.median)} with the quota, once the bursts it admits were through."
+
+
+def _produce(alone: Latencies, storm: Latencies, after: Latencies) -> str:
+    text = f"The p99 of produce was {alone.p99:.0f} ms when nobody stormed, {storm.p99:.0f} ms in the storm without a quota"
+    if storm.p99 < CLEAR * alone.p99:
+        return f"{text}: {_NO_HARM}"
+    if storm.p99 < CLEAR * after.p99:
+        return f"{text}, and {after.p99:.0f} ms with the quota: {_NO_GOOD}"
+    return f"{text}, and {after.p99:.0f} ms with the quota, once the bursts were through."
+
+
+def seconds(value: float) -> str:
+    """Seconds with a sensible number of digits."""
+    return f"{value:.{2 if value < 1 else 1 if value < 10 else 0}f} s"

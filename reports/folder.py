@@ -1,0 +1,71 @@
+"""Folder room: the logs folder as a person names it, before and after Spark has seen it.
+
+In: the text of `--logs`, a local folder or a URI that Spark can read. Out: a clear error for a folder that holds no logs, the
+path in the form that Spark wants, and file names relative to it. Left to others: what is in the files (`reports.read`).
+"""
+
+import os
+import re
+from pathlib import Path
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from reports.errors import ReportError
+
+LOG_FILES = "*.{jsonl,jsonl.gz}"
+"""Glob of the files that count as logs, by name alone."""
+
+_SUFFIXES = (".jsonl", ".jsonl.gz")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def is_local(logs: str) -> bool:
+    """Whether `logs` is a path of this machine rather than a URI for Spark's file systems."""
+    return not _SCHEME.match(logs)
+
+
+def check_logs(logs: str) -> None:
+    """Refuse at once, before Spark starts, a local folder that cannot give a report.
+
+    Raises:
+        ReportError: the folder does not exist, is no folder, has no log file in it, or one that may not be read (Spark would take
+            that one for a file that was rotated away).
+    """
+    if not is_local(logs):
+        return
+    folder = Path(logs)
+    if not folder.exists():
+        raise ReportError(f"the logs folder {logs} does not exist")
+    if not folder.is_dir():
+        raise ReportError(f"{logs} is not a folder")
+    files = [Path(path, name) for path, _, names in os.walk(folder) for name in names if _is_log(name)]
+    if not files:
+        raise no_logs(logs)
+    for file in files:
+        if file.exists() and not os.access(file, os.R_OK):
+            raise ReportError(f"{file} cannot be read: permission denied")
+
+
+def no_logs(logs: str) -> ReportError:
+    """The error for a folder without log files."""
+    return ReportError(f"no *.jsonl or *.jsonl.gz file in {logs}: set logs.usage.path, or serve --logs DIR, on the proxy")
+
+
+def spark_path(logs: str) -> str:
+    """`logs` as Spark reads it: absolute, and with the characters that Spark would glob taken literally."""
+    path = "file:" + os.path.abspath(logs) if is_local(logs) else logs
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
+def relative_name(file: Column, logs: str) -> Column:
+    """The name of a file, from its URI as Spark gives it, relative to `logs`; absolute where it does not lie below."""
+    # url_decode would take a plus for a space, which Spark's URIs do not mean.
+    decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
+    plain = F.regexp_replace(decoded, "^file:/+", "/")
+    root = (os.path.abspath(logs) if is_local(logs) else logs).rstrip("/") + "/"
+    return F.when(F.startswith(plain, F.lit(root)), F.substring(plain, len(root) + 1, 2**31 - 1)).otherwise(plain)
+
+
+def _is_log(name: str) -> bool:
+    return name.endswith(_SUFFIXES) and not name.startswith((".", "_"))

@@ -1,0 +1,79 @@
+"""Page: the report as one HTML file that needs nothing else, from no network.
+
+In: a `Report`. Out: the text of the file. Left to others: its sections (`sections`), its looks (`page.css`).
+"""
+
+from importlib.resources import files
+
+from reports.render.html import Html, join, raw, tag
+from reports.render.sections.limits import limits_section
+from reports.render.sections.log import log_section
+from reports.render.sections.traffic import apis_section, principals_section, topics_section
+from reports.render.sentences import sentences
+from reports.render.text import clean, count, counted, duration, moment, period, size
+from reports.summary.model import Report
+
+_TITLE = "Kafka quota proxy: capacity report"
+
+# What the page may load: nothing. Its styles are inline.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(report: Report) -> str:
+    """The whole page. Without a good line it says so, and shows what is in quarantine."""
+    head = join(
+        (
+            raw('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+            raw(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><meta name="color-scheme" content="light dark">'),
+            tag("title", _TITLE),
+            tag("style", raw(files("reports.render").joinpath("page.css").read_text(encoding="utf-8"))),
+        )
+    )
+    body = tag("body", _header(report), tag("main", *_sections(report)), _footer(report))
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>{body}</html>\n'
+
+
+def _sections(report: Report) -> list[Html]:
+    if report.first is None:
+        return [log_section(report)]
+    return [
+        limits_section(report.limits),
+        principals_section(report.traffic),
+        topics_section(report.traffic),
+        apis_section(report.traffic),
+        log_section(report),
+    ]
+
+
+def _header(report: Report) -> Html:
+    when = period(report.first, report.last) if report.first and report.last else "No time: no line could be used"
+    short = tag("div", tag("ul", *(tag("li", text) for text in sentences(report))), class_="short")
+    return tag("header", tag("h1", _TITLE), tag("p", when, class_="sub"), _tiles(report), short)
+
+
+def _tiles(report: Report) -> Html:
+    lines, traffic = report.lines, report.traffic
+    lost = sum(writer.lost for writer in report.writers)
+    missing = sum(writer.missing for writer in report.writers)
+    return tag(
+        "dl",
+        _tile("Produced", size(traffic.produced), f"{size(traffic.fetched)} fetched"),
+        _tile("Refused", count(report.limits.refused), f"items; {count(report.limits.decisions)} decisions"),
+        _tile("Proxies", count(len(report.proxies)), clean(", ".join(report.proxies), 60)),
+        _tile("Lines read", count(lines.read), f"{count(lines.duplicates)} duplicates dropped"),
+        _tile("Quarantined", count(lines.quarantined), "lines that could not be used", warn=lines.quarantined > 0),
+        _tile("Lost", count(lost), f"lines in {counted(lines.gaps, 'gap')}; {count(missing)} missing", warn=lost > 0),
+        class_="tiles",
+    )
+
+
+def _tile(name: str, value: str, note: str, *, warn: bool = False) -> Html:
+    return tag("div", tag("dt", name), tag("dd", value, tag("small", note)), class_="warn" if warn else None)
+
+
+def _footer(report: Report) -> Html:
+    return tag(
+        "footer",
+        f"Made {moment(report.made)} UTC from {clean(report.logs, 200)} by kafka-quota-proxy report. Sums go by the bucket of "
+        f"{duration(report.seconds * 1000)} in which an interval starts. The Parquet tables beside this page have every row.",
+    )

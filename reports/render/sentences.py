@@ -1,0 +1,107 @@
+"""Sentences: what the report says, in plain words, most important first.
+
+In: a `Report`. Out: lines of text, for the page and the terminal alike. Left to others: escaping, numbers in full (tables).
+"""
+
+from reports.render.text import clean, count, counted, decimal, duration, percent, period, size
+from reports.summary.model import Limits, ReasonRow, Report
+
+_DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
+
+
+def sentences(report: Report) -> list[str]:
+    """The summary of a report."""
+    if report.first is None:
+        return [_nothing(report), *_log(report)]
+    return [_traffic(report), *_largest(report), *_limits(report.limits), *_log(report)]
+
+
+def _nothing(report: Report) -> str:
+    if report.lines.read == 0:
+        return "The log files are empty: there is nothing to report yet."
+    return f"Not one of {counted(report.lines.read, 'line')} could be used: all are in quarantine, and there is nothing to sum."
+
+
+def _traffic(report: Report) -> str:
+    traffic = report.traffic
+    if not report.lines.usage or report.first is None or report.last is None:
+        return "The logs have no usage lines, so there is no traffic to sum."
+    proxies = counted(len(report.proxies), "proxy", "proxies")
+    return (
+        f"From {period(report.first, report.last)}, {proxies} passed {counted(traffic.requests, 'request')} of "
+        f"{counted(traffic.principal_count, 'principal')}: {size(traffic.produced)} produced, {size(traffic.fetched)} fetched."
+    )
+
+
+def _largest(report: Report) -> list[str]:
+    traffic = report.traffic
+    said = []
+    if traffic.produced:
+        most = max(traffic.principals, key=lambda party: party.produced)
+        share = percent(most.produced, traffic.produced)
+        said.append(f"{clean(most.principal)} produced most: {size(most.produced)}, {share} of all.")
+    if traffic.fetched:
+        most = max(traffic.principals, key=lambda party: party.fetched)
+        share = percent(most.fetched, traffic.fetched)
+        said.append(f"{clean(most.principal)} fetched most: {size(most.fetched)}, {share} of all.")
+    if traffic.topic_produced:
+        topic = max(traffic.topics, key=lambda topic: topic.produced)
+        by = f", mostly by {clean(topic.main_principal)}" if topic.main_principal else ""
+        said.append(
+            f"The largest topic is {clean(topic.topic)}: {size(topic.produced)} of record batches, "
+            f"{percent(topic.produced, traffic.topic_produced)} of all{by}."
+        )
+    return said
+
+
+def _limits(limits: Limits) -> list[str]:
+    if not limits.refused and not limits.decisions:
+        return ["Nobody was throttled or refused."]
+    said = []
+    if limits.refusals:
+        said.append(_refused_most(limits))
+    said += [_most(limits, action) for action in ("throttle", "hold") if any(row.action == action for row in limits.reasons)]
+    for quota in limits.watching:
+        said.append(f"The quota {clean(quota)} only watches (mode observe): what it decided was logged, not enforced.")
+    return said
+
+
+def _refused_most(limits: Limits) -> str:
+    most = limits.refusals[0]
+    would = "would have been refused" if most.quota in limits.watching else "was refused"
+    of_all = "" if most.items == limits.refused else f" of {count(limits.refused)} in all"
+    return f"{clean(most.principal)} {would} most: {counted(most.items, 'item')} by the quota {clean(most.quota)}{of_all}."
+
+
+def _most(limits: Limits, action: str) -> str:
+    row = max((row for row in limits.reasons if row.action == action), key=lambda row: row.decisions)
+    return f"{_capital(row.entity)} {_was(row)} most: {counted(row.decisions, 'time')} by the quota {clean(row.quota)}{_how(row)}."
+
+
+def _was(row: ReasonRow) -> str:
+    done = _DONE.get(row.action, row.action)
+    return f"would have been {done}" if row.mode == "observe" else f"was {done}"
+
+
+def _how(row: ReasonRow) -> str:
+    longest, usage, limit = duration(row.max_throttle_ms), decimal(row.max_usage), decimal(row.limit)
+    return f" on {clean(row.api)}, for {longest} at most, at a usage of up to {usage} with a limit of {limit}"
+
+
+def _capital(entity: str) -> str:
+    text = clean(entity)
+    return text[:1].upper() + text[1:]
+
+
+def _log(report: Report) -> list[str]:
+    said = []
+    lines = report.lines
+    if lines.quarantined and report.first is not None:
+        said.append(f"{counted(lines.quarantined, 'line')} of {count(lines.read)} could not be used; no sum here has them.")
+    lost = sum(writer.lost for writer in report.writers)
+    if lost:
+        said.append(f"The proxies say that they lost {counted(lost, 'line')}: the true sums are higher.")
+    missing = sum(writer.missing for writer in report.writers)
+    if missing > lost + lines.quarantined:
+        said.append(f"{counted(missing, 'line number')} are missing, more than were lost or quarantined: is a log file not here?")
+    return said

@@ -1,0 +1,64 @@
+"""Terminal: the short form of a report.
+
+In: a `Report`, where the page is. Out: what rich prints. Texts from logs go through `clean` and are never read as markup.
+"""
+
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from reports.render.sentences import sentences
+from reports.render.text import clean, count, duration, rate, size
+from reports.summary.model import Limits, Report, Traffic
+
+_ROWS = 5
+
+
+def print_report(console: Console, report: Report, page: Path) -> None:
+    """Print the summary, the largest principals, the most frequent decisions, and where to read on."""
+    console.print(summary(report))
+    console.print(Text("Page: ") + Text(str(page), style="bold"), soft_wrap=True)
+
+
+def summary(report: Report) -> RenderableType:
+    """The summary alone."""
+    parts: list[RenderableType] = [Text()]
+    parts += [Text(f"• {sentence}") for sentence in sentences(report)]
+    if report.traffic.principals:
+        parts += [Text(), _principals(report.traffic)]
+    if report.limits.reasons:
+        parts += [Text(), _reasons(report.limits)]
+    return Group(*parts, Text())
+
+
+def _principals(traffic: Traffic) -> Table:
+    table = _table("Principal", "Produced", "Peak", "Fetched", "Requests", "Refused", "Throttle time")
+    for row in traffic.principals[:_ROWS]:
+        table.add_row(
+            Text(clean(row.principal, 40)),
+            size(row.produced),
+            rate(row.peak),
+            size(row.fetched),
+            count(row.requests),
+            count(row.refused),
+            duration(row.throttle_ms),
+        )
+    return table
+
+
+def _reasons(limits: Limits) -> Table:
+    table = _table("Quota, action", "Decisions", "Items", "Longest throttle", "Whose quota", texts=(0, 4))
+    for row in limits.reasons[:_ROWS]:
+        action = f"{row.action} (observe)" if row.mode == "observe" else row.action
+        what, whose = Text(clean(f"{row.quota}, {action}", 50)), Text(clean(row.entity, 40))
+        table.add_row(what, count(row.decisions), count(row.items), duration(row.max_throttle_ms), whose)
+    return table
+
+
+def _table(*heads: str, texts: tuple[int, ...] = (0,)) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for index, head in enumerate(heads):
+        table.add_column(head, justify="left" if index in texts else "right", no_wrap=index not in texts)
+    return table

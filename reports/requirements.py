@@ -1,0 +1,47 @@
+"""Requirements room: what the report needs that a plain installation of the proxy does not have.
+
+In: this Python and this machine. Out: nothing, or a clear error that says how to get it. Imports neither PySpark nor matplotlib.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+from reports.errors import ReportError
+
+OLDEST_JAVA = 17
+
+
+def check_requirements() -> None:
+    """Raise ReportError, in one line, where PySpark, matplotlib or Java (>= OLDEST_JAVA) is missing."""
+    missing = [name for name in ("pyspark", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise ReportError(f"the report needs {' and '.join(missing)}: pip install 'kafka-quota-proxy[report]'")
+    java = find_java()
+    if java is None:
+        raise ReportError(f"the report needs Java >= {OLDEST_JAVA}: install a JRE, or set JAVA_HOME")
+    version = java_version(java)
+    if version is not None and version < OLDEST_JAVA:
+        raise ReportError(f"the report needs Java >= {OLDEST_JAVA}, and {java} is Java {version}: set JAVA_HOME to a newer one")
+
+
+def find_java() -> str | None:
+    """The `java` that Spark would start: of JAVA_HOME where that is set, else of the path."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        candidate = Path(home, "bin", "java")
+        return str(candidate) if candidate.is_file() else None
+    return shutil.which("java")
+
+
+def java_version(java: str) -> int | None:
+    """The feature version of `java` (8, 11, 17, …); None where it does not tell, which is left for Spark to judge."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found else None

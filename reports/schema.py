@@ -1,0 +1,127 @@
+"""Schema room: the log lines of version 1, as data.
+
+In: nothing. Out: the fields of each type of line, the Spark schema they are parsed with, and what is written down about each.
+The source is docs/log-format.md; a test compares the two. Left to others: parsing (`reports.read`) and judging (`reports.verdict`).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql import types as t
+
+VERSIONS = (1,)
+"""Values of `v` that this reader knows. Every other version is quarantined, never guessed at."""
+
+LARGEST_COUNT = 2**50
+"""Largest count in one line that is believed (1 PiB in one interval). Beyond it, sums of longs could overflow."""
+
+
+class Kind(StrEnum):
+    """What the value of a field is in JSON, and hence which Spark type parses it."""
+
+    TEXT = "text"
+    TIME = "time"  # text until reports.verdict has looked at it
+    COUNT = "count"  # integer, not negative
+    NUMBER = "number"  # any finite number
+    COUNTS = "counts"  # object: name -> count
+    ENTITY = "entity"  # object: user, client_id
+    TEXTS = "texts"  # array of texts
+
+
+SPARK_TYPES: dict[Kind, t.DataType] = {
+    Kind.TEXT: t.StringType(),
+    Kind.TIME: t.StringType(),
+    Kind.COUNT: t.LongType(),
+    Kind.NUMBER: t.DoubleType(),
+    Kind.COUNTS: t.MapType(t.StringType(), t.LongType()),
+    Kind.ENTITY: t.StructType([t.StructField("user", t.StringType()), t.StructField("client_id", t.StringType())]),
+    Kind.TEXTS: t.ArrayType(t.StringType()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a line: its name, kind, whether a value must be there, and its meaning (with unit)."""
+
+    name: str
+    kind: Kind
+    required: bool
+    meaning: str
+
+
+def _must(name: str, kind: Kind, meaning: str) -> Field:
+    return Field(name, kind, required=True, meaning=meaning)
+
+
+def _may(name: str, kind: Kind, meaning: str) -> Field:
+    return Field(name, kind, required=False, meaning=meaning)
+
+
+COMMON = (
+    _must("v", Kind.COUNT, "version of the format"),
+    _must("type", Kind.TEXT, "usage, decision or gap"),
+    _must("proxy", Kind.TEXT, "which proxy wrote the line"),
+    _must("boot", Kind.TEXT, "new at each start of the proxy"),
+    _must("seq", Kind.COUNT, "number of the line within (proxy, boot), from 1"),
+)
+
+USAGE = (
+    _must("start", Kind.TIME, "start of the interval"),
+    _must("end", Kind.TIME, "end of the interval, excluded"),
+    _must("principal", Kind.TEXT, "Kafka principal, User:alice"),
+    _may("client_id", Kind.TEXT, "what the client claims to be"),
+    _may("topic", Kind.TEXT, "null: the line is about whole requests; set: about the part of them for this topic"),
+    _may("topic_id", Kind.TEXT, "UUID, where the topic's name is not known"),
+    _must("api", Kind.TEXT, "Kafka's name of the API"),
+    _must("api_key", Kind.COUNT, "Kafka's key of the API"),
+    _must("requests", Kind.COUNT, "requests, or requests that named the topic"),
+    _must("request_bytes", Kind.COUNT, "bytes of whole request frames; 0 in lines about a topic"),
+    _must("response_bytes", Kind.COUNT, "bytes of whole response frames; 0 in lines about a topic"),
+    _must("record_bytes", Kind.COUNT, "bytes of record batches as sent, compressed; only in lines about a topic"),
+    _may("records", Kind.COUNT, "records in those batches; only for Produce"),
+    _must("mutations", Kind.COUNT, "partition mutations charged"),
+    _must("throttle_ms", Kind.COUNT, "throttle time that the proxy's quotas asked for, milliseconds"),
+    _must("refused", Kind.COUNTS, "quota -> items (topics, partitions) refused"),
+)
+
+DECISION = (
+    _must("at", Kind.TIME, "when it was decided"),
+    _must("quota", Kind.TEXT, "name of the quota"),
+    _must("action", Kind.TEXT, "refuse, throttle or hold"),
+    _must("mode", Kind.TEXT, "enforce, or observe where the quota only watches"),
+    _must("entity", Kind.ENTITY, "whose quota: user and client_id, null where not part of its level"),
+    _must("principal", Kind.TEXT, "who sent the request"),
+    _may("client_id", Kind.TEXT, "what the client claims to be"),
+    _must("client_address", Kind.TEXT, "host:port of the client"),
+    _must("api", Kind.TEXT, "Kafka's name of the API"),
+    _must("api_key", Kind.COUNT, "Kafka's key of the API"),
+    _must("api_version", Kind.COUNT, "version of the request"),
+    _must("items", Kind.COUNT, "topics or partitions refused or throttled in this request"),
+    _must("topics", Kind.TEXTS, "the first 10 of their topics"),
+    _must("usage", Kind.NUMBER, "usage when it was decided, in the quota's unit"),
+    _must("limit", Kind.NUMBER, "limit when it was decided, in the quota's unit"),
+    _must("throttle_ms", Kind.COUNT, "throttle time that the client was told, milliseconds"),
+    _may("message", Kind.TEXT, "what the client was told, where the API has a message"),
+    _must("left_out", Kind.COUNT, "decisions of this quota and entity not written since the last line about it"),
+)
+
+GAP = (
+    _must("at", Kind.TIME, "when the loss was noticed"),
+    _must("lines", Kind.COUNT, "lines that were dropped"),
+)
+
+FIELDS: dict[str, tuple[Field, ...]] = {"usage": USAGE, "decision": DECISION, "gap": GAP}
+"""Type of line -> its fields beyond `COMMON`."""
+
+
+def distinct_fields() -> tuple[Field, ...]:
+    """Every field of every type of line, once. Fields that types share have one kind."""
+    found: dict[str, Field] = {}
+    for field in (*COMMON, *USAGE, *DECISION, *GAP):
+        found.setdefault(field.name, field)
+    return tuple(found.values())
+
+
+def line_schema() -> t.StructType:
+    """The explicit schema of a line: all types in one struct, nullable, so that a bad value never fails the parse."""
+    return t.StructType([t.StructField(f.name, SPARK_TYPES[f.kind], metadata={"comment": f.meaning}) for f in distinct_fields()])

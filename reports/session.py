@@ -1,0 +1,99 @@
+"""Session room: a Spark that starts fast, says nothing, listens only to this machine and leaves nothing behind.
+
+In: a master URL. Out: a running session, stopped and swept up afterwards. Under `spark-submit` the submitter's session is used,
+and its master, network and logging are its business. Left to others: whether Spark and Java are there (`reports.requirements`).
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from reports.errors import ReportError
+
+QUERY_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # The verdict on a line is a long expression. In one method it passes the size that Java compiles, and runs at half speed: this
+    # makes Spark cut it up.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+}
+"""Settings that the queries rest on, wherever they run."""
+
+
+@contextmanager
+def spark_session(master: str) -> Iterator[SparkSession]:
+    """A session for the time of the block: on `master`, or the submitter's own under `spark-submit`.
+
+    Raises:
+        ReportError: Spark could not start; the text has its last words.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit
+        session = SparkSession.builder.appName("kafka-quota-proxy report").getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield _with_settings(session)
+        return
+    with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-") as scratch:
+        session = _start(master, Path(scratch))
+        try:
+            yield _with_settings(session)
+        finally:
+            session.stop()
+
+
+def _with_settings(session: SparkSession) -> SparkSession:
+    for name, value in QUERY_SETTINGS.items():
+        session.conf.set(name, value)
+    return session
+
+
+def local_settings(scratch: Path) -> dict[str, str]:
+    """Settings of a session of our own: loopback only, no web UI, all files in `scratch`, sized for one machine."""
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+        "spark.sql.artifact.isolation.enabled": "false",
+    }
+
+
+def _start(master: str, scratch: Path) -> SparkSession:
+    builder = SparkSession.builder.appName("kafka-quota-proxy report").master(master)
+    for name, value in local_settings(scratch).items():
+        builder = builder.config(name, value)
+    log = scratch / "spark.log"
+    try:
+        with _standard_error_to(log):
+            session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
+        raise ReportError(f"Spark did not start: {' '.join(last) or error}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """Send file descriptor 2 to `log` for the time of the block: the Java process that starts in it keeps writing there.
+
+    Java and Spark warn on the terminal before any setting of theirs is read, so that no setting can stop it. What goes wrong in a
+    query comes back as an exception all the same.
+    """
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)

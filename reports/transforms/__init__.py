@@ -1,0 +1,13 @@
+"""Transforms: one concept a file, each from DataFrame to DataFrame, each opening with the select that is its contract.
+
+- `buckets`: time cut into buckets of equal length, and the length that suits a plot
+- `lines`: good lines without duplicates; how complete the lines of each proxy are; gaps
+- `quarantine`: bad lines
+- `traffic`: whole requests by principal, client id and API
+- `topics`: the part of them for each topic
+- `refusals`: items refused, from the complete sums of usage lines
+- `decisions`: decisions one by one, by reason, and over time by quota and entity
+- `ranking`: who is largest, and the same over time for a plot
+
+Sums go by the bucket in which an interval starts, so intervals of several proxies that overlap but do not align fall together.
+"""

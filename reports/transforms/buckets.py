@@ -1,0 +1,46 @@
+"""Buckets: time cut into pieces of equal length, counted from the epoch, so that buckets of all proxies and runs align.
+
+In: a timestamp column, lengths in seconds. Out: the start of its bucket; lengths that suit a plot. Left to others: what is summed.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+MOST_POINTS = 200
+"""Buckets in a plot, at most: more than that is finer than the page shows."""
+
+_DAY = 86_400
+_NICE = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, _DAY)
+
+
+def bucket_start(time: str, seconds: int) -> Column:
+    """Start of the bucket of `seconds` that the timestamp column `time` falls into, as a timestamp."""
+    since_epoch = F.unix_seconds(F.col(time))
+    return F.timestamp_seconds(since_epoch - F.pmod(since_epoch, F.lit(seconds)))
+
+
+def dated(table: DataFrame, seconds: int) -> DataFrame:
+    """A table with `start`, led by `date` (UTC, of the start) and followed by `seconds`, the length of its buckets."""
+    others = [name for name in table.columns if name != "start"]
+    return table.select(F.to_date("start").alias("date"), "start", F.lit(seconds).alias("seconds"), *others)
+
+
+def usual_interval(lines: DataFrame) -> int | None:
+    """Length of the usage intervals, in whole seconds, at least 1: the median, as the first and last of a proxy are shorter."""
+    usage = lines.where(F.col("type") == "usage").select("start", "end")
+    length = F.unix_millis("end") - F.unix_millis("start")
+    row = usage.agg(F.percentile_approx(length, 0.5).alias("median")).first()
+    return None if row is None or row["median"] is None else max(1, round(row["median"] / 1000))
+
+
+def plot_seconds(first: int, last: int, seconds: int) -> int:
+    """Length of a plot's buckets, in seconds, for the time from `first` to `last` (seconds since the epoch).
+
+    A multiple of the table's `seconds`, and round where it can be; at most MOST_POINTS buckets.
+    """
+    least = (last - first) // (MOST_POINTS - 1) + 1
+    for nice in _NICE:
+        if nice >= least and nice % seconds == 0:
+            return nice
+    unit = _DAY if _DAY % seconds == 0 else seconds
+    return -(-least // unit) * unit

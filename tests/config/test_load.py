@@ -1,0 +1,194 @@
+"""Settings files: every mistake is told with its key, its line and what would be right."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.config.limits import limits_of
+from proxy.config.load import SettingsError, load_settings
+from proxy.config.models import Settings
+from proxy.config.units import HostPort, PortRange
+from quota.entity import Entity
+from quota.kinds.controller_mutations import MutationLimit
+
+
+def load(tmp_path: Path, text: str | bytes, **over: object) -> Settings:
+    path = tmp_path / "settings.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_settings(path, over)
+
+
+def mistake(tmp_path: Path, text: str | bytes) -> str:
+    with pytest.raises(SettingsError) as e:
+        load(tmp_path, text)
+    return str(e.value)
+
+
+DESIGN = """
+upstream:
+  bootstrap_servers: [kafka-0:9092, kafka-1:9092]
+listen:
+  bootstrap: 0.0.0.0:9192
+  advertise: proxy.example.com
+  broker_ports: 9193-9292
+admin: {listen: 127.0.0.1:9190}
+logs: {usage: {path: logs, interval: 10s}}
+exempt: {users: [], client_ids: [], topics: [__consumer_offsets, __transaction_state]}
+quotas:
+  entities:
+    - {user: alice, controller_mutations_rate: 5, controller_mutations_burst: 500}
+    - {user: "<default>", controller_mutations_rate: 100}
+    - {user: bob, client_id: etl, controller_mutations_rate: 0.5}
+"""
+
+
+def test_what_exists_of_the_designs_example(tmp_path):
+    settings = load(tmp_path, DESIGN)
+    assert settings.upstream.bootstrap_servers == [HostPort("kafka-0", 9092), HostPort("kafka-1", 9092)]
+    assert settings.listen.bootstrap == HostPort("0.0.0.0", 9192)  # noqa: S104
+    assert settings.listen.ports() == PortRange(9193, 9292)
+    assert settings.logs.usage.interval == 10.0
+    limits = limits_of(settings)
+    assert limits.max_throttle == 30.0
+    assert limits.exempt.topics == {"__consumer_offsets", "__transaction_state"}
+    find = limits.controller_mutations.find
+    assert find("alice", "x") == (MutationLimit(5, 500), Entity("alice", None))
+    assert find("carol", "x") == (MutationLimit(100, 1100), Entity("carol", None))
+    assert find("bob", "etl") == (MutationLimit(0.5, 5.5), Entity("bob", "etl"))
+
+
+def test_a_round_trip_through_plain_data(tmp_path):
+    settings = load(tmp_path, DESIGN)
+    again = Settings.model_validate(
+        settings.model_dump(exclude_unset=True, mode="json") | {"logs": {"usage": {"path": "logs", "interval": "10s"}}}
+    )
+    assert again == settings
+
+
+def test_no_file_and_an_empty_one_give_the_defaults(tmp_path):
+    assert load_settings(None).limits == load(tmp_path, "").limits == load(tmp_path, "# nothing\n").limits
+    assert load_settings(None).limits.max_frame == 104_857_600
+
+
+MISTAKES = {
+    "unknown key": ("upstream: {}\nlisten:\n  advertize: x\n", 3, "`listen.advertize`", "`advertise` is probably meant"),
+    "unknown root key": ("quota: {}\n", 1, "`quota`", "`quotas` is probably meant"),
+    "nothing alike": ("admin:\n  zzz: 1\n", 2, "`admin.zzz`", "here there are listen"),
+    "unknown key in a list": (
+        "quotas:\n  entities:\n    - user: a\n      controller_mutations_rat: 5\n",
+        4,
+        "`quotas.entities[0].controller_mutations_rat`",
+        "`controller_mutations_rate` is probably meant",
+    ),
+    "duration without unit": ("limits:\n  max_throttle: 30\n", 2, "`limits.max_throttle`", "such as 30s"),
+    "negative duration": ("limits: {max_throttle: -30s}\n", 1, "`limits.max_throttle`", "such as 30s"),
+    "weeks": ("limits: {max_throttle: P1W}\n", 1, "`limits.max_throttle`", "such as 30s"),
+    "too long a throttle": ("limits: {max_throttle: 2h}\n", 1, "`limits.max_throttle`", "3600"),
+    "size": ("limits:\n  max_frame: 1 pound\n", 2, "`limits.max_frame`", "such as 64MiB"),
+    "size too small": ("limits: {max_frame: 1B}\n", 1, "`limits.max_frame`", "1024"),
+    "address without port": (
+        "upstream:\n  bootstrap_servers:\n    - a:1\n    - kafka\n",
+        4,
+        "`upstream.bootstrap_servers[1]`",
+        "kafka-0.example.com:9092",
+    ),
+    "address with a scheme": ("admin: {listen: 'http://a:1'}\n", 1, "`admin.listen`", "kafka-0.example.com:9092"),
+    "port too large": ("admin: {listen: 'a:65536'}\n", 1, "`admin.listen`", "kafka-0.example.com:9092"),
+    "IPv6 without brackets": ("admin: {listen: '::1:9190'}\n", 1, "`admin.listen`", "[::1]:9092"),
+    "ports backwards": ("listen:\n  broker_ports: 9292-9193\n", 2, "`listen.broker_ports`", "9193-9292"),
+    "one port": ("listen: {broker_ports: 9193}\n", 1, "`listen.broker_ports`", "9193-9292"),
+    "level": ("logs:\n  level: loud\n", 2, "`logs.level`", "'debug', 'info', 'warning' or 'error'"),
+    "nobody": (
+        "quotas:\n  entities:\n    - controller_mutations_rate: 5\n",
+        3,
+        "`quotas.entities[0]`",
+        "`user`, `client_id` or both",
+    ),
+    "no limit": ("quotas: {entities: [{user: a}]}\n", 1, "`quotas.entities[0]`", "set `controller_mutations_rate`"),
+    "burst alone": (
+        "quotas: {entities: [{user: a, controller_mutations_burst: 5}]}\n",
+        1,
+        "`quotas.entities[0]`",
+        "needs `controller_mutations_rate`",
+    ),
+    "burst below rate": (
+        "quotas:\n  entities:\n    - {user: a, controller_mutations_rate: 5, controller_mutations_burst: 4}\n",
+        3,
+        "`quotas.entities[0]`",
+        "at least 5 is right",
+    ),
+    "rate of nothing": (
+        "quotas: {entities: [{user: a, controller_mutations_rate: 0}]}\n",
+        1,
+        "controller_mutations_rate`",
+        "greater than 0",
+    ),
+    "rate without end": (
+        "quotas: {entities: [{user: a, controller_mutations_rate: .inf}]}\n",
+        1,
+        "controller_mutations_rate`",
+        "finite",
+    ),
+    "twice the same entity": (
+        "quotas:\n  entities:\n    - {user: a, controller_mutations_rate: 5}\n    - {user: a, controller_mutations_rate: 6}\n",
+        1,
+        "`quotas`",
+        "into one entry",
+    ),
+    "key twice": ("admin: {}\nlogs: {}\nadmin: {}\n", 3, "`admin`", "first on line 1"),
+    "nested key twice": ("logs:\n  level: info\n  usage: {}\n  level: info\n", 4, "`logs.level`", "first on line 2"),
+    "not YAML": ("upstream:\n  - a\n b: [\n", 3, "", "not YAML"),
+    "a list": ("- a\n", 1, "", "a mapping of settings is right"),
+    "a text": ("hello\n", 1, "", "a mapping of settings is right"),
+    "an alias of itself": ("logs: &a\n  usage: *a\n", 1, "", "contains itself"),
+    "a section that is a text": ("listen: 127.0.0.1:9192\n", 1, "`listen`", ""),
+    "an empty name": ("listen: {advertise: ''}\n", 1, "`listen.advertise`", "at least 1 character"),
+    "a proxy id with a slash": ("proxy_id: a/b\n", 1, "`proxy_id`", "A-Za-z0-9"),
+    "a date that is none": ("listen:\n  advertise: 2024-99-99\n", 2, "`listen.advertise`", ""),
+    "a tag that is none": ("listen:\n  advertise: !secret x\n", 2, "`listen.advertise`", ""),
+    "a number that is none": ("quotas:\n  default_partitions: !!int x\n", 2, "`quotas.default_partitions`", ""),
+    "binary that is none": ("proxy_id: !!binary '*'\n", 1, "`proxy_id`", ""),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_with_key_line_and_what_would_be_right(tmp_path, name):
+    text, line, key, right = MISTAKES[name]
+    told = mistake(tmp_path, text)
+    assert "\n" not in told
+    assert f"settings.yaml: line {line}: " in told
+    assert key in told
+    assert right in told
+    assert "instance of" not in told, "words of the program's, not of the reader's"
+
+
+def test_every_mistake_has_a_line_of_its_own(tmp_path):
+    told = mistake(tmp_path, "limits:\n  max_throttle: 5\n  max_frame: x\nadmin: {listen: y}\n").splitlines()
+    assert sorted(line.split(": ")[1] for line in told) == ["line 2", "line 3", "line 4"]
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(SettingsError, match="No such file"):
+        load_settings(tmp_path / "missing.yaml")
+    assert "UTF-8" in mistake(tmp_path, b"a: \xff\n")
+    assert "not YAML" in mistake(tmp_path, b"a: \0\n")
+
+
+def test_a_section_left_empty_means_its_defaults(tmp_path):
+    """As it stands there once all its settings are commented out."""
+    assert load(tmp_path, "quotas:\n#  entities: []\nlogs:\n").quotas.entities == []
+
+
+def test_the_command_line_replaces_what_it_names_and_nothing_else(tmp_path):
+    text = "upstream: {bootstrap_servers: [a:1], connect_timeout: 5s}\n"
+    settings = load(tmp_path, text, upstream={"bootstrap_servers": ["b:2"]}, logs={"usage": {"path": "x"}})
+    assert settings.upstream.bootstrap_servers == [HostPort("b", 2)]
+    assert settings.upstream.connect_timeout == 5
+    assert settings.logs.usage.path == "x"
+    with pytest.raises(SettingsError, match=r"settings: `upstream\.bootstrap_servers"):
+        load_settings(None, {"upstream": {"bootstrap_servers": ["b"]}})
+
+
+def test_an_alias_that_is_used_twice_is_fine(tmp_path):
+    text = "exempt:\n  users: &names [a, b]\n  client_ids: *names\n"
+    assert load(tmp_path, text).exempt.client_ids == ["a", "b"]

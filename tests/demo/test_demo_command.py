@@ -1,0 +1,121 @@
+"""The whole demo on a real Kafka, and its end by Ctrl-C.
+
+Every process that it starts inherits its TMPDIR, by which those that are left are found.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(280)]
+
+
+class Demo:
+    """A running demo with short phases."""
+
+    def __init__(self, tmp_path: Path, *arguments: str) -> None:
+        self._temporary = tmp_path / "temporary"
+        self._temporary.mkdir()
+        self.out = tmp_path / "out"
+        command = [sys.executable, "-m", "proxy", "demo", "--seconds", "5", "--out", str(self.out), *arguments]
+        environment = {**os.environ, "TMPDIR": str(self._temporary), "COLUMNS": "100"}
+        self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.printed = ""
+
+    def read_until(self, text: str) -> None:
+        """Read until a line with this text was printed."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.printed += line
+            if text in line:
+                return
+        raise AssertionError(f"ended without {text!r}:\n{self.printed}")
+
+    def family(self) -> list[int]:
+        """The ids of all processes that have its TMPDIR."""
+        mark = f"TMPDIR={self._temporary}\0".encode()
+        return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if mark in _environment(folder)]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def end(self, seconds: float) -> int:
+        """Wait for its end; the exit code."""
+        self.printed += self._process.communicate(timeout=seconds)[0]
+        return self._process.returncode
+
+    def nothing_left(self) -> bool:
+        """Whether all of its processes are gone, within a second, and their files."""
+        deadline = time.monotonic() + 1
+        while self.family() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not self.family() and not list(self._temporary.glob("localkafka-*"))
+
+    def kill(self) -> None:
+        """End it, if it still lives; then what it started ends too."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def _environment(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    """A demo that has just been started."""
+    started = Demo(tmp_path)
+    yield started
+    started.kill()
+
+
+def cells(printed: str, label: str) -> list[str]:
+    """The cells of a row of the first table."""
+    (row,) = re.findall(rf"^ +{label} {{2,}}(.*)$", printed, re.MULTILINE)
+    return str(row).split()
+
+
+def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> None:
+    assert demo.end(270) == 0, demo.printed
+    created = [int(cell.replace(",", "")) for cell in cells(demo.printed, "created")]
+    assert all(made >= 750 for made in created[:2])
+    assert all(500 <= made <= 700 for made in created[2:])
+    *_, refused_new, refused_old = cells(demo.printed, "refused with error 89")
+    assert int(refused_new.replace(",", "")) >= 400
+    assert refused_old == "-"
+    assert "of them lost" in demo.printed
+    assert " 0 of them lost" in demo.printed
+    assert "Traceback" not in demo.printed
+    assert (demo.out / "report" / "report.html").stat().st_size > 10_000
+    lines = [json.loads(line) for file in demo.out.glob("logs/*.jsonl") for line in file.read_text().splitlines()]
+    decisions = {(line["client_id"], line["action"], line["api_version"]) for line in lines if line["type"] == "decision"}
+    assert {("storm-new", "refuse", 7), ("storm-old", "throttle", 4)} <= decisions
+    assert not any(client_id.endswith("-unlimited") for client_id, _, _ in decisions)
+    assert demo.nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("after", "number", "code"),
+    [("What it leaves", signal.SIGINT, 130), ("1 the ordinary clients alone", signal.SIGINT, 130), ("up in", signal.SIGTERM, 143)],
+)
+def test_a_signal_ends_all_of_it(demo: Demo, after: str, number: signal.Signals, code: int) -> None:
+    demo.read_until(after)
+    time.sleep(0.5)  # into the midst of what comes next
+    assert len(demo.family()) > 1
+    demo.signal(number)
+    assert demo.end(20) == code, demo.printed
+    assert demo.printed.endswith("stopped; nothing is left running\n")
+    assert "Traceback" not in demo.printed
+    assert demo.nothing_left()

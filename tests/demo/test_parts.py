@@ -1,0 +1,98 @@
+"""The parts that need no Kafka: the out folder, the settings, the usage log, programs, events."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from demo import plan
+from demo.cli import demo
+from demo.errors import DemoError, UsageError
+from demo.events import read
+from demo.folder import prepare
+from demo.processes import Program
+from demo.usage import Told, told
+from localkafka.guard import Guard
+from proxy.config.load import load_settings
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    """Ends what a test started."""
+    with Guard() as made:
+        yield made
+
+
+def test_the_folder_of_an_earlier_run_is_cleared(tmp_path: Path) -> None:
+    folder = prepare(tmp_path / "deep" / "out")
+    for made in (folder.usage, folder.report):
+        made.mkdir()
+        (made / "old").touch()
+    folder.proxy_log.touch()
+    (folder.path / "notes.txt").touch()
+    prepare(folder.path)
+    assert sorted(path.name for path in folder.path.iterdir()) == ["notes.txt", "proxy.yaml"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "proxy.yaml").write_text("listen: {}\n")
+    with pytest.raises(UsageError, match="holds files that no demo wrote"):
+        prepare(tmp_path)
+    assert (tmp_path / "proxy.yaml").read_text() == "listen: {}\n"
+    assert (tmp_path / "logs").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"--out .*file/out: Not a directory"):
+        prepare(tmp_path / "file" / "out")
+
+
+def test_a_wrong_folder_ends_the_command_with_2(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    run = CliRunner().invoke(demo, ["--out", str(tmp_path)])
+    assert run.exit_code == 2
+    assert "holds files that no demo wrote" in run.output
+
+
+def test_the_proxy_accepts_the_settings(tmp_path: Path) -> None:
+    settings = load_settings(prepare(tmp_path).settings, {})
+    limits = {entity.client_id: entity for entity in settings.quotas.entities}
+    assert list(limits) == ["storm-new", "storm-old"]
+    assert {entity.controller_mutations_rate for entity in limits.values()} == {plan.MUTATIONS_RATE}
+    assert {entity.controller_mutations_burst for entity in limits.values()} == {plan.MUTATIONS_BURST}
+
+
+def test_a_storm_is_larger_than_the_burst_and_has_an_end() -> None:
+    assert plan.MUTATIONS_BURST < plan.storm_partitions(5) <= plan.storm_partitions(300) <= 1500
+
+
+def test_the_usage_log_is_summed_by_client(tmp_path: Path) -> None:
+    line = {"type": "usage", "api": "CreateTopics", "client_id": "a", "throttle_ms": 1000, "refused": {"controller_mutations": 3}}
+    lines = [line, line, {**line, "client_id": "b"}, {**line, "api": "Produce"}, {**line, "client_id": None}, {"type": "gap"}]
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    (tmp_path / "usage-p-1-000001.jsonl").write_text(text + '{"type": "us')
+    assert told(tmp_path) == {"a": Told(6, 2000), "b": Told(3, 1000)}
+
+
+def test_events_are_read_by_kind_and_half_a_line_is_none(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text('{"event": "a", "n": 1}\n{"event": "b"}\n{"event": "a", "n": 2}\n{"event": "a", "n"')
+    assert [event["n"] for event in read(tmp_path / "out", "a")] == [1, 2]
+
+
+def test_a_program_that_fails_is_quoted(guard: Guard) -> None:
+    program = Program(guard, "the reader", "demo.load.reader")
+    while program.running:
+        pass
+    with pytest.raises(DemoError, match=r"the reader ended with exit code 2;(?s:.*)the following arguments are required"):
+        program.check()
+
+
+def test_a_program_that_does_not_end_is_killed(guard: Guard) -> None:
+    program = Program(guard, "the storm", "http.server", "0", "--bind", "127.0.0.1")
+    with pytest.raises(DemoError, match="exit code -15"):
+        program.end(30)
+    assert not program.running

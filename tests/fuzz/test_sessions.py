@@ -1,0 +1,16 @@
+"""A few thousand broken dialogues per API, always the same ones."""
+
+from collections import Counter
+
+import pytest
+
+from tests.fuzz.sessions import KEYS, one
+
+PER_API = 1500
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_any_input_gives_forwarded_bytes_or_one_report_and_a_close(key):
+    ends = Counter(one(key, seed) for seed in range(PER_API))
+    assert ends["forwarded"] > PER_API // 10, "so many are broken that nothing is tested behind the first check"
+    assert ends["closed"] > 0

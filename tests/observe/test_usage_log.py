@@ -1,0 +1,172 @@
+"""Intervals, limits on decisions, incidents: what ends up in the logs and in the figures."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from proxy.observe.lines import api_name, iso
+from proxy.observe.usage_log import UsageLog
+from proxy.observe.watcher import Observer
+from proxy.session.port import Requester
+from proxy.session.tally import OTHER, Tally, TallyKey
+from quota.decision import Action, Decision
+from quota.entity import Entity
+from tests.observe.support import Desk
+
+ALICE = Entity("alice", None)
+BY = Requester("User:alice", "app", "10.0.0.1:5", 19, 7, tuple(f"t{i}" for i in range(12)))
+
+
+def decision(entity: Entity = ALICE, action: Action = Action.REFUSE) -> Decision:
+    return Decision("controller_mutations", action, entity, (0, 1), 5.6, 5.0, 12.0, "why")
+
+
+class Log:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, dict]] = []
+
+    def __getattr__(self, level: str):
+        return lambda event, **fields: self.events.append((level, event, fields))
+
+
+@pytest.fixture
+def room(tmp_path):
+    desk, tally, clock = Desk(tmp_path / "logs"), Tally(), SimpleNamespace(wall=1_767_225_600.0)
+    usage = UsageLog(tally, desk.author, desk.writer, 3, lambda: clock.wall)
+    return SimpleNamespace(desk=desk, tally=tally, clock=clock, usage=usage)
+
+
+def test_intervals_follow_each_other_without_a_hole(room):
+    traffic = room.tally.take(TallyKey("User:alice", "app", None, None, 3))
+    for second in (10.0, 20.5):
+        traffic.requests += 1
+        room.usage.close_interval(1_767_225_600.0 + second)
+    room.desk.work()
+    assert [(line["start"], line["end"]) for line in room.desk.lines()] == [
+        ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:10.000Z"),
+        ("2026-01-01T00:00:10.000Z", "2026-01-01T00:00:20.500Z"),
+    ]
+
+
+def test_an_interval_without_traffic_has_no_lines(room):
+    room.tally.take(TallyKey("User:alice", "app", None, None, 3))
+    room.usage.close_interval(0.0)
+    room.desk.work()
+    assert room.desk.lines() == []
+
+
+def test_decisions_of_one_entity_are_limited_per_interval_and_counted(room):
+    for _ in range(8):
+        room.usage.decided(decision(), BY)
+    room.usage.decided(decision(Entity("bob", None)), BY)
+    room.usage.close_interval(0.0)
+    room.usage.decided(decision(), BY)
+    room.desk.work()
+    lines = room.desk.lines()
+    assert [line["entity"]["user"] for line in lines] == ["alice"] * 3 + ["bob", "alice"]
+    assert [line["left_out"] for line in lines] == [0, 0, 0, 0, 5]
+
+
+def test_totals_go_on_over_intervals_with_and_without_a_writer(room):
+    for writer in (room.desk.writer, None):
+        tally = Tally()
+        usage = UsageLog(tally, room.desk.author, writer, 3, lambda: 0.0)
+        for _ in range(2):
+            whole, part = tally.take(TallyKey("u", None, None, None, 0)), tally.take(TallyKey("u", None, "t", None, 0))
+            whole.requests, whole.request_bytes, whole.response_bytes, part.requests = 2, 30, 4, 1
+            usage.decided(decision(), BY)
+            usage.close_interval(0.0)
+        assert (usage.requests, usage.request_bytes, usage.response_bytes) == ({"Produce": 4}, {"Produce": 60}, {"Produce": 8})
+        assert usage.dropped == 0
+
+
+def test_a_stop_logs_the_running_interval(room):
+    room.tally.take(TallyKey("User:alice", "app", None, None, 3)).requests = 1
+    room.desk.writer.start()
+    room.usage.stop()
+    assert [line["requests"] for line in room.desk.lines()] == [1]
+
+
+def test_past_its_bound_the_tally_sums_up_as_other():
+    tally = Tally(max_keys=2)
+    for name in "abcd":
+        for topic in (None, "t"):
+            tally.take(TallyKey(name, name, topic, None, 0)).requests += 1
+    rows = {(row.key.principal, row.key.topic): row.requests for row in tally.close_interval()}
+    assert rows == {("a", None): 1, ("a", "t"): 1, (OTHER, None): 3, (OTHER, OTHER): 3}
+    assert len(tally) <= 4
+
+
+def test_sums_that_nobody_holds_are_dropped_when_they_are_logged():
+    tally = Tally()
+    mine = tally.take(TallyKey("a", None, None, None, 0))
+    assert tally.take(TallyKey("a", None, None, None, 0)) is mine
+    mine.requests = 5
+    tally.give_back(mine)
+    assert len(tally.close_interval()) == len(tally) == 1
+    tally.give_back(mine)
+    mine.response_bytes = 7
+    assert [row.response_bytes for row in tally.close_interval()] == [7]
+    assert len(tally) == 0
+
+
+def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
+    log = Log()
+    observer = Observer(log, room.usage)
+    for _ in range(5):
+        observer.decided(decision(), BY)
+    assert [event for _, event, _ in log.events] == ["over quota"]
+    assert log.events[0][2]["entity"] == "user alice"
+    observer.forget_quiet({("controller_mutations", ALICE)})
+    observer.decided(decision(), BY)
+    assert len(log.events) == 1
+    observer.forget_quiet(set())
+    observer.decided(decision(), BY)
+    assert len(log.events) == 2
+    assert observer.throttled_requests == {"controller_mutations": 7}
+    assert observer.refused_items == {"controller_mutations": 14}
+    assert observer.throttle_seconds == {"controller_mutations": 84.0}
+
+
+def test_a_throttle_refuses_nothing(room):
+    observer = Observer(Log(), room.usage)
+    observer.decided(decision(action=Action.THROTTLE), BY)
+    assert observer.refused_items == {}
+
+
+def test_incidents_are_counted_and_said(room):
+    log = Log()
+    observer = Observer(log, room.usage)
+    observer.client_failed("10.0.0.1:5", "app", "garbage")
+    observer.broker_failed("10.0.0.1:5", "away")
+    assert (observer.client_failures, observer.broker_failures) == (1, 1)
+    assert [(level, fields["reason"]) for level, _, fields in log.events] == [("warning", "garbage"), ("warning", "away")]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (0, "Produce"),
+        (3, "Metadata"),
+        (18, "ApiVersions"),
+        (36, "SaslAuthenticate"),
+        (23, "OffsetForLeaderEpoch"),
+        (9999, "key-9999"),
+        (4, "key-4"),
+    ],
+)
+def test_names_of_apis(key, name):
+    assert api_name(key) == name
+
+
+def test_names_of_apis_are_those_of_kafka():
+    from tests.messages import schemas
+
+    assert {key: api_name(key) for _, key, _, _ in schemas()} == {
+        key: schema.__name__.removesuffix("Request") for kind, key, _, schema in schemas() if kind == "request"
+    }
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "1970-01-01T00:00:00.000Z"), (1_767_225_600.1239, "2026-01-01T00:00:00.123Z")])
+def test_times(seconds, text):
+    assert iso(seconds) == text

@@ -1,0 +1,133 @@
+"""The writer: rotation by size and age, a bound on what waits, gaps that are told, a disk that refuses."""
+
+import pytest
+
+from tests.observe.support import Desk, full_disk
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path / "logs")
+
+
+def test_lines_are_written_in_order_one_a_line(desk):
+    desk.put(3)
+    desk.put(2)
+    desk.work()
+    assert desk.files == ["usage-edge-0123456789abcdef-000001.jsonl"]
+    text = (desk.folder / desk.files[0]).read_bytes()
+    assert text.endswith(b"\n")
+    assert text.count(b"\n") == 5
+    assert [line["seq"] for line in desk.lines()] == [1, 2, 3, 4, 5]
+    assert desk.writer.waiting == 0
+
+
+def test_the_thread_writes_and_stops(desk):
+    desk.writer.start()
+    desk.put(3)
+    desk.writer.stop(5.0)
+    assert len(desk.lines()) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_said_at_the_start(tmp_path):
+    (tmp_path / "file").write_text("")
+    desk = Desk(tmp_path / "other")
+    desk.writer._folder = tmp_path / "file" / "logs"
+    with pytest.raises(OSError, match="Not a directory"):
+        desk.writer.start()
+
+
+def test_rotation_by_size_and_by_age_within_one_run(tmp_path):
+    desk = Desk(tmp_path / "logs", rotate_size=1000, rotate_interval=100)
+    write = desk.writer._write
+    for now, size, files in [(0, 600, 1), (1, 600, 1), (2, 10, 2), (101, 10, 2), (102, 10, 3), (150, 10, 3)]:
+        desk.now = now
+        write([desk.author.line("usage", pad="x" * size)])
+        assert len(desk.files) == files, now
+    assert [line["seq"] for line in desk.lines()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_full_queue_drops_lines_and_the_next_is_preceded_by_a_gap(tmp_path):
+    desk = Desk(tmp_path / "logs", queue_lines=5)
+    desk.put(4)
+    desk.put(2)
+    desk.put(3)
+    assert desk.writer.dropped == 5
+    assert desk.writer.waiting == 4
+    desk.work()
+    desk.put(1)
+    desk.work()
+    lines = desk.lines()
+    assert [line["type"] for line in lines] == ["usage"] * 4 + ["gap", "usage"]
+    gap = lines[4]
+    assert gap["lines"] == 5
+    assert gap["at"] == "2026-01-01T00:00:00.000Z"
+    desk.put(1)
+    desk.work()
+    assert [line["type"] for line in desk.lines()].count("gap") == 1
+
+
+def seqs_told_lost(desk) -> int:
+    return sum(line["lines"] for line in desk.lines() if line["type"] == "gap")
+
+
+def test_a_disk_that_refuses_is_survived_counted_and_complained_about_once(desk):
+    with full_disk():
+        for _ in range(3):
+            desk.put(2)
+            desk.work()
+    assert desk.complaints == ["No space left on device"]
+    desk.put(1)
+    desk.work()
+    written = {line["seq"] for line in desk.lines()}
+    assert max(written) - len(written) == seqs_told_lost(desk), "every sequence number is in the log or in a gap"
+    with full_disk():
+        desk.put(1)
+        desk.work()
+    assert len(desk.complaints) == 2
+
+
+def test_a_line_cut_in_half_by_a_full_disk_is_bad_alone(desk):
+    desk.put(1)
+    desk.writer._write(desk.writer._queue.get())
+    with full_disk(room=10):
+        desk.writer._write([desk.author.line("usage")])
+    desk.writer._write([desk.author.line("usage", after=True)])
+    text = (desk.folder / desk.files[0]).read_bytes().split(b"\n")
+    assert [line.get("after") for line in desk.lines()] == [None, True]
+    assert len(text) == 4
+    assert len(text[1]) == 10
+    assert text[3] == b""
+
+
+def test_short_writes_are_carried_on(desk):
+    import os
+    from unittest import mock
+
+    real = os.write
+    with mock.patch("proxy.observe.writer.os.write", lambda fd, data: real(fd, bytes(data[:7]))):
+        desk.put(3)
+        desk.work()
+    assert [line["seq"] for line in desk.lines()] == [1, 2, 3]
+    assert desk.complaints == []
+
+
+def test_a_file_that_cannot_be_opened_is_a_disk_that_refuses(desk):
+    desk.folder.rmdir()
+    desk.put(1)
+    desk.work()
+    assert desk.complaints == ["No such file or directory"]
+    assert desk.writer.dropped == 1
+    desk.folder.mkdir()
+    desk.put(1)
+    desk.work()
+    assert seqs_told_lost(desk) == 1
+
+
+def test_lines_lost_last_are_told_before_the_end(desk):
+    with full_disk():
+        desk.put(2)
+        desk.writer._write(desk.writer._queue.get())
+    desk.writer._thread.start()
+    desk.writer.stop(5.0)
+    assert seqs_told_lost(desk) == 2

@@ -1,0 +1,180 @@
+"""Controller mutations topic by topic, throttles and their cap, mutes and holds, what is forgotten and what is not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quota.book import QuotaBook
+from quota.decision import Action
+from quota.engine import MAX_HOLD, Engine, Exempt, Limits
+from quota.entity import DEFAULT, Entity
+from quota.kinds import controller_mutations
+from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
+
+ALICE = Entity("alice", None)
+FIVE = MutationLimit(5, 500)
+
+
+def engine(limits: dict[Entity, MutationLimit] | None = None, max_throttle: float = 30.0, exempt: Exempt = Exempt()) -> Engine:  # noqa: B008
+    return Engine(Limits(QuotaBook(limits or {ALICE: FIVE}), max_throttle, exempt))
+
+
+def charge(e: Engine, partitions: list[int], now: float, *, refusable: bool = True, user: str = "alice", client_id: str = "app"):
+    found = e.find_mutation_limit(user, client_id)
+    assert found is not None
+    return e.charge_mutations(found, partitions, refusable=refusable, now=now)
+
+
+def test_admission_is_topic_by_topic_and_overshoots_by_the_last_one_at_most():
+    verdict = charge(engine(), [80] * 10, 0.0)
+    assert verdict.charged == 560
+    assert verdict.decision is not None
+    assert verdict.decision.items == (7, 8, 9)
+    assert (verdict.decision.action, verdict.decision.entity, verdict.decision.limit) == (Action.REFUSE, ALICE, 5)
+    assert verdict.decision.usage == pytest.approx(5.6)
+    assert verdict.decision.throttle == pytest.approx(12.0)
+
+
+def test_refused_topics_are_not_recorded():
+    e = engine()
+    charge(e, [560], 0.0)
+    for second in range(1, 10):
+        assert charge(e, [10_000], float(second)).charged == 0
+    assert charge(e, [1], 11.0).decision is None
+
+
+def test_an_old_client_gets_everything_recorded_and_the_largest_wait():
+    e = engine()
+    verdict = charge(e, [560, 40, 40], 0.0, refusable=False)
+    assert verdict.charged == 640
+    assert verdict.decision is not None
+    assert (verdict.decision.action, verdict.decision.items) == (Action.THROTTLE, (1, 2))
+    assert verdict.decision.throttle == pytest.approx(20.0), "computed before the last is recorded"
+    assert "slowed down" in verdict.decision.message
+    assert charge(e, [1], 0.0).decision.usage == pytest.approx(6.4)
+
+
+def test_what_costs_nothing_is_always_admitted():
+    e = engine()
+    verdict = charge(e, [560, 0, 5, 0], 0.0)
+    assert verdict.decision is not None
+    assert verdict.decision.items == (2,)
+    assert charge(e, [0, 0], 0.0).decision is None
+
+
+def test_the_throttle_is_capped_and_debt_beyond_it_throttles_the_next_request():
+    e = engine(max_throttle=30.0)
+    charge(e, [5000], 0.0)
+    first = charge(e, [1], 0.0).decision
+    assert first is not None
+    assert first.throttle == 30.0
+    second = charge(e, [1], 30.0).decision
+    assert second is not None
+    assert second.throttle > 0
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), max_size=8), st.floats(0.01, 1e6), st.integers(1, 1000), st.floats(0.1, 3600))
+def test_a_throttle_is_positive_and_never_above_the_cap(partitions, rate, windows, cap):
+    e = engine({ALICE: MutationLimit(rate, rate * windows)}, max_throttle=cap)
+    for now in (0.0, 0.5, 7.0):
+        for refusable in (True, False):
+            decision = charge(e, partitions, now, refusable=refusable).decision
+            assert decision is None or 0 < decision.throttle <= cap
+
+
+def test_the_message_says_which_quota_whose_usage_limit_and_when():
+    e = engine()
+    message = charge(e, [560, 1], 0.0).decision.message
+    for part in ("controller mutation quota", "user alice", "5.6", "5/s", "500", "12 s", "refused"):
+        assert part in message
+
+
+def test_numbers_in_a_message_are_written_out():
+    e = engine({ALICE: MutationLimit(1000, 2000)}, max_throttle=3600)
+    message = charge(e, [4_000_000, 1], 0.0).decision.message
+    assert "e+" not in message
+
+
+@pytest.mark.parametrize(
+    ("exempt", "limited"),
+    [
+        (Exempt(users=frozenset({"alice"})), False),
+        (Exempt(client_ids=frozenset({"app"})), False),
+        (Exempt(users=frozenset({"app"})), True),
+    ],
+)
+def test_exempt_users_and_client_ids_have_no_limit(exempt, limited):
+    assert (engine(exempt=exempt).find_mutation_limit("alice", "app") is not None) == limited
+
+
+def test_a_muted_entity_is_held_on_other_connections_ten_seconds_at_most():
+    e = engine()
+    charge(e, [560, 1], 100.0)
+    found = e.find_mutation_limit("alice", "other")
+    assert found is not None
+    holds = [e.hold(found, [0, 2], now) for now in (100.0, 105.0, 111.0)]
+    assert [hold.throttle for hold in holds if hold] == pytest.approx([MAX_HOLD, 7.0, 1.0])
+    assert {(hold.action, hold.entity, hold.items, hold.limit) for hold in holds if hold} == {(Action.HOLD, ALICE, (0, 2), 5)}
+    assert e.hold(found, [0], 112.0) is None
+    assert MAX_HOLD == 10.0
+
+
+def test_a_shorter_throttle_does_not_shorten_a_mute():
+    e = engine()
+    charge(e, [560, 1], 0.0)
+    charge(e, [1], 10.0)
+    assert e.mutes.left("controller_mutations", ALICE, 10.0) == pytest.approx(2.0)
+    assert e.mutes.active(11.0) == {("controller_mutations", ALICE): pytest.approx(1.0)}
+
+
+def test_others_have_windows_and_mutes_of_their_own():
+    e = engine({Entity(DEFAULT, None): FIVE})
+    charge(e, [560, 1], 0.0)
+    assert charge(e, [500], 0.0, user="bob").decision is None
+    found = e.find_mutation_limit("bob", "app")
+    assert found is not None
+    assert e.hold(found, [0], 0.0) is None
+
+
+def test_all_client_ids_of_a_user_share_the_window_of_a_user_limit():
+    e = engine()
+    charge(e, [560], 0.0, client_id="one")
+    assert charge(e, [1], 0.0, client_id="two").decision is not None
+
+
+def test_sweeping_forgets_what_has_passed_and_nothing_else():
+    e = engine({Entity(DEFAULT, None): FIVE})
+    charge(e, [560, 1], 0.0, user="alice")
+    charge(e, [560, 1], 90.0, user="bob")
+    assert set(e.controller_mutations.usage(90.0)) == {ALICE, Entity("bob", None)}
+    e.sweep(99.0)
+    assert set(e.controller_mutations.usage(99.0)) == {ALICE, Entity("bob", None)}
+    e.sweep(100.0)
+    assert set(e.controller_mutations.usage(100.0)) == {Entity("bob", None)}
+    assert e.mutes.left("controller_mutations", Entity("bob", None), 100.0) == pytest.approx(2.0)
+    assert charge(e, [1], 100.0, user="bob").decision is not None
+    assert e.mutes._until.keys() == {("controller_mutations", Entity("bob", None))}
+    e.sweep(1000.0)
+    assert e.controller_mutations.usage(1000.0) == {}
+    assert e.mutes.active(0.0) == {}
+
+
+def test_memory_is_bounded_and_who_charged_longest_ago_is_forgotten_first(monkeypatch):
+    monkeypatch.setattr(controller_mutations, "MAX_ENTITIES", 3)
+    quota = ControllerMutations(QuotaBook({Entity(None, DEFAULT): FIVE}))
+    for name in ("a", "b", "c", "a", "d"):
+        found = quota.find("x", name)
+        assert found is not None
+        quota.charge(found, [1], refusable=True, now=0.0)
+    assert {entity.client_id for entity in quota.usage(0.0)} == {"a", "c", "d"}
+
+
+def test_usage_names_average_and_rate():
+    e = engine()
+    charge(e, [250], 0.0)
+    assert e.controller_mutations.usage(0.0) == {ALICE: (2.5, 5)}
+
+
+def test_the_default_burst_is_eleven_seconds_of_the_rate():
+    assert MutationLimit.of(5, None) == MutationLimit(5, 55)
+    assert MutationLimit.of(5, 7) == MutationLimit(5, 7)

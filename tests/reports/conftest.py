@@ -1,0 +1,68 @@
+"""Fixtures of the report's tests: one Spark for all of them, and a way to make a whole report with it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from reports.summary.model import Report
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """A real Spark. It compiles quickly rather than well: tests are many queries over a few rows."""
+    from reports.session import spark_session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip())
+        with spark_session("local[2]") as session:
+            session.conf.set("spark.sql.codegen.wholeStage", "false")
+            yield session
+
+
+@dataclass(frozen=True)
+class Made:
+    """A report that was made: its values and its folder."""
+
+    spark: "SparkSession"
+    report: "Report"
+    out: Path
+
+    def table(self, name: str) -> "DataFrame":
+        """A table as a person would read it."""
+        return self.spark.read.parquet(str(self.out / name))
+
+    def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Some columns of a table, in order."""
+        return sorted((tuple(row) for row in self.table(name).select(*columns).collect()), key=repr)
+
+    @property
+    def page(self) -> str:
+        """The page."""
+        return (self.out / "report.html").read_text(encoding="utf-8")
+
+
+def make_with(spark: "SparkSession", logs: Path, out: Path, bucket: int | None = None) -> Made:
+    """Make a report of `logs` in `out` with a Spark that runs already."""
+    from reports import job
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "spark_session", lambda _master: nullcontext(spark))
+        made = datetime(2026, 3, 2, tzinfo=UTC)
+        report = job.make_report(str(logs), out, master="", bucket=bucket, made=made, say=lambda _: None)
+    return Made(spark, report, out)
+
+
+@pytest.fixture
+def make(spark: "SparkSession", tmp_path: Path) -> Callable[..., Made]:
+    """Make a report of the folder `logs` of the test in its folder `out`; takes `bucket`."""
+    return partial(make_with, spark, tmp_path / "logs", tmp_path / "out")

@@ -1,0 +1,94 @@
+"""The command: a clear line for what a person can mend, a quiet Spark, a report for the rest."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reports import requirements
+from reports.cli import report
+from tests.reports.sample import write_sample
+
+ROOT = Path(__file__).parents[2]
+
+
+def fails(*arguments: str) -> str:
+    """Run the command in this process; it is to end with code 2 and one line, which is returned."""
+    result = CliRunner().invoke(report, arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_a_logs_folder_that_cannot_give_a_report_is_one_clear_line(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    assert "nowhere does not exist" in fails("--logs", str(tmp_path / "nowhere"), "--out", out)
+    assert f"no *.jsonl or *.jsonl.gz file in {tmp_path}" in fails("--logs", str(tmp_path), "--out", out)
+    (tmp_path / "file.jsonl").touch()
+    assert "file.jsonl is not a folder" in fails("--logs", str(tmp_path / "file.jsonl"), "--out", out)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--logs", str(tmp_path), "--out", str(tmp_path / "out"))
+    (tmp_path / "java").write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019' >&2\n")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "needs Java >= 17, and " in fails(*options)
+    monkeypatch.setenv("PATH", "")
+    assert "needs Java >= 17: install a JRE" in fails(*options)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "needs Java >= 17: install a JRE" in fails(*options)
+    monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
+    assert "needs pyspark and matplotlib: pip install 'kafka-quota-proxy[report]'" in fails(*options)
+
+
+@pytest.mark.parametrize("bucket", ["0s", "5", "1w", "-1m", "999d", ""])
+def test_a_bucket_that_is_no_length_is_refused(tmp_path: Path, bucket: str) -> None:
+    result = CliRunner().invoke(report, ["--logs", str(tmp_path), "--out", str(tmp_path), "--bucket", bucket])
+    assert result.exit_code == 2
+    assert "no length of time" in result.stderr
+
+
+def test_the_command_is_known_without_importing_what_is_large() -> None:
+    program = "import sys, reports.cli; sys.exit(any(name in sys.modules for name in ('pyspark', 'matplotlib', 'py4j')))"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder` with this checkout importable."""
+    quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    environment = os.environ | quick | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "COLUMNS": "200"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
+@pytest.mark.spark
+def test_the_command_makes_a_report_and_is_quiet_about_spark(tmp_path: Path) -> None:
+    write_sample(tmp_path / "logs", minutes=2)
+    program = "from reports.cli import report; report()"
+    result = run(tmp_path, sys.executable, "-c", program, "--logs", "logs", "--out", "out", "--bucket", "1m")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "2 proxies passed" in result.stdout
+    assert "User:clickstream produced most" in result.stdout
+    assert "out/report.html" in result.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"logs", "out"}  # no spark-warehouse, no metastore
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["seconds"] == 60
+
+
+@pytest.mark.spark
+def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
+    write_sample(tmp_path / "logs", minutes=1)
+    submit = Path(sys.executable).parent / "spark-submit"
+    settings = ("spark.ui.enabled=false", "spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1")
+    quiet = [argument for setting in settings for argument in ("--conf", setting)]
+    job = ROOT / "reports" / "job.py"
+    result = run(tmp_path, submit, "--master", "local[2]", *quiet, job, "--logs", "logs", "--out", "out")
+    assert result.returncode == 0, result.stderr
+    assert "2 proxies passed" in result.stdout
+    assert (tmp_path / "out" / "traffic" / "_SUCCESS").exists()

@@ -1,0 +1,202 @@
+"""What people see: text of logs is harmless, numbers are readable, the page needs nothing else."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+pytest.importorskip("matplotlib")
+from reports.render import text
+from reports.render.page import page
+from reports.render.sentences import sentences
+from reports.render.terminal import summary
+from reports.summary.model import (
+    Api,
+    Decision,
+    Limits,
+    Lines,
+    Party,
+    Quarantined,
+    ReasonRow,
+    Refusal,
+    Report,
+    Series,
+    Topic,
+    Traffic,
+    Writer,
+)
+from tests.reports.logs import NOON
+
+EVIL = '<script>alert("1")</script>&amp;$x_{$\x1b[31m\u202e[bold]\n'
+SHOWN = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;amp;$x_{$\\x1b[31m\\u202e[bold]\\n"
+
+
+def series(*keys: str | None, values: float = 1) -> Series:
+    """Three buckets with the same values."""
+    return Series(round(NOON.timestamp()), 10, keys, tuple((values, 0.0, values * 2) for _ in keys))
+
+
+def report_of(name: str) -> Report:
+    """A report in which every text that a log can hold is `name`."""
+    party = Party(name, name, 10, 20, 3, 4, 5, 6, 7.0)
+    reason = ReasonRow(name, "enforce", "throttle", name, name, 9, 8, 7000, 6.5, 5.0, NOON, name)
+    decision = Decision(NOON, name, name, "enforce", name, name, name, name, name, name, 1, (name, name), 2.0, 1.0, 3, name)
+    return Report(
+        logs=name,
+        made=NOON,
+        first=NOON,
+        last=NOON + timedelta(seconds=30),
+        seconds=10,
+        lines=Lines(9, 5, 2, 1, 0, 1),
+        writers=(Writer(name, name, 1, 9, 8, 0, 1, 1, NOON, NOON),),
+        quarantine=(Quarantined("cut", name, 1, name, name),),
+        traffic=Traffic(
+            principals=(party,),
+            principal_count=21,
+            clients=(party, replace(party, client_id=None)),
+            client_count=2,
+            topics=(Topic(name, 10, 20, 5, 1.0, name),),
+            topic_count=1,
+            apis=(Api(name, 3, 10, 20, 4, 5),),
+            produced=10,
+            fetched=20,
+            requests=3,
+            topic_produced=10,
+            produced_by_principal=series(name, None),
+            fetched_by_principal=series(name),
+            produced_by_topic=series(name),
+            fetched_by_topic=series(),
+        ),
+        limits=Limits(
+            refusals=(Refusal(name, name, 6),),
+            refused=6,
+            reasons=(reason,),
+            latest=(decision,),
+            decisions=9,
+            watching=(name,),
+            refused_by_quota=series(name),
+            decisions_by_entity=series(name),
+            throttle_by_principal=series(name, values=0),
+        ),
+    )
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, as a browser would find them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep it."""
+        self.elements.append((tag, dict(attrs)))
+
+
+def test_text_of_logs_is_escaped_wherever_it_is_shown() -> None:
+    html = page(report_of(EVIL))
+    assert "<script" not in html
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert html.count(SHOWN) > 30
+    assert {tag for tag, _ in Page(html).elements} == {tag for tag, _ in Page(page(report_of("alice"))).elements}
+
+
+def test_text_of_logs_is_no_markup_for_the_terminal() -> None:
+    console = Console(file=StringIO(), width=400, force_terminal=True, color_system=None)
+    console.print(summary(report_of(EVIL)))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\\x1b[31m\\u202e[bold]\\n" in shown
+    assert "\x1b[31m" not in shown
+    assert "\u202e" not in shown
+
+
+def test_the_page_needs_no_other_file_and_may_load_none() -> None:
+    html = page(report_of("alice"))
+    for tag, attributes in Page(html).elements:
+        assert tag not in {"script", "link", "img", "iframe", "base", "object"}
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#")
+    assert "default-src 'none'" in html
+    assert not re.search(r"url\((?!#)|@import", html)
+
+
+def test_plots_take_their_colours_from_the_page_and_share_no_ids() -> None:
+    html = page(report_of("alice"))
+    drawings = re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
+    assert len(drawings) == 5
+    assert all("var(--s1)" in drawing and "#0a0b" not in drawing and "#0102" not in drawing for drawing in drawings)
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', html)) <= set(ids)
+
+
+def test_what_is_not_there_is_said_in_words() -> None:
+    html = page(report_of("alice"))
+    assert "Nobody was throttled." in html
+    assert "No topic was fetched from." in html
+    assert "The 1 largest of 21 principals." in html
+    assert "(no client id)" in html
+
+
+def test_a_quota_that_only_watches_refused_nobody() -> None:
+    report = report_of("alice")
+    assert "alice would have been refused most: 6 items by the quota alice." in sentences(report)
+    enforced = replace(report, limits=replace(report.limits, watching=()))
+    assert "alice was refused most: 6 items by the quota alice." in sentences(enforced)
+
+
+def test_missing_line_numbers_are_told_when_nothing_explains_them() -> None:
+    report = report_of("alice")
+    gone = replace(report, writers=(replace(report.writers[0], missing=12),))
+    assert not any("missing" in sentence for sentence in sentences(report))
+    assert sentences(gone)[-1] == "12 line numbers are missing, more than were lost or quarantined: is a log file not here?"
+
+
+def test_an_empty_log_is_told_from_one_without_a_good_line() -> None:
+    empty = replace(report_of("alice"), first=None, last=None, writers=())
+    assert sentences(replace(empty, lines=Lines(0, 0, 0, 0, 0, 0)))[0] == "The log files are empty: there is nothing to report yet."
+    assert sentences(replace(empty, lines=Lines(1, 0, 0, 0, 0, 1)))[0].startswith("Not one of 1 line could be used")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0, "0 B"), (1023, "1,023 B"), (1024, "1.0 KiB"), (1.5 * 2**30, "1.5 GiB"), (2**62, "4,096.0 PiB")]
+)
+def test_sizes(value: float, shown: str) -> None:
+    assert text.size(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        (0, "0 s"),
+        (850, "850 ms"),
+        (12_500, "12.5 s"),
+        (59_999, "60 s"),
+        (200_000, "3 min 20 s"),
+        (3_600_000, "1 h"),
+        (187_200_000, "2 d 4 h"),
+        (86_400_000 * 4000, "4,000 d"),
+    ],
+)
+def test_durations(milliseconds: float, shown: str) -> None:
+    assert text.duration(milliseconds) == shown
+
+
+@pytest.mark.parametrize(("part", "whole", "shown"), [(0, 0, "0%"), (1, 1000, "<1%"), (1, 2, "50%"), (2, 2, "100%")])
+def test_shares(part: float, whole: float, shown: str) -> None:
+    assert text.percent(part, whole) == shown
+
+
+@pytest.mark.parametrize(("number", "shown"), [(5.0, "5"), (1234.567, "1,234.57"), (0.1, "0.1"), (1e300, "1e+300")])
+def test_numbers(number: float, shown: str) -> None:
+    assert text.decimal(number) == shown
+
+
+def test_long_names_are_cut() -> None:
+    assert text.clean("x" * 1000, 10) == "x" * 9 + "…"

@@ -1,0 +1,186 @@
+"""The numbers are right: one example small enough to sum by hand, from two proxies whose intervals overlap."""
+
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reports.errors import ReportError
+from tests.reports.conftest import Made, make_with
+from tests.reports.logs import NOON, Log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STORAGE = {"quota": "storage", "mode": "observe", "entity": {"user": None, "client_id": None}, "message": "data1 is full"}
+BOB = {"principal": "User:bob", "client_id": None}
+OTHER = {"principal": "<other>", "client_id": "<other>", "topic": "<other>"}
+
+
+def write_logs(folder: Path) -> None:
+    """Two proxies; the second is 4 s behind, so its intervals start within those of the first."""
+    a = Log("proxy-a", "a1")
+    a.usage(0, requests=10, request_bytes=1000, response_bytes=100, throttle_ms=500)
+    a.usage(0, topic="orders", requests=10, record_bytes=900, records=30)
+    a.usage(0, topic="orders", api="Fetch", api_key=1, requests=2, record_bytes=1800)
+    a.usage(0, api="Fetch", api_key=1, requests=2, request_bytes=60, response_bytes=2000)
+    a.usage(10, requests=20, request_bytes=3000, response_bytes=200)
+    a.usage(10, **BOB, api="CreateTopics", api_key=19, requests=1, mutations=7, refused={"controller_mutations": 3, "storage": 1})
+    a.decision(12, items=3, throttle_ms=1500)
+    a.decision(15, items=1, throttle_ms=4000, usage=20.0, left_out=5, message="the latest")
+    copy = a.lines[4]
+    a.write(folder)
+    a.raw(copy).raw(copy).write(folder, 2)  # a line that was shipped three times
+    b = Log("proxy-b", "b1")
+    b.usage(4, requests=1, request_bytes=7, response_bytes=1)
+    b.usage(14, **BOB, requests=5, request_bytes=50_000, response_bytes=5, refused={"controller_mutations": 2})
+    b.usage(14, **BOB, topic="orders", requests=5, record_bytes=49_000, records=100, refused={"controller_mutations": 2})
+    b.usage(14, **OTHER, requests=9, request_bytes=11, response_bytes=12, record_bytes=13, records=14, refused={"storage": 4})
+    b.decision(21, **STORAGE, principal="User:bob", client_id=None, action="throttle", throttle_ms=250)
+    b.seq += 6
+    b.gap(22, lines=6).raw(b"{").write(folder)
+
+
+@pytest.fixture(scope="module")
+def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The report of the example."""
+    folder = tmp_path_factory.mktemp("sums")
+    write_logs(folder / "logs")
+    return make_with(spark, folder / "logs", folder / "out")
+
+
+def epoch(seconds: int) -> int:
+    """Seconds since the epoch of so many seconds after noon."""
+    return round((NOON + timedelta(seconds=seconds)).timestamp())
+
+
+def test_traffic_sums_overlapping_proxies_by_the_bucket_of_the_start(made: Made) -> None:
+    start = "unix_timestamp(start)"
+    found = made.table("traffic").selectExpr(start, "principal", "client_id", "api", "requests", "request_bytes", "response_bytes")
+    assert sorted((tuple(row) for row in found.collect()), key=repr) == sorted(
+        [
+            (epoch(0), "User:alice", "app", "Produce", 11, 1007, 101),
+            (epoch(0), "User:alice", "app", "Fetch", 2, 60, 2000),
+            (epoch(10), "User:alice", "app", "Produce", 20, 3000, 200),
+            (epoch(10), "User:bob", None, "CreateTopics", 1, 0, 0),
+            (epoch(10), "User:bob", None, "Produce", 5, 50_000, 5),
+            (epoch(10), "<other>", "<other>", "Produce", 0, 11, 12),  # requests and topics cannot be told apart in this line
+        ],
+        key=repr,
+    )
+    assert made.rows("traffic", "date", "seconds")[0] == (date(2026, 3, 1), 10)
+    assert sum(mutations for (mutations,) in made.rows("traffic", "mutations")) == 7
+    assert sum(throttle for (throttle,) in made.rows("traffic", "throttle_ms")) == 500
+
+
+def test_topics_have_their_own_part_of_the_requests(made: Made) -> None:
+    assert made.rows("topics", "topic", "principal", "api", "requests", "record_bytes", "records") == [
+        ("<other>", "<other>", "Produce", 9, 13, 14),
+        ("orders", "User:alice", "Fetch", 2, 1800, None),
+        ("orders", "User:alice", "Produce", 10, 900, 30),
+        ("orders", "User:bob", "Produce", 5, 49_000, 100),
+    ]
+
+
+def test_refused_items_are_counted_once_not_again_for_their_topic(made: Made) -> None:
+    assert made.rows("refusals", "quota", "principal", "api", "items") == [
+        ("controller_mutations", "User:bob", "CreateTopics", 3),
+        ("controller_mutations", "User:bob", "Produce", 2),
+        ("storage", "<other>", "Produce", 4),
+        ("storage", "User:bob", "CreateTopics", 1),
+    ]
+    assert made.report.limits.refused == 10
+
+
+def test_throttles_count_decisions_that_were_not_written(made: Made) -> None:
+    names = (
+        "quota",
+        "mode",
+        "action",
+        "entity_user",
+        "decisions",
+        "written",
+        "items",
+        "throttle_ms",
+        "max_throttle_ms",
+        "max_usage",
+    )
+    assert made.rows("throttles", *names) == [
+        ("controller_mutations", "enforce", "refuse", "alice", 7, 2, 4, 5500, 4000, 20.0),
+        ("storage", "observe", "throttle", None, 1, 1, 1, 250, 250, 12.5),
+    ]
+
+
+def test_reasons_are_the_most_frequent_first_with_the_latest_message(made: Made) -> None:
+    found = [(row.quota, row.entity, row.decisions, row.message) for row in made.report.limits.reasons]
+    assert found == [("controller_mutations", "user alice", 7, "the latest"), ("storage", "everybody", 1, "data1 is full")]
+    assert [row.at - NOON for row in made.report.limits.latest] == [timedelta(seconds=s) for s in (21, 15, 12)]
+
+
+def test_copies_are_dropped_and_counted_and_no_line_is_unaccounted_for(made: Made) -> None:
+    lines = made.report.lines
+    assert (lines.read, lines.usage, lines.decisions, lines.gaps, lines.duplicates, lines.quarantined) == (17, 10, 3, 1, 2, 1)
+    assert lines.read == lines.usage + lines.decisions + lines.gaps + lines.duplicates + lines.quarantined
+
+
+def test_writers_tell_what_is_missing_and_lost(made: Made) -> None:
+    names = ("proxy", "boot", "first_seq", "last_seq", "lines", "duplicates", "missing")
+    assert made.rows("writers", *names) == [("proxy-a", "a1", 1, 8, 8, 2, 0), ("proxy-b", "b1", 1, 12, 6, 0, 6)]
+    assert made.rows("gaps", "proxy", "lines") == [("proxy-b", 6)]
+    assert [writer.lost for writer in made.report.writers] == [0, 6]
+
+
+def test_the_summary_says_who_and_by_which_quota(made: Made) -> None:
+    for sentence in (
+        "2 proxies passed 39 requests of 3 principals: 52.8 KiB produced, 2.0 KiB fetched.",
+        "User:bob produced most: 48.8 KiB, 93% of all.",
+        "User:alice fetched most: 2.0 KiB, 100% of all.",
+        "The largest topic is orders: 48.7 KiB of record batches, 100% of all, mostly by User:bob.",
+        "User:bob was refused most: 5 items by the quota controller_mutations of 10 in all.",
+        "Everybody would have been throttled most: 1 time by the quota storage on CreateTopics, for 250 ms at most",
+        "The quota storage only watches (mode observe)",
+        "1 line of 17 could not be used",
+        "The proxies say that they lost 6 lines",
+    ):
+        assert sentence in made.page
+
+
+def test_plots_and_peaks_are_of_the_same_sums(made: Made) -> None:
+    traffic = made.report.traffic
+    series = traffic.produced_by_principal
+    assert (series.first, series.seconds) == (epoch(0), 10)
+    assert dict(zip(series.keys, series.values, strict=True)) == {
+        "User:bob": (0, 50_000, 0),
+        "User:alice": (1007, 3000, 0),
+        "<other>": (0, 11, 0),
+    }
+    assert {party.principal: party.peak for party in traffic.principals} == {
+        "User:bob": 5000.0,
+        "User:alice": 300.0,
+        "<other>": 1.1,
+    }
+    assert traffic.topics[0].records == 130
+
+
+def test_a_bucket_shorter_than_the_intervals_is_refused(made: Made) -> None:
+    from reports.read import load
+    from reports.tables import bucket_length
+
+    parsed = load(made.spark, str(made.out.parent / "logs"))
+    with pytest.raises(ReportError, match="--bucket of 5 s is shorter than the intervals in the logs, which are 10 s"):
+        bucket_length(parsed, 5)
+    assert bucket_length(parsed, 15) == 15
+
+
+def test_a_second_run_into_the_same_folder_takes_the_place_of_the_first(made: Made) -> None:
+    Log("proxy-c", "c1").usage(0, seconds=60, requests=100, request_bytes=60).write(made.out.parent / "more")
+    before = {path.name for path in made.out.iterdir()}
+    (made.out / "my notes.txt").write_text("keep me")
+    again = make_with(made.spark, made.out.parent / "more", made.out, bucket=120)
+    assert again.rows("traffic", "seconds", "principal", "requests") == [(120, "User:alice", 100)]
+    assert again.table("decisions").count() == 0
+    assert {path.name for path in made.out.iterdir()} == before | {"my notes.txt"}
+    assert "Nobody was throttled or refused." in again.page

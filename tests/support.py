@@ -1,0 +1,220 @@
+"""A session between a client and a broker that are lists. In: steps of a dialogue. Out: what each side got.
+
+A `Dialogue` fails at its end if bytes came out that no step asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from proxy.apis.registry import by_key, default_handlers, understood
+from proxy.session.port import Requester, Services
+from proxy.session.session import Session, State
+from proxy.session.tally import Row, Tally
+from proxy.wire.metadata import Broker
+from proxy.wire.primitives import BadBytes, Buffer
+from quota.book import QuotaBook
+from quota.decision import Decision
+from quota.engine import Engine, Exempt, Limits
+from quota.entity import Entity
+from quota.kinds.controller_mutations import MutationLimit
+
+HANDLERS = by_key(default_handlers())
+ALICE = Entity("alice", None)
+ANYBODY = Entity("ANONYMOUS", None)
+
+
+class Cluster:
+    """Broker `id` is shown at port 9200 + id."""
+
+    def __init__(self) -> None:
+        self.advertise: str | None = "proxy.example"
+        self.brokers: list[Broker] = []
+        self.metadata: list[tuple[Buffer, int]] = []
+        self.names: dict[bytes, str] = {}
+
+    def port(self, node_id: int | None) -> int:
+        return 9192 if node_id is None else 9200 + node_id % 100
+
+    def learn_brokers(self, brokers: list[Broker]) -> None:
+        self.brokers = brokers
+
+    def learn_topics(self, frame: Buffer, version: int) -> None:
+        self.metadata.append((frame, version))
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self.names.get(topic_id)
+
+
+@dataclass
+class Watcher:
+    decisions: list[tuple[Decision, Requester]] = field(default_factory=list)
+    client_failures: list[str] = field(default_factory=list)
+    broker_failures: list[str] = field(default_factory=list)
+
+    def decided(self, decision: Decision, request: Requester) -> None:
+        self.decisions.append((decision, request))
+
+    def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:  # noqa: ARG002
+        self.client_failures.append(reason)
+
+    def broker_failed(self, client_address: str, reason: str) -> None:  # noqa: ARG002
+        self.broker_failures.append(reason)
+
+
+class Port:
+    """Two sockets that are lists of buffers, and a timer that is a number."""
+
+    def __init__(self) -> None:
+        self.client: list[Buffer] = []
+        self.broker: list[Buffer] = []
+        self.connects = 0
+        self.reading = True
+        self.wake: float | None = None
+        self.closes = 0
+
+    def to_client(self, chunks: list[Buffer]) -> None:
+        assert not self.closes, "written after close"
+        self.client += chunks
+
+    def to_broker(self, chunks: list[Buffer]) -> None:
+        assert not self.closes, "written after close"
+        self.broker += chunks
+
+    def connect(self) -> None:
+        self.connects += 1
+
+    def stop_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def wake_at(self, when: float) -> None:
+        self.wake = when
+
+    def close(self) -> None:
+        self.closes += 1
+
+
+@dataclass
+class World:
+    """What the sessions of one test share."""
+
+    limits: dict[Entity, MutationLimit] = field(default_factory=dict)
+    exempt: Exempt = field(default_factory=Exempt)
+    max_throttle: float = 30.0
+    max_frame: int = 1 << 20
+    max_held_response: int = 1 << 16
+    default_partitions: int = 1
+
+    def __post_init__(self) -> None:
+        self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
+        self.engine = Engine(Limits(QuotaBook(self.limits), self.max_throttle, self.exempt))
+        self.services = Services(
+            self.cluster,
+            self.engine,
+            self.tally,
+            self.watcher,
+            understood(HANDLERS),
+            self.default_partitions,
+            self.max_frame,
+            self.max_held_response,
+        )
+        self.dialogues: list[Dialogue] = []
+
+    def dialogue(self, user: str = "ANONYMOUS", *, connected: bool = True) -> Dialogue:
+        """A client that just connected; `connected`: its broker is reached as soon as it says something."""
+        made = Dialogue(self, user, connected)
+        self.dialogues.append(made)
+        return made
+
+    def rows(self) -> list[Row]:
+        """The sums of the interval that ends now."""
+        return self.tally.close_interval()
+
+    def nothing_left(self) -> None:
+        """No bytes came out that no step asked for."""
+        for dialogue in self.dialogues:
+            assert b"".join(dialogue.port.broker) == b"", "bytes to the broker that no step asked for"
+            assert b"".join(dialogue.port.client) == b"", "bytes to the client that no step asked for"
+
+
+class Dialogue:
+    """One client, its session and its broker. The time is `now`; steps that take a time move it."""
+
+    def __init__(self, world: World, user: str, connected: bool) -> None:
+        self.world, self.port = world, Port()
+        self.session = Session(world.services, HANDLERS, self.port, "10.0.0.1:1234", "10.0.0.9")
+        self.session.client.user = user
+        self.now = 0.0
+        self._connected = connected
+
+    def client(self, *data: Buffer) -> Dialogue:
+        """The client sends these reads."""
+        for read in data:
+            self.session.client_bytes(read, self.now)
+            if self._connected and self.session.state is State.CONNECTING:
+                self.session.broker_connected(self.now)
+        return self
+
+    def broker(self, *data: Buffer) -> Dialogue:
+        """The broker sends these reads."""
+        for read in data:
+            self.session.broker_bytes(read, self.now)
+        return self
+
+    def wake(self, when: float | None = None) -> Dialogue:
+        """The timer goes off, by default at the time that was asked for."""
+        due = when if when is not None else self.port.wake
+        assert due is not None, "no timer is set"
+        self.now, self.port.wake = due, None
+        self.session.wake(self.now)
+        return self
+
+    @property
+    def to_broker(self) -> bytes:
+        """What the broker got since the last look."""
+        got, self.port.broker = b"".join(self.port.broker), []
+        return got
+
+    @property
+    def to_client(self) -> bytes:
+        """What the client got since the last look."""
+        got, self.port.client = b"".join(self.port.client), []
+        return got
+
+    def log_in(self, user: str) -> Dialogue:
+        """A PLAIN login that the broker accepts."""
+        from tests.messages import request, response
+
+        hand, answer = request(17, 1, mechanism="PLAIN"), response(17, 1, error_code=0, mechanisms=("PLAIN",))
+        self.client(hand).broker(answer)
+        auth = request(36, 2, auth_bytes=f"\0{user}\0secret".encode())
+        accepted = response(36, 2, error_code=0, error_message=None, auth_bytes=b"")
+        self.client(auth).broker(accepted)
+        assert self.to_broker == hand + auth
+        assert self.to_client == answer + accepted
+        return self
+
+    @property
+    def failures(self) -> list[str]:
+        return self.world.watcher.client_failures
+
+
+def split(frame: bytes, at: int) -> tuple[bytes, bytes]:
+    return frame[:at], frame[at:]
+
+
+def byte_by_byte(data: bytes) -> list[bytes]:
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def bad(read: Callable[..., object], *args: object, **named: object) -> bool:
+    """Is this refused as bytes that are not what the protocol says?"""
+    try:
+        read(*args, **named)
+    except BadBytes:
+        return True
+    return False

@@ -1,0 +1,111 @@
+"""The cutter: whole, byte by byte, cut at random, with trailing data; impossible lengths; nothing joined that is large."""
+
+import itertools
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.frames import HEADER_ROOM, FrameCutter
+from proxy.wire.primitives import BadBytes
+from tests.support import byte_by_byte
+
+
+def frame(size: int, fill: int = 7) -> bytes:
+    return size.to_bytes(4, "big") + bytes([fill & 0xFF]) * size
+
+
+def text_of(cut: tuple) -> bytes:
+    buf, start, end, chunks = cut
+    return bytes(buf[start:end]) if chunks is None else b"".join(chunks)
+
+
+def cut_all(reads: list[bytes], max_frame: int = 1 << 20) -> list[bytes]:
+    cutter = FrameCutter(max_frame)
+    return [text_of(found) for read in reads for found in cutter.cut(read)]
+
+
+FRAMES = [frame(8, 1), frame(30, 2), frame(5000, 3), frame(8, 4), frame(511, 5), frame(512, 6), frame(70_000, 7), frame(9, 8)]
+
+
+def test_whole():
+    assert cut_all([b"".join(FRAMES)]) == FRAMES
+
+
+def test_byte_by_byte():
+    assert cut_all(byte_by_byte(b"".join(FRAMES[:6]))) == FRAMES[:6]
+
+
+def test_a_frame_each():
+    assert cut_all(FRAMES) == FRAMES
+
+
+def test_trailing_data_waits_for_the_rest():
+    cutter = FrameCutter(1000)
+    assert [text_of(found) for found in cutter.cut(FRAMES[0] + FRAMES[1][:9])] == [FRAMES[0]]
+    assert cutter.waiting
+    assert [text_of(found) for found in cutter.cut(FRAMES[1][9:])] == [FRAMES[1]]
+    assert not cutter.waiting
+
+
+@given(st.integers(0, 1 << 32))
+def test_random_cuts(seed):
+    chance = Random(seed)
+    frames = [frame(chance.choice((8, 9, 60, 507, 508, 512, 513, 3000)), i) for i in range(12)]
+    data = b"".join(frames)
+    places = sorted({0, len(data), *(chance.randrange(len(data)) for _ in range(chance.randrange(30)))})
+    assert cut_all([data[a:b] for a, b in itertools.pairwise(places)]) == frames
+
+
+def test_frames_of_one_read_stand_in_that_very_buffer():
+    data = FRAMES[0] + FRAMES[1]
+    assert [(found[0] is data, found[3]) for found in FrameCutter(1000).cut(data)] == [(True, None), (True, None)]
+
+
+def test_the_chunks_of_a_large_frame_are_never_joined():
+    whole = frame(100_000)
+    reads = [whole[:40_000], whole[40_000:80_000], whole[80_000:] + FRAMES[0]]
+    cutter = FrameCutter(1 << 20)
+    found = [cut for read in reads for cut in cutter.cut(read)]
+    assert [len(chunk) for chunk in found[0][3]] == [40_000, 40_000, 20_004]
+    assert all(getattr(chunk, "obj", chunk) is read for chunk, read in zip(found[0][3], reads, strict=True))
+    assert text_of(found[1]) == FRAMES[0]
+
+
+def test_the_first_chunk_of_a_frame_has_room_for_its_header():
+    whole = frame(5000)
+    for first in range(1, HEADER_ROOM + 10):
+        cutter = FrameCutter(1 << 20)
+        (found,) = [cut for read in (whole[:first], whole[first:3000], whole[3000:]) for cut in cutter.cut(read)]
+        assert len(found[0]) >= HEADER_ROOM
+        assert text_of(found) == whole
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 7, 1001, 2**31 - 1])
+def test_an_impossible_length_is_said_with_its_fourth_byte(length):
+    cutter = FrameCutter(1000)
+    data = FRAMES[0] + length.to_bytes(4, "big", signed=True)
+    assert [text_of(found) for found in cutter.cut(data[:-1])] == [FRAMES[0]]
+    with pytest.raises(BadBytes, match=str(length)):
+        list(cutter.cut(data[-1:]))
+
+
+def test_the_largest_frame_allowed_passes():
+    assert cut_all([frame(1000)], 1000) == [frame(1000)]
+
+
+def test_what_was_not_looked_at_is_the_rest():
+    cutter = FrameCutter(1000)
+    cuts = cutter.cut(FRAMES[0] + FRAMES[1] + b"abc")
+    next(cuts)
+    assert bytes(cutter.rest()) == FRAMES[1] + b"abc"
+
+
+def test_the_rest_behind_a_frame_that_came_in_pieces():
+    cutter = FrameCutter(10_000)
+    assert list(cutter.cut(FRAMES[2][:600])) == []
+    next(cutter.cut(FRAMES[2][600:] + b"abc"))
+    assert bytes(cutter.rest()) == b"abc"
+    assert list(cutter.cut(b"")) == []
+    assert [text_of(found) for found in cutter.cut(FRAMES[0])] == [FRAMES[0]]

@@ -1,0 +1,146 @@
+"""The skim: what is in a Produce request, without its records, however it is cut."""
+
+import contextlib
+import itertools
+from random import Random
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+
+from proxy.wire.primitives import BadBytes
+from proxy.wire.produce import Batch, skim
+from tests.messages import batch, encode, make, part_of
+from tests.support import bad
+
+VERSIONS = range(3, 14)
+
+
+def body(
+    version: int, *topics: tuple[str, list[tuple[int, bytes | None]]], acks: int = -1, transactional_id: str | None = None
+) -> bytes:
+    schema = load_request_schema(0, version)
+    data = part_of(schema, "topic_data")
+    part = part_of(data, "partition_data")
+    made = []
+    for name, parts in topics:
+        named: dict[str, Any] = {"name": name} if version < 13 else {"topic_id": _id(name)}
+        made.append(data(partition_data=tuple(part(index=i, records=records) for i, records in parts), **named))
+    return encode(make(schema, Random(1), acks=acks, transactional_id=transactional_id, topic_data=tuple(made)))
+
+
+def _id(name: str) -> Any:
+    from uuid import UUID
+
+    return UUID(bytes=named(13, name))
+
+
+def named(version: int, name: str) -> bytes:
+    return name.encode() if version < 13 else name.encode().ljust(16, b"-")[:16]
+
+
+def facts(data: bytes, version: int, places: list[int] | None = None) -> tuple[int, list[tuple[bytes, list[Batch]]]]:
+    """Skim a body, cut at these places, each piece somewhere inside a buffer of its own."""
+    cuts = [0, *(places or []), len(data)]
+    chunks = [(b"zz" + data[a:b] + b"zzz", 2, 2 + b - a) for a, b in itertools.pairwise(cuts)]
+    found = skim(chunks, version)
+    return found.acks, found.topics
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_topics_partitions_sizes_and_batch_headers(version):
+    one, two = batch(3, 100, 7_000_000_000, 5, 41), batch(9, 5000)
+    data = body(version, ("orders", [(0, one), (11, two)]), ("ünï", [(2, None)]), acks=1, transactional_id="tx" * 90)
+    assert facts(data, version) == (
+        1,
+        [
+            (named(version, "orders"), [Batch(0, 100, 7_000_000_000, 5, 41, 3), Batch(11, 5000, -1, -1, -1, 9)]),
+            (named(version, "ünï"), [Batch(2, 0, -1, -1, -1, None)]),
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+def test_however_it_is_cut_it_is_read_the_same(version):
+    for seed in range(60):
+        chance = Random(seed)
+        topics = [
+            (
+                f"t{i}" * chance.choice((1, 50)),
+                [(p, batch(p, chance.choice((61, 70, 300, 3000)))) for p in range(chance.randrange(4))],
+            )
+            for i in range(chance.randrange(5))
+        ]
+        data = body(version, *topics)
+        wanted = facts(data, version)
+        assert [len(batches) for _, batches in wanted[1]] == [len(parts) for _, parts in topics]
+        for _ in range(20):
+            places = sorted(chance.randrange(len(data) + 1) for _ in range(chance.randrange(1, 30)))
+            assert facts(data, version, places) == wanted
+        if len(data) < 3000:
+            assert facts(data, version, list(range(1, len(data)))) == wanted
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_no_part_of_a_request_passes(version):
+    data = body(version, ("orders", [(0, batch(3, 100)), (1, batch(4, 200))]), ("b", [(2, batch(1, 61))]))
+    for size in range(len(data)):
+        for places in ([], [size // 2], list(range(1, size))):
+            assert bad(facts, data[:size], version, places), f"{size} of {len(data)} bytes pass, cut at {places[:3]}"
+
+
+@pytest.mark.parametrize("version", [3, 9])
+@pytest.mark.parametrize("lie", [1, -1, 1 << 20, 0x7FFFFFF0])
+def test_a_lying_length_of_records_is_bad_or_read_as_what_it_says(version, lie):
+    data = bytearray(body(version, ("orders", [(0, batch(3, 100))])))
+    at = bytes(data).index(batch(3, 100)) - (4 if version < 9 else 1)
+    if version < 9:
+        data[at : at + 4] = min(100 + lie, 0x7FFFFFFF).to_bytes(4, "big")
+    else:
+        from proxy.wire.primitives import encode_uvarint
+
+        data[at : at + 1] = encode_uvarint(101 + lie)
+    if lie > 4:
+        with pytest.raises(BadBytes):
+            facts(bytes(data), version)
+    else:
+        with contextlib.suppress(BadBytes):
+            assert facts(bytes(data), version)[1][0][1][0].size == 100 + lie
+
+
+@pytest.mark.parametrize(
+    ("version", "data"),
+    [
+        (9, b"\0\xff\xff\0\0\0\1\xff\xff\xff\xff\x0f"),
+        (9, b"\0\xff\xff\0\0\0\1\2\2t\xff\xff\xff\xff\x0f"),
+        (3, b"\xff\xff\xff\xff\0\0\0\1\x7f\xff\xff\xff"),
+        (3, b"\xff\xff\xff\xff\0\0\0\1\0\0\0\1\0\1t\x7f\xff\xff\xff"),
+        (3, b"\xff\xff\xff\xff\0\0\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\xff\xff\xff\xfe"),
+        (9, b"\0\xff\xff\0\0\0\1\1\xff\xff\xff\xff\x0f"),
+    ],
+    ids=["topics", "partitions", "topics, old", "partitions, old", "records of -2", "tags"],
+)
+def test_claimed_numbers_are_not_believed(version, data):
+    for tail in (b"", bytes(30)):
+        with pytest.raises(BadBytes):
+            facts(data + tail, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_old_magic_gives_sizes_only(version):
+    assert facts(body(version, ("t", [(0, batch(3, 100, magic=1))])), version)[1][0][1] == [Batch(0, 100, -1, -1, -1, None)]
+    assert facts(body(version, ("t", [(0, b"x" * 60)])), version)[1][0][1] == [Batch(0, 60, -1, -1, -1, None)]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_versions_before_record_batches_have_no_transactional_id(version):
+    data = b"\0\1\0\0\x75\x30" + b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\0\0\x0a" + bytes(10)
+    assert facts(data, version) == (1, [(b"t", [Batch(5, 10, -1, -1, -1, None)])])
+
+
+def test_unknown_tagged_fields_are_passed_over():
+    data = body(9, ("t", [(0, batch(1, 61))]))
+    assert data.endswith(b"\0\0\0")
+    tagged = data[:-3] + b"\1\x63\2ab" + b"\1\x64\x90\1" + bytes(144) + b"\2\1\0\2\3abc"
+    assert facts(tagged, 9) == facts(data, 9)
+    assert facts(tagged, 9, list(range(1, len(tagged)))) == facts(data, 9)
