@@ -33,7 +33,7 @@ docs: setup
 setup: $(READY)
 
 java: setup
-	@$(BIN)/python -m localkafka.java
+	@$(BIN)/python -W ignore::RuntimeWarning -m localkafka.java --install
 
 kafka: java
 	@$(BIN)/python -m localkafka --fetch-only

@@ -29,6 +29,11 @@ class Latencies:
     worst: float
     seconds: tuple[float, ...]
 
+    @property
+    def typical(self) -> float:
+        """The p99 of a typical second, the median of `seconds`: one second in which the machine hung does not show in it."""
+        return percentile(sorted(self.seconds), 0.5)
+
 
 def latencies(samples: Iterable[tuple[float, float]]) -> Latencies | None:
     """Of pairs (due, in seconds since the begin; latency in ms). None without any."""

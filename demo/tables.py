@@ -64,7 +64,8 @@ def felt_table(results: Results) -> Table:
     for heading in ("p50\nms", "p99\nms", "max\nms"):
         table.add_column(heading, justify="right")
     table.add_column("p99 by second", no_wrap=True, min_width=_SPARK_WIDTH)
-    for heading in ("new topic\nmedian", "\nworst"):
+    table.add_column("typ.\np99", justify="right")
+    for heading in ("topic\nmedian", "\nworst"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows = [
         ("no storm", results.alone.whole),
@@ -80,7 +81,11 @@ def felt_table(results: Results) -> Table:
 
 def _felt(felt: Felt, top: float) -> list[str]:
     produce, new = felt.produce, felt.new_topics
-    cells = [_ms(produce.p50), _ms(produce.p99), _ms(produce.worst), spark(produce.seconds, top)] if produce else ["-"] * 4
+    cells = (
+        [_ms(produce.p50), _ms(produce.p99), _ms(produce.worst), spark(produce.seconds, top), _ms(produce.typical)]
+        if produce
+        else ["-"] * 5
+    )
     return cells + ([_wait(new, new.median), _wait(new, new.worst)] if new else ["-"] * 2)
 
 

@@ -12,7 +12,9 @@ Not here: what the broker then refuses is not yet credited back.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from math import ceil
 
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
@@ -35,12 +37,13 @@ class CreateTopics(Plain):
         body = wire.read_request(request.buf, request.body, request.end, request.version)
         if body.validate_only:
             return FORWARD
-        costs = [self._cost(client.services, topic) for topic in body.topics]
+        names = Counter(topic.name for topic in body.topics)  # a name that stands twice is refused by the broker, both times
+        costs = [self._cost(client.services, topic) if names[topic.name] == 1 else 0 for topic in body.topics]
         charged = [i for i, cost in enumerate(costs) if cost]
         wait = engine.hold(found, charged, now) if charged and not held else None
         if wait is not None:
-            names = tuple(body.topics[i].name for i in charged)
-            client.services.watcher.decided(wait, client.requester(self.key, request.version, names))
+            topics = tuple(body.topics[i].name for i in charged)
+            client.services.watcher.decided(wait, client.requester(self.key, request.version, topics))
             return Hold(wait.throttle)
         verdict = engine.charge_mutations(found, costs, refusable=request.version >= wire.FIRST_REFUSABLE, now=now)
         total = client.api_sum(self.key)
@@ -74,7 +77,7 @@ class _Over:
 
     @property
     def throttle_ms(self) -> int:
-        return round(self.decision.throttle * 1000)
+        return ceil(self.decision.throttle * 1000)
 
     def outcome(self) -> Outcome:
         sent, mute = self.sent, self.decision.throttle

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from proxy.config.units import Address, Duration, HostPort, PortRange, Ports, Size
+from proxy.config.units import Address, Duration, HostPort, PortRange, Ports, Server, Size
 
 Name = Annotated[str, Field(min_length=1)]
 
@@ -39,7 +39,7 @@ class Model(BaseModel):
 
 
 class Upstream(Model):
-    bootstrap_servers: list[Address] = Field(default_factory=list)
+    bootstrap_servers: list[Server] = Field(default_factory=list)
     """Brokers to ask first, as `host:port`. Required, here or as `--upstream`."""
     connect_timeout: Annotated[Duration, Field(gt=0)] = 10.0
     """How long a connection to a broker may take to come up."""
@@ -87,6 +87,12 @@ class UsageLog(Model):
     """A file that reaches this age is closed, and a new one begun."""
     queue_lines: Annotated[int, Field(ge=1)] = 100_000
     """Lines that may wait for the disk; more are dropped, counted, and noted in the log as a gap."""
+
+    @model_validator(mode="after")
+    def _room_for_an_interval(self) -> UsageLog:
+        if self.queue_lines < self.max_keys:
+            raise ValueError(f"`queue_lines` {self.queue_lines} is below `max_keys` {self.max_keys}: an interval would not fit")
+        return self
 
 
 class Logs(Model):

@@ -12,7 +12,9 @@ _FACTOR = {None: 1, "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3
 _FACTOR |= {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SHORT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_ISO = re.compile(r"P(?:(\d+(?:\.\d+)?)D)?(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+_ISO = re.compile(
+    r"P(?:(\d+(?:\.\d+)?)D)?(?:T(?=\d)(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
 
 
 def parse_size(value: object) -> int:
@@ -43,6 +45,9 @@ def parse_duration(value: object) -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+ANY_HOST = "0.0.0.0"  # noqa: S104
+
+
 class HostPort(NamedTuple):
     """An address. IPv6 hosts are written in brackets."""
 
@@ -65,7 +70,7 @@ def parse_host_port(value: object) -> HostPort:
         host = host[1:-1]
     elif ":" in host or " " in host or "/" in host:
         raise ValueError(wanted)
-    return HostPort(host or "0.0.0.0", int(port))  # noqa: S104
+    return HostPort(host or ANY_HOST, int(port))
 
 
 class PortRange(NamedTuple):
@@ -97,5 +102,16 @@ def _as_text(example: str) -> WithJsonSchema:
 
 Size = Annotated[int, BeforeValidator(parse_size), _as_text("64MiB")]
 Duration = Annotated[float, BeforeValidator(parse_duration), _as_text("30s")]
+
+
+def parse_server(value: object) -> HostPort:
+    """An address to connect to: it has a host and a port."""
+    server = parse_host_port(value)
+    if server.port == 0 or server.host == ANY_HOST:
+        raise ValueError("the address of a server, such as kafka-0.example.com:9092")
+    return server
+
+
+Server = Annotated[HostPort, PlainValidator(parse_server), PlainSerializer(str), _as_text("kafka-0.example.com:9092")]
 Address = Annotated[HostPort, PlainValidator(parse_host_port), PlainSerializer(str), _as_text("127.0.0.1:9192")]
 Ports = Annotated[PortRange, PlainValidator(parse_port_range), PlainSerializer(str), _as_text("9193-9292")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -77,7 +78,7 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
         topics=list(by.topics[:10]),
         usage=decision.usage,
         limit=decision.limit,
-        throttle_ms=round(decision.throttle * 1000),
+        throttle_ms=ceil(decision.throttle * 1000),
         message=decision.message,
         left_out=left_out,
     )

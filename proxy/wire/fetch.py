@@ -43,7 +43,7 @@ def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
         buf, pos, end = yield from _topic(found, version, (buf, pos, end))
     if not compact:
         if pos > end:
-            yield pos, 0
+            _, pos, _ = yield pos, 0  # the last records have to be there
         return pos
     if end - pos < 1:
         buf, pos, end = yield pos, 1

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from proxy.wire.frames import Frame
 from proxy.wire.headers import response_body
-from proxy.wire.primitives import INT32, BadBytes, Buffer, array, encode_uvarint, span, uvarint
+from proxy.wire.primitives import INT32, BadBytes, Buffer, array, skip_tags, span, uvarint
 from proxy.wire.walk import Reading, Walk, Window, read_tags, read_text
 
 VERSIONS: Final = (0, 13)
@@ -82,7 +82,7 @@ def _read(found: Skim, version: int) -> Reading:
     if compact:
         buf, pos, end = yield from read_tags((buf, pos, end))
     if pos > end:
-        yield pos, 0  # the last records have to be there
+        _, pos, _ = yield pos, 0  # the last records have to be there
     return pos
 
 
@@ -150,10 +150,11 @@ class Remembered:
     taken for what it is.
     """
 
-    __slots__ = ("_known", "_length", "compact")
+    __slots__ = ("_known", "_length", "_version", "compact")
 
     def __init__(self, version: int) -> None:
         self.compact = version >= FIRST_COMPACT
+        self._version = version
         self._length = 0
         self._known: dict[Buffer, tuple[bytes, int, int]] = {}
 
@@ -191,8 +192,7 @@ class Remembered:
             return
         topic, (batch,) = found.topics[0]
         buf, _, end, _ = frame
-        sizes = len(encode_uvarint(batch.size + 1)) + 3 if self.compact else 4
-        length = end - pos - batch.size - sizes
+        length = _records_at(buf, pos, end, self._version) - pos
         if length != self._length or len(self._known) >= MAX_REMEMBERED:
             self._known.clear()
             self._length = length
@@ -200,6 +200,22 @@ class Remembered:
         self._known[key] = (topic, found.acks, batch.partition)
         if self.look(frame, pos) != (topic, found.acks, batch):
             del self._known[key]
+
+
+def _records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
+    """Where the size of the records of the first partition stands, given where the client id ends."""
+    compact = version >= FIRST_COMPACT
+    if compact:
+        pos = skip_tags(buf, pos, end)
+    if version >= 3:
+        _, pos = span(buf, pos, end, compact)
+    _, pos = array(buf, pos + _ACKS_TIMEOUT.size, end, compact, 0)
+    if version >= FIRST_TOPIC_ID:
+        pos += 16
+    else:
+        _, pos = span(buf, pos, end, compact)
+    _, pos = array(buf, pos, end, compact, 0)
+    return pos + 4
 
 
 def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:

@@ -20,6 +20,7 @@ def test_latencies_are_summed_up_in_all_and_by_second() -> None:
     assert found is not None
     assert (found.count, found.p50, found.p99, found.worst) == (4, 2.0, 10.0, 10.0)
     assert found.seconds == (3.0, 10.0, 2.0)
+    assert found.typical == 3.0
 
 
 def test_nothing_measured_is_no_figure() -> None:

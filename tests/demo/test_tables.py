@@ -36,7 +36,7 @@ def test_the_other_table_fits_and_marks_what_has_not_ended() -> None:
 
 def test_a_phase_in_which_nothing_was_measured_has_dashes() -> None:
     (alone,) = [line for line in printed(felt_table(results(alone=Felt(None, None)))) if "no storm" in line]
-    assert alone.split() == ["no", "storm", *"------"]
+    assert alone.split() == ["no", "storm", *"-------"]
 
 
 @pytest.mark.parametrize(
