@@ -6,6 +6,7 @@ path in the form that Spark wants, and file names relative to it. Left to others
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from pyspark.sql import Column
@@ -17,6 +18,7 @@ LOG_FILES = "*.{jsonl,jsonl.gz}"
 """Glob of the files that count as logs, by name alone."""
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
+_COMPRESSION = 15  # times that gzip makes a log smaller, roughly
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -39,12 +41,19 @@ def check_logs(logs: str) -> None:
         raise ReportError(f"the logs folder {logs} does not exist")
     if not folder.is_dir():
         raise ReportError(f"{logs} is not a folder")
-    files = [Path(path, name) for path, _, names in os.walk(folder) for name in names if _is_log(name)]
+    files = list(_files(folder))
     if not files:
         raise no_logs(logs)
     for file in files:
         if file.exists() and not os.access(file, os.R_OK):
             raise ReportError(f"{file} cannot be read: permission denied")
+
+
+def log_size(logs: str) -> int | None:
+    """Bytes of text in a local folder, roughly, as compressed files are guessed at; None for what is not local."""
+    if not is_local(logs):
+        return None
+    return sum(file.stat().st_size * (_COMPRESSION if file.suffix == ".gz" else 1) for file in _files(Path(logs)) if file.exists())
 
 
 def no_logs(logs: str) -> ReportError:
@@ -67,5 +76,7 @@ def relative_name(file: Column, logs: str) -> Column:
     return F.when(F.startswith(plain, F.lit(root)), F.substring(plain, len(root) + 1, 2**31 - 1)).otherwise(plain)
 
 
-def _is_log(name: str) -> bool:
-    return name.endswith(_SUFFIXES) and not name.startswith((".", "_"))
+def _files(folder: Path) -> Iterator[Path]:
+    """The files that Spark will take for logs: neither it nor this reads hidden ones."""
+    for path, _, names in os.walk(folder):
+        yield from (Path(path, name) for name in names if name.endswith(_SUFFIXES) and not name.startswith((".", "_")))

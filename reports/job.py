@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from reports.folder import check_logs
+from reports.folder import check_logs, log_size
 from reports.read import load
 from reports.render.page import page
 from reports.render.text import counted
@@ -23,6 +23,9 @@ from reports.write import replacing, write_tables
 
 PAGE = "report.html"
 SUMMARY = "summary.json"
+
+QUICK_BYTES = 256 * 2**20
+"""Logs of fewer bytes are read by a Spark that is made for little work."""
 
 Say = Callable[[str], None]
 """Told each step as it begins."""
@@ -39,7 +42,8 @@ def make_report(logs: str, out: Path, *, master: str, bucket: int | None, made: 
     check_logs(logs)
     with replacing(out, [*NAMES, SUMMARY, PAGE]) as staging:
         say("starting Spark")
-        with spark_session(master) as spark:
+        size = log_size(logs)
+        with spark_session(master, quick=size is not None and size < QUICK_BYTES) as spark:
             say(f"reading {logs}")
             parsed = load(spark, logs)
             say(f"summing {counted(parsed.count(), 'line')}")

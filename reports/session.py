@@ -7,7 +7,7 @@ and its master, network and logging are its business. Left to others: whether Sp
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,10 +24,15 @@ QUERY_SETTINGS = {
 }
 """Settings that the queries rest on, wherever they run."""
 
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Java's quick compiler only. Measured: 40 % less work for a report of 60 thousand lines, the same for one of a million."""
+
 
 @contextmanager
-def spark_session(master: str) -> Iterator[SparkSession]:
+def spark_session(master: str, *, quick: bool = False) -> Iterator[SparkSession]:
     """A session for the time of the block: on `master`, or the submitter's own under `spark-submit`.
+
+    `quick` is for little work: it starts sooner, and is slower in the long run.
 
     Raises:
         ReportError: Spark could not start; the text has its last words.
@@ -38,7 +43,7 @@ def spark_session(master: str) -> Iterator[SparkSession]:
         yield _with_settings(session)
         return
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-") as scratch:
-        session = _start(master, Path(scratch))
+        session = _start(master, Path(scratch), QUICK if quick else {})
         try:
             yield _with_settings(session)
         finally:
@@ -65,9 +70,9 @@ def local_settings(scratch: Path) -> dict[str, str]:
     }
 
 
-def _start(master: str, scratch: Path) -> SparkSession:
+def _start(master: str, scratch: Path, more: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("kafka-quota-proxy report").master(master)
-    for name, value in local_settings(scratch).items():
+    for name, value in {**local_settings(scratch), **more}.items():
         builder = builder.config(name, value)
     log = scratch / "spark.log"
     try:

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kio.static.primitive import i32Timedelta
 
 from localkafka import LocalCluster, tool
-from tests.real.proxies import ProxyProcess
-from tests.real.raw import connect
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.raw import Connection, connect
 
 pytestmark = pytest.mark.kafka
 SOON = i32Timedelta.parse(datetime.timedelta(milliseconds=100))
@@ -22,7 +22,16 @@ SOON = i32Timedelta.parse(datetime.timedelta(milliseconds=100))
 def topic(kafka3: LocalCluster) -> str:
     admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
     admin.create_topics([NewTopic("addresses", 3, 1)])["addresses"].result(20)
+    for node in kafka3.brokers:  # a broker hears of a new topic a moment after the controller made it
+        with connect(node.address) as connection:
+            wait_until(lambda at=connection: led(at), f"broker {node.node_id} to know the topic")
     return "addresses"
+
+
+def led(connection: Connection) -> bool:
+    """Does this broker know a leader of every partition?"""
+    partitions = connection.decoded(3, 12, topics=[{"name": "addresses"}]).topics[0].partitions
+    return len(partitions) == 3 and all(partition.leader_id >= 0 for partition in partitions)
 
 
 def real_ports(kafka: LocalCluster) -> dict[int, int]:

@@ -1,6 +1,5 @@
 """Fixtures of the report's tests: one Spark for all of them, and a way to make a whole report with it."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,11 +21,9 @@ def spark() -> Iterator["SparkSession"]:
     """A real Spark. It compiles quickly rather than well: tests are many queries over a few rows."""
     from reports.session import spark_session
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip())
-        with spark_session("local[2]") as session:
-            session.conf.set("spark.sql.codegen.wholeStage", "false")
-            yield session
+    with spark_session("local[2]", quick=True) as session:
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        yield session
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def make_with(spark: "SparkSession", logs: Path, out: Path, bucket: int | None =
     from reports import job
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "spark_session", lambda _master: nullcontext(spark))
+        patch.setattr(job, "spark_session", lambda _master, quick: nullcontext(spark))
         made = datetime(2026, 3, 2, tzinfo=UTC)
         report = job.make_report(str(logs), out, master="", bucket=bucket, made=made, say=lambda _: None)
     return Made(spark, report, out)

@@ -63,8 +63,7 @@ def test_the_command_is_known_without_importing_what_is_large() -> None:
 
 def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command in `folder` with this checkout importable."""
-    quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-    environment = os.environ | quick | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "COLUMNS": "200"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "COLUMNS": "200"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
@@ -84,8 +83,15 @@ def test_the_command_makes_a_report_and_is_quiet_about_spark(tmp_path: Path) -> 
 @pytest.mark.spark
 def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
     write_sample(tmp_path / "logs", minutes=1)
+    from reports.session import QUICK
+
     submit = Path(sys.executable).parent / "spark-submit"
-    settings = ("spark.ui.enabled=false", "spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1")
+    settings = (
+        *(f"{key}={value}" for key, value in QUICK.items()),
+        "spark.ui.enabled=false",
+        "spark.driver.bindAddress=127.0.0.1",
+        "spark.driver.host=127.0.0.1",
+    )
     quiet = [argument for setting in settings for argument in ("--conf", setting)]
     job = ROOT / "reports" / "job.py"
     result = run(tmp_path, submit, "--master", "local[2]", *quiet, job, "--logs", "logs", "--out", "out")
