@@ -71,12 +71,14 @@ def test_find_coordinator(proxy: ProxyProcess, kafka3: LocalCluster, version: in
     with connect(proxy.bootstrap) as connection:
         shown = {broker.node_id: broker.port for broker in connection.decoded(3, 12, topics=[]).brokers}
         keys = {"coordinator_keys": ["addresses-group"]} if version >= 4 else {"key": "addresses-group"}
-        for _ in range(200):  # the broker makes its offsets topic when it is first asked
+
+        def found() -> Any:  # the broker makes its offsets topic when it is first asked
             answer = connection.decoded(10, version, **keys)
-            found = answer.coordinators[0] if version >= 4 else answer
-            if found.error_code == 0:
-                break
-        assert shown[found.node_id] == found.port
+            one = answer.coordinators[0] if version >= 4 else answer
+            return one if one.error_code == 0 else None
+
+        coordinator = wait_until(found, "a coordinator")
+        assert shown[coordinator.node_id] == coordinator.port
         check_hidden(connection.ask(10, version, **keys), kafka3)
 
 

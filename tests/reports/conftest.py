@@ -53,7 +53,7 @@ def make_with(spark: "SparkSession", logs: Path, out: Path, bucket: int | None =
     from reports import job
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "spark_session", lambda _master, quick: nullcontext(spark))
+        patch.setattr(job, "spark_session", lambda _master, **_: nullcontext(spark))
         made = datetime(2026, 3, 2, tzinfo=UTC)
         report = job.make_report(str(logs), out, master="", bucket=bucket, made=made, say=lambda _: None)
     return Made(spark, report, out)
