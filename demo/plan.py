@@ -15,8 +15,8 @@ NEWCOMER = "newcomer"
 RECORDS_PER_SECOND = 200
 RECORD_BYTES = 1024
 NEW_TOPICS_PER_SECOND = 1
-WARM_UP = 3
-"""Seconds before the first phase, which no figure counts: a young JVM is slow."""
+WARM_UP = 8
+"""Seconds before the first phase, which no figure counts: a young JVM compiles."""
 
 MUTATIONS_RATE = 5
 """Partitions per second: R of seed s1's example."""

@@ -106,7 +106,7 @@ def _ms(value: float) -> str:
 
 
 def _wait(waits: Waits, value: float) -> str:
-    return f"≥ {seconds(value)}" if waits.pending else seconds(value)
+    return f"≥{seconds(value)}" if waits.pending else seconds(value)
 
 
 def _table(title: str) -> Table:

@@ -60,7 +60,7 @@ def _limits(limits: Limits) -> list[str]:
     said = []
     if limits.refusals:
         said.append(_refused_most(limits))
-    said += [_most(limits, action) for action in ("throttle", "hold") if any(row.action == action for row in limits.reasons)]
+    said += [_most(rows) for action in _DONE if (rows := _decided(limits, action))]
     for quota in limits.watching:
         said.append(f"The quota {clean(quota)} only watches (mode observe): what it decided was logged, not enforced.")
     return said
@@ -73,8 +73,14 @@ def _refused_most(limits: Limits) -> str:
     return f"{clean(most.principal)} {would} most: {counted(most.items, 'item')} by the quota {clean(most.quota)}{of_all}."
 
 
-def _most(limits: Limits, action: str) -> str:
-    row = max((row for row in limits.reasons if row.action == action), key=lambda row: row.decisions)
+def _decided(limits: Limits, action: str) -> list[ReasonRow]:
+    """Decisions of an action; not the refusals of a quota whose refused items are known in full, and told already."""
+    told = {refusal.quota for refusal in limits.refusals} if action == "refuse" else set()
+    return [row for row in limits.reasons if row.action == action and row.quota not in told]
+
+
+def _most(rows: list[ReasonRow]) -> str:
+    row = max(rows, key=lambda row: row.decisions)
     return f"{_capital(row.entity)} {_was(row)} most: {counted(row.decisions, 'time')} by the quota {clean(row.quota)}{_how(row)}."
 
 

@@ -1,6 +1,7 @@
 """The parts that need no Kafka: the out folder, the settings, the usage log, programs, events."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def test_events_are_read_by_kind_and_half_a_line_is_none(tmp_path: Path) -> None
 def test_a_program_that_fails_is_quoted(guard: Guard) -> None:
     program = Program(guard, "the reader", "demo.load.reader")
     while program.running:
-        pass
+        time.sleep(0.01)
     with pytest.raises(DemoError, match=r"the reader ended with exit code 2;(?s:.*)the following arguments are required"):
         program.check()
 

@@ -31,7 +31,7 @@ def test_the_other_table_fits_and_marks_what_has_not_ended() -> None:
     assert not any("…" in line for line in lines)
     (storm,) = [line for line in lines if "no quota" in line]
     assert storm.split()[2:5] == ["1.2", "1234", "2468"]
-    assert storm.endswith("≥ 6.7 s   ≥ 13 s")
+    assert storm.endswith("≥6.7 s    ≥13 s")
 
 
 def test_a_phase_in_which_nothing_was_measured_has_dashes() -> None:
