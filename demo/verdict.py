@@ -68,7 +68,7 @@ def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:
     if after.pending or storm.median < CLEAR * after.median:
         least = "at least " if after.pending else ""
         return f"{text}, and after {least}{seconds(after.median)} with the quota: {_NO_GOOD}"
-    return f"{text}, and after {seconds(after.median)} with the quota, once the bursts it admits were through."
+    return f"{text}, and after {seconds(after.median)} with the quota, in the second half of the phase, after the bursts it admits."
 
 
 def _produce(alone: Latencies, storm: Latencies, after: Latencies) -> str:
@@ -76,8 +76,8 @@ def _produce(alone: Latencies, storm: Latencies, after: Latencies) -> str:
     text += f", {storm.typical:.0f} ms in the storm without a quota"
     if storm.typical < CLEAR * alone.typical:
         return f"{text}: {_NO_HARM}"
-    text += f", and {after.typical:.0f} ms with the quota"
-    return f"{text}: {_NO_GOOD}" if storm.typical < CLEAR * after.typical else f"{text}, once the bursts were through."
+    text += f", and {after.typical:.0f} ms with the quota, in the second half"
+    return f"{text}: {_NO_GOOD}" if storm.typical < CLEAR * after.typical else f"{text}."
 
 
 def seconds(value: float) -> str:

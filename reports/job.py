@@ -24,7 +24,7 @@ from reports.write import replacing, write_tables
 PAGE = "report.html"
 SUMMARY = "summary.json"
 
-QUICK_BYTES = 256 * 2**20
+QUICK_BYTES = 64 * 2**20
 """Logs of fewer bytes are read by a Spark that is made for little work."""
 
 Say = Callable[[str], None]

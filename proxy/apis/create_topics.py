@@ -20,7 +20,7 @@ from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
 from proxy.session.port import Services
 from proxy.wire import create_topics as wire
-from proxy.wire.primitives import INT32, Buffer
+from proxy.wire.primitives import INT32, BadBytes, Buffer
 from quota.decision import Action, Decision
 
 
@@ -32,13 +32,12 @@ class CreateTopics(Plain):
         engine = client.services.engine
         found = engine.find_mutation_limit(client.user, client.client_id or "")
         if found is None:
-            return FORWARD
+            return self._only_count(client, request)
         request.join()
         body = wire.read_request(request.buf, request.body, request.end, request.version)
         if body.validate_only:
             return FORWARD
-        names = Counter(topic.name for topic in body.topics)  # a name that stands twice is refused by the broker, both times
-        costs = [self._cost(client.services, topic) if names[topic.name] == 1 else 0 for topic in body.topics]
+        costs = self._costs(client.services, body)
         charged = [i for i, cost in enumerate(costs) if cost]
         wait = engine.hold(found, charged, now) if charged and not held else None
         if wait is not None:
@@ -57,9 +56,25 @@ class CreateTopics(Plain):
         client.services.watcher.decided(verdict.decision, client.requester(self.key, request.version, over.names))
         return over.outcome()
 
+    def _only_count(self, client: Client, request: Request) -> Outcome:
+        """Nothing limits this client; the report wants to know all the same who creates how much."""
+        request.join()
+        try:
+            body = wire.read_request(request.buf, request.body, request.end, request.version)
+        except BadBytes:  # for the broker to judge
+            return FORWARD
+        if not body.validate_only:
+            client.api_sum(self.key).mutations += sum(self._costs(client.services, body))
+        return FORWARD
+
+    def _costs(self, services: Services, body: wire.CreateTopics) -> list[int]:
+        """Partitions of each topic; none for what is exempt, or refused anyway because its name stands twice."""
+        names = Counter(topic.name for topic in body.topics)
+        exempt = services.engine.limits.exempt.topics
+        free = {name for name, count in names.items() if count > 1 or name in exempt}
+        return [0 if topic.name in free else self._cost(services, topic) for topic in body.topics]
+
     def _cost(self, services: Services, topic: wire.NewTopic) -> int:
-        if topic.name in services.engine.limits.exempt.topics:
-            return 0
         return services.default_partitions if topic.partitions == -1 else max(topic.partitions, 0)
 
 

@@ -4,7 +4,7 @@ In: a `Report`. Out: lines of text, for the page and the terminal alike. Left to
 """
 
 from reports.render.text import clean, count, counted, decimal, duration, percent, period, size
-from reports.summary.model import Limits, ReasonRow, Report
+from reports.summary.model import EVERYBODY, Limits, ReasonRow, Report
 
 _DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
 
@@ -81,22 +81,14 @@ def _decided(limits: Limits, action: str) -> list[ReasonRow]:
 
 def _most(rows: list[ReasonRow]) -> str:
     row = max(rows, key=lambda row: row.decisions)
-    return f"{_capital(row.entity)} {_was(row)} most: {counted(row.decisions, 'time')} by the quota {clean(row.quota)}{_how(row)}."
-
-
-def _was(row: ReasonRow) -> str:
-    done = _DONE.get(row.action, row.action)
-    return f"would have been {done}" if row.mode == "observe" else f"was {done}"
-
-
-def _how(row: ReasonRow) -> str:
-    longest, usage, limit = duration(row.max_throttle_ms), decimal(row.max_usage), decimal(row.limit)
-    return f" on {clean(row.api)}, for {longest} at most, at a usage of up to {usage} with a limit of {limit}"
-
-
-def _capital(entity: str) -> str:
-    text = clean(entity)
-    return text[:1].upper() + text[1:]
+    done = _DONE[row.action]
+    did = f"would have {done}" if row.mode == "observe" else done
+    whom = row.entity if row.entity == EVERYBODY else f"{clean(row.entity)} most"
+    longest = f"for {duration(row.max_throttle_ms)} at most, " if row.max_throttle_ms else ""
+    return (
+        f"The quota {clean(row.quota)} {did} {whom}: {counted(row.decisions, 'time')} on {clean(row.api)}, {longest}"
+        f"at a usage of up to {decimal(row.max_usage)} with a limit of {decimal(row.limit)}."
+    )
 
 
 def _log(report: Report) -> list[str]:

@@ -8,6 +8,9 @@ principal are whole Produce requests and Fetch responses on the wire; of a topic
 from dataclasses import dataclass
 from datetime import datetime
 
+EVERYBODY = "everybody"
+"""The entity of a quota that is for all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:

@@ -24,25 +24,26 @@ def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
     """Principals, clients, topics and APIs, largest first, with the largest over time."""
     traffic, topics = tables["traffic"], tables["topics"]
     apis = _apis(traffic)
+    # A struct, as a count of distinct pairs would leave out those with a null.
+    clients = F.count_distinct(F.struct("principal", "client_id"))
+    counts = _totals(traffic, principal_count=F.count_distinct("principal"), client_count=clients)
+    counts |= _totals(topics, topic_count=F.count_distinct("topic"), topic_produced=F.sum(_batches()["produced"]))
     main_principals, main_topics = _principals(tables), _topics(topics)
     principal_series = make_series(traffic, "principal", [row.principal for row in main_principals], _wire(), timeline)
     topic_series = make_series(topics, "topic", [row.topic for row in main_topics], _batches(), timeline)
     return Traffic(
         principals=main_principals,
-        principal_count=_count(traffic, "principal"),
         clients=_clients(traffic),
-        client_count=_count(traffic, "principal", "client_id"),
         topics=main_topics,
-        topic_count=_count(topics, "topic"),
         apis=apis,
         produced=sum(row.request_bytes for row in apis if row.api == "Produce"),
         fetched=sum(row.response_bytes for row in apis if row.api == "Fetch"),
         requests=sum(row.requests for row in apis),
-        topic_produced=_sum(topics, _batches()["produced"]),
         produced_by_principal=principal_series["produced"],
         fetched_by_principal=principal_series["fetched"],
         produced_by_topic=topic_series["produced"],
         fetched_by_topic=topic_series["fetched"],
+        **counts,
     )
 
 
@@ -112,10 +113,7 @@ def _by_key(rows: DataFrame, value: str) -> dict[str, Any]:
     return {row[0]: row[value] for row in rows.collect()}
 
 
-def _count(table: DataFrame, *keys: str) -> int:
-    return table.select(*keys).distinct().count()
-
-
-def _sum(table: DataFrame, value: Column) -> int:
-    row = table.agg(F.coalesce(F.sum(value), F.lit(0)).alias("sum")).first()
-    return 0 if row is None else int(row["sum"])
+def _totals(table: DataFrame, **totals: Column) -> dict[str, int]:
+    """Aggregates over a whole table; 0 where it has no row."""
+    row = table.agg(*[F.coalesce(total, F.lit(0)).alias(name) for name, total in totals.items()]).first()
+    return {name: int(row[name]) if row else 0 for name in totals}

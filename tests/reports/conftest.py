@@ -22,7 +22,6 @@ def spark() -> Iterator["SparkSession"]:
     from reports.session import spark_session
 
     with spark_session("local[2]", quick=True) as session:
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
         yield session
 
 

@@ -155,7 +155,10 @@ def test_a_refusal_that_only_a_decision_tells_of_is_told() -> None:
     limits = report_of("bob").limits
     reason = replace(limits.reasons[0], action="refuse", mode="observe", quota="storage", entity="everybody")
     said = sentences(replace(report_of("bob"), limits=replace(limits, reasons=(reason,))))
-    assert any(text.startswith("Everybody would have been refused most: 9 times by the quota storage on bob") for text in said)
+    assert any(
+        text.startswith("The quota storage would have refused everybody: 9 times on bob, for 7 s at most, at a usage")
+        for text in said
+    )
 
 
 def test_missing_line_numbers_are_told_when_nothing_explains_them() -> None:

@@ -140,7 +140,7 @@ def test_the_summary_says_who_and_by_which_quota(made: Made) -> None:
         "User:alice fetched most: 2.0 KiB, 100% of all.",
         "The largest topic is orders: 48.7 KiB of record batches, 100% of all, mostly by User:bob.",
         "User:bob was refused most: 5 items by the quota controller_mutations of 10 in all.",
-        "Everybody would have been throttled most: 1 time by the quota storage on CreateTopics, for 250 ms at most",
+        "The quota storage would have throttled everybody: 1 time on CreateTopics, for 250 ms at most, at a usage of up to 12.5",
         "The quota storage only watches (mode observe)",
         "1 line of 17 could not be used",
         "The proxies say that they lost 6 lines",
