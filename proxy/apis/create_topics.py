@@ -107,14 +107,20 @@ class _Over:
         return Forward(_Merge(self), [INT32.pack(size), header, *kept])
 
 
-class _Explain(Whole):
-    """The answer to a client that is too old to be refused."""
+class _Told(Whole):
+    """An answer that tells of the quota."""
 
     __slots__ = ("_over",)
 
     def __init__(self, over: _Over) -> None:
         super().__init__(over.decision.throttle)
         self._over = over
+
+
+class _Explain(_Told):
+    """The answer to a client that is too old to be refused."""
+
+    __slots__ = ()
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         over = self._over
@@ -122,14 +128,10 @@ class _Explain(Whole):
         return wire.with_throttle(bytes(buf[start:end]), over.sent.version, messages, over.throttle_ms)
 
 
-class _Merge(Whole):
+class _Merge(_Told):
     """The broker's answer for the topics that went on, with those that were refused."""
 
-    __slots__ = ("_over",)
-
-    def __init__(self, over: _Over) -> None:
-        super().__init__(over.decision.throttle)
-        self._over = over
+    __slots__ = ()
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         over = self._over

@@ -11,13 +11,12 @@ from typing import Final
 
 from proxy.wire.primitives import BadBytes, array
 from proxy.wire.produce import records_size
-from proxy.wire.walk import Reading, Window, read_tags, read_text
+from proxy.wire.walk import Reading, Window, read_tags, read_topic
 
 VERSIONS: Final = (0, 18)
 FIRST_COMPACT: Final = 12
 FIRST_TOPIC_ID: Final = 13
 _HEAD_NEED: Final = 4 + 2 + 4 + 5
-_NAME_NEED: Final = 300
 _ABORTED_SIZE: Final = 16
 
 
@@ -53,21 +52,9 @@ def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
     return pos
 
 
-def _topic(  # noqa: PLR0912  (one pass over one structure: a generator per partition would cost more than the rest)
-    found: FetchSums, version: int, window: Window
-) -> Generator[tuple[int, int], Window, Window]:
+def _topic(found: FetchSums, version: int, window: Window) -> Generator[tuple[int, int], Window, Window]:
     compact = version >= FIRST_COMPACT
-    buf, pos, end = window
-    if end - pos < _NAME_NEED:
-        buf, pos, end = yield pos, _NAME_NEED
-    if version >= FIRST_TOPIC_ID:
-        start, pos = pos, pos + 16
-    else:
-        (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
-    topic = bytes(buf[start:pos]) if start >= 0 else b""
-    if end - pos < 5:
-        buf, pos, end = yield pos, 5
-    partitions, pos = array(buf, pos, end, compact, 0)
+    (buf, pos, end), topic, partitions = yield from read_topic(window, compact, version >= FIRST_TOPIC_ID)
     # partition, error code, high watermark, last stable offset, log start offset
     fixed = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
     carried = 0

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from proxy.wire.frames import Frame
 from proxy.wire.headers import response_body
 from proxy.wire.primitives import INT32, BadBytes, Buffer, array, skip_tags, span, uvarint
-from proxy.wire.walk import Reading, Walk, Window, read_tags, read_text
+from proxy.wire.walk import Reading, Walk, Window, read_tags, read_text, read_topic
 
 VERSIONS: Final = (0, 13)
 FIRST_COMPACT: Final = 9
@@ -88,18 +88,9 @@ def _read(found: Skim, version: int) -> Reading:
 
 def _topic(found: Skim, version: int, window: Window) -> Generator[tuple[int, int], Window, Window]:
     compact = version >= FIRST_COMPACT
-    buf, pos, end = window
-    if end - pos < _NAME_NEED:
-        buf, pos, end = yield pos, _NAME_NEED
-    if version >= FIRST_TOPIC_ID:
-        start, pos = pos, pos + 16
-    else:
-        (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
+    (buf, pos, end), topic, partitions = yield from read_topic(window, compact, version >= FIRST_TOPIC_ID)
     batches: list[Batch] = []
-    found.topics.append((bytes(buf[start:pos]) if start >= 0 else b"", batches))
-    if end - pos < 5:
-        buf, pos, end = yield pos, 5
-    partitions, pos = array(buf, pos, end, compact, 0)
+    found.topics.append((topic, batches))
     for _ in range(partitions):
         if end - pos < _PARTITION_NEED:
             buf, pos, end = yield pos, _PARTITION_NEED

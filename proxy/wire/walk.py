@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from proxy.wire.primitives import BadBytes, Buffer, span, uvarint
+from proxy.wire.primitives import BadBytes, Buffer, array, span, uvarint
 
 Window = tuple[Buffer, int, int]
 Reading = Generator[tuple[int, int], Window, int]
@@ -71,6 +71,22 @@ def read_text(window: Window, compact: bool) -> Generator[tuple[int, int], Windo
     return (buf, stop, end), start
 
 
+def read_topic(window: Window, compact: bool, by_id: bool) -> Generator[tuple[int, int], Window, tuple[Window, bytes, int]]:
+    """(window behind it, topic, number of its partitions): a name as UTF-8, empty when null, or an id as 16 bytes."""
+    buf, pos, end = window
+    if end - pos < _NAME_NEED:
+        buf, pos, end = yield pos, _NAME_NEED
+    if by_id:
+        start, pos = pos, pos + 16
+    else:
+        (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
+    topic = bytes(buf[start:pos]) if start >= 0 else b""
+    if end - pos < 5:
+        buf, pos, end = yield pos, 5
+    partitions, pos = array(buf, pos, end, compact, 0)
+    return (buf, pos, end), topic, partitions
+
+
 def read_tags(window: Window) -> Generator[tuple[int, int], Window, Window]:
     """The window behind a section of tagged fields."""
     buf, pos, end = window
@@ -87,3 +103,4 @@ def read_tags(window: Window) -> Generator[tuple[int, int], Window, Window]:
 
 
 _TAG_NEED = 10
+_NAME_NEED = 300
