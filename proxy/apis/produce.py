@@ -26,11 +26,11 @@ class Produce:
         alike = habits.requests.look(frame, header_stop)
         if alike is None:
             return None
-        topic, acks, batch = alike
+        topic, acks, _, size, _, _, _, records = alike
         total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
         total.requests += 1
-        total.record_bytes += batch.size
-        total.records += batch.records or 0
+        total.record_bytes += size
+        total.records += records
         return habits.outcome if acks else NO_REPLY
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002

@@ -133,6 +133,10 @@ def records_size(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, i
     return max(size, 0), start
 
 
+Alike = tuple[bytes, int, int, int, int, int, int, int]
+"""topic, acks, then the fields of its one `Batch`. A plain tuple, as there is one per request."""
+
+
 class Remembered:
     """What the requests of one connection begin with, so that the next that begins alike need not be read byte by byte.
 
@@ -149,14 +153,12 @@ class Remembered:
         self._length = 0
         self._known: dict[Buffer, tuple[bytes, int, int]] = {}
 
-    def look(self, frame: Frame, pos: int) -> tuple[bytes, int, Batch] | None:
-        """(topic, acks, batch) of the request whose header ends at `pos`; None when it is not alike."""
+    def look(self, frame: Frame, pos: int) -> Alike | None:
+        """What the request whose header ends at `pos` holds; None when it is not alike."""
         buf, start, end, chunks = frame
         there = end  # how far buf goes
-        tail = buf[end - 3 : end]
         if chunks is not None:
             end = start + sum(map(len, chunks))
-            tail = chunks[-1][-3:]
         start = pos + self._length
         known = self._known.get(buf[pos:start])
         if known is None or there - start < BATCH.size + 5:
@@ -164,6 +166,7 @@ class Remembered:
         if self.compact:
             size, start = uvarint(buf, start, there)
             size -= 1
+            tail = buf[end - 3 : end] if chunks is None else chunks[-1][-3:]
             if start + size + 3 != end or tail != b"\0\0\0":
                 return None
         else:
@@ -175,7 +178,7 @@ class Remembered:
         if magic != 2 or count < 0 or size < BATCH.size:
             return None
         topic, acks, index = known
-        return topic, acks, Batch(index, size, producer_id, epoch, sequence, count)
+        return topic, acks, index, size, producer_id, epoch, sequence, count
 
     def remember(self, frame: Frame, pos: int, found: Skim) -> None:
         """A request that was read in full, in one piece; taken only if looking at it gives what reading it gave."""
@@ -189,7 +192,7 @@ class Remembered:
             self._length = length
         key = bytes(buf[pos : pos + length])
         self._known[key] = (topic, found.acks, batch.partition)
-        if self.look(frame, pos) != (topic, found.acks, batch):
+        if self.look(frame, pos) != (topic, found.acks, *batch):
             del self._known[key]
 
 
