@@ -46,7 +46,7 @@ def read_request(buf: Buffer, pos: int, end: int, version: int) -> CreateTopics:
     layout = _request_layout(version)
     spans = layout.spans(buf, pos, end)
     array_start, array_stop = spans["topics"]
-    topics = _topics(layout)
+    topics = layout.array("topics")
     _, elements = topics.elements(buf, array_start, end)
     validate_only = version >= 1 and buf[spans["validate_only"][0]] != 0
     return CreateTopics([_new_topic(topics, buf, *place) for place in elements], array_start, array_stop, validate_only)
@@ -61,7 +61,7 @@ def _new_topic(topics: Array, buf: Buffer, start: int, stop: int) -> NewTopic:
     partitions = INT32.unpack_from(buf, pos)[0]
     if partitions == -1:
         at, _ = element.spans(buf, start, stop)["assignments"]
-        assigned, _ = _assignments(element).count(buf, at, stop)
+        assigned, _ = element.array("assignments").count(buf, at, stop)
         partitions = assigned if assigned > 0 else -1
     return NewTopic(name, partitions, start, stop)
 
@@ -103,7 +103,7 @@ def with_refused(frame: Buffer, version: int, names: Collection[str], message: s
     end, body = len(frame), response_body(frame, 0, len(frame), KEY, version)
     layout = _response_layout(version)
     array_start, array_stop = layout.spans(frame, body, end)["topics"]
-    count, first = _topics(layout).count(frame, array_start, end)
+    count, first = layout.array("topics").count(frame, array_start, end)
     view = memoryview(frame)
     length = encode_array_length(max(count, 0) + len(names), compact=True)
     refused = [refused_topic(name, version, message) for name in names]
@@ -123,7 +123,7 @@ def with_throttle(frame: Buffer, version: int, messages: Mapping[str, str], thro
     if version >= 2:
         r.replace(body, body + 4, _throttled(frame, body, throttle_ms))
     if version >= 1:
-        topics = _topics(layout)
+        topics = layout.array("topics")
         _, elements = topics.elements(frame, layout.skip_to("topics", frame, body, end), end)
         for start, stop in elements:
             _explain(r, topics, start, stop, messages)
@@ -152,18 +152,6 @@ def _framed(frame: Buffer, body: int, pieces: list[Buffer]) -> list[Buffer]:
 
 def _no_endpoint(node_id: int | None) -> tuple[str, int]:
     raise AssertionError(f"CreateTopics names no broker, asked for {node_id}")
-
-
-def _topics(layout: Entity) -> Array:
-    part = dict(layout.fields)["topics"]
-    assert isinstance(part, Array)
-    return part
-
-
-def _assignments(element: Entity) -> Array:
-    part = dict(element.fields)["assignments"]
-    assert isinstance(part, Array)
-    return part
 
 
 @cache

@@ -209,6 +209,12 @@ class Entity:
             pos = self._skip_tag(buf, pos, end)
         return pos
 
+    def array(self, name: str) -> Array:
+        """The array in the field of this name."""
+        part = next(part for field, part in self.fields if field == name)
+        assert isinstance(part, Array)
+        return part
+
     def skip_to(self, name: str, buf: Buffer, pos: int, end: int) -> int:
         """Where the field of this name starts."""
         for field, part in self.fields:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import response_layout
-from proxy.wire.layout import Array, Entity
+from proxy.wire.layout import Entity
 from proxy.wire.primitives import INT32, Buffer, string
 
 KEY: Final = 3
@@ -42,7 +42,7 @@ def read_brokers(frame: Buffer, version: int) -> list[Broker]:
     body = response_body(frame, 0, len(frame), KEY, version)
     at = layout.skip_to("brokers", frame, body, len(frame))
     compact = layout.tagged is not None
-    _, elements = _array(layout, "brokers").elements(frame, at, len(frame))
+    _, elements = layout.array("brokers").elements(frame, at, len(frame))
     return [_broker(frame, start, stop, compact) for start, stop in elements]
 
 
@@ -56,11 +56,11 @@ def read_topics(frame: Buffer, version: int) -> Iterator[Topic]:
     layout = response_layout(KEY, version)
     end = len(frame)
     pos = layout.skip_to("topics", frame, response_body(frame, 0, end, KEY, version), end)
-    topics = _array(layout, "topics")
+    topics = layout.array("topics")
     count, pos = topics.count(frame, pos, end)
     element = topics.element
     assert isinstance(element, Entity)
-    partitions = _array(element, "partitions")
+    partitions = element.array("partitions")
     compact = layout.tagged is not None
     for _ in range(count):
         name, after = string(frame, pos + 2, end, compact)
@@ -68,9 +68,3 @@ def read_topics(frame: Buffer, version: int) -> Iterator[Topic]:
         size, _ = partitions.count(frame, element.skip_to("partitions", frame, pos, end), end)
         pos = element.skip(frame, pos, end)
         yield Topic((name or "").encode(), topic_id, max(size, 0))
-
-
-def _array(layout: Entity, name: str) -> Array:
-    part = dict(layout.fields)[name]
-    assert isinstance(part, Array)
-    return part
