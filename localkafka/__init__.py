@@ -27,6 +27,7 @@ from localkafka.cluster import LocalCluster
 from localkafka.jars import DEFAULT_VERSION, FetchError
 from localkafka.java import Java, JavaMissing, ensure_java, find_java
 from localkafka.node import Node, NodeError
+from localkafka.settings import Tls
 from localkafka.storage import FormatError
 from localkafka.tools import ToolError, run_java, tool
 
@@ -39,6 +40,7 @@ __all__ = [
     "LocalCluster",
     "Node",
     "NodeError",
+    "Tls",
     "ToolError",
     "ensure_java",
     "find_java",

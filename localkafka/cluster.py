@@ -17,7 +17,7 @@ from localkafka.jars import DEFAULT_VERSION, Progress, fetch
 from localkafka.java import find_java
 from localkafka.node import Node, NodeError, wait_all
 from localkafka.ready import known_brokers
-from localkafka.settings import PropertyValue, check_users, cluster_properties
+from localkafka.settings import PropertyValue, Tls, check_users, cluster_properties
 
 _PORT_TRIES = 3
 _POLL = 0.05  # seconds between two questions to a node that starts
@@ -28,7 +28,8 @@ class LocalCluster:
     """A real Apache Kafka on 127.0.0.1, for demos, tests and benchmarks. Not thread-safe.
 
     Node ids are 0, 1, 2, so `brokers[i]` is the node with id i. Every node has three listeners: CLIENT (plaintext, or SASL when
-    `sasl` is given), INTERNAL and CONTROLLER (plaintext). The nodes end with this Python process, however it ends.
+    `sasl` is given, and TLS when `tls` is), INTERNAL and CONTROLLER (plaintext). The nodes end with this Python process, however it
+    ends.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class LocalCluster:
         properties: Mapping[str, PropertyValue] | None = None,
         data_dir: Path | None = None,
         sasl: Mapping[str, str] | None = None,
+        tls: Tls | None = None,
         jvm_flags: Sequence[str] = (),
         start_limit: float = 90.0,
         progress: Progress | None = None,
@@ -48,8 +50,9 @@ class LocalCluster:
 
         `log_dirs` is their number per broker. `properties` go over the defaults in every node's server.properties. `data_dir` is
         kept at stop, and used again by a next cluster with the same number of brokers and log dirs; without it, data is temporary.
-        `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. For an authorizer give its properties, with
-        super.users=User:ANONYMOUS: that is what brokers are to each other. `jvm_flags` go over the others (-Xmx512m for one).
+        `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. `tls` is the same for all nodes: its certificate
+        is for 127.0.0.1. For an authorizer give its properties, with super.users=User:ANONYMOUS: that is what brokers are to each
+        other. `jvm_flags` go over the others (-Xmx512m for one).
         `start_limit` is in seconds. Errors: ValueError.
         """
         if not 1 <= brokers <= 3:
@@ -60,7 +63,7 @@ class LocalCluster:
         self.version = version
         self.brokers: Sequence[Node] = ()
         self._size, self._log_dirs, self._jvm_flags = brokers, log_dirs, list(jvm_flags)
-        self._properties, self._sasl = dict(properties or {}), sasl
+        self._properties, self._sasl, self._tls = dict(properties or {}), sasl, tls
         self._data_dir = data_dir.absolute() if data_dir is not None else None
         self._start_limit, self._progress = start_limit, progress
         self._guard: Guard | None = None
@@ -83,7 +86,7 @@ class LocalCluster:
     def start(self) -> None:
         """Fetch Kafka if need be, start all nodes, and return when every one of them answers and knows the others.
 
-        Errors: JavaMissing, FetchError, FormatError, NodeError; nothing is left running then.
+        Errors: JavaMissing, FetchError, FormatError, NodeError, OSError for files of `tls`; nothing is left running then.
         """
         if self._guard is not None:
             raise RuntimeError("the cluster was started already")
@@ -169,7 +172,7 @@ class LocalCluster:
         if self._guard is None:
             raise RuntimeError("the cluster is not started")
         voters = {each.node_id: each.listeners.controller for each in self.brokers}
-        node.launch(self._guard, self._command, cluster_properties(voters, self._sasl), self._properties)
+        node.launch(self._guard, self._command, cluster_properties(voters, self._sasl, self._tls), self._properties)
 
     def _end_all(self, how: signal.Signals) -> None:
         for node in self.brokers:

@@ -1,6 +1,7 @@
 """Room localkafka, settings: the server.properties of one node, as a value.
 
-In: ports, folders, users. Out: a dict of Kafka's own property names, and its text. Leaves to others: files and processes.
+In: ports, folders, users, certificates. Out: a dict of Kafka's own property names, and its text. Leaves to others: writing it, and
+processes.
 """
 
 import re
@@ -14,6 +15,7 @@ PropertyValue = str | int | float | bool
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _LOGIN = "org.apache.kafka.common.security"
+_CLIENT = "listener.name.client"
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,17 @@ class Listeners:
     client: int
     internal: int
     controller: int
+
+
+@dataclass(frozen=True)
+class Tls:
+    """TLS on the listener for clients, from PEM files: `cert` with its chain, `key` in PKCS #8 without a password, `client_ca` with
+    the authorities of clients. With `client_ca`, clients must have a certificate, or, when it is `optional`, may."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+    optional: bool = False
 
 
 def node_properties(node_id: int, listeners: Listeners, log_dirs: Sequence[Path], metadata_dir: Path) -> dict[str, PropertyValue]:
@@ -41,13 +54,16 @@ def node_properties(node_id: int, listeners: Listeners, log_dirs: Sequence[Path]
     }
 
 
-def cluster_properties(voters: Mapping[int, int], users: Mapping[str, str] | None) -> dict[str, PropertyValue]:
+def cluster_properties(
+    voters: Mapping[int, int], users: Mapping[str, str] | None, tls: Tls | None = None
+) -> dict[str, PropertyValue]:
     """What is the same on all nodes. `voters` maps node id to controller port; `users` maps name to password, None for no SASL.
+    Errors: OSError when a file of `tls` cannot be read.
 
     Kafka's defaults suit large clusters: three replicas of internal topics, pauses before groups and brokers start, large buffers.
     """
     replicas = min(3, len(voters))
-    security = "PLAINTEXT" if users is None else "SASL_PLAINTEXT"
+    security = ("" if users is None else "SASL_") + ("PLAINTEXT" if tls is None else "SSL")
     return {
         "process.roles": "broker,controller",
         "controller.quorum.voters": ",".join(f"{voter}@{HOST}:{port}" for voter, port in voters.items()),
@@ -70,6 +86,7 @@ def cluster_properties(voters: Mapping[int, int], users: Mapping[str, str] | Non
         "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
         "auto.create.topics.enable": True,
         **(_sasl(users) if users is not None else {}),
+        **(_tls(tls) if tls is not None else {}),
     }
 
 
@@ -89,12 +106,26 @@ def check_users(users: Mapping[str, str]) -> None:
 
 def _sasl(users: Mapping[str, str]) -> dict[str, PropertyValue]:
     known = " ".join(f'user_{user}="{password}"' for user, password in users.items())
-    prefix = "listener.name.client"
     return {
-        f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        f"{prefix}.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required {known};",
-        f"{prefix}.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
-        f"{prefix}.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+        f"{_CLIENT}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{_CLIENT}.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required {known};",
+        f"{_CLIENT}.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+        f"{_CLIENT}.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+    }
+
+
+def _tls(tls: Tls) -> dict[str, PropertyValue]:
+    own: dict[str, PropertyValue] = {
+        f"{_CLIENT}.ssl.keystore.type": "PEM",
+        f"{_CLIENT}.ssl.keystore.certificate.chain": tls.cert.read_text(),
+        f"{_CLIENT}.ssl.keystore.key": tls.key.read_text(),
+    }
+    if tls.client_ca is None:
+        return own
+    return own | {
+        f"{_CLIENT}.ssl.client.auth": "requested" if tls.optional else "required",
+        f"{_CLIENT}.ssl.truststore.type": "PEM",
+        f"{_CLIENT}.ssl.truststore.certificates": tls.client_ca.read_text(),
     }
 
 

@@ -73,7 +73,7 @@ def serve(upstream: str | None, listen: str | None, admin: str | None, logs: str
         _fail("which cluster? give --upstream HOST:PORT, or set `upstream.bootstrap_servers` in the settings file")
     from proxy.net.serve import run
 
-    sys.exit(run(settings))
+    sys.exit(run(settings, lambda: load_settings(config, over), config))
 
 
 @main.command("check-config")

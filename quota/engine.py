@@ -68,6 +68,11 @@ class Engine:
         self.mutes = Mutes()
         self.controller_mutations = ControllerMutations(limits.controller_mutations)
 
+    def change(self, limits: Limits) -> None:
+        """These limits hold from now on. What is known of entities whose limit stays is kept; mutes that began go on."""
+        self.limits = limits
+        self.controller_mutations.book = limits.controller_mutations
+
     def find_mutation_limit(self, user: str, client_id: str) -> Found[MutationLimit] | None:
         """The controller mutation limit of a client, None when it has none or is exempt."""
         exempt = self.limits.exempt

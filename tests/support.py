@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.apis.registry import by_key, default_handlers, understood
-from proxy.session.port import Requester, Services
+from proxy.session.budget import Budget, Census
+from proxy.session.port import Bounds, Peer, Requester, Services
 from proxy.session.session import Session, State
 from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker
@@ -25,17 +26,18 @@ ALICE = Entity("alice", None)
 ANYBODY = Entity("ANONYMOUS", None)
 
 
-class Cluster:
+def endpoint(node_id: int | None) -> tuple[str, int]:
     """Broker `id` is shown at port 9200 + id."""
+    return "proxy.example", 9192 if node_id is None else 9200 + node_id % 100
+
+
+class Cluster:
+    """What sessions told of the cluster."""
 
     def __init__(self) -> None:
-        self.advertise: str | None = "proxy.example"
         self.brokers: list[Broker] = []
         self.metadata: list[tuple[Buffer, int]] = []
         self.names: dict[bytes, str] = {}
-
-    def port(self, node_id: int | None) -> int:
-        return 9192 if node_id is None else 9200 + node_id % 100
 
     def learn_brokers(self, brokers: list[Broker]) -> None:
         self.brokers = brokers
@@ -52,12 +54,16 @@ class Watcher:
     decisions: list[tuple[Decision, Requester]] = field(default_factory=list)
     client_failures: list[str] = field(default_factory=list)
     broker_failures: list[str] = field(default_factory=list)
+    limits: list[tuple[str, bool]] = field(default_factory=list)
 
     def decided(self, decision: Decision, request: Requester) -> None:
         self.decisions.append((decision, request))
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:  # noqa: ARG002
         self.client_failures.append(reason)
+
+    def limited(self, limit: str, client_address: str, client_id: str | None, principal: str, *, closed: bool) -> None:  # noqa: ARG002
+        self.limits.append((limit, closed))
 
     def broker_failed(self, client_address: str, reason: str) -> None:  # noqa: ARG002
         self.broker_failures.append(reason)
@@ -70,7 +76,7 @@ class Port:
         self.client: list[Buffer] = []
         self.broker: list[Buffer] = []
         self.connects = 0
-        self.reading = True
+        self.reading = self.reading_broker = True
         self.wake: float | None = None
         self.closes = 0
 
@@ -91,6 +97,12 @@ class Port:
     def resume_reading(self) -> None:
         self.reading = True
 
+    def stop_broker(self) -> None:
+        self.reading_broker = False
+
+    def resume_broker(self) -> None:
+        self.reading_broker = True
+
     def wake_at(self, when: float) -> None:
         self.wake = when
 
@@ -108,6 +120,9 @@ class World:
     max_frame: int = 1 << 20
     max_held_response: int = 1 << 16
     default_partitions: int = 1
+    max_in_flight: int = 1000
+    memory_total: int = 1 << 30
+    max_connections_per_principal: int | None = None
 
     def __post_init__(self) -> None:
         self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
@@ -119,8 +134,9 @@ class World:
             self.watcher,
             understood(HANDLERS),
             self.default_partitions,
-            self.max_frame,
-            self.max_held_response,
+            Bounds(self.max_frame, self.max_held_response, self.max_in_flight),
+            Budget(self.memory_total),
+            Census(1000, per_principal=self.max_connections_per_principal),
         )
         self.dialogues: list[Dialogue] = []
 
@@ -146,7 +162,7 @@ class Dialogue:
 
     def __init__(self, world: World, user: str, connected: bool) -> None:
         self.world, self.port = world, Port()
-        self.session = Session(world.services, HANDLERS, self.port, "10.0.0.1:1234", "10.0.0.9")
+        self.session = Session(world.services, HANDLERS, self.port, Peer("10.0.0.1:1234", endpoint))
         self.session.client.user = user
         self.now = 0.0
         self._connected = connected

@@ -4,9 +4,17 @@
 |---|---|---|---|
 | 3 | Metadata | 0-13 | all brokers; the proxy learns them, and topic ids, on the way |
 | 10 | FindCoordinator | 0-6 | the coordinators |
-| 55 | DescribeQuorum | 0-2 | the controllers' listeners since version 2 (KIP-853): shown as the bootstrap address |
+| 52 | Vote | 0-2 | controllers, since version 1 (KIP-853) |
+| 53, 54 | BeginQuorumEpoch, EndQuorumEpoch | 0-1 | controllers, since version 1 |
+| 55 | DescribeQuorum | 0-2 | the controllers' listeners, since version 2 |
+| 59 | FetchSnapshot | 0-1 | controllers, since version 1 |
 | 60 | DescribeCluster | 0-2 | all brokers |
-| 78, 79 | ShareFetch, ShareAcknowledge | 1-2 | node endpoints (KIP-932) |
+| 79 | ShareAcknowledge | 1-2 | node endpoints (KIP-932) |
+| 82 | UpdateRaftVoter | 0 | the leader of the controllers |
+
+Controllers are shown as the bootstrap address. A broker serves 52, 53, 54, 59 and 82 on its controller listener only, for
+which the proxy is not made; should it be put before one all the same, nothing shows there either. Responses are held
+whole: they are small, but for Metadata, of which nothing can be told before it is read.
 """
 
 from __future__ import annotations
@@ -67,8 +75,12 @@ class _Learn(Patch):
 ADDRESS_APIS = (
     MetadataApi(),
     AddressApi(wire.FIND_COORDINATOR, 0, 6),
+    AddressApi(wire.VOTE, 0, 2),
+    AddressApi(wire.BEGIN_QUORUM_EPOCH, 0, 1),
+    AddressApi(wire.END_QUORUM_EPOCH, 0, 1),
     AddressApi(wire.DESCRIBE_QUORUM, 0, 2),
+    AddressApi(wire.FETCH_SNAPSHOT, 0, 1),
     AddressApi(wire.DESCRIBE_CLUSTER, 0, 2),
-    AddressApi(wire.SHARE_FETCH, 1, 2),
     AddressApi(wire.SHARE_ACKNOWLEDGE, 1, 2),
+    AddressApi(wire.UPDATE_RAFT_VOTER, 0, 0),
 )

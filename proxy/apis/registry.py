@@ -11,13 +11,14 @@ from proxy.apis.create_topics import CreateTopics
 from proxy.apis.fetch import Fetch
 from proxy.apis.produce import Produce
 from proxy.apis.sasl import SaslAuthenticate, SaslHandshake
+from proxy.apis.share_fetch import ShareFetch
 from proxy.session.plans import Handler
 from proxy.wire import api_versions as wire
 
 
 def default_handlers() -> list[Handler]:
     """One of each."""
-    return [Produce(), Fetch(), SaslHandshake(), ApiVersions(), CreateTopics(), SaslAuthenticate(), *ADDRESS_APIS]
+    return [Produce(), Fetch(), SaslHandshake(), ApiVersions(), CreateTopics(), SaslAuthenticate(), ShareFetch(), *ADDRESS_APIS]
 
 
 def by_key(handlers: Iterable[Handler]) -> dict[int, Handler]:

@@ -1,15 +1,13 @@
-"""The brokers of the cluster, and the ports of the proxy that stand for them.
-
-In: lists of live brokers, from Metadata responses. Out: for a node id the real address (to connect to) and the port (to
-show to clients). Broker `id` is at port `first + id % size` of the range, so that all proxies of a cluster agree and
-nothing changes at a restart."""
+"""The brokers of the cluster. In: lists of live brokers, from Metadata responses. Out: for a node id the real address, to
+connect to. What clients are shown instead is the business of `routes`, which are told who is there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from proxy.config.units import HostPort, PortRange
+from proxy.cluster.routes import Route
+from proxy.config.units import HostPort
 from proxy.wire.metadata import Broker
 
 
@@ -22,32 +20,25 @@ class Change:
     left: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Whom to tell: `listen` opens a port (0: any) for a node id and returns the one it got, or None when it cannot;
-    `unlisten` closes it."""
-
-    listen: Callable[[int, int], int | None]
-    unlisten: Callable[[int], None]
-    changed: Callable[[Change], None]
-
-
 class Brokers:
-    """`forget_after` seconds a broker is kept that is no longer named: one that restarts is away for a while, and its
-    clients come back to it."""
+    """`changed` is told what a list changed. `forget_after` seconds a broker is kept that is no longer named: one that
+    restarts is away for a while, and its clients come back to it."""
 
     def __init__(
-        self, bootstrap: Iterable[HostPort], ports: PortRange, hooks: Hooks, clock: Callable[[], float], forget_after: float = 600.0
+        self,
+        bootstrap: Iterable[HostPort],
+        routes: Iterable[Route],
+        changed: Callable[[Change], None],
+        clock: Callable[[], float],
+        forget_after: float = 600.0,
     ) -> None:
         self._bootstrap = list(bootstrap)
+        self._routes = list(routes)
         self._turn = 0
-        self._ports, self._hooks, self._clock, self._forget_after = ports, hooks, clock, forget_after
+        self._changed, self._clock, self._forget_after = changed, clock, forget_after
         self._known: dict[int, Broker] = {}
         self._seen_at: dict[int, float] = {}
-        self._port_of: dict[int, int] = {}
         self._last: list[Broker] = []
-        self.bootstrap_port = 0
-        """Where the bootstrap listener is."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -55,25 +46,24 @@ class Brokers:
     def learn(self, brokers: list[Broker]) -> None:
         """These are the live brokers now."""
         now = self._clock()
-        if brokers == self._last and not self._missing_listeners():
-            for node_id in self._known.keys() & {broker.node_id for broker in brokers}:
-                self._seen_at[node_id] = now
-            self._forget(now, ())
-            return
-        self._last = brokers
-        joined, moved = [], []
-        for broker in sorted(brokers):
-            if not broker.host:
-                continue
-            before = self._known.get(broker.node_id)
-            self._known[broker.node_id] = broker
-            self._seen_at[broker.node_id] = now
-            if before is None:
-                joined.append(broker.node_id)
-            elif before != broker:
-                moved.append(broker.node_id)
-            self._listen(broker.node_id)
-        self._forget(now, (tuple(joined), tuple(moved)))
+        joined: list[int] = []
+        moved: list[int] = []
+        if brokers != self._last:
+            self._last = brokers
+            for broker in sorted(brokers):
+                if not broker.host:
+                    continue
+                before = self._known.get(broker.node_id)
+                self._known[broker.node_id] = broker
+                if before != broker:
+                    (joined if before is None else moved).append(broker.node_id)
+        self._seen_at.update(dict.fromkeys(self._known.keys() & {broker.node_id for broker in brokers}, now))
+        left = self._forget(now)
+        if joined or moved or left or not self._covered():
+            for route in self._routes:
+                route.cover(self._known)
+        if joined or moved or left:
+            self._changed(Change(tuple(joined), tuple(moved), left))
 
     def broker_addresses(self, node_id: int) -> list[HostPort]:
         """Where a broker really is; empty when it has left the cluster."""
@@ -90,37 +80,11 @@ class Brokers:
         self._turn = (self._turn + 1) % len(addresses)
         return addresses[self._turn :] + addresses[: self._turn]
 
-    def port(self, node_id: int | None) -> int:
-        """The port that stands for a broker; that of the bootstrap listener for None and for a broker that has none."""
-        if node_id is None:
-            return self.bootstrap_port
-        return self._port_of.get(node_id) or self.bootstrap_port
+    def _covered(self) -> bool:
+        return all(route.covers(self._known) for route in self._routes)
 
-    def _missing_listeners(self) -> bool:
-        return self._known.keys() != self._port_of.keys()
-
-    def _listen(self, node_id: int) -> None:
-        if node_id not in self._port_of:
-            port = self._hooks.listen(node_id, self._wanted_port(node_id))
-            if port is not None:
-                self._port_of[node_id] = port
-
-    def _wanted_port(self, node_id: int) -> int:
-        """The port of a broker; where two brokers would have the same, the next one that is free of the proxy's own."""
-        first, last = self._ports
-        if first == 0:
-            return 0
-        size = last - first + 1
-        taken = set(self._port_of.values())
-        ports = (first + (node_id + i) % size for i in range(size))
-        return next((port for port in ports if port not in taken), first + node_id % size)
-
-    def _forget(self, now: float, joined_moved: tuple[tuple[int, ...], tuple[int, ...]] | tuple[()]) -> None:
+    def _forget(self, now: float) -> tuple[int, ...]:
         left = tuple(node_id for node_id, seen in self._seen_at.items() if now - seen > self._forget_after)
         for node_id in left:
             del self._known[node_id], self._seen_at[node_id]
-            if self._port_of.pop(node_id, None) is not None:
-                self._hooks.unlisten(node_id)
-        joined, moved = joined_moved or ((), ())
-        if joined or moved or left:
-            self._hooks.changed(Change(joined, moved, left))
+        return left

@@ -112,6 +112,8 @@ def _reason(error: ErrorDetails, key: Key) -> str:
         known = sorted(_fields_at(Settings, key[:-1]))
         close = difflib.get_close_matches(str(key[-1]), known, n=1)
         return f"there is no such setting; {f'`{close[0]}` is probably meant' if close else 'here there are ' + ', '.join(known)}"
+    if "password" in str(key[-1:]):  # what was given is a secret, in whatever shape
+        return error["msg"].removeprefix("Value error, ")
     if error["type"] in ("model_type", "dict_type", "list_type"):
         return f"{error['input']!r} is not right: " + (
             "a list" if error["type"] == "list_type" else "a section with settings of its own"

@@ -6,64 +6,14 @@ The descriptions are the documentation: docs/settings.md and `--print-schema` ar
 from __future__ import annotations
 
 import platform
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from proxy.config.units import Address, Duration, HostPort, PortRange, Ports, Server, Size
-
-Name = Annotated[str, Field(min_length=1)]
-
-
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-
-
-def _as_written(schema: dict[str, Any]) -> None:
-    """In a JSON schema sizes, durations and addresses are texts: so are their defaults, and numeric bounds do not apply."""
-    for setting in schema.get("properties", {}).values():
-        if setting.get("type") != "string":
-            continue
-        for bound in _BOUNDS:
-            setting.pop(bound, None)
-        default = setting.get("default")
-        if isinstance(default, list | tuple):
-            setting["default"] = str(HostPort(*default))
-        elif isinstance(default, float):
-            setting["default"] = f"{default:g}s"
-        elif isinstance(default, int):
-            setting["default"] = f"{default >> 20}MiB" if default % (1 << 20) == 0 else str(default)
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, json_schema_extra=_as_written)
-
-
-class Upstream(Model):
-    bootstrap_servers: list[Server] = Field(default_factory=list)
-    """Brokers to ask first, as `host:port`. Required, here or as `--upstream`."""
-    connect_timeout: Annotated[Duration, Field(gt=0)] = 10.0
-    """How long a connection to a broker may take to come up."""
-    metadata_refresh: Annotated[Duration, Field(gt=0)] = 10.0
-    """How often the proxy asks the cluster for its brokers. What clients are told in between is noticed too."""
-
-
-class Listen(Model):
-    bootstrap: Address = HostPort("127.0.0.1", 9192)
-    """Where clients bootstrap."""
-    advertise: Name | None = None
-    """The host name that clients are told to connect to. By default the address at which a client reached the proxy."""
-    broker_ports: Ports | None = None
-    """One port per broker: broker `id` is at `first + id % size`. By default the 100 ports above the bootstrap port;
-    `0` takes any free ports."""
-
-    def ports(self) -> PortRange:
-        """The range in force."""
-        if self.broker_ports is not None:
-            return self.broker_ports
-        port = self.bootstrap.port
-        if port == 0:
-            return PortRange(0, 0)
-        return PortRange(port + 1, min(port + 100, 0xFFFF)) if port < 0xFFFF else PortRange(port - 100, port - 1)
+from proxy.config.base import Model, Name
+from proxy.config.listeners import Listener
+from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
+from proxy.config.upstream import Upstream
 
 
 class Admin(Model):
@@ -102,12 +52,43 @@ class Logs(Model):
 
 
 class Limits(Model):
+    """What one client may take, and all of them together. Each limit has a metric, and a line in the operations log that
+    names the client when it bites."""
+
     max_frame: Annotated[Size, Field(ge=1024, le=0x7FFFFFFF)] = 100 << 20
     """The largest request; one that is larger closes its connection. Kafka's `socket.request.max.bytes`."""
+    memory_total: Annotated[Size, Field(ge=1 << 20)] = 1 << 30
+    """What all connections together may hold of requests and answers that are under way. Beyond it nothing more is read of
+    large requests and answers until there is room; one request always goes on, so the proxy never locks up."""
+    memory_per_connection: Annotated[Size, Field(ge=1 << 16)] = 4 << 20
+    """The largest answer that is held whole to be changed, and what may wait for a client or a broker that does not take
+    it; then reading from the other side stops. Larger answers stream. The one request that is being received is not counted."""
+    max_connections: Annotated[int, Field(ge=1)] = 10_000
+    """Connections of clients; one more is closed at once. Each takes two file descriptors."""
+    max_connections_per_address: Annotated[int, Field(ge=1)] | None = None
+    """The same for one address of a client. Kafka's `max.connections.per.ip`."""
+    max_connections_per_principal: Annotated[int, Field(ge=1)] | None = None
+    """The same for one user, once it has logged in. Clients without a login are not counted."""
+    max_in_flight: Annotated[int, Field(ge=1)] = 1000
+    """Requests of a connection that wait for their answers; no more are looked at before some are answered."""
+    first_request_timeout: Annotated[Duration, Field(gt=0)] = 30.0
+    """How long a connection may take to its first whole request, TLS included."""
+    request_timeout: Annotated[Duration, Field(gt=0)] = 120.0
+    """How long a request may take from its first byte to its last while the proxy reads from the client."""
+    idle_timeout: Annotated[Duration, Field(gt=0)] = 600.0
+    """How long a connection may be silent with no answer outstanding. Kafka's `connections.max.idle.ms`."""
     max_throttle: Annotated[Duration, Field(gt=0, le=3600)] = 30.0
     """No throttle of the proxy lasts longer. What is owed beyond it throttles the next request."""
     drain_timeout: Duration = 20.0
     """How long connections may go on after SIGTERM."""
+
+    @model_validator(mode="after")
+    def _room(self) -> Limits:
+        if self.memory_total < self.max_frame:
+            raise ValueError(
+                f"`memory_total` {self.memory_total} is below `max_frame` {self.max_frame}: the largest request would not fit"
+            )
+        return self
 
 
 class Exempt(Model):
@@ -168,13 +149,76 @@ class Quotas(Model):
         return self
 
 
+class Reload(Model):
+    """When the settings file and the files that it names are looked at again. SIGHUP does it at once, always."""
+
+    interval: Duration = 10.0
+    """How often; `0` leaves it to SIGHUP."""
+
+
 class Settings(Model):
     proxy_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(default_factory=lambda: platform.node() or "proxy")
     """Name of this proxy in logs: letters, digits, dots, dashes and underscores. By default the host's name."""
     upstream: Upstream = Upstream()
-    listen: Listen = Listen()
+    listen: Listener = Listener()
+    more_listeners: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,30}$")], Listener] = Field(default_factory=dict)
+    """Further listeners by name, such as `internal`: each has the settings of `listen`, and its own addresses and ports."""
     admin: Admin = Admin()
     logs: Logs = Logs()
     limits: Limits = Limits()
+    reload: Reload = Reload()
     exempt: Exempt = Exempt()
     quotas: Quotas = Quotas()
+
+    @property
+    def listeners(self) -> dict[str, Listener]:
+        """All listeners by name; `listen` is called `main`."""
+        return {"main": self.listen, **self.more_listeners}
+
+    @staticmethod
+    def key_of(listener: str) -> str:
+        """Where the settings of a listener stand, by its name."""
+        return "listen" if listener == "main" else f"more_listeners.{listener}"
+
+    @property
+    def fixed_ports(self) -> frozenset[int]:
+        """Ports that no broker can have: those of the bootstrap listeners and of admin."""
+        return frozenset({self.admin.listen.port, *(listener.bootstrap.port for listener in self.listeners.values())})
+
+    @model_validator(mode="after")
+    def _apart(self) -> Settings:
+        """No two sockets of the proxy want the same port."""
+        if "main" in self.more_listeners:
+            raise ValueError("`more_listeners.main`: this is what `listen` is called; take another name")
+        taken = [_Claim("admin.listen", self.admin.listen.host, _only(self.admin.listen.port), False)]
+        for name, listener in self.listeners.items():
+            where, host = self.key_of(name), listener.bootstrap.host
+            first, last = listener.ports()
+            for claim in (
+                _Claim(f"{where}.bootstrap", host, _only(listener.bootstrap.port), False),
+                _Claim(f"{where}.broker_ports", host, range(first, last + 1), listener.broker_ports is None),
+            ):
+                if (other := next(filter(claim.clashes, taken), None)) is not None:
+                    port = max(claim.ports.start, other.ports.start)
+                    raise ValueError(f"`{claim.key}` and `{other.key}` both take port {port} of {host}; keep them apart")
+                taken.append(claim)
+        return self
+
+
+class _Claim(NamedTuple):
+    """Ports that something wants. A range by default leaves out single ports that are taken."""
+
+    key: str
+    host: str
+    ports: range
+    by_default: bool
+
+    def clashes(self, other: _Claim) -> bool:
+        both = range(max(self.ports.start, other.ports.start), min(self.ports.stop, other.ports.stop))
+        same_host = self.host == other.host or bool({self.host, other.host} & {ANY_HOST, "::"})
+        yields = (self.by_default and len(other.ports) == 1) or (other.by_default and len(self.ports) == 1)
+        return bool(both) and both.start > 0 and same_host and not yields
+
+
+def _only(port: int) -> range:
+    return range(port, port + 1)

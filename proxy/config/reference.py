@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from proxy.config.load import model_in
 from proxy.config.models import Settings
+from proxy.config.units import parse_size
 
 _HEAD = """# Settings
 
@@ -33,30 +34,29 @@ def reference() -> str:
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
-        inner = model_in(field.annotation)
-        if inner is None:
-            yield (
-                prefix + name,
-                _default(field.get_default(call_default_factory=True), prefix + name),
-                " ".join((field.description or "").split()),
-            )
+        inner, shape = model_in(field.annotation), str(field.annotation)
+        if inner is None or shape.startswith("dict"):  # sections by name have the settings of another section
+            yield prefix + name, _default(field, prefix + name), " ".join((field.description or "").split())
             continue
-        many = "[]" if str(field.annotation).startswith("list") else ""
-        if many:
-            yield prefix + name + many, "none", " ".join((inner.__doc__ or "").split())
+        many = "[]" if shape.startswith("list") else ""
+        if many or field.default is None:
+            yield prefix + name + many, "none" if many else "not set", " ".join((inner.__doc__ or "").split())
         yield from _rows(inner, f"{prefix}{name}{many}.")
 
 
-def _default(value: Any, name: str) -> str:
+def _default(field: FieldInfo, name: str) -> str:
     if name == "proxy_id":
         return "the host's name"
+    value = field.get_default(call_default_factory=True)
     if value is PydanticUndefined:
         return "required"
     if value is None:
         return "not set"
     if isinstance(value, list):
         return ", ".join(f"`{item}`" for item in value) or "none"
-    if name.endswith(("max_frame", "rotate_size")):
+    if value == {}:
+        return "none"
+    if any(isinstance(part, BeforeValidator) and part.func is parse_size for part in field.metadata):
         return f"`{value >> 20}MiB`"
     return f"`{value:g}s`" if isinstance(value, float) else f"`{value}`"
 

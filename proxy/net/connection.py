@@ -1,73 +1,120 @@
 """One client's two sockets, as the `Port` of its session.
 
 In: what uvloop reports. Out: calls on the session, and its bytes on the sockets. Reading from one side stops while the
-other side does not take what was written, so a connection holds one read, one request and one write buffer at most."""
+other side does not take what was written, so a connection holds one read, one request and two write buffers at most."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Any, Final, Protocol, cast
 
 from proxy.config.units import HostPort
+from proxy.net.broker_client import BrokerError
 from proxy.session.plans import Handler
-from proxy.session.port import Services
+from proxy.session.port import Peer, Services
 from proxy.session.session import Session, State
-from proxy.wire.primitives import Buffer
+from proxy.wire.primitives import BadBytes, Buffer
 
-HIGH_WATER: Final = 1 << 20
-LOW_WATER: Final = 1 << 18
 LINGER: Final = 10.0
 """Seconds that a closed connection may take to deliver what was written to it."""
+
+Connect = Callable[[Callable[[], asyncio.Protocol], HostPort], Coroutine[Any, Any, object]]
+"""Opens a connection to a broker, or raises `BrokerError`."""
 
 
 @dataclass(slots=True)
 class Shared:
-    """What all connections of a proxy share. `connect_timeout` in seconds."""
+    """What all connections of a proxy share."""
 
     services: Services
     handlers: dict[int, Handler]
-    connect_timeout: float
+    connect: Connect
     connections: set[ClientConnection] = field(default_factory=set)
+
+    @property
+    def high_water(self) -> int:
+        """Bytes that may wait for one side before the other is read no more."""
+        return self.services.bounds.max_held_response // 4
+
+
+class Arrival(Protocol):
+    """A client that came to a listener."""
+
+    def peer(self, transport: asyncio.BaseTransport) -> Peer:
+        """Where it is from, and what it is to be shown."""
+
+    def user(self, transport: asyncio.BaseTransport) -> str | None:
+        """The user whom its certificate names, None without one; `BadBytes` when it names nobody."""
+
+    def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
+        """Where its broker may be, the best place first; nowhere when it has left the cluster."""
+
+    def left(self) -> None:
+        """The connection is no more."""
 
 
 class ClientConnection(asyncio.Protocol):
-    """The client's side. `targets` says where its broker may be, the best
-    place first; nowhere when it has left the cluster."""
+    """The client's side. `came`: when it was accepted, in the loop's time."""
 
-    def __init__(self, shared: Shared, targets: Callable[[], list[HostPort]]) -> None:
-        self._shared, self._targets = shared, targets
+    def __init__(self, shared: Shared, arrival: Arrival, came: float) -> None:
+        self._shared, self._arrival, self._came = shared, arrival, came
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._broker: BrokerConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._stopped = False  # the session wants nothing more for now
+        self._stopped = False  # the session wants nothing more from the client for now
+        self._broker_stopped = False  # nor from the broker
         self._broker_full = False  # the broker does not take what was written
+        self._client_full = False  # nor the client
+        self._unsent = 0  # bytes charged for what the client does not take
+        self._broker_unsent = 0
+        self._ended = False  # the client sends nothing more
+        self._lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        address = HostPort(*(transport.get_extra_info("peername") or ("?", 0))[:2])
-        here = (transport.get_extra_info("sockname") or ("",))[0]
-        self.session = Session(self._shared.services, self._shared.handlers, self, str(address), here)
+        self._tls = transport.get_extra_info("ssl_object") is not None
+        high = self._shared.high_water
+        self.transport.set_write_buffer_limits(high, high // 4)
+        peer = self._arrival.peer(transport)
+        self.session = Session(self._shared.services, self._shared.handlers, self, peer, self._came)
         self._shared.connections.add(self)
+        try:
+            user = self._arrival.user(transport)
+        except BadBytes as e:
+            self.session.refuse(str(e))
+        else:
+            if user is not None:
+                self.session.client.identify(user)
 
     def data_received(self, data: bytes) -> None:
         self.session.client_bytes(data, self._now())
 
+    def eof_received(self) -> bool:
+        """A client may close its half and still read; TLS knows no such thing."""
+        self._ended = True
+        self.session.client_ended()
+        return not self._tls
+
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._lost = self._ended = True
+        self._charge_client(0)
         self.session.client_lost()
-        self._shared.connections.discard(self)
+        self._leave()
 
     def pause_writing(self) -> None:
-        if self._broker is not None:
-            self._broker.transport.pause_reading()
+        self._client_full = True
+        self._charge_client(self.transport.get_write_buffer_size())
+        self._read_broker_or_not()
+        self.session.slow_side()
 
     def resume_writing(self) -> None:
-        if self._broker is not None:
-            self._broker.transport.resume_reading()
+        self._client_full = False
+        self._charge_client(0)
+        self._read_broker_or_not()
 
     @property
     def muted(self) -> bool:
@@ -100,6 +147,14 @@ class ClientConnection(asyncio.Protocol):
         self._stopped = False
         self._read_or_not()
 
+    def stop_broker(self) -> None:
+        self._broker_stopped = True
+        self._read_broker_or_not()
+
+    def resume_broker(self) -> None:
+        self._broker_stopped = False
+        self._read_broker_or_not()
+
     def wake_at(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -110,11 +165,14 @@ class ClientConnection(asyncio.Protocol):
             self._timer.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
+        self._charge_client(0)
+        self._charge_broker(0)
         if self._broker is not None:
             self._broker.transport.close()
         if not self.transport.is_closing():
             self.transport.close()
             self._loop.call_later(LINGER, self.transport.abort)
+        self._leave()
 
     # ------------------------------------------------------------------ the broker's side
 
@@ -122,17 +180,45 @@ class ClientConnection(asyncio.Protocol):
         self._broker = broker
         self.session.broker_connected(self._now())
 
-    def broker_full(self, full: bool) -> None:
-        self._broker_full = full
+    def broker_full(self, size: int) -> None:
+        """The broker does not take what was written, `size` bytes by now; 0: it does again."""
+        self._broker_full = size > 0
+        self._charge_broker(size)
         self._read_or_not()
+        if size:
+            self.session.slow_side()
 
     def _read_or_not(self) -> None:
-        if self.transport.is_closing():
+        if self._ended or self.transport.is_closing():
             return
         if self._stopped or self._broker_full:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
+
+    def _read_broker_or_not(self) -> None:
+        if self._broker is None or self._broker.transport.is_closing():
+            return
+        if self._broker_stopped or self._client_full:
+            self._broker.transport.pause_reading()
+        else:
+            self._broker.transport.resume_reading()
+
+    def _charge_client(self, size: int) -> None:
+        if size != self._unsent:
+            self._shared.services.budget.charge(size - self._unsent)
+            self._unsent = size
+
+    def _charge_broker(self, size: int) -> None:
+        if size != self._broker_unsent:
+            self._shared.services.budget.charge(size - self._broker_unsent)
+            self._broker_unsent = size
+
+    def _leave(self) -> None:
+        """Both the session and the client's socket are at their end."""
+        if self._lost and self.session.state is State.CLOSED and self in self._shared.connections:
+            self._shared.connections.discard(self)
+            self._arrival.left()
 
     def _wake(self) -> None:
         self._timer = None
@@ -140,14 +226,11 @@ class ClientConnection(asyncio.Protocol):
 
     async def _connect(self) -> None:
         reasons = []
-        for target in self._targets():
+        for target in self._arrival.targets(self.transport):
             try:
-                async with asyncio.timeout(self._shared.connect_timeout):
-                    await self._loop.create_connection(lambda: BrokerConnection(self), target.host, target.port)
-            except TimeoutError:
-                reasons.append(f"no connection to {target} within {self._shared.connect_timeout:g} s")
-            except OSError as e:
-                reasons.append(f"no connection to {target}: {e.strerror or e}")
+                await self._shared.connect(lambda: BrokerConnection(self), target)
+            except BrokerError as e:
+                reasons.append(str(e))
             else:
                 return
         self.session.broker_lost("; ".join(reasons) or "the broker has left the cluster")
@@ -163,7 +246,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
+        high = self._client._shared.high_water
+        self.transport.set_write_buffer_limits(high, high // 4)
         if self._session.state is State.CLOSED:
             self.transport.close()
         else:
@@ -176,7 +260,7 @@ class BrokerConnection(asyncio.Protocol):
         self._session.broker_lost(None if exc is None else f"lost: {exc}")
 
     def pause_writing(self) -> None:
-        self._client.broker_full(True)
+        self._client.broker_full(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        self._client.broker_full(False)
+        self._client.broker_full(0)

@@ -1,4 +1,4 @@
-"""Brokers and topics, as sessions see the cluster. In: Metadata responses. Out: endpoints to show, names of topic ids.
+"""Brokers and topics, as sessions see the cluster. In: Metadata responses. Out: names of topic ids.
 Reads large responses a little at a time."""
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from proxy.wire.primitives import Buffer
 
 
 class Directory:
-    """The `Cluster` of all sessions. `advertise`: the host name to show, None for the address at which each client
-    reached the proxy."""
+    """The `Cluster` of all sessions. `brokers` is set once the listeners that stand for them are there."""
 
-    def __init__(self, brokers: Brokers, topics: Topics, advertise: str | None) -> None:
-        self.brokers, self.topics, self.advertise = brokers, topics, advertise
+    brokers: Brokers
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics = topics
         self._working = False
-
-    def port(self, node_id: int | None) -> int:
-        return self.brokers.port(node_id)
 
     def learn_brokers(self, brokers: list[Broker]) -> None:
         self.brokers.learn(brokers)

@@ -1,16 +1,17 @@
 """Follows the cluster: asks for its brokers, again and again. In: the servers to ask. Out: brokers learnt, and whether
 the cluster answers.
 
-A cluster that wants authentication says nothing to the proxy, which has no identity of its own yet; then brokers are
-learnt from what clients are told, and the cluster counts as up because it answers at all. What fails is said once, and
-once when it works again."""
+A cluster that wants authentication says nothing to a proxy without an identity of its own; then brokers are learnt from what
+clients are told, and the cluster counts as up because it answers at all. With an identity, a login that fails means that the
+cluster is away. What fails is said once, and once when it works again."""
 
 from __future__ import annotations
 
 import asyncio
 
 from proxy.cluster.brokers import Brokers
-from proxy.net.broker_client import BrokerClient, BrokerError
+from proxy.net.broker_client import BrokerClient
+from proxy.net.upstream import BrokerError, Upstream
 from proxy.observe.operations import Log
 
 FIRST_RETRY = 0.25
@@ -18,11 +19,11 @@ SLOWEST_RETRY = 5.0
 
 
 class Follower:
-    """`refresh` and `timeout` in seconds."""
+    """`refresh` in seconds."""
 
-    def __init__(self, brokers: Brokers, refresh: float, timeout: float, log: Log) -> None:
+    def __init__(self, brokers: Brokers, refresh: float, upstream: Upstream, log: Log) -> None:
         self._brokers = brokers
-        self._refresh, self._timeout, self._log = refresh, timeout, log
+        self._refresh, self._upstream, self._log = refresh, upstream, log
         self.up = False
         """Did the cluster answer the last question?"""
         self._said = ""
@@ -41,7 +42,7 @@ class Follower:
         reasons: list[str] = []
         for address in self._brokers.addresses():
             try:
-                async with BrokerClient(address, self._timeout) as client:
+                async with BrokerClient(address, self._upstream) as client:
                     brokers = await client.brokers()
             except BrokerError as e:
                 if e.refused:

@@ -1,81 +1,255 @@
-"""Listening sockets: the bootstrap port and one per broker. In: addresses. Out: client connections.
+"""Listening sockets and who comes to them. In: the settings of the listeners. Out: client connections that may come in.
 
 A socket is bound and listening at once, without a wait, so that a broker's port is open before the first client is told
-of it; the kernel keeps early comers."""
+of it; the kernel keeps early comers. A client is counted, says where it is from (PROXY protocol) and shakes hands (TLS)
+before it gets a session."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
+from proxy.cluster.routes import NameRoute, PortRoute, Route
+from proxy.config.listeners import Listener
 from proxy.config.units import HostPort
+from proxy.identity.certificates import NoPrincipal, Rules, distinguished_name, parse_rules
 from proxy.net.connection import ClientConnection, Shared
+from proxy.net.tls import explain, server_name_of
 from proxy.observe.operations import Log
+from proxy.session.budget import ANONYMOUS
+from proxy.session.port import Peer
+from proxy.wire.primitives import BadBytes
+from proxy.wire.proxy_protocol import FIRST, header_size, source_address
 
-BACKLOG = 1024
+BACKLOG: Final = 1024
+AT_ONCE: Final = 100
+"""Connections that are accepted before others have their turn."""
+PAUSE: Final = 1.0
+"""Seconds without accepting when file descriptors have run out."""
 
 
-class Listeners:
-    """All listening sockets of a proxy, on one host."""
+class Door:
+    """One listener. `tls` gives the context in force, None for plain text."""
 
-    def __init__(self, host: str, shared: Shared, log: Log) -> None:
-        self._host, self._shared, self._log = host, shared, log
-        self._servers: dict[int | None, asyncio.Server | socket.socket] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(
+        self,
+        name: str,
+        settings: Listener,
+        reserved: frozenset[int],
+        shared: Shared,
+        tls: Callable[[], ssl.SSLContext | None],
+        log: Log,
+    ) -> None:
+        self.name, self.settings = name, settings
+        self.shared, self._tls, self._log = shared, tls, log
+        self.rules: Rules = parse_rules(settings.tls.principal_mapping_rules if settings.tls else "DEFAULT")
+        self.bootstrap_addresses: Callable[[], list[HostPort]] = list
+        self.broker_addresses: Callable[[int], list[HostPort]] = lambda _: []
+        self.route: Route = self._make_route(reserved)
+        self.port = 0
+        """Where clients bootstrap."""
+        self._sockets: dict[int | None, list[socket.socket]] = {}
+        self._welcomes: set[asyncio.Task[None]] = set()
         self._complained: set[int] = set()
+        self._loop = asyncio.get_running_loop()
 
-    def open(self, key: int | None, port: int, targets: Callable[[], list[HostPort]]) -> int:
-        """Listen for a broker (None: bootstrap) at `port` (0: any); the port it got. OSError when it cannot be had."""
-        sock = _listen(self._host, port)
-        self._servers[key] = sock
-        task = asyncio.get_running_loop().create_task(self._serve(key, sock, targets))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return int(sock.getsockname()[1])
+    def open(self) -> None:
+        """Listen for clients that bootstrap; OSError when the address cannot be had."""
+        self.port = self._open(None, self.settings.bootstrap.port)
+        self.route.bootstrap_port = self.settings.advertise_port or self.port
 
-    def open_for_broker(self, node_id: int, port: int, targets: Callable[[], list[HostPort]]) -> int | None:
-        """The same for a broker that turned up later: a port that cannot be had is logged once, and tried again when
-        brokers are next learnt."""
+    def close(self) -> None:
+        """Listen no longer; connections stay, those that are not in yet end."""
+        for key in list(self._sockets):
+            self._close(key)
+        for task in self._welcomes:
+            task.cancel()
+
+    # ------------------------------------------------------------------ sockets
+
+    def _make_route(self, reserved: frozenset[int]) -> Route:
+        listen = self.settings
+        if listen.routing == "sni":
+            assert listen.advertise is not None
+            return NameRoute(listen.advertise, listen.broker_name)
+        return PortRoute(listen.advertise, listen.ports(), reserved, self._open_for_broker, self._close)
+
+    def _open(self, key: int | None, port: int) -> int:
+        host = self.settings.bootstrap.host
+        sockets = _listen(host, port)
+        self._sockets[key] = sockets
+        for sock in sockets:
+            self._loop.add_reader(sock, self._accept, sock, key)
+        return int(sockets[0].getsockname()[1])
+
+    def _open_for_broker(self, node_id: int, port: int) -> int | None:
+        """A port for a broker; one that cannot be had is logged once, and tried again when brokers are next learnt."""
         try:
-            got = self.open(node_id, port, targets)
+            got = self._open(node_id, port)
         except OSError as e:
             if node_id not in self._complained:
                 self._complained.add(node_id)
-                self._log.error("no port for a broker", broker=node_id, address=str(HostPort(self._host, port)), reason=e.strerror)
+                address = str(HostPort(self.settings.bootstrap.host, port))
+                self._log.error("no port for a broker", listener=self.name, broker=node_id, address=address, reason=e.strerror)
             return None
         self._complained.discard(node_id)
         return got
 
-    def close(self, key: int | None) -> None:
-        """Listen no longer; connections stay."""
-        server = self._servers.pop(key, None)
-        if server is not None:
-            server.close()
+    def _close(self, key: int | None) -> None:
+        for sock in self._sockets.pop(key, ()):
+            self._loop.remove_reader(sock)
+            sock.close()
 
-    def close_all(self) -> None:
-        for key in list(self._servers):
-            self.close(key)
+    def _accept(self, sock: socket.socket, node_id: int | None) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                conn, address = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as e:
+                self._log.error("cannot accept connections", listener=self.name, reason=e.strerror, detail=f"again in {PAUSE:g} s")
+                if e.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                self._loop.remove_reader(sock)
+                self._loop.call_later(PAUSE, self._accept_again, sock, node_id)
+                return
+            conn.setblocking(False)
+            task = self._loop.create_task(self._welcome(conn, _plain(address), node_id, self._loop.time()))
+            self._welcomes.add(task)
+            task.add_done_callback(self._welcomes.discard)
 
-    async def _serve(self, key: int | None, sock: socket.socket, targets: Callable[[], list[HostPort]]) -> None:
-        server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self._shared, targets), sock=sock, backlog=BACKLOG
-        )
-        if key in self._servers:
-            self._servers[key] = server
-        else:
-            server.close()
+    def _accept_again(self, sock: socket.socket, node_id: int | None) -> None:
+        if sock in self._sockets.get(node_id, ()):
+            self._loop.add_reader(sock, self._accept, sock, node_id)
+
+    # ------------------------------------------------------------------ clients
+
+    async def _welcome(self, conn: socket.socket, address: HostPort, node_id: int | None, came: float) -> None:
+        """Let a client in: where it is from, whether there is room for it, TLS. Whatever fails ends this connection only."""
+        services = self.shared.services
+        watcher, census, timeout = services.watcher, services.census, services.bounds.first_request_timeout
+        arrived: Arrived | None = None
+        given = False  # the socket is the transport's, which closes it
+        try:
+            if self.settings.proxy_protocol:
+                async with asyncio.timeout(timeout):
+                    address = await self._source(conn, address)
+            limit = census.arrive(address.host)
+            if limit is not None:
+                watcher.limited(limit, str(address), None, f"User:{ANONYMOUS}", closed=True)
+                return
+            arrived = here = Arrived(self, address, node_id)
+            context = self._tls()
+            given = True
+            await self._loop.connect_accepted_socket(
+                lambda: ClientConnection(self.shared, here, came),
+                conn,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else timeout,
+            )
+        except TimeoutError:
+            watcher.limited("first_request_timeout", str(address), None, f"User:{ANONYMOUS}", closed=True)
+        except BadBytes as e:
+            watcher.client_failed(str(address), None, str(e))
+        except OSError as e:  # errors of TLS among them
+            if self.settings.tls is not None:
+                watcher.client_failed(str(address), None, f"no TLS connection: {explain(e)}")
+        finally:
+            if not given:
+                conn.close()
+            if arrived is not None and not arrived.inside:
+                census.leave(address.host)
+
+    async def _source(self, conn: socket.socket, address: HostPort) -> HostPort:
+        """The address that a PROXY protocol header names; the connection's own when it names none. `BadBytes` for others."""
+        header = await self._read(conn, FIRST)
+        header += await self._read(conn, header_size(header) - len(header))
+        source = source_address(header)
+        return address if source is None else _plain(source)
+
+    async def _read(self, conn: socket.socket, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = await self._loop.sock_recv(conn, size - len(data))
+            if not part:
+                raise BadBytes("the connection ended within its PROXY protocol header")
+            data += part
+        return data
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    sock = socket.socket(family, kind, proto)
+@dataclass(slots=True)
+class Arrived:
+    """A client at a door, as its connection sees it (`connection.Arrival`)."""
+
+    door: Door
+    address: HostPort
+    node_id: int | None
+    inside: bool = False
+
+    def peer(self, transport: asyncio.BaseTransport) -> Peer:
+        self.inside = True
+        here = _plain(transport.get_extra_info("sockname") or ("", 0)).host
+        return Peer(str(self.address), partial(self.door.route.endpoint, reached_at=here))
+
+    def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
+        node_id, route = self.node_id, self.door.route
+        if isinstance(route, NameRoute):
+            node_id = route.node_of(server_name_of(transport.get_extra_info("ssl_object")))
+        return self.door.bootstrap_addresses() if node_id is None else self.door.broker_addresses(node_id)
+
+    def left(self) -> None:
+        self.door.shared.services.census.leave(self.address.host)
+
+    def user(self, transport: asyncio.BaseTransport) -> str | None:
+        """The user whom the client's certificate names, None without one; `BadBytes` when it names nobody."""
+        ssl_object = transport.get_extra_info("ssl_object")
+        certificate = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
+        if certificate is None:
+            return None
+        name = distinguished_name(certificate)
+        try:
+            return self.door.rules.user(name)
+        except NoPrincipal:
+            raise BadBytes(f"no rule of `principal_mapping_rules` applies to its certificate {name!r}") from None
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """One socket for every address of the host, all at the same port; OSError when one cannot be had."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setblocking(False)
-        sock.bind(address)
-        sock.listen(BACKLOG)
+        for family, kind, proto, _, address in dict.fromkeys(found):
+            sock = socket.socket(family, kind, proto)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setblocking(False)
+            at = sockets[0].getsockname()[1] if len(sockets) > 1 else port
+            try:
+                sock.bind((address[0], at, *address[2:]))
+            except OSError as e:
+                if e.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or len(found) == 1:
+                    raise
+                sockets.remove(sock)  # a name with an address that this machine does not have, such as ::1
+                sock.close()
+                continue
+            sock.listen(BACKLOG)
+        if not sockets:
+            raise OSError(errno.EADDRNOTAVAIL, "none of its addresses is one of this machine")
     except OSError:
-        sock.close()
+        for sock in sockets:
+            sock.close()
         raise
-    return sock
+    return sockets
+
+
+def _plain(address: tuple[str, int] | tuple[str, int, int, int]) -> HostPort:
+    """An address as people write it: IPv4 as such, also where an IPv6 socket took it."""
+    host = str(address[0])
+    return HostPort(host.removeprefix("::ffff:") if "." in host else host, int(address[1]))

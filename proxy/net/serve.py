@@ -5,37 +5,52 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import secrets
 import signal
+import ssl
 import sys
 import time
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 import uvloop
 
 from proxy.apis.registry import by_key, default_handlers, understood
-from proxy.cluster.brokers import Brokers, Change, Hooks
+from proxy.cluster.brokers import Brokers, Change
 from proxy.cluster.topics import Topics
 from proxy.config.limits import limits_of
-from proxy.config.models import Settings
+from proxy.config.models import Limits, Settings
 from proxy.config.units import HostPort
+from proxy.identity.certificates import parse_rules
 from proxy.net.admin import start_admin
 from proxy.net.connection import Shared
 from proxy.net.directory import Directory
 from proxy.net.follow import Follower
-from proxy.net.listeners import Listeners
+from proxy.net.guard import guard
+from proxy.net.listeners import Door
+from proxy.net.reload import Reloader
+from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
+from proxy.net.upstream import Upstream
 from proxy.observe.lines import Author, iso
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.operations import Log, operations_log
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.observe.writer import LogWriter
+from proxy.session.budget import Budget, Census
 from proxy.session.port import Services
 from proxy.session.tally import Tally
 from quota.engine import Engine
 
-SWEEP = 10.0
+Load = Callable[[], Settings]
+"""Reads the settings; `SettingsError` when they cannot be used."""
+
+UPSTREAM: Final = "<upstream>"
+SWEEP: Final = 10.0
 """Seconds between clean-ups of what quotas no longer need."""
 
 
@@ -44,13 +59,15 @@ class StartError(Exception):
 
 
 class Proxy:
-    """One running proxy. Made on the event loop."""
+    """One running proxy. Made on the event loop; `TlsError` when certificates cannot be used. `load` reads the settings
+    again, `path` is their file."""
 
-    def __init__(self, settings: Settings, log: Log) -> None:
+    def __init__(self, settings: Settings, load: Load, path: Path | None, log: Log) -> None:
         self.settings, self._log = settings, log
         loop = asyncio.get_running_loop()
         self._clock = loop.time
         self._draining = False
+        self._drain_timeout = settings.limits.drain_timeout
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.engine = Engine(limits_of(settings))
@@ -59,49 +76,80 @@ class Proxy:
         self._writer = self._make_writer()
         self._usage = UsageLog(tally, self._author, self._writer, settings.logs.usage.decisions_per_interval, time.time)
         self._observer = Observer(log, self._usage)
+        self._contexts = contexts_of(settings)
+        upstream = settings.upstream
+        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self.shared = self._make_shared(tally)
+        self._doors = [
+            Door(name, listener, settings.fixed_ports, self.shared, partial(self._context, name), log)
+            for name, listener in settings.listeners.items()
+        ]
         self.brokers = Brokers(
-            settings.upstream.bootstrap_servers,
-            settings.listen.ports(),
-            Hooks(self._listen, self._unlisten, self._changed),
-            self._clock,
+            settings.upstream.bootstrap_servers, [door.route for door in self._doors], self._changed, self._clock
         )
-        directory = Directory(self.brokers, Topics(), settings.listen.advertise)
-        handlers = by_key(default_handlers())
+        for door in self._doors:
+            door.bootstrap_addresses, door.broker_addresses = self.brokers.bootstrap_addresses, self.brokers.broker_addresses
+        self._directory.brokers = self.brokers
+        self.follower = Follower(self.brokers, settings.upstream.metadata_refresh, self._upstream, log)
+        self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
+        self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, self._gauges(), self._clock))
+
+    def _make_shared(self, tally: Tally) -> Shared:
+        """What all connections share."""
+        settings, handlers = self.settings, by_key(default_handlers())
+        limits = settings.limits
+        self._directory = Directory(Topics())
         services = Services(
-            directory,
+            self._directory,
             self.engine,
             tally,
             self._observer,
             understood(handlers),
             settings.quotas.default_partitions,
-            settings.limits.max_frame,
+            budget=Budget(limits.memory_total),
+            census=Census(limits.max_connections),
         )
-        self.shared = Shared(services, handlers, settings.upstream.connect_timeout)
-        self._listeners = Listeners(settings.listen.bootstrap.host, self.shared, log)
-        self.follower = Follower(
-            self.brokers,
-            settings.upstream.metadata_refresh,
-            settings.upstream.connect_timeout,
-            log,
-        )
-        gauges = Gauges(
-            client_connections=lambda: len(self.shared.connections),
+        _bound(services, limits)
+        return Shared(services, handlers, self._upstream.connect)
+
+    def _gauges(self) -> Gauges:
+        services, connections = self.shared.services, self.shared.connections
+        return Gauges(
+            client_connections=lambda: len(connections),
             brokers=lambda: len(self.brokers),
             upstream_up=lambda: self.follower.up,
-            muted_connections=lambda: sum(connection.muted for connection in self.shared.connections),
+            muted_connections=lambda: sum(connection.muted for connection in connections),
+            memory_held=lambda: services.budget.held,
+            memory_waiting=lambda: services.budget.waiting,
+            settings_current=lambda: self.reloader.current,
+            settings_applied=lambda: self.reloader.applied,
+            settings_refused=lambda: self.reloader.refused,
         )
-        self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, gauges, self._clock))
+
+    def _context(self, name: str) -> ssl.SSLContext | None:
+        return self._contexts[name]
+
+    def _use(self, settings: Settings) -> None:
+        """Take what can change while the proxy runs from these settings: all of it or, with `TlsError`, nothing."""
+        self._contexts = contexts_of(settings)
+        for door in self._doors:
+            listener = settings.listeners.get(door.name)
+            if listener is not None and listener.tls is not None:
+                door.rules = parse_rules(listener.tls.principal_mapping_rules)
+        self.engine.change(limits_of(settings))
+        _bound(self.shared.services, settings.limits)
+        self._drain_timeout = settings.limits.drain_timeout
 
     async def start(self) -> None:
         """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had."""
         settings = self.settings
-        bootstrap = settings.listen.bootstrap
-        try:
-            self.brokers.bootstrap_port = self._listeners.open(None, bootstrap.port, self.brokers.bootstrap_addresses)
-        except OSError as e:
-            raise StartError(
-                f"cannot listen at {bootstrap}: {_reason(e)}; set `listen.bootstrap` or --listen to a free address"
-            ) from None
+        for door in self._doors:
+            address = door.settings.bootstrap
+            try:
+                door.open()
+            except OSError as e:
+                where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
+                raise StartError(f"cannot listen at {address}: {_reason(e)}; set {where} to a free address") from None
         try:
             self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready)
         except OSError as e:
@@ -115,29 +163,36 @@ class Proxy:
                 raise StartError(
                     f"cannot write the usage log to {settings.logs.usage.path}: {_reason(e)}; set `logs.usage.path`"
                 ) from None
-        self._tasks = [asyncio.create_task(work) for work in (self.follower.run(), self._intervals(), self._sweeps())]
+        self._tasks = [asyncio.create_task(work) for work in self._works()]
         for task in self._tasks:
             task.add_done_callback(self._ended)
         self._log.info(
             "started",
-            bootstrap=str(HostPort(bootstrap.host, self.brokers.bootstrap_port)),
+            bootstrap=str(HostPort(settings.listen.bootstrap.host, self._doors[0].port)),
+            listeners={door.name: str(HostPort(door.settings.bootstrap.host, door.port)) for door in self._doors},
             admin=str(HostPort(settings.admin.listen.host, admin_port)),
             usage_log=settings.logs.usage.path or "off: set logs.usage.path or --logs to have one",
             quotas=len(settings.quotas.entities),
             boot=self._author.boot,
         )
 
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on all the time."""
+        return [self.follower.run(), self._intervals(), self._sweeps(), guard(self.shared), self.reloader.run()]
+
     async def stop(self) -> None:
         """Drain: no new connections, idle ones close, the others have until `drain_timeout` to get their answers."""
         self._draining = True
         self._log.info("stopping", connections=len(self.shared.connections))
-        self._listeners.close_all()
-        deadline = self._clock() + self.settings.limits.drain_timeout
+        for door in self._doors:
+            door.close()
+        deadline = self._clock() + self._drain_timeout
         while self.shared.connections and self._clock() < deadline:
             for connection in list(self.shared.connections):
-                if not connection.session.in_flight:
-                    connection.session.client_lost()
+                connection.session.drain()
             await asyncio.sleep(0.05)
+        if self.shared.connections:
+            self._log.warning("drain timeout", connections=len(self.shared.connections), detail="their answers are not waited for")
         for connection in list(self.shared.connections):
             connection.transport.abort()
         for task in self._tasks:
@@ -174,14 +229,11 @@ class Proxy:
             complain=lambda folder, reason: self._log.error("usage log cannot be written", folder=folder, reason=reason),
         )
 
-    def _listen(self, node_id: int, port: int) -> int | None:
-        return self._listeners.open_for_broker(node_id, port, lambda: self.brokers.broker_addresses(node_id))
-
-    def _unlisten(self, node_id: int) -> None:
-        self._listeners.close(node_id)
-
     def _changed(self, change: Change) -> None:
-        ports = {node_id: self.brokers.port(node_id) for node_id in (*change.joined, *change.moved)}
+        ports = {
+            door.name: {node_id: door.route.endpoint(node_id, "")[1] for node_id in (*change.joined, *change.moved)}
+            for door in self._doors
+        }
         self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
 
     async def _intervals(self) -> None:
@@ -198,6 +250,7 @@ class Proxy:
         while True:
             await asyncio.sleep(SWEEP)
             self.engine.sweep(self._clock())
+            self._observer.sweep()
             self._observer.forget_quiet(set(self.engine.mutes.active(self._clock())))
 
 
@@ -205,28 +258,78 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-async def _serve(settings: Settings) -> int:
+def contexts_of(settings: Settings) -> dict[str, ssl.SSLContext | None]:
+    """TLS contexts by name of the listener, and that for brokers; `TlsError` when one cannot be made."""
+    contexts: dict[str, ssl.SSLContext | None] = {
+        name: server_context(listener.tls, "listen.tls" if name == "main" else f"more_listeners.{name}.tls")
+        if listener.tls
+        else None
+        for name, listener in settings.listeners.items()
+    }
+    contexts[UPSTREAM] = client_context(settings.upstream.tls) if settings.upstream.tls else None
+    return contexts
+
+
+def _files(path: Path | None, settings: Settings) -> list[str]:
+    """The settings file and those that it names."""
+    sections = [settings.upstream.tls, *(listener.tls for listener in settings.listeners.values())]
+    named = [name for tls in sections if tls is not None for name in watched_files(tls)]
+    return [*([str(path)] if path is not None else []), *named]
+
+
+def _bound(services: Services, limits: Limits) -> None:
+    """Let these limits hold."""
+    bounds, budget, census = services.bounds, services.budget, services.census
+    bounds.max_frame, bounds.max_held_response = limits.max_frame, limits.memory_per_connection
+    bounds.max_in_flight = limits.max_in_flight
+    bounds.first_request_timeout, bounds.request_timeout = limits.first_request_timeout, limits.request_timeout
+    bounds.idle_timeout = limits.idle_timeout
+    budget.total = limits.memory_total
+    census.most, census.per_address = limits.max_connections, limits.max_connections_per_address
+    census.per_principal = limits.max_connections_per_principal
+
+
+async def _serve(settings: Settings, load: Load, path: Path | None) -> int:
     log = operations_log(settings.logs.level, proxy=settings.proxy_id)
-    proxy = Proxy(settings, log)
-    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    stopping, again = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, again.set)
     try:
+        proxy = Proxy(settings, load, path, log)
         await proxy.start()
-    except StartError as e:
+    except (StartError, TlsError) as e:
         print(f"kafka-quota-proxy: {e}", file=sys.stderr)  # noqa: T201
         return 1
     tune_gc()
+    hup = asyncio.create_task(_on_hup(again, proxy.reloader))
     waits = [asyncio.create_task(event.wait()) for event in (stopping, proxy.failed)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    hup.cancel()
     await proxy.stop()
     return 1 if proxy.failed.is_set() else 0
 
 
-def run(settings: Settings) -> int:
-    """Run a proxy until SIGTERM or SIGINT."""
+async def _on_hup(again: asyncio.Event, reloader: Reloader) -> None:
+    while True:
+        await again.wait()
+        again.clear()
+        await reloader.now("SIGHUP")
+
+
+def run(settings: Settings, load: Load, path: Path | None = None) -> int:
+    """Run a proxy until SIGTERM or SIGINT. `load` reads the settings again when they or their file, `path`, change."""
     tune_malloc()
+    _raise_file_limit()
     sys.setswitchinterval(0.001)  # the thread of the usage log must not keep the event loop waiting
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings))
+        return runner.run(_serve(settings, load, path))
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Each client takes two descriptors; what the system allows is used."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

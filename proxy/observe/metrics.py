@@ -25,12 +25,17 @@ PREFIX = "kafka_quota_proxy"
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """Figures that `net` knows: connections, brokers known, whether the upstream answered last time."""
+    """Figures that `net` knows: connections, memory, brokers known, whether the upstream answered last time, settings."""
 
     client_connections: Callable[[], int]
     brokers: Callable[[], int]
     upstream_up: Callable[[], bool]
     muted_connections: Callable[[], int]
+    memory_held: Callable[[], int]
+    memory_waiting: Callable[[], int]
+    settings_current: Callable[[], bool]
+    settings_applied: Callable[[], int]
+    settings_refused: Callable[[], int]
 
 
 class ProxyCollector(Collector):
@@ -53,6 +58,16 @@ class ProxyCollector(Collector):
         yield _counter("client_failures", "Connections closed because of what the client sent.", observer.client_failures)
         yield _counter(
             "broker_failures", "Connections closed because the broker could not be reached or understood.", observer.broker_failures
+        )
+        yield _by_label("limit_hits", "How often a limit of the settings bit, by its name.", "limit", observer.limit_hits)
+        yield _gauge("memory_held_bytes", "Requests and answers under way that are held in memory.", gauges.memory_held())
+        yield _gauge("memory_waiting_connections", "Connections not read for want of memory.", gauges.memory_waiting())
+        yield _gauge("settings_current", "1 when the settings on disk are in force.", float(gauges.settings_current()))
+        yield _by_label(
+            "settings_reloads",
+            "Settings read again while the proxy runs.",
+            "outcome",
+            {"applied": gauges.settings_applied(), "refused": gauges.settings_refused()},
         )
         yield _gauge("usage_log_keys", "Sums kept for the usage log.", len(self._tally))
         yield _gauge("usage_log_waiting_lines", "Lines of the usage log that wait for the disk.", self._usage.waiting)

@@ -6,6 +6,7 @@ what happens meanwhile is counted."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import Final
 
 from proxy.observe.lines import api_name
 from proxy.observe.operations import Log
@@ -13,6 +14,9 @@ from proxy.observe.usage_log import UsageLog
 from proxy.session.port import Requester
 from quota.decision import Action, Decision
 from quota.entity import Entity
+
+MAX_SAID: Final = 1000
+"""Limits and hosts that have lines of their own between two sweeps."""
 
 
 class Observer:
@@ -27,6 +31,8 @@ class Observer:
         self.held_requests: Counter[str] = Counter()
         self.client_failures = 0
         self.broker_failures = 0
+        self.limit_hits: Counter[str] = Counter()
+        self._said: Counter[tuple[str, str]] = Counter()
 
     def decided(self, decision: Decision, request: Requester) -> None:
         """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit
@@ -59,6 +65,31 @@ class Observer:
     def forget_quiet(self, muted: set[tuple[str, Entity]]) -> None:
         """Entities that are no longer muted are within their limits: their next decision is an event again."""
         self._over &= muted
+
+    def limited(self, limit: str, client_address: str, client_id: str | None, principal: str, *, closed: bool) -> None:
+        """Every time is counted; one line for a limit and a client's host until `sweep`, so that a flood of connections is
+        none of lines."""
+        self.limit_hits[limit] += 1
+        key = (limit, client_address.rpartition(":")[0])
+        self._said[key] += 1
+        if self._said[key] > 1 or len(self._said) > MAX_SAID:
+            return
+        say = self._log.warning if closed else self._log.info
+        say(
+            "limit reached",
+            limit=f"limits.{limit}",
+            action="closed" if closed else "waits",
+            client=client_address,
+            client_id=client_id,
+            principal=principal,
+        )
+
+    def sweep(self) -> None:
+        """Limits that bit more than once since the last time: how often."""
+        for (limit, host), times in self._said.items():
+            if times > 1:
+                self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)
+        self._said.clear()
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
         self.client_failures += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from proxy.session.budget import Budget
 from proxy.session.plans import Answer, Plan, Stream
 from proxy.session.tally import Sum
 from proxy.wire.headers import RESPONSE_START
@@ -20,10 +21,11 @@ Send = Callable[[list[Buffer]], None]
 class Answers:
     """The answers that one client waits for."""
 
-    __slots__ = ("_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute", "released")
+    __slots__ = ("_budget", "_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute", "released")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, budget: Budget) -> None:
         self._send = send
+        self._budget = budget
         self._queue: deque[tuple[int, Sum, Plan | None]] = deque()
         self._short = b""  # the first bytes of a response, fewer than say whose it is
         self._left = 0  # bytes to come of a response that has begun
@@ -38,9 +40,24 @@ class Answers:
     def __len__(self) -> int:
         return len(self._queue) + bool(self._left)
 
-    def expect(self, correlation_id: int, counted_in: Sum, plan: Plan | None) -> None:
-        """A request went out, or is answered by the proxy when `plan` is an `Answer`."""
+    @property
+    def held(self) -> int:
+        """Bytes of a response that is held until it is whole."""
+        return sum(map(len, self._chunks))
+
+    @property
+    def holding(self) -> bool:
+        """Is a response held until it is whole?"""
+        return bool(self._chunks)
+
+    def expect(self, correlation_id: int, counted_in: Sum, plan: Plan | None) -> int:
+        """A request went out, or is answered by the proxy when `plan` is an `Answer`; how many answers are outstanding."""
         self._queue.append((correlation_id, counted_in, plan))
+        return len(self._queue)
+
+    def discard(self) -> None:
+        """Nobody is there to take answers any more."""
+        self._send = _nowhere
 
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
@@ -110,6 +127,8 @@ class Answers:
         if plan is None:
             self._pass(data, pos, size)
         elif plan.holds(end - pos):
+            if end - pos > self._budget.total:
+                raise BadBytes(f"it has {end - pos} bytes to be held, more than `limits.memory_total`")
             self._chunks.append(memoryview(data)[pos:])
         else:
             self._stream = plan.stream(end - pos)
@@ -145,3 +164,7 @@ class Answers:
                 self._send(plan.finish_chunks(chunks))
             self._done(plan)
         self.send_own()
+
+
+def _nowhere(pieces: list[Buffer]) -> None:
+    """Where answers go when the client is gone."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from proxy.identity.sasl import SaslExchange
-from proxy.session.port import Requester, Services
+from proxy.session.budget import ANONYMOUS
+from proxy.session.port import Peer, Requester, Services
 from proxy.session.tally import Sum, TallyKey
 
-ANONYMOUS: Final = "ANONYMOUS"
 MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
 
@@ -18,28 +18,30 @@ MAX_RETIRED_SUMS: Final = 100
 
 
 class Client:
-    """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `reached_at` is
-    the proxy's host as the client sees it."""
+    """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `endpoint` says under
+    which (host, port) it is shown a broker, the bootstrap address for None. `too_many`: its user has too many connections."""
 
     __slots__ = (
         "_api_sums",
         "_retired",
-        "_shown_host",
         "_topic_sums",
         "address",
         "client_id",
+        "endpoint",
         "exchange",
         "memo",
         "raw_client_id",
         "services",
+        "too_many",
         "user",
     )
 
-    def __init__(self, services: Services, address: str, reached_at: str) -> None:
+    def __init__(self, services: Services, peer: Peer) -> None:
         self.services = services
-        self.address = address
-        self._shown_host = services.cluster.advertise or reached_at
+        self.address = peer.address
+        self.endpoint = peer.endpoint
         self.user = ANONYMOUS
+        self.too_many = False
         self.client_id: str | None = None
         self.raw_client_id = b""
         self._api_sums: dict[int, Sum] = {}
@@ -53,14 +55,11 @@ class Client:
     def principal(self) -> str:
         return f"User:{self.user}"
 
-    def endpoint(self, node_id: int | None) -> tuple[str, int]:
-        """(host, port) under which this client is shown a broker; the bootstrap address for None."""
-        return self._shown_host, self.services.cluster.port(node_id)
-
     def identify(self, user: str) -> None:
-        """The broker accepted this user."""
+        """The broker accepted this user, or its certificate says so."""
         if user != self.user:
             self._retire()
+            self.too_many = not self.services.census.identify(self.user, user)
             self.user = user
 
     def claim(self, raw: bytes) -> None:
@@ -114,6 +113,7 @@ class Client:
 
     def forget(self) -> None:
         """The end: give all sums back."""
+        self.services.census.forget(self.user)
         self._retire()
         for s in self._retired:
             self.services.tally.give_back(s)

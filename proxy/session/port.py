@@ -5,10 +5,11 @@ A session never waits: it changes its state, then says what is to be done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from proxy.session.budget import Budget, Census
 from proxy.session.tally import Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import Buffer
@@ -26,6 +27,10 @@ class Port(Protocol):
 
     def stop_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
+    def stop_broker(self) -> None:
+        """Read nothing more from the broker, for want of memory."""
+
+    def resume_broker(self) -> None: ...
     def wake_at(self, when: float) -> None:
         """Call `Session.wake` at that time; replaces an earlier wish."""
 
@@ -35,12 +40,6 @@ class Port(Protocol):
 
 class Cluster(Protocol):
     """What sessions learn about the cluster, and ask of it."""
-
-    advertise: str | None
-    """The host name that clients are told to connect to; None: the address at which each reached the proxy."""
-
-    def port(self, node_id: int | None) -> int:
-        """The port of the proxy that stands for this broker; that of the bootstrap listener for None."""
 
     def learn_brokers(self, brokers: list[Broker]) -> None:
         """A broker said that these are the live brokers."""
@@ -60,8 +59,33 @@ class Watcher(Protocol):
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
         """A connection is closed because of what its client sent."""
 
+    def limited(self, limit: str, client_address: str, client_id: str | None, principal: str, *, closed: bool) -> None:
+        """A limit bites, named as its setting: the connection is closed, or has to wait."""
+
     def broker_failed(self, client_address: str, reason: str) -> None:
         """A connection is closed because of what its broker sent, or because it could not be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a client's connection, and what it is shown."""
+
+    address: str
+    """host:port, for logs"""
+    endpoint: Callable[[int | None], tuple[str, int]]
+    """(host, port) under which this client is shown a broker; the bootstrap address for None"""
+
+
+@dataclass(slots=True)
+class Bounds:
+    """What one connection may take; operators may change it at any time. Sizes in bytes, times in seconds."""
+
+    max_frame: int = 104_857_600
+    max_held_response: int = 4_194_304
+    max_in_flight: int = 1000
+    first_request_timeout: float = 30.0
+    request_timeout: float = 120.0
+    idle_timeout: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +102,7 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What all sessions of a proxy share. `max_frame` in bytes: the largest request; `max_held_response`: the largest
-    response that is held whole."""
+    """What all sessions of a proxy share."""
 
     cluster: Cluster
     engine: Engine
@@ -87,5 +110,11 @@ class Services:
     watcher: Watcher
     understood: Mapping[int, tuple[int, int]]
     default_partitions: int = 1
-    max_frame: int = 104_857_600
-    max_held_response: int = 4_194_304
+    bounds: Bounds = field(default_factory=Bounds)
+    budget: Budget = field(default_factory=lambda: Budget(1 << 30))
+    census: Census = field(default_factory=lambda: Census(10_000))
+
+    @property
+    def max_held_response(self) -> int:
+        """The largest response that is held whole although it could stream."""
+        return self.bounds.max_held_response

@@ -7,8 +7,11 @@ A request is judged when it is whole, before any byte of it goes on; those that 
 they came in.
 
 Blocked means that no further request is looked at: until the broker is connected, from a throttled request on until its
-answer is out and the mute that follows is over, and while a request is held. What was read waits in the backlog, and
-reading stops, so that the backlog holds one read at most."""
+answer is out and the mute that follows is over, while a request is held, and while too many are in flight. What was read
+waits in the backlog, and reading stops, so that the backlog holds one read at most. For want of memory only reading stops.
+
+A client that closed its half gets the answers to what it sent; what it sent before it went away still goes to the broker,
+as a broker too reads what was sent before a connection ended."""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from enum import Enum
 from proxy.session.answers import Answers
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Answer, Forward, Handler, Hold, Outcome, Request
-from proxy.session.port import Port, Services
+from proxy.session.port import Bounds, Peer, Port, Services
 from proxy.session.tally import Sum
 from proxy.wire.frames import Frame, FrameCutter
 from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, client_id_end
@@ -35,41 +38,89 @@ class State(Enum):
     AWAITING = "a request waits for its answer: a throttled one, or a login"
     MUTED = "the client is muted"
     HELD = "a request waits for a mute on another connection"
+    FULL = "too many requests wait for their answers"
     CLOSED = "the end"
 
 
 class Session:
-    """One client connection and its connection to a broker."""
+    """One client connection and its connection to a broker. `born`: when the client came."""
 
-    __slots__ = ("_answers", "_backlog", "_cutter", "_handlers", "_held", "client", "port", "services", "state")
+    __slots__ = (
+        "_answers",
+        "_backlog",
+        "_born",
+        "_charged",
+        "_cutter",
+        "_ended",
+        "_handlers",
+        "_held",
+        "_last",
+        "_most_in_flight",
+        "_partial",
+        "_partial_since",
+        "_starved",
+        "client",
+        "port",
+        "services",
+        "state",
+    )
 
-    def __init__(self, services: Services, handlers: Mapping[int, Handler], port: Port, address: str, reached_at: str) -> None:
+    def __init__(self, services: Services, handlers: Mapping[int, Handler], port: Port, peer: Peer, born: float = 0.0) -> None:
         self.services = services
         self.port = port
-        self.client = Client(services, address, reached_at)
+        self.client = Client(services, peer)
         self.state = State.NEW
         self._handlers = handlers
-        self._answers = Answers(port.to_client)
-        self._cutter = FrameCutter(services.max_frame)
+        self._answers = Answers(port.to_client, services.budget)
+        self._cutter = FrameCutter(services.bounds.max_frame)
+        self._most_in_flight = services.bounds.max_in_flight
         self._backlog: deque[Buffer] = deque()
         self._held = False  # the next request was held before, and goes on now
+        self._ended = False  # the client sends nothing more
+        self._charged = 0  # bytes of the memory of all that are this session's
+        self._starved = False  # it reads nothing more for want of memory
+        self._born = self._last = born
+        self._partial, self._partial_since = 0, born  # which frame is not whole, and since when that was seen
 
     @property
     def in_flight(self) -> int:
         """Requests whose answers are outstanding."""
         return len(self._answers)
 
+    @property
+    def idle(self) -> bool:
+        """Is there nothing under way?"""
+        return not (len(self._answers) or self._backlog or self._cutter.waiting)
+
     # ------------------------------------------------------------------ what happens
 
     def client_bytes(self, data: Buffer, now: float) -> None:
         """Bytes came from the client."""
+        self._last = now
         if self.state is State.OPEN:
             self._look_at(data, now)
         elif self.state is not State.CLOSED:
             self._backlog.append(data)
             if self.state is State.NEW:
-                self._block(State.CONNECTING)
-                self.port.connect()
+                if self.client.too_many:
+                    self._close_over("max_connections_per_principal")
+                else:
+                    self._block(State.CONNECTING)
+                    self.port.connect()
+
+    def client_ended(self) -> None:
+        """The client sends nothing more, but may still read."""
+        if self.state is not State.CLOSED:
+            self._ended = True
+            self._finish()
+
+    def client_lost(self) -> None:
+        """The client's connection is no more. What it sent before is still passed on, unanswered."""
+        if self.state is not State.CLOSED:
+            self._ended = True
+            self._answers.discard()
+            if not self._backlog:
+                self._close()
 
     def broker_connected(self, now: float) -> None:
         """The connection to the broker is up."""
@@ -80,12 +131,20 @@ class Session:
         """Bytes came from the broker."""
         if self.state is State.CLOSED:
             return
+        self._last = now
         try:
             self._answers.feed(data)
         except BadBytes as e:
             self.broker_lost(f"its answer cannot be understood: {e}")
-        else:
+            return
+        if self._answers.released:
             self._go_on(now)
+        if self.state is State.FULL and len(self._answers) < self._most_in_flight:
+            self._unblock(now)
+        if self._charged or self._answers.holding:
+            self._account()
+        if self._ended:
+            self._finish()
 
     def broker_lost(self, reason: str | None) -> None:
         """The connection to the broker ended, or never came up; the client's ends with it. `reason` is None for an
@@ -95,15 +154,81 @@ class Session:
                 self.services.watcher.broker_failed(self.client.address, reason)
             self._close()
 
-    def client_lost(self) -> None:
-        """The client's connection ended."""
-        if self.state is not State.CLOSED:
-            self._close()
-
     def wake(self, now: float) -> None:
         """The time of `Port.wake_at` has come."""
         if self.state in (State.MUTED, State.HELD):
             self._unblock(now)
+
+    def memory_free(self) -> None:
+        """There is room again for what this session reads."""
+        if self._starved and self.state is not State.CLOSED:
+            self._starved = False
+            self.port.resume_broker()
+            if self.state is State.OPEN:
+                self.port.resume_reading()
+
+    def check(self, now: float) -> None:
+        """Close the connection if it is overdue; to be called about every second."""
+        if self.state is State.CLOSED:
+            return
+        bounds = self.services.bounds
+        self._cutter.max_frame, self._most_in_flight = bounds.max_frame, bounds.max_in_flight
+        limit = self._overdue(bounds, now)
+        if limit is not None:
+            self._close_over(limit)
+
+    def slow_side(self) -> None:
+        """One side does not take what was written to it; the other is read no more for now."""
+        if self.state is not State.CLOSED:
+            self._limited("memory_per_connection", closed=False)
+
+    def refuse(self, reason: str) -> None:
+        """This client may not come in."""
+        self.services.watcher.client_failed(self.client.address, None, reason)
+        self._close()
+
+    def drain(self) -> None:
+        """The proxy stops: close now if nothing is under way."""
+        if self.state is not State.CLOSED and self.idle:
+            self._close()
+
+    # ------------------------------------------------------------------ limits
+
+    def _overdue(self, bounds: Bounds, now: float) -> str | None:
+        """The timeout that is over, by its setting's name."""
+        if not self.client.raw_client_id and now - self._born > bounds.first_request_timeout and self.state is not State.CONNECTING:
+            return "first_request_timeout"
+        reads = self.state is State.OPEN and not self._starved
+        if not (self._cutter.waiting and reads) or self._partial != self._cutter.begun:
+            self._partial, self._partial_since = self._cutter.begun, now
+        elif now - self._partial_since > bounds.request_timeout:
+            return "request_timeout"
+        if now - self._last > bounds.idle_timeout and self.idle and self.state in (State.NEW, State.OPEN):
+            return "idle_timeout"
+        return None
+
+    def _account(self) -> None:
+        """Charge what is held for this connection, and stop reading if that is too much for all of them."""
+        budget = self.services.budget
+        held = self._cutter.gathered + self._answers.held
+        budget.charge(held - self._charged)
+        self._charged = held
+        if not held:
+            budget.finished(self)
+        elif not self._starved and budget.has_to_wait(self):
+            self._starved = True
+            self._limited("memory_total", closed=False)
+            self.port.stop_reading()
+            if self._answers.holding:
+                self.port.stop_broker()
+
+    def _limited(self, limit: str, *, closed: bool) -> None:
+        client = self.client
+        self.services.watcher.limited(limit, client.address, client.client_id, client.principal, closed=closed)
+
+    def _close_over(self, limit: str) -> None:
+        self._limited(limit, closed=True)
+        self._close()
 
     # ------------------------------------------------------------------ requests
 
@@ -113,6 +238,9 @@ class Session:
         except BadBytes as e:
             self.services.watcher.client_failed(self.client.address, self.client.client_id, str(e))
             self._close()
+        else:
+            if self._charged or self._cutter.in_pieces:
+                self._account()
 
     def _requests(self, data: Buffer, now: float) -> None:
         buf: Buffer = b""
@@ -175,8 +303,9 @@ class Session:
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
         if isinstance(outcome, Forward):
-            if outcome.reply:
-                self._answers.expect(correlation_id, counted_in, outcome.plan)
+            if outcome.reply and self._answers.expect(correlation_id, counted_in, outcome.plan) >= self._most_in_flight:
+                self._limited("max_in_flight", closed=False)
+                self._block(State.FULL)
             if outcome.plan is not None and outcome.plan.waits:
                 self._block(State.AWAITING)
         elif isinstance(outcome, Answer):
@@ -194,7 +323,8 @@ class Session:
         if answer.waits:
             self._block(State.AWAITING)
         self._answers.send_own()
-        self._go_on(now)
+        if self._answers.released:
+            self._go_on(now)
 
     # ------------------------------------------------------------------ states
 
@@ -203,10 +333,10 @@ class Session:
 
         If it told a throttle time, nothing more is looked at before that is over (KIP-219).
         """
-        if not self._answers.released:
-            return
         mute, self._answers.mute, self._answers.released = self._answers.mute, 0.0, False
-        if mute:
+        if self.client.too_many:
+            self._close_over("max_connections_per_principal")
+        elif mute:
             self._block(State.MUTED)
             self.port.wake_at(now + mute)
         else:
@@ -221,10 +351,21 @@ class Session:
         while self._backlog and self.state is State.OPEN:
             self._look_at(self._backlog.popleft(), now)
         if self.state is State.OPEN:
-            self.port.resume_reading()
+            if self._ended:
+                self._finish()
+            elif not self._starved:
+                self.port.resume_reading()
+
+    def _finish(self) -> None:
+        """The client sends nothing more: the end, once all it sent is passed on and answered. Half a request is no request."""
+        if self.state in (State.NEW, State.OPEN) and not self._backlog and not len(self._answers):
+            self._close()
 
     def _close(self) -> None:
         self.state = State.CLOSED
         self._backlog.clear()
+        self.services.budget.charge(-self._charged)
+        self._charged = 0
+        self.services.budget.finished(self)
         self.client.forget()
         self.port.close()

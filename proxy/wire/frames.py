@@ -20,13 +20,20 @@ Frame = tuple[Buffer, int, int, list[Buffer] | None]
 `chunks`, of which `buf` is the first. A plain tuple, as there is one per request."""
 
 
+SMALL_PIECE = 4096
+"""Pieces that are shorter together are joined, so that a client that sends byte by byte does not make an object of each byte."""
+
+
 class FrameCutter:
     """The requests of one connection. `max_frame` in bytes, the size field not counted."""
 
-    __slots__ = ("_chunks", "_data", "_max_frame", "_missing", "_pos", "_short")
+    __slots__ = ("_chunks", "_data", "_missing", "_pos", "_short", "begun", "max_frame", "shortest")
 
     def __init__(self, max_frame: int) -> None:
-        self._max_frame = max_frame
+        self.max_frame = max_frame
+        self.shortest = SHORTEST_REQUEST
+        self.begun = 0
+        """how many frames began that were not whole with the read in which they began"""
         self._short = b""
         self._chunks: list[Buffer] = []
         self._missing = 0
@@ -38,7 +45,7 @@ class FrameCutter:
 
         Stop early and `rest` is what was not yet looked at; go through to the end and the cutter keeps what is left.
         `BadBytes` for an impossible length."""
-        pos = 0
+        pos, joined = 0, bool(self._short)
         if self._missing:
             pos = self._continue(data)
             if self._missing:
@@ -46,13 +53,13 @@ class FrameCutter:
             chunks, self._chunks = self._chunks, []
             self._data, self._pos = data, pos
             yield chunks[0], 0, len(chunks[0]), chunks
-        elif self._short:
+        elif joined:
             data, self._short = self._short + bytes(data), b""
         size = len(data)
         self._data = data
         while size - pos >= 4:
             length = INT32.unpack_from(data, pos)[0]
-            if not SHORTEST_REQUEST <= length <= self._max_frame:
+            if not self.shortest <= length <= self.max_frame:
                 self._refuse(length)
             end = pos + 4 + length
             if end > size:
@@ -61,6 +68,8 @@ class FrameCutter:
             yield data, pos, end, None
             pos = end
         if pos < size:
+            if pos or not joined:
+                self.begun += 1
             self._keep(data, pos, size)
         self._data = b""
 
@@ -74,11 +83,24 @@ class FrameCutter:
         """Has a frame begun that is not whole?"""
         return bool(self._missing or self._short)
 
+    @property
+    def in_pieces(self) -> bool:
+        """Has a frame begun that already took more than one read?"""
+        return len(self._chunks) > 1
+
+    @property
+    def gathered(self) -> int:
+        """Bytes held of a frame that is not whole."""
+        return sum(map(len, self._chunks)) + len(self._short)
+
     def _continue(self, data: Buffer) -> int:
         """Take what is missing of a frame; how much of data that is."""
         size = len(data)
         if size <= self._missing:
-            self._chunks.append(data)
+            if size < SMALL_PIECE and len(self._chunks) > 1 and len(self._chunks[-1]) + size <= SMALL_PIECE:
+                self._chunks[-1] = bytes(self._chunks[-1]) + bytes(data)
+            else:
+                self._chunks.append(data)
             self._missing -= size
             return size
         stop, self._missing = self._missing, 0
@@ -94,6 +116,6 @@ class FrameCutter:
             self._chunks.append(tail)
 
     def _refuse(self, length: int) -> None:
-        if length < SHORTEST_REQUEST:
+        if length < self.shortest:
             raise BadBytes(f"a request of {length} bytes: this is not the Kafka protocol")
-        raise BadBytes(f"a request of {length} bytes, more than the limit of {self._max_frame}, or not the Kafka protocol")
+        raise BadBytes(f"a request of {length} bytes, more than the limit of {self.max_frame}, or not the Kafka protocol")

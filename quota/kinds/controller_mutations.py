@@ -42,12 +42,13 @@ class ControllerMutations:
     """The quota of all entities: one window each, made when first charged, dropped when everything in it has passed."""
 
     def __init__(self, book: QuotaBook[MutationLimit]) -> None:
-        self._book = book
+        self.book = book
+        """Operators may put another in its place; windows whose limit is another then start anew."""
         self._windows: OrderedDict[Entity, SpreadRate] = OrderedDict()
 
     def find(self, user: str, client_id: str) -> Found[MutationLimit] | None:
         """The limit that holds for this client, if any."""
-        return self._book.find(user, client_id)
+        return self.book.find(user, client_id)
 
     def charge(self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
         """Charge one request; `partitions[i]` is what topic i costs, 0 for one that costs nothing and is always admitted."""
@@ -85,7 +86,7 @@ class ControllerMutations:
 
     def _window(self, found: Found[MutationLimit]) -> SpreadRate:
         window = self._windows.get(found.owner)
-        if window is None:
+        if window is None or (window.rate, window.burst) != (found.limit.rate, found.limit.burst):
             window = self._windows[found.owner] = SpreadRate(found.limit.rate, found.limit.burst)
             if len(self._windows) > MAX_ENTITIES:
                 self._windows.popitem(last=False)

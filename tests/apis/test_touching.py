@@ -9,6 +9,7 @@ import pytest
 from proxy.wire.metadata import Broker
 from tests.messages import REAL_HOST, batch, make, part_of, produce, read_response, request, response
 from tests.wire.test_fetch import fetched
+from tests.wire.test_share_fetch import share_fetched, topic_id
 
 TOPIC_ID = b"orders".ljust(16, b"-")
 
@@ -33,15 +34,6 @@ def test_metadata_shows_the_proxy_and_teaches_it_the_brokers(world, version):
     assert [(node.host, node.port) for node in shown.brokers] == [("proxy.example", 9201), ("proxy.example", 9202)]
     assert w.cluster.brokers == [Broker(1, f"{REAL_HOST}-1", 9092), Broker(2, f"{REAL_HOST}-2", 9092)]
     assert w.cluster.metadata == [(frame, version)]
-
-
-def test_without_a_name_to_advertise_clients_see_the_address_they_came_to(world):
-    w = world()
-    w.cluster.advertise = None
-    d = w.dialogue()
-    d.client(request(3, 12, 1)).broker(brokers(12))
-    assert d.to_broker
-    assert {node.host for node in read_response(3, 12, d.to_client).brokers} == {"10.0.0.9"}
 
 
 def test_metadata_of_a_newer_broker_reaches_its_client(world):
@@ -139,6 +131,24 @@ def test_fetched_bytes_are_counted_per_topic(world):
     assert rows == {"orders": (3, 360), "users": (3, 21)}
 
 
+@pytest.mark.parametrize("limit", [1 << 16, 10], ids=["held", "streamed"])
+def test_bytes_fetched_by_a_share_group_are_counted_per_topic(world, limit):
+    w = world(max_held_response=limit)
+    w.cluster.names[topic_id("orders")] = "orders"
+    d = w.dialogue()
+    for _ in range(2):
+        frame = share_fetched(2, Random(1), ("orders", [100, 20]), ("users", [7]), endpoints=1)
+        d.client(request(78, 2, 1)).broker(frame[:50], frame[50:])
+    assert d.to_broker
+    assert REAL_HOST.encode() not in d.to_client
+    rows = {
+        row.key.topic or row.key.topic_id: (row.requests, row.record_bytes, row.key.api_key)
+        for row in w.rows()
+        if row.key.topic is not None
+    }
+    assert rows == {"orders": (2, 240, 78), topic_id("users"): (2, 14, 78)}
+
+
 @pytest.mark.parametrize("api", ["Produce", "Fetch"])
 def test_a_topic_id_is_counted_by_its_name_as_soon_as_that_is_known(world, api):
     w = world()
@@ -160,7 +170,7 @@ def test_a_topic_id_is_counted_by_its_name_as_soon_as_that_is_known(world, api):
 
 
 def test_a_client_that_names_ever_more_topics_is_still_counted(world):
-    w = world()
+    w = world(max_in_flight=2000)
     d = w.dialogue()
     for i in range(1500):
         d.client(produce(9, 1, batch(size=100), topic=f"t{i % 1200}"))

@@ -1,8 +1,11 @@
 """Brokers that join, move and leave, and the ports of the proxy that stand for them."""
 
+from collections.abc import Collection
+
 import pytest
 
-from proxy.cluster.brokers import Brokers, Change, Hooks
+from proxy.cluster.brokers import Brokers, Change
+from proxy.cluster.routes import NameRoute, PortRoute
 from proxy.config.units import HostPort, PortRange
 from proxy.wire.metadata import Broker
 
@@ -12,20 +15,15 @@ BOOTSTRAP = [HostPort("seed-a", 9092), HostPort("seed-b", 9092)]
 class Room:
     """Brokers with ports that are numbers; `taken` ones cannot be had."""
 
-    def __init__(self, first: int = 9193, last: int = 9202, forget_after: float = 600.0) -> None:
+    def __init__(self, first: int = 9193, last: int = 9202, forget_after: float = 600.0, reserved: Collection[int] = ()) -> None:
         self.now = 0.0
         self.taken: set[int] = set()
         self.open: dict[int, int] = {}
         self.changes: list[Change] = []
         self.asked: list[tuple[int, int]] = []
-        self.brokers = Brokers(
-            BOOTSTRAP,
-            PortRange(first, last),
-            Hooks(self._listen, self._unlisten, self.changes.append),
-            lambda: self.now,
-            forget_after,
-        )
-        self.brokers.bootstrap_port = 9192
+        self.route = PortRoute(None, PortRange(first, last), {9192, *reserved}, self._listen, self._unlisten)
+        self.route.bootstrap_port = 9192
+        self.brokers = Brokers(BOOTSTRAP, [self.route], self.changes.append, lambda: self.now, forget_after)
 
     def _listen(self, node_id: int, port: int) -> int | None:
         self.asked.append((node_id, port))
@@ -38,6 +36,11 @@ class Room:
     def _unlisten(self, node_id: int) -> None:
         del self.open[node_id]
 
+    def port(self, node_id: int | None) -> int:
+        host, port = self.route.endpoint(node_id, "10.0.0.9")
+        assert host == "10.0.0.9"
+        return port
+
     def learn(self, *brokers: tuple[int, str], at: float | None = None) -> None:
         self.now = self.now if at is None else at
         self.brokers.learn([Broker(node_id, host, 9092) for node_id, host in brokers])
@@ -46,7 +49,7 @@ class Room:
 def test_a_broker_is_at_first_plus_id_modulo_size():
     room = Room()
     room.learn((3, "c"), (17, "q"), (0, "a"))
-    assert {node_id: room.brokers.port(node_id) for node_id in (0, 3, 17)} == {0: 9193, 3: 9196, 17: 9200} == room.open
+    assert {node_id: room.port(node_id) for node_id in (0, 3, 17)} == {0: 9193, 3: 9196, 17: 9200} == room.open
     assert room.changes == [Change(joined=(0, 3, 17))]
     assert room.brokers.broker_addresses(17) == [HostPort("q", 9092)]
     assert len(room.brokers) == 3
@@ -54,7 +57,7 @@ def test_a_broker_is_at_first_plus_id_modulo_size():
 
 def test_who_has_no_port_is_shown_at_the_bootstrap_port():
     room = Room()
-    assert room.brokers.port(None) == room.brokers.port(5) == 9192
+    assert room.port(None) == room.port(5) == 9192
     assert room.brokers.broker_addresses(5) == []
 
 
@@ -70,19 +73,19 @@ def test_more_brokers_than_ports_are_all_reachable_somehow():
     room = Room(9193, 9194)
     room.learn((0, "a"), (1, "b"), (2, "c"))
     assert set(room.open) == {0, 1}
-    assert room.brokers.port(2) == 9192
+    assert room.port(2) == 9192
 
 
 def test_a_port_that_cannot_be_had_is_tried_again():
     room = Room()
     room.taken.add(9194)
     room.learn((1, "a"))
-    assert room.brokers.port(1) == 9192
+    assert room.port(1) == 9192
     room.learn((1, "a"))
-    assert room.brokers.port(1) == 9192
+    assert room.port(1) == 9192
     room.taken.clear()
     room.learn((1, "a"))
-    assert room.brokers.port(1) == 9194
+    assert room.port(1) == 9194
     assert room.changes == [Change(joined=(1,))]
 
 
@@ -90,7 +93,7 @@ def test_ports_that_are_free_anyhow():
     room = Room(0, 0)
     room.learn((1, "a"), (2, "b"))
     assert {port for _, port in room.asked} == {0}
-    assert room.brokers.port(1) != room.brokers.port(2)
+    assert room.port(1) != room.port(2)
 
 
 def test_a_broker_that_moves_keeps_its_port():
@@ -115,11 +118,11 @@ def test_a_broker_that_is_no_longer_named_is_kept_for_a_while_then_forgotten():
     room.learn((1, "a"), (2, "b"), at=0)
     room.learn((1, "a"), at=50)
     room.learn((1, "a"), at=60)
-    assert room.brokers.port(2) == 9195
+    assert room.port(2) == 9195
     assert room.brokers.broker_addresses(2) == [HostPort("b", 9092)]
     room.learn((1, "a"), at=60.1)
     assert room.changes[-1] == Change(left=(2,))
-    assert room.brokers.port(2) == 9192
+    assert room.port(2) == 9192
     assert room.brokers.broker_addresses(2) == []
     assert room.open == {1: 9194}
 
@@ -145,7 +148,7 @@ def test_an_empty_list_says_nothing_about_brokers():
     room.learn((1, "a"))
     room.learn(at=1.0)
     assert room.brokers.broker_addresses(1) == [HostPort("a", 9092)]
-    assert room.brokers.port(1) == 9194
+    assert room.port(1) == 9194
 
 
 def test_a_broker_without_a_host_is_not_there():
@@ -173,13 +176,36 @@ def test_clients_that_bootstrap_are_spread():
 def test_strange_ids_have_a_port_of_the_range(node_id):
     room = Room()
     room.learn((node_id, "a"))
-    assert 9193 <= room.brokers.port(node_id) <= 9202
+    assert 9193 <= room.port(node_id) <= 9202
 
 
 def test_a_proxy_at_the_last_port_there_is_does_not_fail():
-    from proxy.config.models import Listen
+    from proxy.config.listeners import Listener
 
-    ports = Listen(bootstrap=HostPort("a", 65535)).ports()
+    ports = Listener(bootstrap=HostPort("a", 65535)).ports()
     room = Room(*ports)
     room.learn((1, "a"))
     assert room.brokers.broker_addresses(1)
+
+
+def test_a_port_of_the_proxy_itself_is_no_brokers():
+    room = Room(reserved={9194, 9195})
+    room.learn((1, "a"), (2, "b"), (3, "c"))
+    assert room.open == {1: 9196, 2: 9197, 3: 9198}
+
+
+def test_the_name_to_advertise_is_shown_instead_of_the_address_that_was_reached():
+    route = PortRoute("kafka.example", PortRange(0, 0), (), lambda node_id, _: 40_000 + node_id, lambda _: None)
+    route.bootstrap_port = 9192
+    route.cover([1])
+    assert [route.endpoint(node_id, "10.0.0.9") for node_id in (None, 1)] == [("kafka.example", 9192), ("kafka.example", 40_001)]
+
+
+def test_names_for_brokers():
+    route = NameRoute("kafka.example", "b{id}-{advertise}")
+    route.bootstrap_port = 443
+    assert route.endpoint(None, "10.0.0.9") == ("kafka.example", 443)
+    assert route.endpoint(12, "10.0.0.9") == ("b12-kafka.example", 443)
+    assert route.node_of("b12-kafka.example") == route.node_of("B12-KAFKA.example") == 12
+    for other in (None, "", "kafka.example", "b-kafka.example", "bx-kafka.example", "b12-kafkaxexample", "b12-kafka.example.org"):
+        assert route.node_of(other) is None

@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.config.models import Listen, Settings
+from proxy.config.listeners import Listener
+from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange, parse_duration, parse_host_port, parse_port_range, parse_size
 
 
@@ -85,11 +86,11 @@ def test_what_is_no_port_range(text):
     ids=["usual", "any", "near the end", "one left"],
 )
 def test_broker_ports_stand_above_the_bootstrap_port(bootstrap, ports):
-    assert Listen(bootstrap=HostPort("a", bootstrap)).ports() == ports
+    assert Listener(bootstrap=HostPort("a", bootstrap)).ports() == ports
 
 
 def test_a_bootstrap_port_with_no_ports_above_it_still_has_a_range():
-    first, last = Listen(bootstrap=HostPort("a", 65535)).ports()
+    first, last = Listener(bootstrap=HostPort("a", 65535)).ports()
     assert first <= last
 
 

@@ -9,10 +9,11 @@ import itertools
 from collections.abc import Iterator
 from random import Random
 
+from proxy.session.port import Peer
 from proxy.session.session import Session, State
 from quota.kinds.controller_mutations import MutationLimit
 from tests.messages import batch, produce, request, response, versions_of
-from tests.support import ANYBODY, HANDLERS, Port, World
+from tests.support import ANYBODY, HANDLERS, Port, World, endpoint
 
 KEYS = sorted(HANDLERS)
 _EXTREMES = [
@@ -86,7 +87,7 @@ class Victim:
     def __init__(self) -> None:
         self.world = World(limits={ANYBODY: MutationLimit(5, 500)}, max_frame=1 << 16, max_held_response=200)
         self.port = Port()
-        self.session = Session(self.world.services, HANDLERS, self.port, "10.0.0.1:1", "10.0.0.9")
+        self.session = Session(self.world.services, HANDLERS, self.port, Peer("10.0.0.1:1", endpoint))
         self.now = 0.0
 
     def client(self, data: bytes) -> None:

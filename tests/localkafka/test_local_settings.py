@@ -10,7 +10,7 @@ import pytest
 from localkafka import LocalCluster
 from localkafka.ports import HOST, HeldPort
 from localkafka.ready import known_brokers
-from localkafka.settings import Listeners, check_users, cluster_properties, node_properties, render
+from localkafka.settings import Listeners, Tls, check_users, cluster_properties, node_properties, render
 from localkafka.storage import new_id
 
 
@@ -43,6 +43,26 @@ def test_only_the_clients_listener_asks_for_a_login() -> None:
         "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
     )
     assert "CLIENT:PLAINTEXT" in str(cluster_properties({0: 9}, None)["listener.security.protocol.map"])
+
+
+def test_tls_is_for_the_clients_listener_only(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_text("A\nB\n")
+    key.write_text("K\n")
+    plain = cluster_properties({0: 9}, None, Tls(cert, key))
+    assert plain["listener.security.protocol.map"] == "CLIENT:SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    assert r"listener.name.client.ssl.keystore.certificate.chain=A\u000aB\u000a" in render(plain)
+    assert "listener.name.client.ssl.client.auth" not in plain
+    assert "CLIENT:SASL_SSL" in str(cluster_properties({0: 9}, {"a": "b"}, Tls(cert, key))["listener.security.protocol.map"])
+
+
+@pytest.mark.parametrize(("optional", "auth"), [(False, "required"), (True, "requested")])
+def test_clients_are_asked_for_certificates_where_their_authorities_are_known(tmp_path: Path, optional: bool, auth: str) -> None:
+    pem = tmp_path / "all.pem"
+    pem.write_text("P\n")
+    properties = cluster_properties({0: 9}, None, Tls(pem, pem, pem, optional))
+    assert properties["listener.name.client.ssl.client.auth"] == auth
+    assert properties["listener.name.client.ssl.truststore.certificates"] == "P\n"
 
 
 def test_metadata_is_in_no_log_dir() -> None:

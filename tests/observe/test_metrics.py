@@ -23,7 +23,17 @@ def room(tmp_path):
     world = World(limits={Entity(DEFAULT, None): MutationLimit(5, 500)})
     usage = UsageLog(world.tally, desk.author, desk.writer, 3, lambda: 0.0)
     observer = Observer(Log(), usage)
-    gauges = Gauges(client_connections=lambda: 7, brokers=lambda: 3, upstream_up=lambda: True, muted_connections=lambda: 1)
+    gauges = Gauges(
+        client_connections=lambda: 7,
+        brokers=lambda: 3,
+        upstream_up=lambda: True,
+        muted_connections=lambda: 1,
+        memory_held=lambda: 12345,
+        memory_waiting=lambda: 2,
+        settings_current=lambda: False,
+        settings_applied=lambda: 4,
+        settings_refused=lambda: 5,
+    )
     world.services = type(world.services)(world.cluster, world.engine, world.tally, observer, world.services.understood)
     registry = registry_of(ProxyCollector(world.engine, world.tally, usage, observer, gauges, lambda: 0.0))
     return SimpleNamespace(world=world, usage=usage, observer=observer, registry=registry)
@@ -66,6 +76,11 @@ def test_what_net_and_the_log_know_is_shown(room):
         "muted_connections": 1,
         "client_failures_total": 1,
         "broker_failures_total": 0,
+        "memory_held_bytes": 12345,
+        "memory_waiting_connections": 2,
+        "settings_current": 0,
+        'settings_reloads_total{outcome="applied"}': 4,
+        'settings_reloads_total{outcome="refused"}': 5,
     }
     wanted |= {"usage_log_keys": 0, "usage_log_waiting_lines": 0, "usage_log_dropped_lines_total": 0}
     assert {name: shown[f"kafka_quota_proxy_{name}"] for name in wanted} == wanted

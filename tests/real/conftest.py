@@ -1,4 +1,4 @@
-"""Fixtures of the tests with a real Kafka: a proxy before the three brokers."""
+"""Fixtures of the tests with a real Kafka: a proxy before the three brokers, and a broker with TLS and logins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from localkafka import LocalCluster
+from localkafka import LocalCluster, Tls
+from tests.certs import Authority
+from tests.conftest import QUICK_START
+from tests.real import secured
 from tests.real.proxies import ProxyProcess
 
 _numbers = itertools.count()
@@ -24,3 +27,19 @@ def proxy(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def name() -> str:
     """A name for a topic or a group that no other test uses."""
     return f"t-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom brokers, the proxy and clients trust."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def secure_kafka(authority: Authority) -> Iterator[LocalCluster]:
+    """One broker that speaks TLS and takes four kinds of logins."""
+    own = authority.server("broker", "localhost", "127.0.0.1")
+    with LocalCluster(
+        1, sasl=secured.USERS, tls=Tls(own.cert, own.key), properties=secured.PROPERTIES, jvm_flags=QUICK_START
+    ) as cluster:
+        yield cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import socket
+import struct
 import types
 import typing
 import uuid
@@ -30,7 +31,16 @@ class Connection:
     def ask(self, key: int, version: int, /, **fields: Any) -> bytes:
         """The response frame, 4-byte size included."""
         self._correlation_id += 1
-        self._sock.sendall(encode_request(self._correlation_id, "raw", make(load_request_schema(key, version), **fields)))
+        return self._exchange(encode_request(self._correlation_id, "raw", make(load_request_schema(key, version), **fields)))
+
+    def ask_bytes(self, key: int, version: int, body: bytes) -> bytes:
+        """The same for a body that is bytes already, of a version from before tagged fields."""
+        self._correlation_id += 1
+        header = struct.pack(">hhi", key, version, self._correlation_id) + b"\0\3raw"
+        return self._exchange(struct.pack(">i", len(header) + len(body)) + header + body)
+
+    def _exchange(self, request: bytes) -> bytes:
+        self._sock.sendall(request)
         size = self._exactly(4)
         return size + self._exactly(int.from_bytes(size, "big"))
 
@@ -79,7 +89,7 @@ def _value(hint: Any, value: Any) -> Any:
         element = next(typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple)
         return tuple(_value(element, item) for item in value)
     if isinstance(value, dict):
-        return make(hint, **value)
+        return make(next(option for option in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(option)), **value)
     return value
 
 

@@ -1,0 +1,34 @@
+"""What all models of settings have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from proxy.config.units import HostPort
+
+Name = Annotated[str, Field(min_length=1)]
+FileName = Annotated[str, Field(min_length=1)]
+
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+def _as_written(schema: dict[str, Any]) -> None:
+    """In a JSON schema sizes, durations and addresses are texts: so are their defaults, and numeric bounds do not apply."""
+    for setting in schema.get("properties", {}).values():
+        if setting.get("type") != "string":
+            continue
+        for bound in _BOUNDS:
+            setting.pop(bound, None)
+        default = setting.get("default")
+        if isinstance(default, list | tuple):
+            setting["default"] = str(HostPort(*default))
+        elif isinstance(default, float):
+            setting["default"] = f"{default:g}s"
+        elif isinstance(default, int):
+            setting["default"] = f"{default >> 20}MiB" if default % (1 << 20) == 0 else str(default)
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, json_schema_extra=_as_written)

@@ -1,0 +1,218 @@
+"""Real clients log in through the proxy, over TLS on both sides; the proxy knows who they are, and keeps no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka.abc import AbstractTokenProvider
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
+
+from localkafka import LocalCluster, run_java
+from tests.certs import Authority
+from tests.real import secured
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.secured import MECHANISMS, USERS, librdkafka, librdkafka_login, log_in, principals, raw_tls, token
+
+pytestmark = pytest.mark.kafka
+AUTHENTICATION_FAILED = 58
+WHO = dict(zip(MECHANISMS, ("alice", "bob", "alice", "bob"), strict=True))
+"""Who logs in by which mechanism."""
+
+
+@pytest.fixture(scope="module")
+def proxy(secure_kafka: LocalCluster, authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    """A proxy with TLS towards clients and brokers, and an identity of its own. At the end, nothing it wrote holds a secret."""
+    folder = tmp_path_factory.mktemp("secure-proxy")
+    own = authority.server("proxy", "127.0.0.1", "localhost")
+    (folder / "password").write_text(USERS["proxy"] + "\n")
+    settings: dict[str, Any] = {
+        "listen": {"bootstrap": "127.0.0.1:0", "tls": {"cert_file": str(own.cert), "key_file": str(own.key)}},
+        "upstream": {
+            "tls": {"ca_file": str(authority.file)},
+            "sasl": {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password_file": str(folder / "password")},
+        },
+        "logs": {"level": "debug", "usage": {"path": str(folder / "logs"), "interval": "1s"}},
+    }
+    with ProxyProcess(folder, secure_kafka.bootstrap_servers, settings) as running:
+        yield running
+        written = str(running.events) + running.stderr + running.get("/metrics")[1]
+        written += "".join(path.read_text() for path in running.logs.glob("*.jsonl"))
+    for secret in (*USERS.values(), "wr0ng", token("alice").split(".")[0]):
+        assert secret not in written
+
+
+@pytest.fixture
+def each(proxy: ProxyProcess, name: str) -> Callable[[Callable[[str, str, str], object]], None]:
+    """Runs something for every mechanism, with (mechanism, user, topic): it is to produce; then asks who did."""
+
+    def run(produce: Callable[[str, str, str], object]) -> None:
+        for mechanism, user in WHO.items():
+            produce(mechanism, user, f"{name}-{mechanism}")
+        assert {m: principals(proxy, f"{name}-{m}") for m in MECHANISMS} == {m: {f"User:{user}"} for m, user in WHO.items()}
+
+    return run
+
+
+def test_the_proxy_logs_in_by_itself(proxy: ProxyProcess) -> None:
+    """So it knows the brokers before any client came."""
+    assert proxy.wait_for("upstream is up")["detail"] == "the cluster answers"
+    assert proxy.wait_for("brokers changed")["joined"] == [0]
+
+
+def test_librdkafka(proxy: ProxyProcess, authority: Authority, each: Any) -> None:
+    def both_ways(mechanism: str, user: str, topic: str) -> None:
+        settings = librdkafka(proxy.bootstrap, authority, **librdkafka_login(mechanism, user))
+        producer = Producer(settings)
+        producer.poll(0)  # serves the callback for tokens
+        failed: list[object] = []
+        for i in range(10):
+            producer.produce(topic, str(i), on_delivery=lambda e, _: failed.append(e) if e else None)
+        assert producer.flush(30) == 0
+        assert not failed
+        consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
+        consumer.subscribe([topic])
+        assert len([consumer.poll(20) for _ in range(10)]) == 10
+        consumer.close()
+
+    each(both_ways)
+
+
+def test_aiokafka(proxy: ProxyProcess, authority: Authority, each: Any) -> None:
+    class Tokens(AbstractTokenProvider):
+        def __init__(self, user: str) -> None:
+            self.user = user
+
+        async def token(self) -> str:
+            return token(self.user)
+
+    async def produce(mechanism: str, user: str, topic: str) -> None:
+        bearer = mechanism == "OAUTHBEARER"
+        login = (
+            {"sasl_oauth_token_provider": Tokens(user)}
+            if bearer
+            else {"sasl_plain_username": user, "sasl_plain_password": USERS[user]}
+        )
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=proxy.bootstrap,
+            security_protocol="SASL_SSL",
+            ssl_context=ssl.create_default_context(cafile=str(authority.file)),
+            sasl_mechanism=mechanism,
+            **login,
+        ) as producer:
+            await producer.send_and_wait(topic, b"x")
+
+    each(lambda *which: asyncio.run(produce(*which)))
+
+
+def test_kafka_python(proxy: ProxyProcess, authority: Authority, each: Any) -> None:
+    class Tokens(KafkaPythonTokens):
+        def __init__(self, user: str) -> None:
+            self.user = user
+
+        def token(self) -> str:
+            return token(self.user)
+
+    def produce(mechanism: str, user: str, topic: str) -> None:
+        bearer = mechanism == "OAUTHBEARER"
+        login = (
+            {"sasl_oauth_token_provider": Tokens(user)}
+            if bearer
+            else {"sasl_plain_username": user, "sasl_plain_password": USERS[user]}
+        )
+        producer = KafkaProducer(
+            bootstrap_servers=proxy.bootstrap,
+            security_protocol="SASL_SSL",
+            ssl_cafile=str(authority.file),
+            sasl_mechanism=mechanism,
+            **login,
+        )
+        producer.send(topic, b"x").get(20)
+        producer.close()
+
+    each(produce)
+
+
+def java_files(proxy: ProxyProcess, authority: Authority, folder: Path, who: dict[str, str]) -> list[str]:
+    files = [folder / f"{mechanism}.properties" for mechanism in who]
+    for file, (mechanism, user) in zip(files, who.items(), strict=True):
+        file.write_text(secured.java(proxy.bootstrap, authority, mechanism, user))
+    return [str(file) for file in files]
+
+
+def test_java(proxy: ProxyProcess, authority: Authority, name: str, tmp_path: Path) -> None:
+    source = Path(__file__).parent / "java" / "Login.java"
+    done = run_java(source, name, "0", *java_files(proxy, authority, tmp_path, WHO))
+    assert [line.split()[0] for line in done.stdout.splitlines()] == MECHANISMS, done.stderr
+    assert {m: principals(proxy, f"{name}-{m}") for m in MECHANISMS} == {m: {f"User:{user}"} for m, user in WHO.items()}
+
+
+def test_java_logs_in_again_on_the_open_connection(proxy: ProxyProcess, authority: Authority, name: str, tmp_path: Path) -> None:
+    """KIP-368: a login holds for a while; the proxy goes on to know the client, and no connection is lost."""
+    source = Path(__file__).parent / "java" / "Login.java"
+    once = run_java(source, f"{name}-once", "0", *java_files(proxy, authority, tmp_path, {"SCRAM-SHA-256": "alice"}))
+    again = run_java(source, f"{name}-again", "2", *java_files(proxy, authority, tmp_path, {"SCRAM-SHA-256": "alice"}))
+    assert again.stdout == once.stdout, again.stderr
+    assert again.stdout.startswith("SCRAM-SHA-256 again=true connections=")
+    assert principals(proxy, f"{name}-again-SCRAM-SHA-256") == {"User:alice"}
+
+
+# ---------------------------------------------------------------------- logins that fail, and unknown ones
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_refused_by_the_broker_in_its_own_words(
+    proxy: ProxyProcess, authority: Authority, mechanism: str
+) -> None:
+    said: list[str] = []
+    settings = librdkafka(proxy.bootstrap, authority, **librdkafka_login(mechanism, "alice", "wr0ng-s3cret"))
+    admin = AdminClient({**settings, "error_cb": lambda e: said.append(str(e))})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=3)
+    admin.poll(0)
+    assert any("Authentication failed" in text for text in said), said
+
+
+def user_of(proxy: ProxyProcess, api: str, client_id: str = "raw") -> list[str]:
+    """Principals of an API in the order of their lines."""
+    return [line["principal"] for line in proxy.usage() if line.get("api") == api and line.get("client_id") == client_id]
+
+
+def test_who_logs_in_again_is_the_same_and_who_fails_to_is_gone(proxy: ProxyProcess, authority: Authority) -> None:
+    with raw_tls(proxy.bootstrap, authority) as connection:
+        assert log_in(connection, "alice", USERS["alice"]) == 0
+        assert log_in(connection, "alice", USERS["alice"]) == 0
+        assert connection.decoded(3, 9, topics=[]).brokers
+    wait_until(lambda: "User:alice" in user_of(proxy, "Metadata"), "usage of alice")
+    with raw_tls(proxy.bootstrap, authority) as connection:
+        assert log_in(connection, "bob", USERS["bob"]) == 0
+        assert log_in(connection, "alice", "wr0ng") == AUTHENTICATION_FAILED
+        with pytest.raises(ConnectionError):  # the broker closes it
+            connection.ask(3, 9, topics=[])
+    # the handshake of the second login, too, was bob's
+    wait_until(lambda: "User:bob" in user_of(proxy, "SaslHandshake"), "usage of bob")
+    assert "User:bob" not in user_of(proxy, "Metadata")
+
+
+def test_a_mechanism_that_the_proxy_cannot_read_is_between_client_and_broker(proxy: ProxyProcess, authority: Authority) -> None:
+    """GSSAPI: here the broker does not take it; its answer comes through, and the client stays unknown."""
+    with raw_tls(proxy.bootstrap, authority) as connection:
+        answer = connection.decoded(17, 1, mechanism="GSSAPI")
+        assert answer.error_code == 33
+        assert sorted(answer.mechanisms) == sorted(MECHANISMS)
+
+
+def test_plain_text_at_a_listener_with_tls_ends_that_connection_only(proxy: ProxyProcess, authority: Authority) -> None:
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": proxy.bootstrap, "log_level": 0}).list_topics(timeout=1)
+    assert "TLS" in proxy.wait_for("client connection closed")["reason"]
+    settings = librdkafka(proxy.bootstrap, authority, **librdkafka_login("PLAIN", "alice"))
+    assert AdminClient(settings).list_topics(timeout=20).brokers
