@@ -1,9 +1,9 @@
-"""SaslHandshake: key 17, version 1. SaslAuthenticate: key 36, versions 0-2 (KIP-43, KIP-152, KIP-368). Charge nothing,
+"""SaslHandshake: key 17, versions 0-1. SaslAuthenticate: key 36, versions 0-2 (KIP-43, KIP-152, KIP-368). Charge nothing,
 refuse nothing.
 
 Both pass through; the exchange is watched to learn who is on the connection. Requests behind a token wait for the answer
-to it, so that they are judged as the user whom the broker will see. After a version 0 handshake tokens come
-without headers, which only clients from before Kafka 1.0 need: that version is left out of ApiVersions."""
+to it, so that they are judged as the user whom the broker will see. After a handshake of version 0, which clients from before
+Kafka 1.0 use, tokens come without headers: the session then passes them on as such, until the exchange is over."""
 
 from __future__ import annotations
 
@@ -19,13 +19,29 @@ FIRST_COMPACT = 2
 
 class SaslHandshake(Plain):
     key = SASL_HANDSHAKE
-    versions = (1, 1)
+    versions = (0, 1)
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
         request.join()
         mechanism, _ = string(request.buf, request.body, request.end, compact=False)
         client.exchange = SaslExchange(mechanism or "")
-        return FORWARD
+        return FORWARD if request.version else Forward(_Bare(client))
+
+
+class _Bare(Whole):
+    """The answer to a handshake of version 0: when it is a yes, tokens without headers follow."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(waits=True)
+        self._client = client
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        body = response_body(buf, start, end, SASL_HANDSHAKE, 0)
+        fixed(body, 2, end)
+        self._client.tokens = INT16.unpack_from(buf, body)[0] == 0
+        return None
 
 
 class SaslAuthenticate(Plain):

@@ -27,6 +27,16 @@ class SaslExchange:
         self._accepted = 0
         self._user: str | None = None
 
+    @property
+    def counted(self) -> bool:
+        """Is it known how many tokens there are? Then each token of the client is answered by one of the broker."""
+        return self._mechanism in _ROUNDS
+
+    @property
+    def over(self) -> bool:
+        """Is the exchange accepted? Known of mechanisms that are `counted` only."""
+        return self._accepted == _ROUNDS.get(self._mechanism)
+
     def client_token(self, token: bytes) -> None:
         """The client sent this token; what cannot be read names nobody."""
         if self._user is None and self._accepted == 0:
@@ -40,7 +50,7 @@ class SaslExchange:
         if self._mechanism == "OAUTHBEARER" and token:
             return None  # a token that is refused is answered with a text first, and with the error after that
         self._accepted += 1
-        return self._user if self._accepted == _ROUNDS.get(self._mechanism) else None
+        return self._user if self.over else None
 
 
 def _name_in(mechanism: str, token: bytes) -> str | None:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from proxy.session.budget import Budget
 from proxy.session.plans import Answer, Plan, Stream
 from proxy.session.tally import Sum
 from proxy.wire.headers import RESPONSE_START
-from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.primitives import INT32, BadBytes, Buffer
+
+MAX_TOKEN: Final = 1 << 20
+"""The largest SASL token without a header."""
 
 Send = Callable[[list[Buffer]], None]
 
@@ -21,7 +25,7 @@ Send = Callable[[list[Buffer]], None]
 class Answers:
     """The answers that one client waits for."""
 
-    __slots__ = ("_budget", "_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute", "released")
+    __slots__ = ("_budget", "_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute", "released", "tokens")
 
     def __init__(self, send: Send, budget: Budget) -> None:
         self._send = send
@@ -36,6 +40,8 @@ class Answers:
         """Seconds of the longest mute among the answers that went out; the session takes it and sets it back."""
         self.released = False
         """An answer went out that requests wait for; the session sets it back."""
+        self.tokens: Callable[[bytes], None] | None = None
+        """Told of every SASL token that comes without a header; None when answers have headers."""
 
     def __len__(self) -> int:
         return len(self._queue) + bool(self._left)
@@ -71,8 +77,13 @@ class Answers:
 
     def feed(self, data: Buffer) -> None:
         """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
+        data = bytes(data)  # no copy, as sockets give bytes
+        if self.tokens is not None:
+            data = self._feed_tokens(data)
+            if self.tokens is not None:
+                return
         if self._short:
-            data, self._short = self._short + bytes(data), b""
+            data, self._short = self._short + data, b""
         size = len(data)
         pos = self._continue(data, size) if self._left else 0
         sent = pos  # data[sent:pos] is to be passed on as it is
@@ -109,6 +120,21 @@ class Answers:
             self._pass(data, sent, pos)
         if pos < size:
             self._short = bytes(memoryview(data)[pos:])
+
+    def _feed_tokens(self, data: bytes) -> bytes:
+        """SASL tokens, each behind its length; what is left when there are no more to come."""
+        data, self._short = self._short + data, b""
+        while self.tokens is not None:
+            length = INT32.unpack_from(data)[0] if len(data) >= 4 else 0
+            if not 0 <= length <= MAX_TOKEN:
+                raise BadBytes(f"a SASL token of {length} bytes")
+            if len(data) < 4 + length:
+                self._short = data
+                return b""
+            token, data = data[: 4 + length], data[4 + length :]
+            self._send([token])
+            self.tokens(token[4:])
+        return data
 
     def _done(self, plan: Plan) -> None:
         if plan.waits:

@@ -32,6 +32,7 @@ class Client:
         "memo",
         "raw_client_id",
         "services",
+        "tokens",
         "too_many",
         "user",
     )
@@ -48,6 +49,8 @@ class Client:
         self._retired: list[Sum] = []
         self._topic_sums: dict[tuple[int, bytes], Sum] = {}
         self.exchange: SaslExchange | None = None
+        self.tokens = False
+        """What comes next are SASL tokens without headers: the handshake was of version 0."""
         self.memo: dict[int, Any] = {}
         """What the Produce handler remembers of this connection, by version."""
 

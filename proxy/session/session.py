@@ -25,7 +25,7 @@ from proxy.session.plans import FORWARD, Answer, Forward, Handler, Hold, Outcome
 from proxy.session.port import Bounds, Peer, Port, Services
 from proxy.session.tally import Sum
 from proxy.wire.frames import Frame, FrameCutter
-from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, client_id_end
+from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, SHORTEST_REQUEST, client_id_end
 from proxy.wire.primitives import BadBytes, Buffer
 
 
@@ -189,7 +189,7 @@ class Session:
 
     def drain(self) -> None:
         """The proxy stops: close now if nothing is under way."""
-        if self.state is not State.CLOSED and self.idle:
+        if self.state in (State.NEW, State.OPEN, State.MUTED) and self.idle:
             self._close()
 
     # ------------------------------------------------------------------ limits
@@ -234,7 +234,10 @@ class Session:
 
     def _look_at(self, data: Buffer, now: float) -> None:
         try:
-            self._requests(data, now)
+            if self.client.tokens:
+                self._tokens(data, now)
+            else:
+                self._requests(data, now)
         except BadBytes as e:
             self.services.watcher.client_failed(self.client.address, self.client.client_id, str(e))
             self._close()
@@ -325,6 +328,49 @@ class Session:
         self._answers.send_own()
         if self._answers.released:
             self._go_on(now)
+
+    # ------------------------------------------------------------------ SASL tokens without headers
+
+    def _tokens(self, data: Buffer, now: float) -> None:
+        """Tokens of a client whose handshake was of version 0. Where one is answered by one, each waits for its answer, so
+        that nothing behind them is looked at before the user is known."""
+        exchange = self.client.exchange
+        assert exchange is not None
+        self._cutter.shortest = 0
+        self._answers.tokens = self._answered
+        for buf, start, end, chunks in self._cutter.cut(data):
+            frame = bytes(buf[start:end]) if chunks is None else b"".join(chunks)
+            counted = exchange.counted
+            over = not counted and len(frame) > SHORTEST_REQUEST + 4 and frame[4] == 0
+            if not over:
+                exchange.client_token(frame[4:])
+                self.port.to_broker([frame])
+            if counted:
+                self._block(State.AWAITING)
+            if counted or over:
+                self._backlog.appendleft(self._cutter.rest())
+            if over:  # no token of GSSAPI begins with a zero, and every request does
+                self._backlog.appendleft(frame)
+                self._no_more_tokens()
+                self._unblock(now)
+            if counted or over:
+                break
+
+    def _answered(self, token: bytes) -> None:
+        """The broker answered a token."""
+        client = self.client
+        assert client.exchange is not None
+        user = client.exchange.broker_answer(0, token)
+        if user is not None:
+            client.identify(user)
+        self._answers.released = client.exchange.counted
+        if client.exchange.over:
+            self._no_more_tokens()
+
+    def _no_more_tokens(self) -> None:
+        self.client.tokens = False
+        self._cutter.shortest = SHORTEST_REQUEST
+        self._answers.tokens = None
 
     # ------------------------------------------------------------------ states
 
