@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick check bench docs clean setup java kafka
+.PHONY: demo test test-quick test-pure check bench docs clean setup java kafka
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -17,6 +17,10 @@ test: setup java check kafka
 
 test-quick: setup
 	$(BIN)/pytest -m "not kafka and not spark" $(PYTEST_ARGS)
+
+# What the compiled build replaces, as it is read.
+test-pure: setup
+	KAFKA_QUOTA_PROXY_PURE=1 $(BIN)/pytest tests/wire tests/session tests/apis tests/fuzz $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .
@@ -30,7 +34,9 @@ bench: setup
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
 
+# The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.
 setup: $(READY)
+	@$(BIN)/python -c 'import sys, proxy.compiled as c; sys.exit(c.lacking() is not None)' || $(BIN)/python setup.py --quiet build_ext --inplace
 
 java: setup
 	@$(BIN)/python -W ignore::RuntimeWarning -m localkafka.java --install
@@ -46,4 +52,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache demo-out build *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache demo-out build proxy/_hot *.egg-info

@@ -13,4 +13,9 @@ back the same way. `observe` is told and changes nothing.
 - `net/`       the only asyncio: listeners, upstream connections, the proxy's own broker client, admin HTTP, start and stop
 - `observe/`   operations log, metrics, usage log. Sees everything, changes nothing
 - `cli`        the console command
+- `compiled`   where Python finds the hot path: compiled, if there is a build of these very sources, else as it is read
 """
+
+from proxy import compiled
+
+compiled.use()

@@ -3,56 +3,108 @@
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from loadtest.bench.frames import CASES
-from loadtest.bench.measure import Figure, measure
+from loadtest.bench.measure import Figure, measure, memory_per_idle_connection
+
+T = TypeVar("T")
 
 BASELINE = [sys.executable, "-m", "loadtest.bench.baseline", "{listen}", "{upstream}"]
 LISTEN = ["--listen", "127.0.0.1:{listen}", "--admin", "127.0.0.1:{admin}"]
 PROXY = [sys.executable, "-m", "proxy", "serve", "--upstream", "127.0.0.1:{upstream}", *LISTEN]
 
 
+IDLE_CASE = "produce-100"
+
+
 @click.command()
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="May be given several times; all by default.")
 @click.option("--rounds", default=3, show_default=True, help="Measurements of each; medians are shown.")
 @click.option("--seconds", default=3.0, show_default=True, help="Length of each.")
+@click.option("--idle", default=400, show_default=True, help="Silent connections whose memory is measured; 0 for none.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
-def main(cases: tuple[str, ...], rounds: int, seconds: float, json_file: Path | None) -> None:
+def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, json_file: Path | None) -> None:
     """What the proxy costs, beside a pass-through of raw sockets in the same run."""
-    table = Table("case", "frames/s", "CPU s/100k", "baseline", "ratio", "peak MiB", title="CPU of the proxy, usage log on")
-    figures = {}
+    table = Table(
+        *(
+            "case",
+            "frames/s",
+            "CPU s/100k",
+            "baseline",
+            "ratio",
+            "p50 µs",
+            "baseline",
+            "ratio",
+            "p99 µs",
+            "baseline",
+            "ratio",
+            "peak MiB",
+        ),
+        title="The proxy beside a pass-through, usage log on. CPU, time to the answer, memory",
+    )
+    figures: dict[str, Any] = {}
     for case in cases or CASES:
-        pairs = []
-        for _ in range(rounds):
-            with tempfile.TemporaryDirectory() as logs:
-                pairs.append((measure(BASELINE, case, seconds), measure([*PROXY, "--logs", logs], case, seconds)))
-        figures[case] = [[vars_of(figure) for figure in pair] for pair in pairs]
-        base, ours = ([pair[i] for pair in pairs] for i in (0, 1))
-        ratio = statistics.median(b.cpu_per_100k / a.cpu_per_100k for a, b in pairs)
-        table.add_row(
-            case,
-            f"{statistics.median(f.frames for f in ours) / seconds:,.0f}",
-            f"{statistics.median(f.cpu_per_100k for f in ours):.3f}",
-            f"{statistics.median(f.cpu_per_100k for f in base):.3f}",
-            f"{ratio:.2f}x",
-            f"{max(f.peak for f in ours) / 2**20:.0f}",
-        )
-    Console().print(table)
+        pairs = [side_by_side(partial(measure, case=case, seconds=seconds)) for _ in range(rounds)]
+        figures[case] = [[asdict(figure) for figure in pair] for pair in pairs]
+        table.add_row(case, *row(pairs, seconds))
+    if idle:
+        raise_file_limit()
+        sizes = [side_by_side(partial(memory_per_idle_connection, case=IDLE_CASE, count=idle)) for _ in range(rounds)]
+        figures["idle"] = sizes
+    Console(width=140).print(table)
+    if idle:
+        ours, base, ratio = compare(sizes, lambda size: size / 1024)
+        print(f"memory per idle connection: {ours:.1f} KiB, pass-through {base:.1f} KiB: {ratio:.2f}x (of {idle})")
     if json_file:
         json_file.write_text(json.dumps(figures, indent=1))
 
 
-def vars_of(figure: Figure) -> dict[str, float]:
-    """A figure as JSON has it."""
-    return {"cpu": figure.cpu, "frames": figure.frames, "peak": figure.peak}
+def side_by_side(measured: Callable[[list[str]], T]) -> tuple[T, T]:
+    """(the pass-through, the proxy), one after the other."""
+    with tempfile.TemporaryDirectory() as logs:
+        return measured(BASELINE), measured([*PROXY, "--logs", logs])
+
+
+PICKS: tuple[tuple[Callable[[Figure], float], int], ...] = (
+    (lambda figure: figure.cpu_per_100k, 3),
+    (lambda figure: figure.p50 * 1e6, 0),
+    (lambda figure: figure.p99 * 1e6, 0),
+)
+"""what a case's cells show, with so many digits"""
+
+
+def row(pairs: list[tuple[Figure, Figure]], seconds: float) -> list[str]:
+    """The cells of a case."""
+    cells = [f"{statistics.median(ours.frames for _, ours in pairs) / seconds:,.0f}"]
+    for pick, digits in PICKS:
+        ours, base, ratio = compare(pairs, pick)
+        cells += [f"{ours:.{digits}f}", f"{base:.{digits}f}", f"{ratio:.2f}x"]
+    return [*cells, f"{max(ours.peak for _, ours in pairs) / 2**20:.0f}"]
+
+
+def compare(pairs: Sequence[tuple[T, T]], pick: Callable[[T], float]) -> tuple[float, float, float]:
+    """Medians of the proxy, of the pass-through, and of the ratios within a round."""
+    ours, base = (statistics.median(pick(pair[i]) for pair in pairs) for i in (1, 0))
+    return ours, base, statistics.median(pick(b) / pick(a) for a, b in pairs)
+
+
+def raise_file_limit() -> None:
+    """A proxy has two sockets for each connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -13,44 +14,84 @@ from kio.records.writers import write_new_batch
 from kio.serial import entity_writer
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i32Timedelta, i64
 
-PRODUCE_VERSION = 9
-API_VERSIONS, METADATA = 18, 3
+PRODUCE, FETCH, API_VERSIONS, METADATA = 0, 1, 18, 3
+PRODUCE_VERSION, FETCH_VERSION = 9, 16
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`size` in bytes of the records of one request; `connections` with `depth` requests in flight each."""
+    """`size` in bytes of the records of one partition; `topics` with as many partitions each; `connections` with `depth`
+    requests in flight each, or, if there is a `rate`, so many requests per second in all, at even intervals."""
 
+    key: int
     size: int
     connections: int
     depth: int
+    topics: int = 1
+    rate: int | None = None
+
+    def request(self) -> bytes:
+        """With correlation id 0."""
+        return _produce_request(self.topics, self.size) if self.key == PRODUCE else _fetch_request()
+
+    def answer(self) -> bytes:
+        """With correlation id 0."""
+        return _produce_response(self.topics) if self.key == PRODUCE else _fetch_response(self.size)
 
 
 CASES = {
-    "produce-100": Case(10, 8, 5),
-    "produce-16k": Case(16 << 10, 8, 5),
-    "produce-64k": Case(64 << 10, 4, 4),
-    "produce-1m": Case(1 << 20, 4, 2),
+    "produce-100": Case(PRODUCE, 10, 8, 5),
+    "produce-16k": Case(PRODUCE, 16 << 10, 8, 5),
+    "produce-64k": Case(PRODUCE, 64 << 10, 4, 4),
+    "produce-1m": Case(PRODUCE, 1 << 20, 4, 2),
+    "produce-10x10": Case(PRODUCE, 1 << 10, 4, 3, topics=10),
+    "fetch-64k": Case(FETCH, 64 << 10, 8, 2),
+    "fetch-1m": Case(FETCH, 1 << 20, 4, 2),
+    "paced-2000": Case(PRODUCE, 10, 8, 1, rate=2000),
 }
 
 
-def produce_request(size: int) -> bytes:
-    """A Produce request, correlation id 0, with records of so many bytes for partition 0 of topic t1."""
-    schema = load_request_schema(0, PRODUCE_VERSION)
+def _produce_request(topics: int, size: int) -> bytes:
+    """So many topics of so many partitions with records of so many bytes."""
+    schema = load_request_schema(PRODUCE, PRODUCE_VERSION)
     topic_type, partition_type = _nested(schema, "TopicProduceData"), _nested(schema, "PartitionProduceData")
-    partition = partition_type(index=0, records=_batch(size))
-    body = schema(  # type: ignore[call-arg]
-        transactional_id=None, acks=-1, timeout=_ms(30_000), topic_data=(topic_type(name="t1", partition_data=(partition,)),)
-    )
-    return _frame(b"\0\0" + PRODUCE_VERSION.to_bytes(2, "big") + bytes(4) + b"\0\x05bench\0", body)
+    records = _batch(size)
+    partitions = tuple(partition_type(index=i, records=records) for i in range(topics))
+    data = tuple(topic_type(name=f"t{i}", partition_data=partitions) for i in range(topics))
+    body = schema(transactional_id=None, acks=-1, timeout=_ms(30_000), topic_data=data)  # type: ignore[call-arg]
+    return _request(PRODUCE, PRODUCE_VERSION, body)
 
 
-def produce_response() -> bytes:
-    """Its answer, correlation id 0."""
-    schema = load_response_schema(0, PRODUCE_VERSION)
+def _produce_response(topics: int) -> bytes:
+    schema = load_response_schema(PRODUCE, PRODUCE_VERSION)
     topic_type, partition_type = _nested(schema, "TopicProduceResponse"), _nested(schema, "PartitionProduceResponse")
-    partition = partition_type(index=0, error_code=_no_error(), base_offset=1, record_errors=())
-    return _frame(bytes(5), schema(responses=(topic_type(name="t1", partition_responses=(partition,)),)))  # type: ignore[call-arg]
+    partitions = tuple(partition_type(index=i, error_code=_no_error(), base_offset=1, record_errors=()) for i in range(topics))
+    answers = tuple(topic_type(name=f"t{i}", partition_responses=partitions) for i in range(topics))
+    return _frame(bytes(5), schema(responses=answers))  # type: ignore[call-arg]
+
+
+def _fetch_request() -> bytes:
+    schema = load_request_schema(FETCH, FETCH_VERSION)
+    partition = _nested(schema, "FetchPartition")(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = _nested(schema, "FetchTopic")(topic_id=_TOPIC, partitions=(partition,))
+    body = schema(max_wait=_ms(500), min_bytes=1, topics=(topic,), forgotten_topics_data=())  # type: ignore[call-arg]
+    return _request(FETCH, FETCH_VERSION, body)
+
+
+def _fetch_response(size: int) -> bytes:
+    schema = load_response_schema(FETCH, FETCH_VERSION)
+    partition = _nested(schema, "PartitionData")(
+        partition_index=0, error_code=_no_error(), high_watermark=1, aborted_transactions=None, records=_batch(size)
+    )
+    topic = _nested(schema, "FetchableTopicResponse")(topic_id=_TOPIC, partitions=(partition,))
+    return _frame(bytes(5), schema(throttle_time=_ms(0), error_code=_no_error(), responses=(topic,)))  # type: ignore[call-arg]
+
+
+_TOPIC = uuid.UUID(int=1)
+
+
+def _request(key: int, version: int, body: Any) -> bytes:
+    return _frame(key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\0\x05bench\0", body)
 
 
 def other_response(key: int, version: int, port: int) -> bytes | None:
@@ -58,7 +99,7 @@ def other_response(key: int, version: int, port: int) -> bytes | None:
     schema = load_response_schema(key, version)
     if key == API_VERSIONS:
         api_type = _nested(schema, "ApiVersion")
-        ranges = {0: (3, PRODUCE_VERSION), METADATA: (0, 12), API_VERSIONS: (0, 3)}
+        ranges = {PRODUCE: (3, PRODUCE_VERSION), FETCH: (4, FETCH_VERSION), METADATA: (0, 12), API_VERSIONS: (0, 3)}
         apis = tuple(api_type(api_key=k, min_version=low, max_version=high) for k, (low, high) in ranges.items())
         extra = {"throttle_time": _ms(0)} if version else {}
         return _frame(bytes(4), schema(error_code=_no_error(), api_keys=apis, **extra))  # type: ignore[call-arg]

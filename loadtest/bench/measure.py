@@ -1,7 +1,9 @@
-"""Starts sink, proxy and load, one proxy after the other. In: a case. Out: the proxy's CPU seconds, from /proc, and frames."""
+"""Starts sink, proxy and load, one proxy after the other. In: a case. Out: the proxy's CPU seconds and
+memory, from /proc, and what the load saw."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -10,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 START_LIMIT = 20.0
 NANO = 1e-9
@@ -17,11 +20,14 @@ NANO = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one proxy did in one measurement: CPU in seconds, `frames` answered, `peak` memory in bytes."""
+    """What one proxy did in one measurement: CPU in seconds, `frames` answered, `peak` memory in bytes; how long answers
+    took, in seconds: half of them, and all but one in a hundred."""
 
     cpu: float
     frames: int
     peak: int
+    p50: float
+    p99: float
 
     @property
     def cpu_per_100k(self) -> float:
@@ -31,26 +37,55 @@ class Figure:
 
 def measure(proxy: list[str], case: str, seconds: float) -> Figure:
     """Run `proxy` (arguments with {listen}, {upstream}, {admin}) between the load and the sink."""
+    with between(proxy, case, str(seconds)) as (pid, load):
+        before = cpu_seconds(pid)
+        said = line(load)
+        after = cpu_seconds(pid)
+        return Figure(after - before, said["frames"], memory(pid, "VmHWM"), said["p50"], said["p99"])
+
+
+def memory_per_idle_connection(proxy: list[str], case: str, count: int) -> float:
+    """Bytes that `proxy` takes for a connection that had one answer and is silent then."""
+    with between(proxy, case, "idle", str(count)) as (pid, load):
+        before = memory(pid, "VmRSS")
+        line(load)
+        return (memory(pid, "VmRSS") - before) / count
+
+
+@contextmanager
+def between(proxy: list[str], case: str, *load_arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """A proxy between load and sink, from when the load starts: (pid of the proxy, the load)."""
     cpus = sorted(os.sched_getaffinity(0))
     listen, upstream, admin = free_ports(3)
     command = [part.format(listen=listen, upstream=upstream, admin=admin) for part in proxy]
     with (
-        running([sys.executable, "-m", "loadtest.bench.sink", str(upstream)], cpus[-1], upstream),
+        running([sys.executable, "-m", "loadtest.bench.sink", str(upstream), case], cpus[-1], upstream),
         running(command, cpus[0], listen) as pid,
         subprocess.Popen(
-            [sys.executable, "-m", "loadtest.bench.load", str(listen), case, str(seconds)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "loadtest.bench.load", str(listen), case, *load_arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         ) as load,
     ):
         assert load.stdout is not None
         os.sched_setaffinity(load.pid, {cpus[-1]})
-        if load.stdout.readline() != "start\n":
-            raise SystemExit(f"the load failed on {command}")
-        before = cpu_seconds(pid)
-        frames = load.stdout.readline()
-        after = cpu_seconds(pid)
-        if not frames.strip().isdigit() or not int(frames):
-            raise SystemExit(f"the load failed on {command}")
-        return Figure(after - before, int(frames), peak_memory(pid))
+        try:
+            if load.stdout.readline() != "start\n":
+                raise SystemExit(f"the load failed on {command}")
+            yield pid, load
+        finally:
+            load.kill()
+
+
+def line(load: subprocess.Popen[str]) -> dict[str, Any]:
+    """What the load says at its end."""
+    assert load.stdout is not None
+    said = load.stdout.readline()
+    if not said:
+        raise SystemExit("the load failed")
+    found: dict[str, Any] = json.loads(said)
+    return found
 
 
 @contextmanager
@@ -88,9 +123,10 @@ def cpu_seconds(pid: int) -> float:
     return total * NANO
 
 
-def peak_memory(pid: int) -> int:
+def memory(pid: int, field: str) -> int:
+    """Of /proc/PID/status, in bytes: VmRSS is what it has now, VmHWM the most it ever had."""
     with open(f"/proc/{pid}/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) * 1024
+        return next(int(row.split()[1]) for row in file if row.startswith(field)) * 1024
 
 
 def free_ports(count: int) -> list[int]:

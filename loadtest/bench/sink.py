@@ -1,6 +1,6 @@
-"""A broker that does next to nothing: `python -m loadtest.bench.sink PORT`.
+"""A broker that does next to nothing: `python -m loadtest.bench.sink PORT CASE`.
 
-In: requests. Out: a fixed answer to each Produce, with its correlation id.
+In: requests. Out: a fixed answer to each Produce or Fetch, with its correlation id.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import cast
 
 import uvloop
 
-from loadtest.bench.frames import other_response, produce_response
+from loadtest.bench.frames import CASES, FETCH, PRODUCE, other_response
 
 START = Struct(">ihh4s")
-PRODUCE = 0
 
 
 class Sink(asyncio.Protocol):
@@ -33,27 +32,27 @@ class Sink(asyncio.Protocol):
             return
         if self._skip or self._rest:
             data, self._rest, self._skip = self._rest + data[self._skip :], b"", 0
-        pos, answers = 0, []
+        pos, answers = 0, list[bytes | memoryview]()
         while len(data) - pos >= START.size:
             length, key, version, correlation_id = START.unpack_from(data, pos)
-            answer = self._answer if key == PRODUCE else other_response(key, version, self._port)
+            answer = self._answer if key in (PRODUCE, FETCH) else other_response(key, version, self._port)
             if answer is None:
                 self._transport.close()
                 return
-            answers += [answer[:4], correlation_id, answer[8:]]
+            answers += [answer[:4], correlation_id, memoryview(answer)[8:]]
             pos += 4 + length
-        self._transport.write(b"".join(answers))
+        self._transport.writelines(answers)
         if pos > len(data):
             self._skip = pos - len(data)
         else:
             self._rest = data[pos:]
 
 
-async def main(port: int) -> None:
-    answer = produce_response()
+async def main(port: int, case: str) -> None:
+    answer = CASES[case].answer()
     server = await asyncio.get_running_loop().create_server(lambda: Sink(port, answer), "127.0.0.1", port)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1])))
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2]))

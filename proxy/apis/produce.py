@@ -5,13 +5,12 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 
 from __future__ import annotations
 
-from proxy.apis.addresses import Patch
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, NO_REPLY, Forward, Outcome, Request
-from proxy.wire.addresses import PRODUCE, holds_addresses
-from proxy.wire.frames import Frame
+from proxy.session.plans import FORWARD, NO_REPLY, Forward, Outcome, Request, Stream
+from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
+from proxy.wire.frames import Frame, places
 from proxy.wire.primitives import Buffer
-from proxy.wire.produce import FIRST_TOPIC_ID, VERSIONS, Remembered, base_offset_at, skim
+from proxy.wire.produce import FIRST_TOPIC_ID, VERSIONS, Remembered, base_offset_at, names_no_broker, skim
 
 
 class Produce:
@@ -38,14 +37,15 @@ class Produce:
         habits: Habits | None = client.memo.get(version)
         if habits is None:
             habits = client.memo[version] = Habits(client, version)
-        found = skim(request.body_places(), version)
-        for topic, batches in found.topics:
+        body = request.body
+        frame = (request.buf, request.start, request.end, request.chunks)
+        found = skim(places(frame, body), version)
+        for topic, size, records in found.topics:
             total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
             total.requests += 1
-            total.record_bytes += sum(batch.size for batch in batches)
-            total.records += sum(batch.records or 0 for batch in batches)
+            total.record_bytes += size
+            total.records += records
         if request.chunks is None:
-            frame = (request.buf, request.start, request.end, None)
             habits.requests.remember(frame, request.header_stop, found)
         return habits.outcome if found.acks else NO_REPLY
 
@@ -60,29 +60,41 @@ class Habits:
         self.outcome = Forward(ProducePatch(version, client)) if holds_addresses(PRODUCE, version) else FORWARD
 
 
-class ProducePatch(Patch):
+class ProducePatch:
     """Replaces node endpoints.
 
     Responses about one partition without any differ in three numbers only: one is read, those like it are recognized.
     """
 
-    __slots__ = ("_head", "_offsets_at", "_size", "_tail")
+    __slots__ = ("_client", "_head", "_offsets_at", "_size", "_tail", "_version", "mute", "waits")
 
     def __init__(self, version: int, client: Client) -> None:
-        super().__init__(PRODUCE, version, client)
+        self._version, self._client = version, client
+        self.mute = 0.0
+        self.waits = False
         self._size = 0
         self._offsets_at = 0
-        self._head: Buffer = b""
-        self._tail: Buffer = b""
+        self._head = b""
+        self._tail = b""
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        offsets = start + self._offsets_at
-        if end - start == self._size and buf[start + 8 : offsets] == self._head and buf[offsets + 24 : end] == self._tail:
+        frame, offsets = bytes(buf), start + self._offsets_at
+        if end - start == self._size and frame[start + 8 : offsets] == self._head and frame[offsets + 24 : end] == self._tail:
             return None
-        pieces = super().finish(buf, start, end)
-        if pieces is None:
-            self._remember(bytes(buf[start:end]))
-        return pieces
+        if names_no_broker(frame, start, end, self._version):
+            self._remember(frame[start:end])
+            return None
+        return patch_addresses(PRODUCE, self._version, frame[start:end], self._client.endpoint)
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        joined = b"".join(chunks)
+        return self.finish(joined, 0, len(joined)) or [joined]
 
     def _remember(self, frame: bytes) -> None:
         at = base_offset_at(frame, 0, len(frame), self._version)

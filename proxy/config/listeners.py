@@ -45,6 +45,9 @@ class ListenerTls(Model):
 class Listener(Model):
     bootstrap: Address = HostPort("127.0.0.1", 9192)
     """Where clients bootstrap. IPv6 in brackets: `[::]:9192` takes both IPv6 and IPv4."""
+    reuse_port: bool = False
+    """Whether other proxies of the same user on this machine may listen at the same ports; the kernel spreads connections
+    over them. So a new proxy can start before the old one stops. Needs fixed ports."""
     advertise: Name | None = None
     """The host name that clients are told to connect to. By default the address at which a client reached the proxy."""
     routing: Literal["ports", "sni"] = "ports"
@@ -77,6 +80,8 @@ class Listener(Model):
         if self.routing == "ports" and self.advertise_port is not None:
             raise ValueError("`advertise_port` is for `routing: sni`; with `ports` clients are told the ports that are open")
         ports = self.ports()
+        if self.reuse_port and (self.bootstrap.port == 0 or (self.routing == "ports" and ports.first == 0)):
+            raise ValueError("`reuse_port` needs fixed ports: with `0` no other proxy has the same")
         if self.broker_ports is not None and ports.first <= self.bootstrap.port <= ports.last and ports.first:
             raise ValueError(f"`broker_ports` {ports} holds the bootstrap port {self.bootstrap.port}; leave it out of the range")
         return self

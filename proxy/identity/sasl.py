@@ -11,10 +11,20 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Final
 
 _ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2, "OAUTHBEARER": 1}
 """Answers of the broker without an error after which the exchange is accepted."""
+
+
+# Kafka's own grammars (OAuthBearerClientInitialResponse, ScramMessages): the proxy has to read the name that the broker reads.
+_NAME: Final = r"(?:[\x01-+\--<>-\x7f]|=2C|=3D)+"
+_SCRAM_FIRST: Final = re.compile(
+    rf"n,(?:a={_NAME})?,(?:m=[\x01-+\--\x7f]+,)?n=({_NAME}),r=[!-+\--~]+((?:,[A-Za-z]+=[\x01-+\--\x7f]+)*)"
+)
+_BEARER_FIRST: Final = re.compile(rf"n,(?:a={_NAME})?,\x01((?:[A-Za-z]+=[!-~ \t\r\n]+\x01)*)\x01")
+_BEARER: Final = re.compile(r"(?i:bearer) +([-_.a-zA-Z0-9]+)")
 
 
 class SaslExchange:
@@ -39,7 +49,8 @@ class SaslExchange:
 
     def client_token(self, token: bytes) -> None:
         """The client sent this token; what cannot be read names nobody."""
-        if self._user is None and self._accepted == 0:
+        # In OAUTHBEARER a token that was refused may be followed by another one, and the last one counts.
+        if self._mechanism == "OAUTHBEARER" or (self._user is None and self._accepted == 0):
             self._user = _name_in(self._mechanism, token)
 
     def broker_answer(self, error_code: int, token: bytes) -> str | None:
@@ -73,21 +84,26 @@ def _plain_name(token: bytes) -> str | None:
 
 
 def _scram_name(token: bytes) -> str | None:
-    """n,,n=user,r=nonce[,tokenauth=true]"""
-    attributes = token.decode().split(",")[2:]
-    if "tokenauth=true" in attributes:
+    """n,,n=user,r=nonce[,tokenauth=true], read as Kafka reads it: what Kafka would refuse names nobody."""
+    first = _SCRAM_FIRST.fullmatch(token.decode())
+    if first is None:
         return None
-    names = [attribute[2:] for attribute in attributes if attribute.startswith("n=")]
-    return names[0].replace("=2C", ",").replace("=3D", "=") if names else None
+    extensions = dict(pair.split("=", 1) for pair in first[2].split(",")[1:])
+    if extensions.get("tokenauth", "").lower() == "true":
+        return None
+    return first[1].replace("=2C", ",").replace("=3D", "=")
 
 
 def _bearer_name(token: bytes) -> str | None:
-    """n,,^Aauth=Bearer header.payload.signature^A^A"""
-    for part in token.decode().split("\x01"):
-        scheme, _, jwt = part.partition(" ")
-        if scheme.lower() == "auth=bearer" and jwt.count(".") == 2:
-            payload = jwt.split(".")[1]
-            claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-            name = claims.get("sub") if isinstance(claims, dict) else None
-            return name if isinstance(name, str) else None
-    return None
+    """n,,^Aauth=Bearer header.payload.signature^A^A. Where `auth` stands twice, Kafka takes the last one."""
+    first = _BEARER_FIRST.fullmatch(token.decode())
+    if first is None:
+        return None
+    pairs = dict(pair.split("=", 1) for pair in first[1].split("\x01")[:-1])
+    auth = _BEARER.fullmatch(pairs.get("auth", ""))
+    if auth is None or auth[1].count(".") != 2:
+        return None
+    payload = auth[1].split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    name = claims.get("sub") if isinstance(claims, dict) else None
+    return name if isinstance(name, str) else None

@@ -3,6 +3,8 @@
 - `connection`     one client's two sockets, as the `Port` of its session
 - `listeners`      the bootstrap port and one port per broker
 - `directory`      brokers and topics, as sessions see the cluster
+- `tls`            contexts for clients and brokers; why a connection failed, in words
+- `upstream`       how brokers are reached: TLS, time, as whom
 - `broker_client`  the proxy's own requests to a broker
 - `follow`         asks the cluster for its brokers, again and again
 - `admin`          /metrics, /healthz, /readyz

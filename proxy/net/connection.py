@@ -19,6 +19,8 @@ from proxy.wire.primitives import BadBytes, Buffer
 
 LINGER: Final = 10.0
 """Seconds that a closed connection may take to deliver what was written to it."""
+FAREWELL: Final = 2.0
+"""Seconds that a client has to close its side when the proxy stops and all is written."""
 
 Connect = Callable[[Callable[[], asyncio.Protocol], HostPort], Coroutine[Any, Any, object]]
 """Opens a connection to a broker, or raises `BrokerError`."""
@@ -32,6 +34,8 @@ class Shared:
     handlers: dict[int, Handler]
     connect: Connect
     connections: set[ClientConnection] = field(default_factory=set)
+    draining: bool = False
+    """The proxy stops."""
 
     @property
     def high_water(self) -> int:
@@ -89,6 +93,8 @@ class ClientConnection(asyncio.Protocol):
         else:
             if user is not None:
                 self.session.client.identify(user)
+        if self._shared.draining:
+            self.session.drain()
 
     def data_received(self, data: bytes) -> None:
         self.session.client_bytes(data, self._now())
@@ -97,7 +103,7 @@ class ClientConnection(asyncio.Protocol):
         """A client may close its half and still read; TLS knows no such thing."""
         self._ended = True
         self.session.client_ended()
-        return not self._tls
+        return not self._tls and self.session.state is not State.CLOSED
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._lost = self._ended = True
@@ -121,7 +127,16 @@ class ClientConnection(asyncio.Protocol):
         """Is the client kept waiting by a quota?"""
         return self.session.state in (State.MUTED, State.HELD, State.AWAITING)
 
+    @property
+    def broker(self) -> str:
+        """Which broker it is connected to, nothing while it is not."""
+        return "" if self._broker is None else str(self._broker.transport.get_extra_info("peername"))
+
     # ------------------------------------------------------------------ Port
+
+    @property
+    def reading(self) -> bool:
+        return not (self._stopped or self._broker_full)
 
     def to_client(self, chunks: list[Buffer]) -> None:
         if len(chunks) == 1:
@@ -170,9 +185,19 @@ class ClientConnection(asyncio.Protocol):
         if self._broker is not None:
             self._broker.transport.close()
         if not self.transport.is_closing():
-            self.transport.close()
-            self._loop.call_later(LINGER, self.transport.abort)
+            if self._shared.draining and not self._ended and self.transport.can_write_eof():
+                self._say_farewell()
+            else:
+                self.transport.close()
+                self._loop.call_later(LINGER, self.transport.abort)
         self._leave()
+
+    def _say_farewell(self) -> None:
+        """Close in peace. A socket that is closed while something is unread resets the connection, and the last answer may be
+        lost with it; so the client closes first, and what it still sends is read and forgotten."""
+        self.transport.write_eof()
+        self.transport.resume_reading()
+        self._loop.call_later(LINGER if self.transport.get_write_buffer_size() else FAREWELL, self.transport.abort)
 
     # ------------------------------------------------------------------ the broker's side
 

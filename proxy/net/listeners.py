@@ -7,6 +7,7 @@ before it gets a session."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 import ssl
@@ -57,6 +58,7 @@ class Door:
         self._sockets: dict[int | None, list[socket.socket]] = {}
         self._welcomes: set[asyncio.Task[None]] = set()
         self._complained: set[int] = set()
+        self._closed = False
         self._loop = asyncio.get_running_loop()
 
     def open(self) -> None:
@@ -65,9 +67,18 @@ class Door:
         self.route.bootstrap_port = self.settings.advertise_port or self.port
 
     def close(self) -> None:
-        """Listen no longer; connections stay, those that are not in yet end."""
+        """Listen no longer. Connections stay, and who has come already comes in."""
+        self._closed = True
         for key in list(self._sockets):
             self._close(key)
+
+    @property
+    def welcoming(self) -> int:
+        """Clients that came and are not in yet."""
+        return len(self._welcomes)
+
+    def abandon(self) -> None:
+        """Those that are not in yet end."""
         for task in self._welcomes:
             task.cancel()
 
@@ -82,7 +93,7 @@ class Door:
 
     def _open(self, key: int | None, port: int) -> int:
         host = self.settings.bootstrap.host
-        sockets = _listen(host, port)
+        sockets = _listen(host, port, self.settings.reuse_port)
         self._sockets[key] = sockets
         for sock in sockets:
             self._loop.add_reader(sock, self._accept, sock, key)
@@ -90,6 +101,8 @@ class Door:
 
     def _open_for_broker(self, node_id: int, port: int) -> int | None:
         """A port for a broker; one that cannot be had is logged once, and tried again when brokers are next learnt."""
+        if self._closed:
+            return None
         try:
             got = self._open(node_id, port)
         except OSError as e:
@@ -102,27 +115,33 @@ class Door:
         return got
 
     def _close(self, key: int | None) -> None:
+        """Who waits in the kernel is taken first: closing the socket would reset these connections."""
         for sock in self._sockets.pop(key, ()):
             self._loop.remove_reader(sock)
+            with contextlib.suppress(OSError):
+                while self._accept(sock, key):
+                    pass
             sock.close()
 
-    def _accept(self, sock: socket.socket, node_id: int | None) -> None:
+    def _accept(self, sock: socket.socket, node_id: int | None) -> bool:
+        """Whether there may be more to accept."""
         for _ in range(AT_ONCE):
             try:
                 conn, address = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
+                return False
             except OSError as e:
                 self._log.error("cannot accept connections", listener=self.name, reason=e.strerror, detail=f"again in {PAUSE:g} s")
                 if e.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
                 self._loop.remove_reader(sock)
                 self._loop.call_later(PAUSE, self._accept_again, sock, node_id)
-                return
+                return False
             conn.setblocking(False)
             task = self._loop.create_task(self._welcome(conn, _plain(address), node_id, self._loop.time()))
             self._welcomes.add(task)
             task.add_done_callback(self._welcomes.discard)
+        return True
 
     def _accept_again(self, sock: socket.socket, node_id: int | None) -> None:
         if sock in self._sockets.get(node_id, ()):
@@ -153,8 +172,10 @@ class Door:
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,
             )
-        except TimeoutError:
+        except (TimeoutError, ConnectionAbortedError):  # the latter is a TLS handshake that takes too long
             watcher.limited("first_request_timeout", str(address), None, f"User:{ANONYMOUS}", closed=True)
+        except ConnectionResetError:
+            pass  # it came and went, as health checks do
         except BadBytes as e:
             watcher.client_failed(str(address), None, str(e))
         except OSError as e:  # errors of TLS among them
@@ -177,6 +198,8 @@ class Door:
         data = b""
         while len(data) < size:
             part = await self._loop.sock_recv(conn, size - len(data))
+            if not part and not data and size == FIRST:
+                raise ConnectionResetError
             if not part:
                 raise BadBytes("the connection ended within its PROXY protocol header")
             data += part
@@ -219,7 +242,7 @@ class Arrived:
             raise BadBytes(f"no rule of `principal_mapping_rules` applies to its certificate {name!r}") from None
 
 
-def _listen(host: str, port: int) -> list[socket.socket]:
+def _listen(host: str, port: int, reuse_port: bool) -> list[socket.socket]:
     """One socket for every address of the host, all at the same port; OSError when one cannot be had."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -228,6 +251,8 @@ def _listen(host: str, port: int) -> list[socket.socket]:
             sock = socket.socket(family, kind, proto)
             sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setblocking(False)
             at = sockets[0].getsockname()[1] if len(sockets) > 1 else port

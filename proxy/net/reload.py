@@ -17,18 +17,22 @@ from proxy.net.tls import TlsError
 from proxy.observe.operations import Log
 
 Use = Callable[[Settings], None]
-LIVE = re.compile(r"limits\.|exempt\.|reload\.|quotas\.entities|(upstream|listen|more_listeners\.[^.]+)\.tls")
+Stamps = dict[str, tuple[int, int, int] | None]
+"""What tells one state of files from another, by their names; None for a file that is not there."""
+LIVE = re.compile(r"(limits|exempt|reload)\.|quotas\.entities$|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)")
 """Settings that take effect while the proxy runs; the others do at a restart."""
 
 
 class Reloader:
-    """`files` names those that settings name."""
+    """`settings` are those that the proxy started with; `files` names the file of settings and those that they name."""
 
     def __init__(
         self, settings: Settings, load: Callable[[], Settings], use: Use, files: Callable[[Settings], Iterable[str]], log: Log
     ) -> None:
-        self._settings, self._load, self._use, self._files, self._log = settings, load, use, files, log
+        self._started_with = self._settings = self._newest = settings
+        self._load, self._use, self._files, self._log = load, use, files, log
         self._seen = self._look()
+        self._turn = asyncio.Lock()
         self.applied = 0
         self.refused = 0
         self.current = True
@@ -39,30 +43,38 @@ class Reloader:
         while True:
             interval = self._settings.reload.interval
             await asyncio.sleep(interval or 60.0)
-            if interval and (seen := self._look()) != self._seen:
-                self._seen = seen
+            if interval and self._look() != self._seen:
                 await self.now("a file changed")
 
     async def now(self, why: str) -> None:
         """Read everything again and use it; or say what is wrong, and go on with what there was."""
-        try:
-            settings = await asyncio.to_thread(self._load)
-            self._use(settings)
-        except (SettingsError, TlsError) as e:
-            self.refused += 1
-            self.current = False
-            self._log.error("settings refused", why=why, reason=str(e), detail="the old ones stay in force")
-            return
-        later = _waiting(self._settings, settings)
-        self._settings = settings
-        self._seen = self._look()
-        self.applied += 1
-        self.current = True
-        self._log.info("settings applied", why=why, after_a_restart=later)
+        async with self._turn:
+            self._seen = self._look()  # before reading: what changes from now on is read again
+            try:
+                settings = await asyncio.to_thread(self._load)
+                self._newest = settings  # also if they cannot be used: the files that they name may be mended
+                self._seen = {name: self._seen.get(name, stamp) for name, stamp in self._look().items()}
+                self._use(settings)
+            except (SettingsError, TlsError) as e:
+                self._refuse(why, str(e))
+            except Exception as e:  # nothing that stands in a file may end the proxy
+                self._log.error("internal error", exc_info=e)
+                self._refuse(why, f"they cannot be read: {type(e).__name__}")
+            else:
+                self._settings = settings
+                self._seen = {name: self._seen[name] for name in self._files(settings)}
+                self.applied += 1
+                self.current = True
+                self._log.info("settings applied", why=why, after_a_restart=_waiting(self._started_with, settings))
 
-    def _look(self) -> dict[str, tuple[int, int, int] | None]:
-        """What tells one state of the files from another."""
-        return {name: _stamp(name) for name in self._files(self._settings)}
+    def _refuse(self, why: str, reason: str) -> None:
+        self.refused += 1
+        self.current = False
+        self._log.error("settings refused", why=why, reason=reason, detail="the old ones stay in force")
+
+    def _look(self) -> Stamps:
+        """The files of the settings in force, and of newer ones that were refused."""
+        return {name: _stamp(name) for settings in (self._settings, self._newest) for name in self._files(settings)}
 
 
 def _stamp(name: str) -> tuple[int, int, int] | None:

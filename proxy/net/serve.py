@@ -11,6 +11,7 @@ import signal
 import ssl
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from proxy.config.models import Limits, Settings
 from proxy.config.units import HostPort
 from proxy.identity.certificates import parse_rules
 from proxy.net.admin import start_admin
-from proxy.net.connection import Shared
+from proxy.net.connection import ClientConnection, Shared
 from proxy.net.directory import Directory
 from proxy.net.follow import Follower
 from proxy.net.guard import guard
@@ -43,6 +44,7 @@ from proxy.observe.watcher import Observer
 from proxy.observe.writer import LogWriter
 from proxy.session.budget import Budget, Census
 from proxy.session.port import Services
+from proxy.session.session import State
 from proxy.session.tally import Tally
 from quota.engine import Engine
 
@@ -52,6 +54,12 @@ Load = Callable[[], Settings]
 UPSTREAM: Final = "<upstream>"
 SWEEP: Final = 10.0
 """Seconds between clean-ups of what quotas no longer need."""
+DRAIN_POLL: Final = 0.05
+"""Seconds between two looks at what is left while connections drain."""
+DRAIN_STEP: Final = 0.4
+"""Seconds between the connections to one broker and those to the next; all of them take a quarter of the time at most."""
+DRAIN_AT_ONCE: Final = 500
+"""Connections that are drained before others have their turn."""
 
 
 class StartError(Exception):
@@ -66,7 +74,6 @@ class Proxy:
         self.settings, self._log = settings, log
         loop = asyncio.get_running_loop()
         self._clock = loop.time
-        self._draining = False
         self._drain_timeout = settings.limits.drain_timeout
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -130,13 +137,14 @@ class Proxy:
         return self._contexts[name]
 
     def _use(self, settings: Settings) -> None:
-        """Take what can change while the proxy runs from these settings: all of it or, with `TlsError`, nothing."""
-        self._contexts = contexts_of(settings)
+        """Take what can change while the proxy runs from these settings: all of it or, with `TlsError`, nothing. A listener
+        that they leave out stays as it is until a restart."""
+        contexts, limits, listeners = contexts_of(settings), limits_of(settings), settings.listeners
+        rules = {name: parse_rules(listener.tls.principal_mapping_rules) for name, listener in listeners.items() if listener.tls}
+        self._contexts = {**self._contexts, **contexts}
         for door in self._doors:
-            listener = settings.listeners.get(door.name)
-            if listener is not None and listener.tls is not None:
-                door.rules = parse_rules(listener.tls.principal_mapping_rules)
-        self.engine.change(limits_of(settings))
+            door.rules = rules.get(door.name, door.rules)
+        self.engine.change(limits)
         _bound(self.shared.services, settings.limits)
         self._drain_timeout = settings.limits.drain_timeout
 
@@ -180,19 +188,21 @@ class Proxy:
         """What goes on all the time."""
         return [self.follower.run(), self._intervals(), self._sweeps(), guard(self.shared), self.reloader.run()]
 
-    async def stop(self) -> None:
-        """Drain: no new connections, idle ones close, the others have until `drain_timeout` to get their answers."""
-        self._draining = True
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
+        get their answers."""
+        self.shared.draining = True
         self._log.info("stopping", connections=len(self.shared.connections))
         for door in self._doors:
             door.close()
-        deadline = self._clock() + self._drain_timeout
-        while self.shared.connections and self._clock() < deadline:
-            for connection in list(self.shared.connections):
-                connection.session.drain()
-            await asyncio.sleep(0.05)
-        if self.shared.connections:
-            self._log.warning("drain timeout", connections=len(self.shared.connections), detail="their answers are not waited for")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_timeout):
+                await self._drain(hurry)
+        unanswered = sum(connection.session.state is not State.CLOSED for connection in self.shared.connections)
+        if unanswered:
+            self._log.warning("drain timeout", connections=unanswered, detail="their answers are not waited for")
+        for door in self._doors:
+            door.abandon()
         for connection in list(self.shared.connections):
             connection.transport.abort()
         for task in self._tasks:
@@ -202,6 +212,22 @@ class Proxy:
         await asyncio.to_thread(self._usage.stop)
         self._log.info("stopped")
 
+    async def _drain(self, hurry: asyncio.Event) -> None:
+        """Until no connection is left, or there is a hurry. Broker by broker, so that no client loses all its connections at
+        once, and those that come again elsewhere do not come all together."""
+        by_broker: defaultdict[str, list[ClientConnection]] = defaultdict(list)
+        for connection in self.shared.connections:
+            by_broker[connection.broker].append(connection)
+        step = min(DRAIN_STEP, self._drain_timeout / 4 / (len(by_broker) or 1))
+        for connections in by_broker.values():
+            for start in range(0, len(connections), DRAIN_AT_ONCE):
+                for connection in connections[start : start + DRAIN_AT_ONCE]:
+                    connection.session.drain()
+                await asyncio.sleep(0)
+            await _pause(step, hurry)
+        while not hurry.is_set() and (self.shared.connections or any(door.welcoming for door in self._doors)):
+            await _pause(DRAIN_POLL, hurry)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         """None of these ends by itself: a mistake in the program ends the proxy, rather than leave it half alive."""
         if not task.cancelled() and task.exception() is not None:
@@ -210,7 +236,7 @@ class Proxy:
 
     def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""
-        if self._draining:
+        if self.shared.draining:
             return "stopping"
         return None if self.follower.up else "the cluster does not answer"
 
@@ -254,6 +280,11 @@ class Proxy:
             self._observer.forget_quiet(set(self.engine.mutes.active(self._clock())))
 
 
+async def _pause(seconds: float, unless: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(unless.wait(), seconds)
+
+
 def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
@@ -292,9 +323,13 @@ def _bound(services: Services, limits: Limits) -> None:
 async def _serve(settings: Settings, load: Load, path: Path | None) -> int:
     log = operations_log(settings.logs.level, proxy=settings.proxy_id)
     loop = asyncio.get_running_loop()
-    stopping, again = asyncio.Event(), asyncio.Event()
+    stopping, hurry, again = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def stop() -> None:
+        (hurry if stopping.is_set() else stopping).set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stop)
     loop.add_signal_handler(signal.SIGHUP, again.set)
     try:
         proxy = Proxy(settings, load, path, log)
@@ -307,7 +342,7 @@ async def _serve(settings: Settings, load: Load, path: Path | None) -> int:
     waits = [asyncio.create_task(event.wait()) for event in (stopping, proxy.failed)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     hup.cancel()
-    await proxy.stop()
+    await proxy.stop(hurry)
     return 1 if proxy.failed.is_set() else 0
 
 

@@ -78,10 +78,6 @@ class Answers:
     def feed(self, data: Buffer) -> None:
         """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
         data = bytes(data)  # no copy, as sockets give bytes
-        if self.tokens is not None:
-            data = self._feed_tokens(data)
-            if self.tokens is not None:
-                return
         if self._short:
             data, self._short = self._short + data, b""
         size = len(data)
@@ -121,20 +117,21 @@ class Answers:
         if pos < size:
             self._short = bytes(memoryview(data)[pos:])
 
-    def _feed_tokens(self, data: bytes) -> bytes:
-        """SASL tokens, each behind its length; what is left when there are no more to come."""
-        data, self._short = self._short + data, b""
+    def feed_tokens(self, data: Buffer) -> None:
+        """The same while SASL tokens come without headers, each behind its length, until `tokens` is None."""
+        rest, self._short = self._short + bytes(data), b""
         while self.tokens is not None:
-            length = INT32.unpack_from(data)[0] if len(data) >= 4 else 0
+            length = INT32.unpack_from(rest)[0] if len(rest) >= 4 else 0
             if not 0 <= length <= MAX_TOKEN:
                 raise BadBytes(f"a SASL token of {length} bytes")
-            if len(data) < 4 + length:
-                self._short = data
-                return b""
-            token, data = data[: 4 + length], data[4 + length :]
+            if len(rest) < 4 + length:
+                self._short = rest
+                return
+            token, rest = rest[: 4 + length], rest[4 + length :]
             self._send([token])
             self.tokens(token[4:])
-        return data
+        if rest:
+            self.feed(rest)
 
     def _done(self, plan: Plan) -> None:
         if plan.waits:

@@ -56,6 +56,12 @@ class Budget:
             self._ahead = None
             self._wake()
 
+    def pass_on(self, who: Waiter) -> None:
+        """This one has made no progress for a while: if it is the one that goes on, the next has its turn."""
+        if self._ahead is who and self._waiting:
+            self._ahead = None
+            self._wake()
+
     def _wake(self) -> None:
         while self._waiting and (self.held <= self.total or self._ahead is None):
             who = next(iter(self._waiting))

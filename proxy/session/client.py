@@ -13,6 +13,12 @@ from proxy.session.tally import Sum, TallyKey
 MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
 
+MAX_TOPIC_NAME: Final = 249
+"""Kafka's own limit. A longer name is of no topic, and not worth remembering in full."""
+
+MAX_CLIENT_ID: Final = 1024
+"""Bytes of a client id that are looked at."""
+
 MAX_RETIRED_SUMS: Final = 100
 """Sums of earlier client ids of a connection that are kept for answers still to come."""
 
@@ -69,7 +75,7 @@ class Client:
         """A client id other than before came: the bytes of its header, length included."""
         self._retire()
         self.raw_client_id = raw
-        self.client_id = None if raw[:2] == b"\xff\xff" else raw[2:].decode(errors="replace")
+        self.client_id = None if raw[:2] == b"\xff\xff" else raw[2 : 2 + MAX_CLIENT_ID].decode(errors="replace")
 
     def api_sum(self, key: int) -> Sum:
         """The sum of whole requests of one API."""
@@ -83,6 +89,8 @@ class Client:
         """The sum of one API for a topic, named as the request names it: UTF-8 or a 16-byte id."""
         found = self._topic_sums.get((key, topic))
         if found is None:
+            if len(topic) > MAX_TOPIC_NAME:
+                return self.topic_sum(key, topic[:MAX_TOPIC_NAME], by_id=by_id)
             if len(self._topic_sums) >= MAX_TOPIC_SUMS:
                 self._forget_topics()
             name = self.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")

@@ -22,6 +22,10 @@ class Port(Protocol):
 
     def to_client(self, chunks: list[Buffer]) -> None: ...
     def to_broker(self, chunks: list[Buffer]) -> None: ...
+    @property
+    def reading(self) -> bool:
+        """Is the client read now? Not while the session stopped it, nor while its broker does not take what was written."""
+
     def connect(self) -> None:
         """Open the connection to the broker; `Session.broker_connected` or `broker_lost` follows."""
 

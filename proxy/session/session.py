@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 from proxy.session.answers import Answers
 from proxy.session.client import Client
@@ -27,6 +28,9 @@ from proxy.session.tally import Sum
 from proxy.wire.frames import Frame, FrameCutter
 from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, SHORTEST_REQUEST, client_id_end
 from proxy.wire.primitives import BadBytes, Buffer
+
+STALLED: Final = 5.0
+"""Seconds without a byte after which a session lets the next have the memory that there is for one."""
 
 
 class State(Enum):
@@ -39,6 +43,7 @@ class State(Enum):
     MUTED = "the client is muted"
     HELD = "a request waits for a mute on another connection"
     FULL = "too many requests wait for their answers"
+    LAST = "the proxy stops, and reads the rest of a request that has begun"
     CLOSED = "the end"
 
 
@@ -51,6 +56,7 @@ class Session:
         "_born",
         "_charged",
         "_cutter",
+        "_draining",
         "_ended",
         "_handlers",
         "_held",
@@ -76,7 +82,8 @@ class Session:
         self._most_in_flight = services.bounds.max_in_flight
         self._backlog: deque[Buffer] = deque()
         self._held = False  # the next request was held before, and goes on now
-        self._ended = False  # the client sends nothing more
+        self._ended = False  # the client sends nothing more, or nothing more is read
+        self._draining = False  # the proxy stops
         self._charged = 0  # bytes of the memory of all that are this session's
         self._starved = False  # it reads nothing more for want of memory
         self._born = self._last = born
@@ -99,6 +106,8 @@ class Session:
         self._last = now
         if self.state is State.OPEN:
             self._look_at(data, now)
+        elif self.state is State.LAST:
+            self._look_at_one(data, now)
         elif self.state is not State.CLOSED:
             self._backlog.append(data)
             if self.state is State.NEW:
@@ -133,7 +142,10 @@ class Session:
             return
         self._last = now
         try:
-            self._answers.feed(data)
+            if self._answers.tokens is None:
+                self._answers.feed(data)
+            else:
+                self._answers.feed_tokens(data)
         except BadBytes as e:
             self.broker_lost(f"its answer cannot be understood: {e}")
             return
@@ -164,7 +176,7 @@ class Session:
         if self._starved and self.state is not State.CLOSED:
             self._starved = False
             self.port.resume_broker()
-            if self.state is State.OPEN:
+            if self.state in (State.OPEN, State.LAST) and not self._ended:
                 self.port.resume_reading()
 
     def check(self, now: float) -> None:
@@ -176,6 +188,8 @@ class Session:
         limit = self._overdue(bounds, now)
         if limit is not None:
             self._close_over(limit)
+        elif self._charged and now - self._last > STALLED:
+            self.services.budget.pass_on(self)
 
     def slow_side(self) -> None:
         """One side does not take what was written to it; the other is read no more for now."""
@@ -188,9 +202,14 @@ class Session:
         self._close()
 
     def drain(self) -> None:
-        """The proxy stops: close now if nothing is under way."""
-        if self.state in (State.NEW, State.OPEN, State.MUTED) and self.idle:
-            self._close()
+        """The proxy stops: the end, once what was read is answered. Read on is only what is missing of a request that has
+        begun, so that a client that always sends more does not keep its connection."""
+        if self._ended or self._draining or self.state is State.CLOSED:
+            return
+        self._draining = True
+        half_there = self._backlog or self._cutter.waiting
+        if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not half_there):
+            self._read_the_last()
 
     # ------------------------------------------------------------------ limits
 
@@ -198,27 +217,31 @@ class Session:
         """The timeout that is over, by its setting's name."""
         if not self.client.raw_client_id and now - self._born > bounds.first_request_timeout and self.state is not State.CONNECTING:
             return "first_request_timeout"
-        reads = self.state is State.OPEN and not self._starved
-        if not (self._cutter.waiting and reads) or self._partial != self._cutter.begun:
+        if not (self._cutter.waiting and self.port.reading) or self._partial != self._cutter.begun:
             self._partial, self._partial_since = self._cutter.begun, now
         elif now - self._partial_since > bounds.request_timeout:
             return "request_timeout"
-        if now - self._last > bounds.idle_timeout and self.idle and self.state in (State.NEW, State.OPEN):
+        waits = self.idle and self.state in (State.NEW, State.OPEN) and self.port.reading
+        if now - self._last > bounds.idle_timeout and (waits or self._ended):  # who is gone does not wait for a broker for ever
             return "idle_timeout"
         return None
 
     def _account(self) -> None:
         """Charge what is held for this connection, and stop reading if that is too much for all of them."""
+        if self.state is State.CLOSED:
+            return
         budget = self.services.budget
         held = self._cutter.gathered + self._answers.held
         budget.charge(held - self._charged)
         self._charged = held
         if not held:
             budget.finished(self)
-        elif not self._starved and budget.has_to_wait(self):
-            self._starved = True
-            self._limited("memory_total", closed=False)
-            self.port.stop_reading()
+            self.memory_free()  # what it waited for may have been in the backlog
+        elif self._starved or budget.has_to_wait(self):
+            if not self._starved:
+                self._starved = True
+                self._limited("memory_total", closed=False)
+                self.port.stop_reading()
             if self._answers.holding:
                 self.port.stop_broker()
 
@@ -266,7 +289,8 @@ class Session:
                 if not as_it_is and isinstance(outcome, Forward) and outcome.pieces is not None:
                     self.port.to_broker(outcome.pieces)
                 if self.state is not State.OPEN:
-                    self._backlog.appendleft(self._cutter.rest())
+                    if rest := self._cutter.rest():
+                        self._backlog.appendleft(rest)
                     if isinstance(outcome, Hold):
                         self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
                     break
@@ -328,6 +352,9 @@ class Session:
         self._answers.send_own()
         if self._answers.released:
             self._go_on(now)
+        if self.state is State.OPEN and len(self._answers) >= self._most_in_flight:
+            self._limited("max_in_flight", closed=False)
+            self._block(State.FULL)
 
     # ------------------------------------------------------------------ SASL tokens without headers
 
@@ -399,13 +426,36 @@ class Session:
         if self.state is State.OPEN:
             if self._ended:
                 self._finish()
+            elif self._draining:
+                self._read_the_last()
             elif not self._starved:
                 self.port.resume_reading()
 
     def _finish(self) -> None:
         """The client sends nothing more: the end, once all it sent is passed on and answered. Half a request is no request."""
-        if self.state in (State.NEW, State.OPEN) and not self._backlog and not len(self._answers):
+        done = self.state in (State.NEW, State.OPEN, State.MUTED, State.LAST)
+        if done and not self._backlog and not len(self._answers):
             self._close()
+
+    def _read_the_last(self) -> None:
+        """The proxy stops, and all that was read is looked at: read the rest of a request that has begun, and no more."""
+        if self._cutter.waiting:
+            self.state = State.LAST
+            if not self._starved:
+                self.port.resume_reading()
+        else:
+            self._ended = True
+            self.port.stop_reading()
+            self._finish()
+
+    def _look_at_one(self, data: Buffer, now: float) -> None:
+        """The last request goes on; the client will ask another proxy for what it sent behind it."""
+        self._look_at(data, now)
+        while len(self._backlog) > (self.state is State.HELD):
+            self._backlog.pop()
+        if self.state is State.LAST and not self._cutter.waiting:
+            self.state = State.OPEN
+            self._read_the_last()
 
     def _close(self) -> None:
         self.state = State.CLOSED

@@ -14,4 +14,5 @@ is `BadBytes`. What is not understood is passed on untouched.
 - `fetch`          the same for Fetch responses, while they stream through
 - `create_topics`  read, trim and merge of CreateTopics
 - `metadata`       what a Metadata response tells of brokers and topics
+- `proxy_protocol` who the client is behind a load balancer, before its first byte
 """

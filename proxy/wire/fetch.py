@@ -9,38 +9,89 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
+from proxy.wire.frames import Place
 from proxy.wire.primitives import BadBytes, array
 from proxy.wire.produce import records_size
-from proxy.wire.walk import Reading, Window, read_tags, read_topic
+from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags
 
 VERSIONS: Final = (0, 18)
 FIRST_COMPACT: Final = 12
 FIRST_TOPIC_ID: Final = 13
 _HEAD_NEED: Final = 4 + 2 + 4 + 5
+_BEHIND_FIXED: Final = 1 + 4 + 5 + 4
+"""what the reading of a partition needs to see behind its fixed fields: no aborted transactions, replica, length of records"""
 _ABORTED_SIZE: Final = 16
 
 
-class FetchSums:
-    """What a response carries: (topic name as UTF-8, or its id as 16 bytes) -> bytes of records, 0 included."""
+class FetchSums(TopicReader):
+    """What a response carries: `topics` is (topic name as UTF-8, or its id as 16 bytes) -> bytes of records, 0 included."""
 
-    __slots__ = ("root_tags", "topics")
+    __slots__ = ("_bytes", "_fixed", "_version", "root_tags", "topics")
 
-    def __init__(self) -> None:
+    def __init__(self, version: int) -> None:
+        super().__init__(version >= FIRST_COMPACT, version >= FIRST_TOPIC_ID)
         self.topics: dict[bytes, int] = {}
         self.root_tags = 0
         """tagged fields of the response itself, in a section at its end; node endpoints are one"""
+        self._version = version
+        # partition, error code, high watermark, last stable offset, log start offset
+        self._fixed = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
+        self._bytes = 0
+
+    def finish(self) -> None:
+        self.topics[self.topic] = self.topics.get(self.topic, 0) + self._bytes
+        self._bytes = 0
+
+    def partitions(self, buf: bytes, pos: int, end: int) -> int:
+        """As long as they have no tagged fields and no aborted transactions, which not all versions tell in one byte."""
+        if self._version < FIRST_COMPACT:
+            return pos
+        last = end - self._fixed - _BEHIND_FIXED
+        while self.left > 0 and pos <= last and buf[pos + self._fixed] <= 1:  # none, or null
+            size, start = records_size(buf, pos + self._fixed + 5, end, True)  # behind the preferred read replica
+            stop = start + size
+            if stop >= end or buf[stop] != 0:
+                break
+            self._bytes += size
+            self.left -= 1
+            pos = stop + 1
+        return pos
+
+    def partition(self, window: Window) -> Generator[tuple[int, int], Window, Window]:
+        buf, pos, end = window
+        if end - pos < self._fixed + _BEHIND_FIXED:
+            buf, pos, end = yield pos, self._fixed + _BEHIND_FIXED
+            if end - pos <= self._fixed:
+                raise BadBytes("a Fetch response ends too early")
+        pos += self._fixed
+        if self._version >= 4:
+            if self.compact and buf[pos] <= 1:  # none, or null
+                pos += 1
+            else:
+                buf, pos, end = yield from _skip_aborted((buf, pos, end), self.compact)
+        if self._version >= 11:
+            pos += 4  # preferred read replica
+        if end - pos < 5:
+            buf, pos, end = yield pos, 5
+        size, pos = records_size(buf, pos, end, self.compact)
+        self._bytes += size
+        pos += size
+        if self.compact:
+            buf, pos, end = yield from read_tags((buf, pos, end))
+        return buf, pos, end
 
 
 def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
     """The reading of a response whose body starts `body` bytes behind its start, for `Walk`. It ends where the tagged
     fields of the response start."""
-    compact = version >= FIRST_COMPACT
-    head = (4 if version >= 1 else 0) + (6 if version >= 7 else 0)  # throttle time; error code and session id
     buf, pos, end = yield body, _HEAD_NEED
-    topics, pos = array(buf, pos + head, end, compact, 0)
-    for _ in range(topics):
-        buf, pos, end = yield from _topic(found, version, (buf, pos, end))
-    if not compact:
+    pos = found.start(buf, pos + _head(version), end)
+    while True:
+        pos = found.usual(buf, pos, end)
+        if found.done:
+            break
+        buf, pos, end = yield from found.careful((buf, pos, end))
+    if not found.compact:
         if pos > end:
             _, pos, _ = yield pos, 0  # the last records have to be there
         return pos
@@ -52,43 +103,34 @@ def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
     return pos
 
 
-def _topic(found: FetchSums, version: int, window: Window) -> Generator[tuple[int, int], Window, Window]:
-    compact = version >= FIRST_COMPACT
-    (buf, pos, end), topic, partitions = yield from read_topic(window, compact, version >= FIRST_TOPIC_ID)
-    # partition, error code, high watermark, last stable offset, log start offset
-    fixed = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
-    carried = 0
-    for _ in range(partitions):
-        if end - pos < fixed + 14:
-            buf, pos, end = yield pos, fixed + 14
-            if end - pos <= fixed:
-                raise BadBytes("a Fetch response ends too early")
-        pos += fixed
-        if version >= 4:
-            if compact and buf[pos] <= 1:  # none, or null
-                pos += 1
-            else:
-                buf, pos, end = yield from _skip_aborted((buf, pos, end), compact)
-        if version >= 11:
-            pos += 4  # preferred read replica
-        if end - pos < 5:
-            buf, pos, end = yield pos, 5
-        size, pos = records_size(buf, pos, end, compact)
-        carried += size
-        pos += size
-        if compact:
-            if pos < end and buf[pos] == 0:
-                pos += 1
-            else:
-                buf, pos, end = yield from read_tags((buf, pos, end))
-    found.topics[topic] = found.topics.get(topic, 0) + carried
-    if compact:
-        buf, pos, end = yield from read_tags((buf, pos, end))
-    return buf, pos, end
+def _head(version: int) -> int:
+    """Bytes before the topics: throttle time; error code and session id."""
+    return (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
+
+
+def fetch_sums(pieces: list[Place], version: int, body: int) -> FetchSums:
+    """What the whole response that is made of these pieces carries."""
+    if len(pieces) == 1 and version >= FIRST_COMPACT:
+        found = FetchSums(version)
+        buf, start, end = pieces[0]
+        pos = found.usual(buf, found.start(buf, start + body + _head(version), end), end)
+        if found.done and pos < end:
+            found.root_tags = buf[pos]
+            return found
+    found = FetchSums(version)
+    total = 0
+    for _, start, end in pieces:
+        total += end - start
+    walk = Walk(read_fetch(found, version, body), total)
+    for buf, start, end in pieces:
+        walk.feed(buf, start, end)
+    return found
 
 
 def blank_tags(size: int) -> bytes:
     """A section of tagged fields, `size` >= 3 bytes long, that says nothing: one field, whose tag nobody uses, full of zeros."""
+    if size < 3:
+        raise BadBytes(f"tagged fields in {size} bytes")
     if size - 3 < 0x80:
         return bytes([1, _UNUSED_TAG, size - 3]) + bytes(size - 3)
     length = size - 6  # of a length that takes four bytes, however small it is

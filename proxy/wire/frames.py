@@ -1,7 +1,7 @@
 """Cutting a stream of bytes into whole request frames, without joining chunks.
 
-In: what was read. Out: frames, each as a place in a buffer or as a list of chunks. A length that cannot be is said as
-soon as its four bytes are there; nothing is allocated for what a length claims."""
+In: what was read. Out: frames, each as a place in a read, with a list of chunks when it came in several. A length that
+cannot be is said as soon as its four bytes are there; nothing is allocated for what a length claims."""
 
 from __future__ import annotations
 
@@ -15,19 +15,48 @@ HEADER_ROOM = 512
 Shorter ends of reads are put in front of the next read: the only copies, and rare, as reads are large."""
 
 
-Frame = tuple[Buffer, int, int, list[Buffer] | None]
+Frame = tuple[bytes, int, int, list[Buffer] | None]
 """(buf, start, end, chunks): a whole frame, its 4-byte size included, at buf[start:end]; or, when it came in pieces, in
-`chunks`, of which `buf` is the first. A plain tuple, as there is one per request."""
+`chunks`, of which the first is buf[start:end]. A plain tuple, as there is one per request."""
 
+Place = tuple[bytes, int, int]
+"""(buffer, start, end)"""
 
 SMALL_PIECE = 4096
 """Pieces that are shorter together are joined, so that a client that sends byte by byte does not make an object of each byte."""
 
 
+def places(frame: Frame, pos: int) -> list[Place]:
+    """The frame from `pos` on, which is in its first chunk, as places in reads. Nothing is copied."""
+    buf, _, end, chunks = frame
+    found = [(buf, pos, end)]
+    if chunks is not None:
+        found += _starts(chunks)
+    return found
+
+
+def places_of(chunks: list[Buffer]) -> list[Place]:
+    """The same for a response, of which there are only its chunks."""
+    first = chunks[0]
+    whole = _read_of(first)
+    return [(whole, len(whole) - len(first), len(whole)), *_starts(chunks)]
+
+
+def _starts(chunks: list[Buffer]) -> list[Place]:
+    """All but the first of them stand where a read starts, the first where one ends."""
+    return [(_read_of(chunk), 0, len(chunk)) for chunk in chunks[1:]]
+
+
+def _read_of(chunk: Buffer) -> bytes:
+    read = chunk.obj if isinstance(chunk, memoryview) else chunk
+    assert isinstance(read, bytes)
+    return read
+
+
 class FrameCutter:
     """The requests of one connection. `max_frame` in bytes, the size field not counted."""
 
-    __slots__ = ("_chunks", "_data", "_missing", "_pos", "_short", "begun", "max_frame", "shortest")
+    __slots__ = ("_chunks", "_data", "_first", "_missing", "_pos", "_short", "begun", "max_frame", "shortest")
 
     def __init__(self, max_frame: int) -> None:
         self.max_frame = max_frame
@@ -36,8 +65,9 @@ class FrameCutter:
         """how many frames began that were not whole with the read in which they began"""
         self._short = b""
         self._chunks: list[Buffer] = []
+        self._first: Place = (b"", 0, 0)  # where the first of them stands
         self._missing = 0
-        self._data: Buffer = b""
+        self._data = b""
         self._pos = 0
 
     def cut(self, data: Buffer) -> Iterator[Frame]:
@@ -45,6 +75,7 @@ class FrameCutter:
 
         Stop early and `rest` is what was not yet looked at; go through to the end and the cutter keeps what is left.
         `BadBytes` for an impossible length."""
+        data = bytes(data)  # no copy, as sockets give bytes; what waited for a mute may be part of a read
         pos, joined = 0, bool(self._short)
         if self._missing:
             pos = self._continue(data)
@@ -52,9 +83,11 @@ class FrameCutter:
                 return
             chunks, self._chunks = self._chunks, []
             self._data, self._pos = data, pos
-            yield chunks[0], 0, len(chunks[0]), chunks
+            buf, start, end = self._first
+            self._first = (b"", 0, 0)
+            yield buf, start, end, chunks
         elif joined:
-            data, self._short = self._short + bytes(data), b""
+            data, self._short = self._short + data, b""
         size = len(data)
         self._data = data
         while size - pos >= 4:
@@ -93,12 +126,12 @@ class FrameCutter:
         """Bytes held of a frame that is not whole."""
         return sum(map(len, self._chunks)) + len(self._short)
 
-    def _continue(self, data: Buffer) -> int:
+    def _continue(self, data: bytes) -> int:
         """Take what is missing of a frame; how much of data that is."""
         size = len(data)
         if size <= self._missing:
             if size < SMALL_PIECE and len(self._chunks) > 1 and len(self._chunks[-1]) + size <= SMALL_PIECE:
-                self._chunks[-1] = bytes(self._chunks[-1]) + bytes(data)
+                self._chunks[-1] = bytes(self._chunks[-1]) + data
             else:
                 self._chunks.append(data)
             self._missing -= size
@@ -107,13 +140,13 @@ class FrameCutter:
         self._chunks.append(memoryview(data)[:stop])
         return stop
 
-    def _keep(self, data: Buffer, pos: int, size: int) -> None:
-        tail = memoryview(data)[pos:]
+    def _keep(self, data: bytes, pos: int, size: int) -> None:
         if size - pos < HEADER_ROOM or size - pos < HEADER_ROOM + (data[pos + 12] << 8 | data[pos + 13]) % 0x8000:
-            self._short = bytes(tail)
+            self._short = data[pos:]
         else:
             self._missing = 4 + INT32.unpack_from(data, pos)[0] - (size - pos)
-            self._chunks.append(tail)
+            self._chunks.append(memoryview(data)[pos:])
+            self._first = (data, pos, size)
 
     def _refuse(self, length: int) -> None:
         if length < self.shortest:

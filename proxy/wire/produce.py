@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
-from proxy.wire.frames import Frame
+from proxy.wire.frames import Frame, Place
 from proxy.wire.headers import response_body
-from proxy.wire.primitives import INT32, BadBytes, Buffer, array, skip_tags, span, uvarint
-from proxy.wire.walk import Reading, Walk, Window, read_tags, read_text, read_topic
+from proxy.wire.primitives import COMPILED, INT32, BadBytes, Buffer, array, int32, skip_tags, span, uvarint
+from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
 VERSIONS: Final = (0, 13)
 FIRST_COMPACT: Final = 9
@@ -26,38 +26,103 @@ _NAME_NEED: Final = 300
 MAX_REMEMBERED: Final = 256
 """partitions of a connection whose requests are remembered"""
 _PARTITION_NEED: Final = 4 + 5 + BATCH.size
+_MAGIC_AT: Final = 16
+_COUNT_AT: Final = 57
 
 
-class Batch(NamedTuple):
-    """The records of one partition. `size` in bytes; `records` is None, and the producer id -1, where the batch has no
-    header of magic 2."""
-
-    partition: int
-    size: int
-    producer_id: int
-    epoch: int
-    base_sequence: int
-    records: int | None
+Batch = tuple[int, int, int, int, int, int | None]
+"""The records of one partition: (partition, size in bytes, producer id, its epoch, base sequence, number of records); the
+number is None, and the producer id -1, where the batch has no header of magic 2. A plain tuple, as there may be many."""
 
 
-class Skim:
-    """A Produce request: `topics` are (name as UTF-8, or topic id as 16 bytes from version 13 on; its batches)."""
+class Skim(TopicReader):
+    """A Produce request: `topics` are (name as UTF-8, or topic id as 16 bytes from version 13 on; bytes; records)."""
 
-    __slots__ = ("acks", "exact", "topics")
+    __slots__ = ("_batches", "_bytes", "_records", "acks", "batches", "exact", "partition_count", "topics")
 
-    def __init__(self) -> None:
+    def __init__(self, version: int, details: bool) -> None:
+        super().__init__(version >= FIRST_COMPACT, version >= FIRST_TOPIC_ID)
         self.acks = -1
         self.exact = False
         """nothing stands behind the body"""
-        self.topics: list[tuple[bytes, list[Batch]]] = []
+        self.partition_count = 0
+        self.topics: list[tuple[bytes, int, int]] = []
+        self.batches: list[list[Batch]] | None = [] if details else None
+        """of each topic, if they are wanted"""
+        self._batches: list[Batch] = []
+        self._bytes = self._records = 0
+
+    def finish(self) -> None:
+        self.topics.append((self.topic, self._bytes, self._records))
+        self._bytes = self._records = 0
+        if self.batches is not None:
+            self.batches.append(self._batches)
+            self._batches = []
+
+    def partitions(self, buf: bytes, pos: int, end: int) -> int:
+        """As long as each has a batch of magic 2 and no tagged fields. The loop in which large requests are read."""
+        left, compact, last = self.left, self.compact, end - _PARTITION_NEED
+        carried = records = 0
+        while left > 0 and pos <= last:
+            size, start = records_size(buf, pos + 4, end, compact)
+            stop = start + size
+            if size < BATCH.size or (compact and (stop >= end or buf[stop] != 0)):
+                break
+            count = record_count(buf, start)
+            if count < 0:
+                break
+            if self.batches is not None:
+                self._note(buf, pos, start, end, size, count)
+            carried += size
+            records += count
+            left -= 1
+            pos = stop + 1 if compact else stop
+        self.partition_count += self.left - left
+        self._bytes += carried
+        self._records += records
+        self.left = left
+        return pos
+
+    def partition(self, window: Window) -> Generator[tuple[int, int], Window, Window]:
+        buf, pos, end = window
+        if end - pos < _PARTITION_NEED:
+            buf, pos, end = yield pos, _PARTITION_NEED
+        pos = self._any(buf, pos, end)
+        if self.compact:
+            buf, pos, end = yield from read_tags((buf, pos, end))
+        return buf, pos, end
+
+    def _any(self, buf: bytes, pos: int, end: int) -> int:
+        """Read a partition, whatever its records are; the position behind them, which may lie behind the window."""
+        if end - pos < 5:
+            raise BadBytes("a Produce request ends too early")
+        size, start = records_size(buf, pos + 4, end, self.compact)
+        count = record_count(buf, start) if size >= BATCH.size and end - start >= BATCH.size else -1
+        if self.batches is not None:
+            self._note(buf, pos, start, end, size, count)
+        self.partition_count += 1
+        self._bytes += size
+        self._records += max(count, 0)
+        return start + size
+
+    def _note(self, buf: bytes, pos: int, start: int, end: int, size: int, count: int) -> None:
+        """List the batch at `start` of the partition at `pos`."""
+        index = INT32.unpack_from(buf, pos)[0]
+        if size >= BATCH.size and end - start >= BATCH.size and buf[start + _MAGIC_AT] == 2:
+            _, producer_id, epoch, sequence, _ = BATCH.unpack_from(buf, start)
+            self._batches.append((index, size, producer_id, epoch, sequence, count if count >= 0 else None))
+        else:
+            self._batches.append((index, size, -1, -1, -1, None))
 
 
-def skim(chunks: list[tuple[Buffer, int, int]], version: int) -> Skim:
-    """Skim the body that is made of these (buffer, start, end), or raise `BadBytes`."""
-    found = Skim()
-    total = sum(end - start for _, start, end in chunks)
+def skim(pieces: list[Place], version: int, *, details: bool = False) -> Skim:
+    """Skim the body that is made of these pieces, or raise `BadBytes`. `details`: list the batches too."""
+    found = Skim(version, details)
+    total = 0
+    for _, start, end in pieces:
+        total += end - start
     walk = Walk(_read(found, version), total)
-    for buf, start, end in chunks:
+    for buf, start, end in pieces:
         walk.feed(buf, start, end)
     if not walk.done:
         raise BadBytes("a Produce request ends too early")
@@ -66,62 +131,41 @@ def skim(chunks: list[tuple[Buffer, int, int]], version: int) -> Skim:
 
 
 def _read(found: Skim, version: int) -> Reading:
-    compact = version >= FIRST_COMPACT
     window: Window = yield 0, _NAME_NEED
     if version >= 3:
-        window, _ = yield from read_text(window, compact)  # transactional id
+        window, _ = yield from read_text(window, found.compact)  # transactional id
     buf, pos, end = window
     if end - pos < _NAME_NEED:
         buf, pos, end = yield pos, _NAME_NEED
     if end - pos < _ACKS_TIMEOUT.size:
         raise BadBytes("a Produce request ends too early")
     found.acks = _ACKS_TIMEOUT.unpack_from(buf, pos)[0]
-    topics, pos = array(buf, pos + _ACKS_TIMEOUT.size, end, compact, 0)
-    for _ in range(topics):
-        buf, pos, end = yield from _topic(found, version, (buf, pos, end))
-    if compact:
+    pos = found.start(buf, pos + _ACKS_TIMEOUT.size, end)
+    while True:
+        pos = found.usual(buf, pos, end)
+        if found.done:
+            break
+        buf, pos, end = yield from found.careful((buf, pos, end))
+    if found.compact:
         buf, pos, end = yield from read_tags((buf, pos, end))
     if pos > end:
         _, pos, _ = yield pos, 0  # the last records have to be there
     return pos
 
 
-def _topic(found: Skim, version: int, window: Window) -> Generator[tuple[int, int], Window, Window]:
-    compact = version >= FIRST_COMPACT
-    (buf, pos, end), topic, partitions = yield from read_topic(window, compact, version >= FIRST_TOPIC_ID)
-    batches: list[Batch] = []
-    found.topics.append((topic, batches))
-    for _ in range(partitions):
-        if end - pos < _PARTITION_NEED:
-            buf, pos, end = yield pos, _PARTITION_NEED
-        batch, pos = _batch(buf, pos, end, compact)
-        batches.append(batch)
-        if compact:
-            if pos < end and buf[pos] == 0:
-                pos += 1
-            else:
-                buf, pos, end = yield from read_tags((buf, pos, end))
-    if compact:
-        buf, pos, end = yield from read_tags((buf, pos, end))
-    return buf, pos, end
+def record_count(buf: bytes, at: int) -> int:
+    """The number of records of the batch at `at`, whose header has to be there; negative when it is not of magic 2."""
+    if buf[at + _MAGIC_AT] != 2:
+        return -1
+    count: int = int32(buf, at + _COUNT_AT) if COMPILED else INT32.unpack_from(buf, at + _COUNT_AT)[0]
+    return count
 
 
-def _batch(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Batch, int]:
-    """The batch whose partition index is at `pos`, and the position behind its records, which may lie behind the window."""
-    if end - pos < 5:
-        raise BadBytes("a Produce request ends too early")
-    size, start = records_size(buf, pos + 4, end, compact)
-    if size >= BATCH.size and end - start >= BATCH.size:
-        magic, producer_id, epoch, sequence, count = BATCH.unpack_from(buf, start)
-        if magic == 2:
-            index = INT32.unpack_from(buf, pos)[0]
-            return Batch(index, size, producer_id, epoch, sequence, count if count >= 0 else None), start + size
-    return Batch(INT32.unpack_from(buf, pos)[0], size, -1, -1, -1, None), start + size
-
-
-def records_size(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, int]:
+def records_size(buf: bytes, pos: int, end: int, compact: bool) -> tuple[int, int]:
     """(size in bytes, 0 when null; where they start) of a partition's records. What they take need not be in the window."""
     if compact:
+        if end - pos >= 2 and buf[pos] >= 0x80 > buf[pos + 1]:  # most are: 127 bytes to 16 KiB
+            return (buf[pos] & 0x7F | buf[pos + 1] << 7) - 1, pos + 2
         size, start = uvarint(buf, pos, end)
         size -= 1
     else:
@@ -134,7 +178,7 @@ def records_size(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, i
 
 
 Alike = tuple[bytes, int, int, int, int, int, int, int]
-"""topic, acks, then the fields of its one `Batch`. A plain tuple, as there is one per request."""
+"""topic, acks, then what is in its one `Batch`. A plain tuple, as there is one per request."""
 
 
 class Remembered:
@@ -151,7 +195,7 @@ class Remembered:
         self.compact = version >= FIRST_COMPACT
         self._version = version
         self._length = 0
-        self._known: dict[Buffer, tuple[bytes, int, int]] = {}
+        self._known: dict[bytes, tuple[bytes, int, int]] = {}
 
     def look(self, frame: Frame, pos: int) -> Alike | None:
         """What the request whose header ends at `pos` holds; None when it is not alike."""
@@ -182,17 +226,18 @@ class Remembered:
 
     def remember(self, frame: Frame, pos: int, found: Skim) -> None:
         """A request that was read in full, in one piece; taken only if looking at it gives what reading it gave."""
-        if not found.exact or len(found.topics) != 1 or len(found.topics[0][1]) != 1:
+        if not found.exact or found.partition_count != 1 or len(found.topics) != 1:
             return
-        topic, (batch,) = found.topics[0]
+        topic, size, records = found.topics[0]
         buf, _, end, _ = frame
         length = _records_at(buf, pos, end, self._version) - pos
         if length != self._length or len(self._known) >= MAX_REMEMBERED:
             self._known.clear()
             self._length = length
-        key = bytes(buf[pos : pos + length])
-        self._known[key] = (topic, found.acks, batch.partition)
-        if self.look(frame, pos) != (topic, found.acks, *batch):
+        key = buf[pos : pos + length]
+        self._known[key] = (topic, found.acks, INT32.unpack_from(key, length - 4)[0])
+        alike = self.look(frame, pos)
+        if alike is None or (alike[0], alike[1], alike[3], alike[7]) != (topic, found.acks, size, records):
             del self._known[key]
 
 
@@ -210,6 +255,31 @@ def _records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
         _, pos = span(buf, pos, end, compact)
     _, pos = array(buf, pos, end, compact, 0)
     return pos + 4
+
+
+def names_no_broker(frame: bytes, start: int, end: int, version: int) -> bool:
+    """Is this a response from version 10 on in which every partition went well, and which names no node endpoints? False
+    where that cannot be told at a glance: where a partition has an error or anything else to tell."""
+    pos = response_body(frame, start, end, 0, version)
+    topics, pos = array(frame, pos, end, True)
+    for _ in range(topics):
+        _, partitions, pos = topic_head(frame, pos, end, True, version >= FIRST_TOPIC_ID)
+        stop = pos + max(partitions, 0) * _WENT_WELL
+        if stop + 1 > end:
+            return False
+        # what stands behind the numbers of each: no record errors, no message, no tagged fields
+        for i in range(30, 33):
+            if frame[pos + i : stop : _WENT_WELL].strip(b"\0\1" if i == 30 else b"\0"):
+                return False
+        if frame[stop] != 0:
+            return False
+        pos = stop + 1
+    # throttle time, no tagged fields
+    return pos + 5 == end and frame[pos + 4] == 0
+
+
+_WENT_WELL: Final = 4 + 2 + 8 + 8 + 8 + 3
+"""bytes of a partition in a response: index, error code, base offset, append time, start offset; the rest is empty"""
 
 
 def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from proxy.wire.primitives import BadBytes, Buffer, array, span, uvarint
+from proxy.wire.primitives import BadBytes, Buffer, array, fixed, span, uvarint
 
-Window = tuple[Buffer, int, int]
+Window = tuple[bytes, int, int]
 Reading = Generator[tuple[int, int], Window, int]
+
+LONGEST_STRING = 3 + 0x8000
+"""bytes that a string takes at most, its length included"""
 
 
 class Walk:
@@ -32,6 +35,7 @@ class Walk:
 
     def feed(self, buf: Buffer, start: int, end: int) -> None:
         """The next bytes of the frame are buf[start:end]. `BadBytes` when they are not what the reading expects."""
+        buf = bytes(buf)  # a copy of views only
         base = self._seen - start  # position in the frame = base + position in buf
         self._seen += end - start
         while not self.done:
@@ -40,18 +44,18 @@ class Walk:
                 raise BadBytes(f"{-need} bytes more than the frame has")
             if self.at + need > self._seen:
                 if self.at < self._seen:
-                    self._carry += bytes(buf[max(self.at - base, start) : end])
+                    self._carry += buf[max(self.at - base, start) : end]
                 return
             if not self._carry:
                 self._step(buf, self.at - base, end, base)
                 continue
             # what straddles chunks is put together, and what the reading leaves of it is carried on
-            at, window = self.at, self._carry + bytes(buf[start : self.at + need - base])
+            at, window = self.at, self._carry + buf[start : self.at + need - base]
             start = at + len(window) - base
             self._step(window, 0, len(window), at)
             self._carry = window[self.at - at :]
 
-    def _step(self, window: Buffer, pos: int, end: int, base: int) -> None:
+    def _step(self, window: bytes, pos: int, end: int, base: int) -> None:
         try:
             pos, self._need = self._reading.send((window, pos, end))
         except StopIteration as stop:
@@ -66,7 +70,7 @@ def read_text(window: Window, compact: bool) -> Generator[tuple[int, int], Windo
     try:
         start, stop = span(buf, pos, end, compact)
     except BadBytes:  # the window may just be short of it: ask for as much as the longest string takes
-        buf, pos, end = yield pos, 0x8000 + 3
+        buf, pos, end = yield pos, LONGEST_STRING
         start, stop = span(buf, pos, end, compact)
     return (buf, stop, end), start
 
@@ -76,14 +80,11 @@ def read_topic(window: Window, compact: bool, by_id: bool) -> Generator[tuple[in
     buf, pos, end = window
     if end - pos < _NAME_NEED:
         buf, pos, end = yield pos, _NAME_NEED
-    if by_id:
-        start, pos = pos, pos + 16
-    else:
-        (buf, pos, end), start = yield from read_text((buf, pos, end), compact)
-    topic = bytes(buf[start:pos]) if start >= 0 else b""
-    if end - pos < 5:
-        buf, pos, end = yield pos, 5
-    partitions, pos = array(buf, pos, end, compact, 0)
+    try:
+        topic, partitions, pos = topic_head(buf, pos, end, compact, by_id)
+    except BadBytes:  # the window may just be short of it
+        buf, pos, end = yield pos, LONGEST_STRING + 5
+        topic, partitions, pos = topic_head(buf, pos, end, compact, by_id)
     return (buf, pos, end), topic, partitions
 
 
@@ -100,6 +101,96 @@ def read_tags(window: Window) -> Generator[tuple[int, int], Window, Window]:
         size, pos = uvarint(buf, pos, end)
         pos += size
     return buf, pos, end
+
+
+def topic_head(buf: bytes, pos: int, end: int, compact: bool, by_id: bool) -> tuple[bytes, int, int]:
+    """(topic, number of its partitions, position behind both) of a topic that starts at `pos`: a name as UTF-8, empty when
+    null, or an id as 16 bytes. `BadBytes` when the window does not hold all that."""
+    start, stop = (pos, fixed(pos, 16, end)) if by_id else span(buf, pos, end, compact)
+    partitions, pos = array(buf, stop, end, compact, 0)
+    return buf[start:stop] if start >= 0 else b"", partitions, pos
+
+
+class TopicReader:
+    """Topics with their partitions, as Produce requests and Fetch responses have them. `usual` is a plain loop, for what stands
+    in one buffer and holds nothing unusual, which nearly all does; `careful` reads one part more, whatever it is. Subclasses
+    say what a partition is, and what becomes of a topic: its name as UTF-8, or its id as 16 bytes, is in `topic`."""
+
+    __slots__ = ("by_id", "compact", "left", "topic", "topics_left")
+
+    def __init__(self, compact: bool, by_id: bool) -> None:
+        self.compact, self.by_id = compact, by_id
+        self.topics_left = 0
+        """topics that have not begun"""
+        self.left = -1
+        """partitions of this topic that are to come; -1 between two topics"""
+        self.topic = b""
+
+    def start(self, buf: bytes, pos: int, end: int) -> int:
+        """The number of topics is at `pos`; the position behind it."""
+        topics, pos = array(buf, pos, end, self.compact, 0)
+        self.topics_left = max(topics, 0)
+        return pos
+
+    @property
+    def done(self) -> bool:
+        """Are all topics read?"""
+        return self.left < 0 and self.topics_left == 0
+
+    def partitions(self, buf: bytes, pos: int, end: int) -> int:
+        """Read partitions that stand in the window and have nothing unusual, and count `left` down; the position behind."""
+        raise NotImplementedError
+
+    def partition(self, window: Window) -> Generator[tuple[int, int], Window, Window]:
+        """Read one, whatever is in it."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """All partitions of `topic` are read."""
+        raise NotImplementedError
+
+    def usual(self, buf: bytes, pos: int, end: int) -> int:
+        """Read on as far as that is simple; the position where it is not, or behind the last topic."""
+        while True:
+            if self.left > 0:
+                pos = self.partitions(buf, pos, end)
+                if self.left > 0:
+                    return pos
+            if self.left == 0:
+                if self.compact:
+                    if pos >= end or buf[pos] != 0:
+                        return pos
+                    pos += 1
+                self._end()
+            if self.topics_left == 0:
+                return pos
+            try:
+                self.topic, partitions, pos = topic_head(buf, pos, end, self.compact, self.by_id)
+            except BadBytes:  # or the window ends before the topic does
+                return pos
+            self._begin(partitions)
+
+    def careful(self, window: Window) -> Generator[tuple[int, int], Window, Window]:
+        """Read a topic's head, a partition or a topic's end."""
+        if self.left > 0:
+            window = yield from self.partition(window)
+            self.left -= 1
+        elif self.left == 0:
+            if self.compact:
+                window = yield from read_tags(window)
+            self._end()
+        else:
+            window, self.topic, partitions = yield from read_topic(window, self.compact, self.by_id)
+            self._begin(partitions)
+        return window
+
+    def _begin(self, partitions: int) -> None:
+        self.left = max(partitions, 0)
+        self.topics_left -= 1
+
+    def _end(self) -> None:
+        self.finish()
+        self.left = -1
 
 
 _TAG_NEED = 10

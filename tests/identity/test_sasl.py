@@ -62,7 +62,7 @@ def test_scram_says_the_name_after_the_second_answer(mechanism, token, name):
     ("token", "name"),
     [
         (bearer({"sub": "alice"}), "alice"),
-        (bearer({"sub": "alice"}, "n,a=x,\x01host=h\x01AUTH=bearer "), "alice"),
+        (bearer({"sub": "alice"}, "n,a=x,\x01host=h\x01auth=bearer "), "alice"),
         (bearer({"sub": 7}), None),
         (bearer({"name": "alice"}), None),
         (bearer(["alice"]), None),

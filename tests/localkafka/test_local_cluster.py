@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from processes import with_word
 
-from localkafka import LocalCluster, NodeError, node
+from localkafka import LocalCluster, NodeError, Tls, node
 from localkafka.ports import HOST, HeldPort
+from tests.certs import Authority
 
 pytestmark = pytest.mark.kafka
 QUIET = {"log_level": 0}
@@ -185,3 +186,14 @@ def test_users_log_in(secure: LocalCluster, mechanism: str, user: str, password:
 def test_others_do_not(secure: LocalCluster, settings: dict[str, str]) -> None:
     with pytest.raises(KafkaException):
         AdminClient({"bootstrap.servers": secure.bootstrap_servers, **QUIET, **settings}).list_topics(timeout=1)
+
+
+def test_clients_come_by_tls_with_a_certificate_and_a_login(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    broker, client = authority.server("broker", HOST), authority.client("client")
+    with LocalCluster(1, jvm_flags=QUICK, sasl={"bob": "b"}, tls=Tls(broker.cert, broker.key, authority.file)) as cluster:
+        trusting = {**login("PLAIN", "bob", "b"), "security.protocol": "SASL_SSL", "ssl.ca.location": str(authority.file)}
+        own = {"ssl.certificate.location": str(client.cert), "ssl.key.location": str(client.key)}
+        produce(cluster.bootstrap_servers, "by-tls", ["x"], settings={**trusting, **own})
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET, **trusting}).list_topics(timeout=1)

@@ -104,9 +104,11 @@ def acl_filter(topic: str) -> Fields:
 
 
 def token(side: Side) -> Any:
+    """A token that the broker knows, as it does a moment after the controller made it."""
     renewer = {"principal_type": "User", "principal_name": "renewer"}
     made = side.ask(38, 2, renewers=[renewer], max_lifetime=ms(3_600_000))
     assert made.error_code == 0
+    until(lambda: side.ask(41, 2, owners=None).tokens, lambda tokens: made.token_id in {token.token_id for token in tokens})
     return made
 
 
@@ -194,7 +196,13 @@ def produce_one(side: Side, version: int) -> Fields:
 
 def fetch(side: Side, version: int) -> Fields:  # noqa: ARG001
     partitions = [
-        {"partition": i, "current_leader_epoch": -1, "fetch_offset": i and 99, "log_start_offset": -1, "partition_max_bytes": 10_000}
+        {
+            "partition": i,
+            "current_leader_epoch": -1,
+            "fetch_offset": i and 99,
+            "log_start_offset": -1,
+            "partition_max_bytes": 10_000,
+        }
         for i in range(2)
     ]
     fields = {"replica_id": -1, "max_wait": ms(100), "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
@@ -213,13 +221,23 @@ def metadata(side: Side, version: int) -> Fields:
         topics += [{"name": "missing"}]
     if version >= 12:
         topics += [{"name": None, "topic_id": side.notes["ids"][side.own("alter")]}]
-    return {"topics": topics, "allow_auto_topic_creation": False, "include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    return {
+        "topics": topics,
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": True,
+        "include_cluster_authorized_operations": True,
+    }
 
 
 def offset_commit(side: Side, version: int) -> Fields:
     offset = {"partition_index": 1, "committed_offset": 7, "committed_leader_epoch": 0, "committed_metadata": "why"}
     topics = topic_of(side, SHARED, [offset])
-    return {"group_id": side.own(f"commit-{version}"), "generation_id_or_member_epoch": -1, "retention_time": ms(-1), "topics": topics}
+    return {
+        "group_id": side.own(f"commit-{version}"),
+        "generation_id_or_member_epoch": -1,
+        "retention_time": ms(-1),
+        "topics": topics,
+    }
 
 
 def offset_fetch(side: Side, version: int) -> Fields:
@@ -335,7 +353,9 @@ def alter_configs(side: Side, version: int) -> Fields:  # noqa: ARG001
 
 def alter_replica_log_dirs(side: Side, version: int) -> Fields:  # noqa: ARG001
     topics = topic_of(side, side.own("alter"), [0])
-    return {"dirs": [{"path": side.notes["log_dir"], "topics": topics}, {"path": "/nowhere", "topics": topic_of(side, SHARED, [0])}]}
+    return {
+        "dirs": [{"path": side.notes["log_dir"], "topics": topics}, {"path": "/nowhere", "topics": topic_of(side, SHARED, [0])}]
+    }
 
 
 def sasl_handshake(side: Side, version: int) -> bytes:
@@ -349,6 +369,12 @@ def sasl_authenticate(side: Side, version: int) -> bytes:
     connection = side.connect()
     assert connection.decoded(17, 1, mechanism="PLAIN").error_code == 0
     return connection.ask(36, version, auth_bytes=b"\0admin\0admin-secret")
+
+
+def describe_tokens(side: Side, version: int) -> Fields:  # noqa: ARG001
+    if side.letter == "d":
+        token(side)  # so that all older ones are known, and both sides see the same
+    return {"owners": [{"principal_type": "User", "principal_name": "admin"}]}
 
 
 def create_partitions(side: Side, version: int) -> Fields:  # noqa: ARG001
@@ -372,7 +398,11 @@ def alter_scram(side: Side, version: int) -> Fields:  # noqa: ARG001
 
 
 def update_features(side: Side, version: int) -> Fields:  # noqa: ARG001
-    level = next(f.max_version_level for f in side.ask(18, 3, client_software_name="raw", client_software_version="1").finalized_features if f.name == "metadata.version")
+    level = next(
+        f.max_version_level
+        for f in side.ask(18, 3, client_software_name="raw", client_software_version="1").finalized_features
+        if f.name == "metadata.version"
+    )
     updates = [{"feature": "metadata.version", "max_version_level": level, "upgrade_type": 1}]
     return {"feature_updates": updates, "timeout": ms(30_000), "validate_only": True}
 
@@ -380,32 +410,38 @@ def update_features(side: Side, version: int) -> Fields:  # noqa: ARG001
 # ------------------------------------------------------------------ groups of the new protocols
 
 
-def new_member(side: Side, group: str) -> Fields:
-    return {"group_id": group, "member_id": MEMBER, "member_epoch": 0, "subscribed_topic_names": [SHARED], "rebalance_timeout": LONG}
+def new_member(group: str) -> Fields:
+    return {
+        "group_id": group,
+        "member_id": MEMBER,
+        "member_epoch": 0,
+        "subscribed_topic_names": [SHARED],
+        "rebalance_timeout": LONG,
+    }
 
 
 def consumer_heartbeat(side: Side, version: int) -> Fields:
-    member = new_member(side, side.own(f"consumer-{version}"))
+    member = new_member(side.own(f"consumer-{version}"))
     return {**member, "member_id": MEMBER if version else "", "topic_partitions": []}
 
 
 def consumer_describe(side: Side, version: int) -> Fields:
     group = side.own(f"consumer-describe-{version}")
     newest = side.notes["ranges"][68][1]
-    answer = side.ask(68, newest, **{**new_member(side, group), "member_id": MEMBER if newest else "", "topic_partitions": []})
+    answer = side.ask(68, newest, **{**new_member(group), "member_id": MEMBER if newest else "", "topic_partitions": []})
     assert answer.error_code == 0
     return {"group_ids": [group, "missing-group"], "include_authorized_operations": True}
 
 
 def share_heartbeat(side: Side, version: int) -> Fields:
-    return new_member(side, side.own(f"share-{version}"))
+    return new_member(side.own(f"share-{version}"))
 
 
 def share_member(side: Side, group: str) -> None:
     """Join a share group that begins at the start of the topic, and wait for all partitions."""
     settings = [{"resource_type": GROUP, "resource_name": group, "configs": [config("share.auto.offset.reset", "earliest")]}]
     assert side.ask(44, 1, resources=settings).responses[0].error_code == 0
-    member = new_member(side, group)
+    member = new_member(group)
     found: list[Any] = []
 
     def beat() -> Any:
@@ -444,24 +480,27 @@ def share_acknowledge(side: Side, version: int) -> Fields:
     acquired(side, group, version)
     batch = {"first_offset": 0, "last_offset": 2, "acknowledge_types": [1]}
     strange = {"first_offset": 70, "last_offset": 71, "acknowledge_types": [1]}
-    partitions = [{"partition_index": 0, "acknowledgement_batches": [batch]}, {"partition_index": 9, "acknowledgement_batches": [strange]}]
+    partitions = [
+        {"partition_index": 0, "acknowledgement_batches": [batch]},
+        {"partition_index": 9, "acknowledgement_batches": [strange]},
+    ]
     session = {"group_id": group, "member_id": MEMBER, "share_session_epoch": side.notes["share epoch"]}
     return {**session, "topics": topic_of(side, SHARED, partitions)}
 
 
-def streams_member(side: Side, group: str) -> Fields:
+def streams_member(group: str) -> Fields:
     topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": [SHARED]}]}
     tasks: Fields = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     own = {"process_id": "process", "user_endpoint": {"host": "client.example", "port": 8080}, "client_tags": []}
-    return {**new_member(side, group), "topology": topology, **tasks, **own}
+    return {**new_member(group), "topology": topology, **tasks, **own}
 
 
 def streams_heartbeat(side: Side, version: int) -> Fields:
-    return streams_member(side, side.own(f"streams-{version}"))
+    return streams_member(side.own(f"streams-{version}"))
 
 
 def streams_describe(side: Side, version: int) -> Fields:
-    assert side.ask(88, 0, **streams_member(side, side.own(f"streams-describe-{version}"))).error_code == 0
+    assert side.ask(88, 0, **streams_member(side.own(f"streams-describe-{version}"))).error_code == 0
     return {"group_ids": [side.own(f"streams-describe-{version}"), "missing-group"], "include_authorized_operations": True}
 
 
@@ -476,8 +515,7 @@ def state(side: Side, group: str, **more: Any) -> Fields:
 def initialized(side: Side, group: str) -> None:
     find = {"key_type": 2, "coordinator_keys": [f"{side.own(group)}:{share_id(side)}:0"]}
     until(lambda: side.ask(10, 6, **find).coordinators[0].error_code, lambda error: error == 0)
-    until(
-        lambda: side.ask(83, 0, **state(side, group)).results[0].partitions[0].error_code, lambda error: error not in NOT_YET)
+    until(lambda: side.ask(83, 0, **state(side, group)).results[0].partitions[0].error_code, lambda error: error not in NOT_YET)
 
 
 def share_id(side: Side) -> str:
@@ -517,7 +555,9 @@ def share_offsets(side: Side, version: int) -> Fields:
     group = side.own(f"share-offsets-{version}")
     altered = until(lambda: side.ask(91, 0, **offsets(side, group)), lambda answer: answer.error_code not in NOT_YET)
     assert altered.error_code == 0, altered
-    return {"groups": [{"group_id": group, "topics": topic_of(side, SHARED, [0, 1])}, {"group_id": "missing-group", "topics": None}]}
+    return {
+        "groups": [{"group_id": group, "topics": topic_of(side, SHARED, [0, 1])}, {"group_id": "missing-group", "topics": None}]
+    }
 
 
 def offsets(side: Side, group: str) -> Fields:
@@ -581,7 +621,7 @@ CASES: Final[dict[int, Case]] = {
     38: lambda side, version: {"max_lifetime": ms(3_600_000)},  # noqa: ARG005
     39: lambda side, version: {"hmac": token(side).hmac, "renew_period": ms(60_000)},  # noqa: ARG005
     40: lambda side, version: {"hmac": token(side).hmac, "expiry_time_period": ms(60_000)},  # noqa: ARG005
-    41: lambda side, version: {"owners": [{"principal_type": "User", "principal_name": "admin"}]},  # noqa: ARG005
+    41: describe_tokens,
     42: delete_groups,
     43: lambda side, version: {"topic_partitions": topic_of(side, SHARED, [0]), "timeout": ms(30_000)},  # noqa: ARG005
     44: alter_configs,
@@ -645,7 +685,11 @@ LISTINGS: Final = {16, 66, 74}
 BY_HASH: Final = {15, 42, 69, 77, 89, 90}
 """APIs whose answers are in the order of a hash of groups' names."""
 
-_TOKEN: Final = {"token_id": "random", "hmac": "of the token's id", **dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), "when it was made")}
+_TOKEN: Final = {
+    "token_id": "random",
+    "hmac": "of the token's id",
+    **dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), "when it was made"),
+}
 _PRODUCER: Final = {"producer_id": "a new one for every transactional id"}
 VOLATILE: Final[dict[int, dict[str, str]]] = {
     19: {"topic_id": "random for a new topic"},
@@ -669,7 +713,32 @@ VOLATILE: Final[dict[int, dict[str, str]]] = {
 blanked in every string."""
 
 WANTED_ERRORS: Final[dict[int, set[int]]] = {
-    1: {1},
-    3: {3},
+    1: {1},  # an offset that is out of range
+    3: {3},  # a topic that is not there, here and below
+    13: {25},  # an unknown member
+    15: {69},  # a group that is not there, here and below
+    19: {36},  # a topic that is there already
+    33: {3},
+    34: {57},  # a log dir that is not there
+    37: {37},  # fewer partitions
+    42: {69},
+    43: {84},  # it leads already
+    44: {3},
+    45: {85},  # there is no reassignment
+    50: {91},  # a user that is not there
+    51: {91},
+    64: {102},  # a broker that is not there
+    65: {105},  # a transactional id that is not there
+    69: {69},
+    75: {3},
+    77: {69},
+    79: {3},
+    80: {35},  # the quorum is not a dynamic one
+    81: {35},
+    89: {69},
+    92: {3},
 }
 """API key -> errors that its request asks for; any other is a request that does not test what it should."""
+
+NEWER_ERRORS: Final = {("3.9.1", 15): {69}}
+"""(Kafka, API key) -> of these errors, those that the older Kafka has no versions for."""

@@ -45,7 +45,7 @@ def produce(side: Side, version: int) -> bytes:
     return numbers("hi", -1, 5000) + topic(side.own("old"), numbers("i", 0) + blob(message(1 if version == 2 else 0)))
 
 
-def fetch(side: Side, version: int) -> bytes:
+def fetch(version: int) -> bytes:
     limit = numbers("i", 1 << 20) if version == 3 else b""
     return numbers("iii", -1, 100, 1) + limit + topic(SHARED, numbers("iqi", 0, 0, 10_000), numbers("iqi", 1, 99, 10_000))
 
@@ -53,6 +53,12 @@ def fetch(side: Side, version: int) -> bytes:
 def offset_commit(side: Side, version: int) -> bytes:
     who = text(side.own(f"old-commit-{version}")) + (numbers("i", -1) + text("") if version else b"")
     return who + topic(SHARED, numbers("iq", 1, 7) + (numbers("q", -1) if version else b"") + text("why"))
+
+
+def create_topics(side: Side, version: int) -> bytes:
+    names = (side.own(f"old-create-{version}"), SHARED)
+    topics = [text(name) + numbers("ih", 2, 1) + array() + array(text("retention.ms") + text("1000000")) for name in names]
+    return array(*topics) + numbers("i", 30_000) + (b"\0" if version else b"")
 
 
 def acl(name: str) -> bytes:
@@ -65,11 +71,12 @@ def acl_filter(name: str) -> bytes:
 
 BODIES: Final[dict[tuple[int, int], Callable[[Side], bytes]]] = {
     **{(0, version): lambda side, v=version: produce(side, v) for version in range(3)},  # type: ignore[misc]
-    **{(1, version): lambda side, v=version: fetch(side, v) for version in range(4)},  # type: ignore[misc]
+    **{(1, version): lambda side, v=version: fetch(v) for version in range(4)},  # type: ignore[misc]  # noqa: ARG005
     (2, 0): lambda side: numbers("i", -1) + topic(SHARED, numbers("iqi", 0, -1, 5)),  # noqa: ARG005
     (8, 0): lambda side: offset_commit(side, 0),
     (8, 1): lambda side: offset_commit(side, 1),
     (9, 0): lambda side: text("shared-group") + topic(SHARED, numbers("i", 0), numbers("i", 1)),  # noqa: ARG005
+    **{(19, v): lambda side, v=v: create_topics(side, v) for v in range(2)},  # type: ignore[misc]
     (20, 0): lambda side: array(text(side.own("delete-0"))) + numbers("i", 30_000),
     **{(23, v): lambda side: topic(SHARED, numbers("ii", 0, 0)) for v in range(2)},  # noqa: ARG005
     (27, 0): lambda side: array(

@@ -1,195 +1,48 @@
-"""No client can tell: every API in every version that a broker advertises has the same answer through the proxy as directly.
-
-One broker, so that both sides look at the same state, with everything switched on: SASL, an authorizer, delegation tokens,
-share groups, a telemetry plugin. The broker listens on 127.0.0.1 and the proxy on 127.0.0.7, so that an address that gets
-through is seen wherever it stands. `test_addresses` does the same to what only several brokers answer."""
+"""No client of Kafka 4.2 can tell: every API, in every version that a broker advertises, answers as it does directly."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
-from kio.schema.index import api_key_map, schema_name_map
 
-from localkafka import LocalCluster, run_java
-from tests.conftest import QUICK_START
-from tests.real import every_api, old_versions
-from tests.real.proxies import ProxyProcess
-from tests.real.twins import ADMIN, Comparable, Side, differences, shows
+from localkafka import run_java
+from tests.real.proxies import wait_until
+from tests.real.same_answers import JAVA, Twins, id_of, same_answers, same_ranges, twins_of
 
 pytestmark = pytest.mark.kafka
 
-JAVA = Path(__file__).parent / "java"
-KAFKA_3, KAFKA_4 = "3.9.1", "4.2.0"
-CLASSIC = [*range(4), *range(8, 52), 55, 57, 60, 61, 64, 65, 66, 68, 69, 71, 72, 74, 75, 80, 81]
-KEYS = {KAFKA_3: CLASSIC, KAFKA_4: [*CLASSIC, 76, 77, 78, 79, *range(83, 93)]}
-"""What brokers of these versions advertise, with everything switched on."""
-
-NARROWED = {
-    (17, 0): "SaslHandshake v0: tokens after it have no headers",
-    (19, 0): "CreateTopics before version 2, which Kafka 4 has not either",
-    (19, 1): "the same",
-    (20, 0): "DeleteTopics before version 1, which Kafka 4 has not either",
-}
-"""(API key, version) that may be left out of ApiVersions, and why: proxy/apis says so too."""
-
-NAMES_BROKERS = {(3, 0), (10, 0), (55, 2), (60, 0)}
-"""(API key, first version) whose answers name brokers, or controllers, also where there is but one."""
-
-PROPERTIES = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS;User:admin",
-    "delegation.token.secret.key": "a secret of all brokers",
-    "metric.reporters": "Telemetry",
-}
-NEW_GROUPS_IN_KAFKA_3 = {"group.coordinator.rebalance.protocols": "classic,consumer"}
-
-Ranges = dict[int, tuple[int, int]]
-
-
-@dataclass
-class Twins:
-    """Both ways to one broker."""
-
-    version: str
-    direct: Side
-    through: Side
-    ranges: Ranges
-    ports: set[int]
-    """of the broker: for clients, for brokers, for controllers"""
+KEYS = [*range(4), *range(8, 52), 55, 57, 60, 61, 64, 65, 66, 68, 69, 71, 72, 74, 75, *range(76, 82), *range(83, 93)]
+"""What a broker advertises with everything switched on."""
 
 
 @pytest.fixture(scope="module")
-def twins(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    version: str = request.param
-    folder = tmp_path_factory.mktemp("twins")
-    agent = folder / "telemetry.jar"
-    run_java(JAVA / "AgentJar.java", str(JAVA / "Telemetry.java"), str(agent), version=version, check=True)
-    properties = PROPERTIES | (NEW_GROUPS_IN_KAFKA_3 if version == KAFKA_3 else {})
-    flags = [*QUICK_START, f"-javaagent:{agent}"]
-    with ExitStack() as stack:
-        kafka = LocalCluster(1, version=version, properties=properties, sasl=dict([ADMIN]), jvm_flags=flags)
-        stack.enter_context(kafka)
-        proxy = ProxyProcess(folder, kafka.bootstrap_servers, {"listen": {"bootstrap": "127.0.0.7:0"}})
-        stack.enter_context(proxy)
-        yield connected(version, kafka, proxy, stack)
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    with twins_of("4.2.0", tmp_path_factory.mktemp("twins")) as made:
+        yield made
 
 
-def connected(version: str, kafka: LocalCluster, proxy: ProxyProcess, stack: ExitStack) -> Twins:
-    (node,) = kafka.brokers
-    ports = node.listeners
-    host, _, bootstrap = proxy.bootstrap.rpartition(":")
-    direct = Side("d", node.address, {("127.0.0.1", ports.client): "broker", ("127.0.0.1", ports.controller): "bootstrap"}, stack)
-    (broker,) = Side("p", proxy.bootstrap, {}, stack).ask(3, 12, topics=[]).brokers
-    shown = {(broker.host, broker.port): "broker", (host, int(bootstrap)): "bootstrap"}
-    through = Side("p", f"{broker.host}:{broker.port}", shown, stack)
-    ranges = ranges_of(through)
-    for side in (direct, through):
-        side.notes |= {"ranges": ranges, "log_dir": str(node.log_dirs[0])}
-    every_api.prepare(direct, through)
-    return Twins(version, direct, through, ranges, {ports.client, ports.internal, ports.controller})
-
-
-def ranges_of(side: Side) -> Ranges:
-    answer = side.ask(18, 3, client_software_name="raw", client_software_version="1")
-    return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-
-
-def versions(ranges: Ranges) -> set[tuple[int, int]]:
-    return {(key, version) for key, (low, high) in ranges.items() for version in range(low, high + 1)}
-
-
-@pytest.mark.parametrize("twins", KEYS, indirect=True)
 def test_what_is_advertised_is_what_the_broker_advertises(twins: Twins) -> None:
-    assert sorted(twins.ranges) == sorted(KEYS[twins.version]), "an API is left out, or is not tested below"
-    assert all(low <= high for low, high in twins.ranges.values())
-    ours, theirs = versions(twins.ranges), versions(ranges_of(twins.direct))
-    assert ours <= theirs
-    assert theirs - ours <= NARROWED.keys()
+    same_ranges(twins, KEYS)
 
 
-@pytest.mark.parametrize(
-    ("twins", "key"),
-    [(version, key) for version, keys in KEYS.items() for key in keys],
-    indirect=["twins"],
-    ids=[f"{version}-{api_key_map[key]}" for version, keys in KEYS.items() for key in keys],
-)
+@pytest.mark.parametrize("key", KEYS, ids=id_of)
 def test_the_answer_is_the_same(twins: Twins, key: int) -> None:
-    low, high = twins.ranges[key]
-    met: set[int] = set()
-    for version in range(low, high + 1):
-        if version in schema_name_map[api_key_map[key]]:
-            met |= compare(twins, key, version)
-        elif (twins.version, key, version) in old_versions.CLOSED:
-            check_closed(twins, key, version)
-        else:
-            compare_old(twins, key, version)
-    assert met - {0} == every_api.WANTED_ERRORS.get(key, set()), "the request does not test what it should"
+    same_answers(twins, key)
 
 
-def compare(twins: Twins, key: int, version: int) -> set[int]:
-    """The errors that were met."""
-    answers, met = [], set()
+def test_java_clients_use_acls_delegation_tokens_and_the_push_of_metrics(twins: Twins) -> None:
+    """The same program directly and through the proxy prints the same, but for the ids under which metrics come in."""
+    said, ids = [], []
     for side in (twins.direct, twins.through):
-        frame = answer_of(side, key, version)
-        check_shown(twins, side, key, version, frame)
-        comparable = Comparable(side, every_api.VOLATILE.get(key, {}), listing=key in every_api.LISTINGS)
-        answer = comparable.of(every_api.decode(key, version, frame))
-        answers.append(in_order(without_narrowed(answer) if key == 18 else answer, key))
-        met |= comparable.errors
-    assert not differences(*answers), f"version {version}"
-    return met
-
-
-def answer_of(side: Side, key: int, version: int) -> bytes:
-    request = every_api.CASES[key](side, version)
-    return request if isinstance(request, bytes) else side.connection.ask(key, version, **request)
-
-
-def check_shown(twins: Twins, side: Side, key: int, version: int, frame: bytes) -> None:
-    """Directly one sees real addresses, through the proxy none, wherever they might stand."""
-    real = shows(frame, twins.ports)
-    if side is twins.direct:
-        if any(key == named and version >= first for named, first in NAMES_BROKERS):
-            assert real, "the search finds nothing where something is"
-    elif key == 32:  # the text of settings is the documented exception
-        assert not shows(frame, twins.ports, host=False)
-    else:
-        assert not real, f"version {version} shows {real}"
-
-
-def without_narrowed(answer: dict[str, Any]) -> dict[str, Any]:
-    """ApiVersions without what the proxy may leave out."""
-    kept = []
-    for api in answer["api_keys"]:
-        left = [v for v in range(api["min_version"], api["max_version"] + 1) if (api["api_key"], v) not in NARROWED]
-        kept.append({**api, "min_version": left[0], "max_version": left[-1]})
-    return {**answer, "api_keys": kept}
-
-
-def in_order(answer: dict[str, Any], key: int) -> dict[str, Any]:
-    """Groups stand in the order of a hash of their names, which are not the same on both sides."""
-    if key not in every_api.BY_HASH:
-        return answer
-    return {name: sorted(value, key=repr) if isinstance(value, list) else value for name, value in answer.items()}
-
-
-def compare_old(twins: Twins, key: int, version: int) -> None:
-    answers = []
-    for side in (twins.direct, twins.through):
-        frame = side.connection.ask_bytes(key, version, old_versions.BODIES[key, version](side))
-        assert side is twins.direct or not shows(frame, twins.ports)
-        body = frame[8:].replace(f"twin-{side.letter}-".encode(), b"twin-")
-        answers.append((body[:2], len(body)) if key in old_versions.SAME_LENGTH else body)
-    assert answers[0] == answers[1], f"version {version}"
-
-
-def check_closed(twins: Twins, key: int, version: int) -> None:
-    for side in (twins.direct, twins.through):
-        connection = side.log_in(side.connect())
-        with pytest.raises(ConnectionError):
-            connection.ask_bytes(key, version, old_versions.BODIES[key, version](side))
+        run = run_java(JAVA / "Secured.java", side.address, side.own("secured"), check=True)
+        *lines, client = run.stdout.splitlines()
+        said.append(lines)
+        ids.append(client)
+    assert said[1] == said[0]
+    assert said[1] == [
+        "acls: TopicAuthorizationException, sent, deleted 1, TopicAuthorizationException",
+        "tokens: sent, renewed true, of User:admin",
+    ]
+    for client in ids:
+        wait_until(lambda c=client: f"telemetry of {c}: " in twins.node.printed_since_start(), f"the metrics of {client}")

@@ -17,7 +17,8 @@ from typing import Any
 
 from tests.real.raw import Connection, connect
 
-ADMIN = ("admin", "admin-secret")
+ADMIN, BOB = ("admin", "admin-secret"), ("bob", "bob-secret")
+"""Who may everything, and who may nothing."""
 REAL_HOST = re.compile(rb"(?<!/)127\.0\.0\.1")
 """The host of all listeners of localkafka. With a slash before it, it is a client's: groups name those of their members."""
 
@@ -35,6 +36,10 @@ class Side:
         self.letter, self.address, self.shown, self._stack = letter, address, shown, stack
         self.notes: dict[str, Any] = {}
         """what one request of this side leaves for a later one"""
+        self.again()
+
+    def again(self) -> None:
+        """A new connection, for what comes next not to suffer from what went wrong before."""
         self.connection = self.log_in(self.connect())
 
     def connect(self) -> Connection:

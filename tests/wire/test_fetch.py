@@ -35,7 +35,7 @@ def fetched(version: int, chance: Random, *topics: tuple[str, list[int]], endpoi
 
 
 def sums(frame: bytes, version: int, places: list[int]) -> tuple[dict[bytes, int], int, int]:
-    found = FetchSums()
+    found = FetchSums(version)
     walk = Walk(read_fetch(found, version, 8 + flexible(1, version)), len(frame))
     cuts = [0, *places, len(frame)]
     for a, b in itertools.pairwise(cuts):

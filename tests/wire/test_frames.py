@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.frames import HEADER_ROOM, FrameCutter
+from proxy.wire.frames import HEADER_ROOM, FrameCutter, places, places_of
 from proxy.wire.primitives import BadBytes
 from tests.support import byte_by_byte
 
@@ -109,3 +109,16 @@ def test_the_rest_behind_a_frame_that_came_in_pieces():
     assert bytes(cutter.rest()) == b"abc"
     assert list(cutter.cut(b"")) == []
     assert [text_of(found) for found in cutter.cut(FRAMES[0])] == [FRAMES[0]]
+
+
+def test_places_are_where_the_frame_stands_in_its_reads_and_nothing_is_copied():
+    whole = frame(100_000)
+    reads = [FRAMES[1] + whole[:40_000], whole[40_000:80_000], whole[80_000:] + FRAMES[0]]
+    cutter = FrameCutter(1 << 20)
+    found = [cut for read in reads for cut in cutter.cut(read)]
+    at = found[1][1] + 100
+    stands = places(found[1], at)
+    assert b"".join(buf[start:end] for buf, start, end in stands) == whole[100:]
+    assert all(buf is read for (buf, _, _), read in zip(stands, reads, strict=True))
+    assert places_of(found[1][3]) == places(found[1], found[1][1])
+    assert places(found[2], found[2][1]) == [found[2][:3]]

@@ -1,0 +1,116 @@
+"""The compiled build of the hot path: the same Python sources, through mypyc. Optional: without it everything runs as it is read.
+
+In: what `setup.py` built into `proxy/_hot/`, and the sources as they are now. Out: where Python finds the hot modules. A
+build is used only if it is of these very sources, byte by byte, and all of it or nothing: a changed source is never
+shadowed by what was built from an older one. `KAFKA_QUOTA_PROXY_PURE=1` turns it off."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+PURE = "KAFKA_QUOTA_PROXY_PURE"
+ROOT = Path(__file__).parent
+BUILT = ROOT / "_hot"
+
+HOT = (
+    "proxy.wire.primitives",
+    "proxy.wire.headers",
+    "proxy.wire.frames",
+    "proxy.wire.walk",
+    "proxy.wire.produce",
+    "proxy.wire.fetch",
+    "proxy.session.tally",
+    "proxy.session.client",
+    "proxy.session.answers",
+    "proxy.session.session",
+    "proxy.apis.produce",
+    "proxy.apis.fetch",
+)
+"""What is compiled: what every frame passes through."""
+
+READ_FROM = ("wire", "session", "identity", "apis/produce.py", "apis/fetch.py", "../quota")
+"""Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
+
+
+def digest() -> str:
+    """The SHA-256 of the sources that a build is made of."""
+    found = hashlib.sha256()
+    for part in READ_FROM:
+        place = ROOT / part
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            data = file.read_bytes()
+            found.update(f"{file.relative_to(place)} {len(data)}\n".encode() + data)
+    return found.hexdigest()
+
+
+def built_file(module: str) -> str:
+    """The name of the file that a module is built to, for this Python."""
+    return module + EXTENSION_SUFFIXES[0]
+
+
+def manifest() -> str:
+    """The name of the file that says what a build for this Python is of: its digest, and its modules."""
+    return f"build{EXTENSION_SUFFIXES[0]}.json"
+
+
+def lacking() -> str | None:
+    """Why there is no build to use; None when there is one."""
+    try:
+        build = json.loads((BUILT / manifest()).read_text())
+    except OSError:
+        return "no compiled build"
+    except ValueError:
+        return "a broken build"
+    try:
+        if build["digest"] != digest():
+            return "the sources changed since the build"
+    except OSError:
+        return "the sources cannot be read"
+    return None if all((BUILT / built_file(module)).exists() for module in build["modules"]) else "files of the build are missing"
+
+
+class _Finder(MetaPathFinder):
+    """Finds the hot modules where they were built, before Python looks for their sources."""
+
+    def __init__(self, modules: list[str]) -> None:
+        self._files = {module: str(BUILT / built_file(module)) for module in modules}
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        file = self._files.get(fullname)
+        return None if file is None else spec_from_file_location(fullname, file)
+
+
+def use() -> None:
+    """Use the compiled build if there is one of the present sources. To be called before any hot module is imported."""
+    global state
+    if os.environ.get(PURE, "0") not in ("", "0"):
+        state = f"pure Python ({PURE} is set)"
+        return
+    reason = lacking()
+    if reason is not None:
+        state = f"pure Python ({reason})"
+        return
+    sys.meta_path.insert(0, _Finder(json.loads((BUILT / manifest()).read_text())["modules"]))
+    state = "compiled"
+
+
+def hot_path() -> str:
+    """How the hot path runs in this process, for logs and `--version`: "compiled", or "pure Python" and why."""
+    return state
+
+
+state = "pure Python"

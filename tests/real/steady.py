@@ -1,0 +1,128 @@
+"""Load that goes on while something happens to a proxy or a broker. In: bootstrap servers, a topic. Out: which records were
+acknowledged, what was read, and every error that a client showed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+PAUSE = 0.005
+"""Seconds between two records of a producer."""
+
+
+class SteadyProducer:
+    """Sends `<name> <number>`, one after the other, in a thread of its own. `acknowledged` are their values."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, **settings: Any) -> None:
+        self.acknowledged: list[str] = []
+        self.failed: list[str] = []
+        self.unsent = 0
+        self.noticed: Counter[str] = Counter()
+        """what librdkafka says about its connections, by error; it mends that by itself"""
+        self._topic, self._name = topic, name
+        self._stop = threading.Event()
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 20, "error_cb": self._notice, "log_level": 0, **settings}
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._stop.is_set():
+                break
+            value = f"{self._name} {number}"
+            self._producer.produce(self._topic, value.encode(), on_delivery=self._delivered)
+            self._producer.poll(PAUSE)
+        self.unsent = self._producer.flush(50)
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        value = message.value().decode()
+        if error is None:
+            self.acknowledged.append(value)
+        else:
+            self.failed.append(f"{value}: {error}")
+
+    def _notice(self, error: KafkaError) -> None:
+        self.noticed[error.name()] += 1
+
+
+class SteadyConsumer:
+    """A member of a group that reads all the time and commits. `read` are values, `errors` what it was told in their place."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
+        self.read: list[str] = []
+        self.errors: list[str] = []
+        self.noticed: Counter[str] = Counter()
+        self._stop = threading.Event()
+        more = {"group.id": group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500, "log_level": 0, **settings}
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "error_cb": self._notice, **more})
+        self._consumer.subscribe([topic])
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            if message is None:
+                continue
+            if message.error():
+                self.errors.append(str(message.error()))
+            else:
+                self.read.append((message.value() or b"").decode())
+        self._consumer.close()
+
+    def _notice(self, error: KafkaError) -> None:
+        self.noticed[error.name()] += 1
+
+
+def create(bootstrap: str, topic: str, partitions: int = 6) -> None:
+    """A topic that survives the loss of a broker."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    settings = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(topic, partitions, 3, config=settings)])[topic].result(20)
+
+
+def read_all(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
+    """How often each value stands in a topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "log_level": 0})
+    found: Counter[str] = Counter()
+    try:
+        ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)[1] for n in range(partitions)}
+        left = {n for n, end in ends.items() if end}
+        consumer.assign([TopicPartition(topic, n, 0) for n in left])
+        deadline = time.monotonic() + 60
+        while left:
+            assert time.monotonic() < deadline, f"partitions {left} cannot be read to their ends {ends}"
+            for message in consumer.consume(1000, 0.2):
+                assert message.error() is None, message.error()
+                found[(message.value() or b"").decode()] += 1
+            left = {
+                place.partition
+                for place in consumer.position([TopicPartition(topic, n) for n in left])
+                if place.offset < ends[place.partition]
+            }
+    finally:
+        consumer.close()
+    return found

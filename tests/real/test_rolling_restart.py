@@ -1,0 +1,139 @@
+"""Two proxies that look like one are restarted one after the other under load: nothing that was acknowledged is lost, and no
+client shows an error."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from localkafka import LocalCluster, run_java
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.steady import SteadyConsumer, SteadyProducer, create, read_all
+
+pytestmark = pytest.mark.kafka
+
+HARMLESS = {"_ALL_BROKERS_DOWN"}
+"""What librdkafka tells when all connections that it needs at the moment were closed; it opens others. It does the same without
+a proxy."""
+PORTS = 4
+"""The bootstrap port, and one for each broker."""
+
+
+@contextmanager
+def free_ports() -> Iterator[int]:
+    """The first of some ports in a row. They are held, but not listened at, by sockets that let others have them too."""
+    for first in range(20_100, 32_000, 97):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + PORTS):
+                    sock = stack.enter_context(socket.socket())
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                    sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            yield first
+            return
+    raise AssertionError("no free ports")
+
+
+class Pair:
+    """Proxies `a` and `b` at the same ports of this machine."""
+
+    def __init__(self, folder: Path, kafka: LocalCluster, first: int) -> None:
+        self._folder, self._kafka = folder, kafka
+        listen = {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + PORTS - 1}", "reuse_port": True}
+        self._settings = {"listen": listen, "limits": {"drain_timeout": "10s"}}
+        self.bootstrap = f"127.0.0.1:{first}"
+        self.running: dict[str, ProxyProcess] = {}
+        self.ended: list[ProxyProcess] = []
+
+    def __enter__(self) -> Pair:
+        for name in ("a", "b"):
+            self.start(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self.running):
+            self.stop(name)
+
+    def start(self, name: str) -> None:
+        """Start one, and wait until it is ready and knows all brokers."""
+        settings = {**self._settings, "proxy_id": name}
+        proxy = ProxyProcess(self._folder / name, self._kafka.bootstrap_servers, settings).__enter__()
+        self.running[name] = proxy
+        wait_until(lambda: proxy.metric("brokers") == 3, "all brokers to be known")
+
+    def stop(self, name: str) -> None:
+        """SIGTERM, and nothing but exit code 0."""
+        proxy = self.running.pop(name)
+        self.ended.append(proxy)
+        assert proxy.stop() == 0, proxy.stderr
+        assert not proxy.stderr
+
+
+@pytest.fixture
+def pair(kafka3: LocalCluster, tmp_path: Path) -> Iterator[Pair]:
+    with free_ports() as first, Pair(tmp_path, kafka3, first) as running:
+        yield running
+
+
+def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    create(kafka3.bootstrap_servers, name)
+    source, stop = Path(__file__).parent / "java" / "Steady.java", tmp_path / "stop"
+    java: list[str] = []
+    thread = Thread(target=lambda: java.append(run_java(source, pair.bootstrap, name, str(stop), timeout=180, check=True).stdout))
+    thread.start()
+    producers = {
+        "idempotent": SteadyProducer(pair.bootstrap, name, "idempotent", **{"enable.idempotence": True}),
+        "plain": SteadyProducer(pair.bootstrap, name, "plain", acks=1),
+        "zstd": SteadyProducer(pair.bootstrap, name, "zstd", **{"compression.type": "zstd", "acks": "all"}),
+    }
+    consumers = [SteadyConsumer(pair.bootstrap, name, name) for _ in range(2)]
+    new = SteadyConsumer(pair.bootstrap, name, f"{name}-new", **{"group.protocol": "consumer"})
+    try:
+        with ExitStack() as stack:
+            for client in (*producers.values(), *consumers, new):
+                stack.enter_context(client)
+            for _ in range(2):
+                for which in ("a", "b"):
+                    seen = {key: len(producer.acknowledged) for key, producer in producers.items()}
+                    wait_until(lambda which=which: pair.running[which].metric("client_connections") > 3, f"clients at {which}")
+                    pair.stop(which)
+                    wait_until(
+                        lambda seen=seen: all(len(producers[key].acknowledged) > seen[key] + 200 for key in producers),
+                        "clients to go on at the other proxy",
+                    )
+                    pair.start(which)
+            stop.touch()
+            thread.join(60)
+            acknowledged = {value for producer in producers.values() for value in producer.acknowledged}
+            for read in (lambda: {value for consumer in consumers for value in consumer.read}, lambda: set(new.read)):
+                wait_until(lambda read=read: acknowledged <= read(), "the groups to read everything")
+    finally:
+        stop.touch()
+        thread.join(60)
+    found = read_all(kafka3.bootstrap_servers, name)
+    for key, producer in producers.items():
+        assert not producer.failed, key
+        assert not producer.unsent, key
+        assert producer.noticed.keys() <= HARMLESS, key
+        # What a proxy did not answer it did not pass on, so not even a producer that is not idempotent wrote anything twice.
+        assert {found[value] for value in producer.acknowledged} == {1}, key
+    idempotent, plain, failed = (int(part) for part in java[0].split())
+    assert failed == 0
+    assert idempotent > 500
+    assert {found[f"java {i}"] for i in range(idempotent)} == {1}
+    assert {found[f"java-plain {i}"] for i in range(plain)} == {1}
+    for consumer in (*consumers, new):
+        assert not consumer.errors
+        assert consumer.noticed.keys() <= HARMLESS
+    assert len(pair.ended) == 4
+    for proxy in pair.ended:
+        assert not proxy.lines("drain timeout")
+        assert not [line for line in proxy.events if line["level"] in ("error", "critical")]
+        assert not [line for line in proxy.usage() if line["type"] == "gap"]
