@@ -18,7 +18,9 @@ from proxy.session.session import Session, State
 from proxy.wire.primitives import BadBytes, Buffer
 
 LINGER: Final = 10.0
-"""Seconds that a closed connection may take to deliver what was written to it."""
+"""Seconds in which the other end of a closed connection has to take something of what was written to it."""
+LEAST_WATER: Final = 1 << 16
+"""Bytes that may wait for one side however many connections there are."""
 FAREWELL: Final = 2.0
 """Seconds that a client has to close its side when the proxy stops and all is written."""
 
@@ -39,8 +41,11 @@ class Shared:
 
     @property
     def high_water(self) -> int:
-        """Bytes that may wait for one side before the other is read no more."""
-        return self.services.bounds.max_held_response // 4
+        """Bytes that may wait for one side before the other is read no more: less where many connections share the memory, so
+        that all of them together do not take more than half of it. A power of two, so that it seldom changes."""
+        fair = self.services.budget.total // (4 * (len(self.connections) + 1))
+        most = min(self.services.bounds.max_held_response // 4, fair)
+        return max(1 << most.bit_length() - 1, LEAST_WATER) if most else LEAST_WATER
 
 
 class Arrival(Protocol):
@@ -81,8 +86,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._tls = transport.get_extra_info("ssl_object") is not None
-        high = self._shared.high_water
-        self.transport.set_write_buffer_limits(high, high // 4)
+        _set_water(self.transport, self._shared.high_water)
         peer = self._arrival.peer(transport)
         self.session = Session(self._shared.services, self._shared.handlers, self, peer, self._came)
         self._shared.connections.add(self)
@@ -184,12 +188,13 @@ class ClientConnection(asyncio.Protocol):
         self._charge_broker(0)
         if self._broker is not None:
             self._broker.transport.close()
+            _linger(self._broker.transport)
         if not self.transport.is_closing():
             if self._shared.draining and not self._ended and self.transport.can_write_eof():
                 self._say_farewell()
             else:
                 self.transport.close()
-                self._loop.call_later(LINGER, self.transport.abort)
+                _linger(self.transport)
         self._leave()
 
     def _say_farewell(self) -> None:
@@ -198,6 +203,12 @@ class ClientConnection(asyncio.Protocol):
         self.transport.write_eof()
         self.transport.resume_reading()
         self._loop.call_later(LINGER if self.transport.get_write_buffer_size() else FAREWELL, self.transport.abort)
+
+    def set_water(self, high: int) -> None:
+        """So much may wait for either side."""
+        _set_water(self.transport, high)
+        if self._broker is not None:
+            _set_water(self._broker.transport, high)
 
     # ------------------------------------------------------------------ the broker's side
 
@@ -261,6 +272,21 @@ class ClientConnection(asyncio.Protocol):
         self.session.broker_lost("; ".join(reasons) or "the broker has left the cluster")
 
 
+def _set_water(transport: asyncio.Transport, high: int) -> None:
+    if not transport.is_closing():
+        transport.set_write_buffer_limits(high, high // 4)
+
+
+def _linger(transport: asyncio.Transport, before: int | None = None) -> None:
+    """Let a closed transport deliver what was written to it, as long as the other end takes something now and then. `before`:
+    bytes that waited the last time."""
+    waiting = transport.get_write_buffer_size()
+    if before is not None and (not waiting or waiting >= before):
+        transport.abort()
+    else:
+        asyncio.get_running_loop().call_later(LINGER, _linger, transport, waiting)
+
+
 class BrokerConnection(asyncio.Protocol):
     """The broker's side of one client's connection."""
 
@@ -271,8 +297,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        high = self._client._shared.high_water
-        self.transport.set_write_buffer_limits(high, high // 4)
+        _set_water(self.transport, self._client._shared.high_water)
         if self._session.state is State.CLOSED:
             self.transport.close()
         else:

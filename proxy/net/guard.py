@@ -1,4 +1,5 @@
-"""Once a second: closes connections that are overdue, a few at a time, so that thousands do not keep the others waiting."""
+"""Once a second: closes connections that are overdue, and shares the memory for what waits among all, a few connections at a
+time, so that thousands do not keep the others waiting."""
 
 from __future__ import annotations
 
@@ -15,11 +16,15 @@ AT_ONCE: Final = 500
 async def guard(shared: Shared) -> None:
     """Until cancelled."""
     loop = asyncio.get_running_loop()
+    water = shared.high_water
     while True:
         await asyncio.sleep(PERIOD)
         connections = list(shared.connections)
+        before, water = water, shared.high_water
         for start in range(0, len(connections), AT_ONCE):
             now = loop.time()
             for connection in connections[start : start + AT_ONCE]:
                 connection.session.check(now)
+                if water != before:
+                    connection.set_water(water)
             await asyncio.sleep(0)

@@ -60,7 +60,13 @@ def prepare(direct: Side, through: Side) -> None:
     commit(direct, "shared-group")
     opened = open_transaction(direct, "shared-txn", OPEN)
     assert opened[1] == 0
-    settings = [{"resource_type": CLIENT_METRICS, "resource_name": "shared-metrics", "configs": [config("metrics", "*")]}]
+    settings = [
+        {
+            "resource_type": CLIENT_METRICS,
+            "resource_name": "shared-metrics",
+            "configs": [config("metrics", "*"), config("interval.ms", "100")],
+        }
+    ]
     assert direct.ask(44, 1, resources=settings).responses[0].error_code == 0
     quota = {"entity": [{"entity_type": "client-id", "entity_name": "shared-client"}], "ops": [byte_rate()]}
     assert direct.ask(49, 1, entries=[quota]).entries[0].error_code == 0

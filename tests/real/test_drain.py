@@ -101,7 +101,7 @@ def leader(kafka: LocalCluster, proxy: ProxyProcess, topic: str) -> str:
 
     def knows(address: str) -> bool:
         """A leader may be the last to know that it is one."""
-        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": i64Timestamp(-1)}]}]
+        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
         with connect(address) as connection:
             told = connection.decoded(2, 1, replica_id=-1, topics=asked)
         return int(told.topics[0].partitions[0].error_code) == 0

@@ -1,0 +1,108 @@
+"""Listening sockets: closing one resets nobody, and two proxies may share a port if both say so."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.config.listeners import Listener
+from proxy.net.connection import Shared
+from proxy.net.listeners import Door
+from proxy.observe.operations import operations_log
+from tests.net.meeting import run
+from tests.support import HANDLERS, World
+
+
+def door(world: Callable[..., World], **listen: Any) -> Door:
+    async def nowhere(*_: object) -> object:
+        return await asyncio.Future()
+
+    shared = Shared(world().services, HANDLERS, nowhere)
+    settings = Listener.model_validate({"bootstrap": "127.0.0.1:0", **listen})
+    return Door("main", settings, frozenset(), shared, lambda: None, operations_log("error"))
+
+
+def knock(port: int) -> socket.socket:
+    """A connection that the kernel has made; nobody has accepted it yet."""
+    sock = socket.create_connection(("127.0.0.1", port), 10)
+    sock.sendall(b"hello")
+    sock.setblocking(False)
+    return sock
+
+
+def test_who_waits_at_a_door_that_closes_is_let_in(world: Callable[..., World]) -> None:
+    async def close() -> None:
+        d = door(world)
+        d.open()
+        early = [knock(d.port) for _ in range(300)]
+        d.close()
+        assert d.welcoming == 300
+        with pytest.raises(ConnectionRefusedError):
+            knock(d.port)
+        while d.welcoming:
+            await asyncio.sleep(0)
+        assert len(d.shared.connections) == 300
+        for sock in early:
+            sock.close()
+
+    run(close())
+
+
+def test_who_comes_in_while_the_proxy_stops_is_sent_off_in_peace(world: Callable[..., World]) -> None:
+    async def close() -> None:
+        d = door(world)
+        d.open()
+        early = knock(d.port)
+        d.shared.draining = True
+        d.close()
+        async with asyncio.timeout(10):
+            assert await asyncio.get_running_loop().sock_recv(early, 1) == b"", "a reset would be an error"
+        early.close()
+        while d.shared.connections:
+            await asyncio.sleep(0)
+
+    run(close())
+
+
+def test_a_door_that_is_closed_opens_no_port_for_a_broker(world: Callable[..., World]) -> None:
+    async def close() -> None:
+        d = door(world, broker_ports="0")
+        d.open()
+        d.route.cover([1])
+        assert d.route.covers([1])
+        d.close()
+        d.route.cover([1, 2])
+        assert d.route.covers([1])
+
+    run(close())
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+def test_two_proxies_share_a_port_if_both_say_so(world: Callable[..., World]) -> None:
+    async def share() -> None:
+        at = f"127.0.0.1:{free_port()}"
+        first, second, third = (door(world, bootstrap=at, reuse_port=reuse) for reuse in (True, True, False))
+        first.open()
+        second.open()
+        with pytest.raises(OSError, match="in use"):
+            third.open()
+        first.close()
+        with socket.create_connection(("127.0.0.1", second.port), 10):
+            pass
+        second.close()
+
+    run(share())
+
+
+@pytest.mark.parametrize("listen", [{"bootstrap": "127.0.0.1:0"}, {"bootstrap": "127.0.0.1:9192", "broker_ports": "0"}])
+def test_only_fixed_ports_can_be_shared(listen: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="`reuse_port` needs fixed ports"):
+        Listener.model_validate({**listen, "reuse_port": True})
