@@ -19,7 +19,8 @@ PROXY_ITSELF = b"kafka-quota-proxy"
 
 def frame(size: int, number: int = 1, client_id: bytes = b"app") -> bytes:
     """A request of so many bytes, its size field included, of an API that nobody knows."""
-    head = (size - 4).to_bytes(4, "big") + b"\x03\xe7\0\0" + number.to_bytes(4, "big") + len(client_id).to_bytes(2, "big") + client_id
+    head = (size - 4).to_bytes(4, "big") + b"\x03\xe7\0\0" + number.to_bytes(4, "big")
+    head += len(client_id).to_bytes(2, "big") + client_id
     return head + bytes(size - len(head))
 
 
@@ -165,7 +166,8 @@ async def proxied(broker: Broker | None = None, **settings: Any) -> AsyncIterato
     listen = {"bootstrap": "127.0.0.1:0", **settings.pop("listen", {})}
     log = Recorder()
     data = {"upstream": {"bootstrap_servers": [f"127.0.0.1:{broker.port}"]}, "listen": listen, "admin": {"listen": "127.0.0.1:0"}}
-    made = Settings.model_validate({**data, "limits": {"drain_timeout": 0.2}, **settings})
+    limits = {"drain_timeout": "200ms", **settings.pop("limits", {})}
+    made = Settings.model_validate({**data, "limits": limits, **settings})
     proxy = Proxy(made, lambda: made, None, cast(Log, log))
     await proxy.start()
     try:
@@ -181,5 +183,5 @@ async def proxied(broker: Broker | None = None, **settings: Any) -> AsyncIterato
 
 async def until(condition: Callable[[], object]) -> None:
     """Waits for sockets, so it looks again and again; whoever calls it has a deadline."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 there is nothing that tells
         await asyncio.sleep(0.005)

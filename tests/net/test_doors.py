@@ -14,6 +14,7 @@ from proxy.net.connection import Shared
 from proxy.net.listeners import Door
 from proxy.observe.operations import operations_log
 from tests.net.meeting import run
+from tests.net.proxied import until
 from tests.support import HANDLERS, World
 
 
@@ -26,10 +27,10 @@ def door(world: Callable[..., World], **listen: Any) -> Door:
     return Door("main", settings, frozenset(), shared, lambda: None, operations_log("error"))
 
 
-def knock(port: int) -> socket.socket:
+def knock(port: int, says: bytes = b"") -> socket.socket:
     """A connection that the kernel has made; nobody has accepted it yet."""
     sock = socket.create_connection(("127.0.0.1", port), 10)
-    sock.sendall(b"hello")
+    sock.sendall(says)
     sock.setblocking(False)
     return sock
 
@@ -43,8 +44,7 @@ def test_who_waits_at_a_door_that_closes_is_let_in(world: Callable[..., World]) 
         assert d.welcoming == 300
         with pytest.raises(ConnectionRefusedError):
             knock(d.port)
-        while d.welcoming:
-            await asyncio.sleep(0)
+        await until(lambda: not d.welcoming)
         assert len(d.shared.connections) == 300
         for sock in early:
             sock.close()
@@ -56,14 +56,13 @@ def test_who_comes_in_while_the_proxy_stops_is_sent_off_in_peace(world: Callable
     async def close() -> None:
         d = door(world)
         d.open()
-        early = knock(d.port)
+        early = knock(d.port, b"hello")
         d.shared.draining = True
         d.close()
         async with asyncio.timeout(10):
             assert await asyncio.get_running_loop().sock_recv(early, 1) == b"", "a reset would be an error"
         early.close()
-        while d.shared.connections:
-            await asyncio.sleep(0)
+        await until(lambda: not d.shared.connections)
 
     run(close())
 

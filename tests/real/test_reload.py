@@ -93,7 +93,7 @@ def turned_away(address: str) -> bool:
 # ---------------------------------------------------------------------- what changes
 
 
-def quota(rate: int, burst: int) -> dict[str, Any]:
+def quota(rate: float, burst: int) -> dict[str, Any]:
     return {"entities": [{"client_id": "raw", "controller_mutations_rate": rate, "controller_mutations_burst": burst}]}
 
 
@@ -107,7 +107,7 @@ def test_a_quota_and_limits_change_for_connections_that_are_open(kafka3: LocalCl
 
     with settings.proxy(kafka3.bootstrap_servers) as proxy, connect(proxy.bootstrap) as connection:
         assert create(1, 3) == 0
-        settings.write(settings.text(quotas=quota(1, 1), limits={"max_throttle": "100ms", "max_frame": "1KiB"}))
+        settings.write(settings.text(quotas=quota(0.01, 1), limits={"max_throttle": "100ms", "max_frame": "1KiB"}))
         send_hup(proxy)
         assert applied(proxy)["after_a_restart"] == []
         assert create(2, 2) == 0

@@ -725,5 +725,3 @@ def test_a_client_id_is_remembered_in_part_if_it_is_very_long(world):
     d.client(frame)
     assert d.to_broker == frame
     assert d.session.client.client_id == "é" * 512
-
-
