@@ -1,5 +1,8 @@
-// What needs a login: ACLs, delegation tokens, the push of client metrics. Arguments: bootstrap, a name for topics and principals.
-// Prints one line for each flow, the same whatever the bootstrap address and the name; last, the id under which metrics were pushed.
+// What needs a login: ACLs, delegation tokens, the push of client metrics. Arguments: bootstrap, a name for topics and principals,
+// the broker's log. Prints one line for each flow, the same whatever the bootstrap address and the name.
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
@@ -37,7 +40,7 @@ public class Secured {
             acls(admin);
             tokens(admin);
         }
-        metrics();
+        metrics(Path.of(args[2]));
     }
 
     static Properties plain(String user) {
@@ -97,14 +100,16 @@ public class Secured {
         System.out.println("tokens: " + sent + ", renewed " + renewed + ", of " + token.tokenInfo().owner());
     }
 
-    static void metrics() throws Exception {
+    static void metrics(Path brokerLog) throws Exception {
         Properties settings = plain("admin");
         settings.remove("default.api.timeout.ms");
-        Uuid id;
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
             producer.send(new ProducerRecord<>(name, "value")).get();
-            id = producer.clientInstanceId(Duration.ofSeconds(30));
+            String arrived = "telemetry of " + producer.clientInstanceId(Duration.ofSeconds(30)) + ": ";
+            while (!Files.readString(brokerLog, StandardCharsets.ISO_8859_1).contains(arrived)) {
+                Thread.sleep(50);
+            }
+            System.out.println("metrics: arrived");
         }
-        System.out.println(id);
     }
 }
