@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from proxy.compiled import hot_path
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 
@@ -39,7 +40,9 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kafka-quota-proxy", prog_name="kafka-quota-proxy")
+@click.version_option(
+    package_name="kafka-quota-proxy", prog_name="kafka-quota-proxy", message=f"%(prog)s %(version)s (hot path: {hot_path()})"
+)
 def main() -> None:
     """A proxy for shared Apache Kafka clusters that enforces quotas for the whole cluster."""
 
@@ -80,13 +83,20 @@ def serve(upstream: str | None, listen: str | None, admin: str | None, logs: str
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--print-schema", is_flag=True, help="Print the JSON Schema of the settings file instead.")
 def check_config(file: Path | None, print_schema: bool) -> None:
-    """Check a settings file: exit code 0 when it is right, 2 when not."""
+    """Check a settings file, and the certificates that it names: exit code 0 when all is right, 2 when not."""
     if print_schema:
         click.echo(json.dumps(Settings.model_json_schema(), indent=2))
         return
     if file is None:
         _fail("which file? kafka-quota-proxy check-config FILE")
     settings = _load(file, {})
+    from proxy.net.serve import contexts_of
+    from proxy.net.tls import TlsError
+
+    try:
+        contexts_of(settings)
+    except TlsError as e:
+        _fail(f"{file}: {e}")
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
 
 

@@ -22,6 +22,7 @@ import uvloop
 from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.cluster.brokers import Brokers, Change
 from proxy.cluster.topics import Topics
+from proxy.compiled import hot_path
 from proxy.config.limits import limits_of
 from proxy.config.models import Limits, Settings
 from proxy.config.units import HostPort
@@ -182,6 +183,7 @@ class Proxy:
             usage_log=settings.logs.usage.path or "off: set logs.usage.path or --logs to have one",
             quotas=len(settings.quotas.entities),
             boot=self._author.boot,
+            hot_path=hot_path(),
         )
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:

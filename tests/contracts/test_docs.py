@@ -1,13 +1,67 @@
-"""What is documented is what is: the settings page is made from the models."""
+"""What is documented is what is: settings, metrics, events of the operations log."""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
+
+import pytest
 
 from proxy.config.reference import reference
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LEVELS = {"debug", "info", "warning", "error", "critical"}
+
+
+def calls() -> list[ast.Call]:
+    """All calls in the data plane's sources."""
+    return [
+        node
+        for file in sorted((ROOT / "proxy").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def first_text(call: ast.Call) -> str | None:
+    """Its first argument, if that is a text."""
+    match call.args:
+        case [ast.Constant(value=str(text)), *_]:
+            return text
+    return None
+
+
+def events() -> set[str]:
+    """What is logged: `log.info("event", …)`, or `say("event", …)` where the level is chosen first."""
+    found = set()
+    for call in calls():
+        match call.func:
+            case ast.Attribute(attr=name, value=ast.Attribute(attr="_log") | ast.Name(id="log")) if name in LEVELS:
+                found.add(first_text(call))
+            case ast.Name(id="say"):
+                found.add(first_text(call))
+    return {event for event in found if event}
+
+
+def metrics() -> set[str]:
+    """Names as they are scraped, but for the prefix."""
+    found = set()
+    for call in calls():
+        match call.func:
+            case ast.Name(id="_gauge"):
+                found.add(first_text(call))
+            case ast.Name(id="_counter" | "_by_label") if name := first_text(call):
+                found.add(f"{name}_total")
+    return {name for name in found if name} | {"muted_entities"}
 
 
 def test_the_settings_page_is_up_to_date() -> None:
     assert (DOCS / "settings.md").read_text() == reference(), "run `make docs`"
+
+
+@pytest.mark.parametrize(("named", "least"), [(events(), 15), (metrics(), 20)], ids=["log events", "metrics"])
+def test_the_operations_page_lists_them_all(named: set[str], least: int) -> None:
+    assert len(named) >= least, "or they are not found"
+    page = (DOCS / "operations.md").read_text()
+    assert [name for name in sorted(named) if f"`{name}`" not in page] == []
