@@ -1,4 +1,7 @@
 """The load-test harness. It shares the wire with the proxy, and nothing else.
 
 - `bench`  what the proxy costs: CPU per frame beside a pass-through of raw sockets, in one run (`make bench`)
+- `idle`   what thousands of silent connections cost
+- `shield` what announced sizes and half requests cost a broker, with the proxy before it and without
+- `soak`   whether memory stays flat over an hour's worth of traffic
 """

@@ -10,5 +10,6 @@ saturated machine.
 - `sink`      a broker that does next to nothing
 - `baseline`  a pass-through that looks at no byte: what any proxy on these sockets costs at least
 - `load`      clients with a fixed number of requests in flight
+- `mixed`     clients of several kinds, which come and go (`loadtest.soak`)
 - `measure`   starts the parts, reads their CPU time
 """

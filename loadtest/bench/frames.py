@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -51,6 +52,7 @@ CASES = {
 }
 
 
+@cache
 def _produce_request(topics: int, size: int) -> bytes:
     """So many topics of so many partitions with records of so many bytes."""
     schema = load_request_schema(PRODUCE, PRODUCE_VERSION)
@@ -62,6 +64,7 @@ def _produce_request(topics: int, size: int) -> bytes:
     return _request(PRODUCE, PRODUCE_VERSION, body)
 
 
+@cache
 def _produce_response(topics: int) -> bytes:
     schema = load_response_schema(PRODUCE, PRODUCE_VERSION)
     topic_type, partition_type = _nested(schema, "TopicProduceResponse"), _nested(schema, "PartitionProduceResponse")
@@ -70,6 +73,7 @@ def _produce_response(topics: int) -> bytes:
     return _frame(bytes(5), schema(responses=answers))  # type: ignore[call-arg]
 
 
+@cache
 def _fetch_request() -> bytes:
     schema = load_request_schema(FETCH, FETCH_VERSION)
     partition = _nested(schema, "FetchPartition")(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -78,6 +82,7 @@ def _fetch_request() -> bytes:
     return _request(FETCH, FETCH_VERSION, body)
 
 
+@cache
 def _fetch_response(size: int) -> bytes:
     schema = load_response_schema(FETCH, FETCH_VERSION)
     partition = _nested(schema, "PartitionData")(

@@ -55,25 +55,34 @@ def memory_per_idle_connection(proxy: list[str], case: str, count: int) -> float
 @contextmanager
 def between(proxy: list[str], case: str, *load_arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """A proxy between load and sink, from when the load starts: (pid of the proxy, the load)."""
+    with in_front(proxy, case) as (pid, listen), loading("load", listen, case, *load_arguments) as load:
+        yield pid, load
+
+
+@contextmanager
+def in_front(proxy: list[str], cases: str) -> Iterator[tuple[int, int]]:
+    """A proxy before a sink that answers as these cases want it: (pid of the proxy, where it listens)."""
     cpus = sorted(os.sched_getaffinity(0))
     listen, upstream, admin = free_ports(3)
     command = [part.format(listen=listen, upstream=upstream, admin=admin) for part in proxy]
     with (
-        running([sys.executable, "-m", "loadtest.bench.sink", str(upstream), case], cpus[-1], upstream),
+        running([sys.executable, "-m", "loadtest.bench.sink", str(upstream), cases], cpus[-1], upstream),
         running(command, cpus[0], listen) as pid,
-        subprocess.Popen(
-            [sys.executable, "-m", "loadtest.bench.load", str(listen), case, *load_arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as load,
     ):
+        yield pid, listen
+
+
+@contextmanager
+def loading(module: str, listen: int, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A load of `loadtest.bench`, from when it starts. It ends with the block, if it is not over before."""
+    command = [sys.executable, "-m", f"loadtest.bench.{module}", str(listen), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as load:
         assert load.stdout is not None
-        os.sched_setaffinity(load.pid, {cpus[-1]})
+        os.sched_setaffinity(load.pid, {max(os.sched_getaffinity(0))})
         try:
             if load.stdout.readline() != "start\n":
-                raise SystemExit(f"the load failed on {command}")
-            yield pid, load
+                raise SystemExit(f"the load failed: {' '.join(command)}")
+            yield load
         finally:
             load.kill()
 

@@ -1,6 +1,6 @@
-"""A broker that does next to nothing: `python -m loadtest.bench.sink PORT CASE`.
+"""A broker that does next to nothing: `python -m loadtest.bench.sink PORT CASE[,CASE]`.
 
-In: requests. Out: a fixed answer to each Produce or Fetch, with its correlation id.
+In: requests. Out: a fixed answer to each Produce or Fetch, that of the case of its API, with its correlation id.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ START = Struct(">ihh4s")
 
 
 class Sink(asyncio.Protocol):
-    def __init__(self, port: int, answer: bytes) -> None:
-        self._port, self._answer = port, answer
+    def __init__(self, port: int, answers: dict[int, bytes]) -> None:
+        self._port, self._answers = port, answers
         self._rest = b""
         self._skip = 0
 
@@ -35,7 +35,7 @@ class Sink(asyncio.Protocol):
         pos, answers = 0, list[bytes | memoryview]()
         while len(data) - pos >= START.size:
             length, key, version, correlation_id = START.unpack_from(data, pos)
-            answer = self._answer if key in (PRODUCE, FETCH) else other_response(key, version, self._port)
+            answer = self._answers.get(key) or other_response(key, version, self._port)
             if answer is None:
                 self._transport.close()
                 return
@@ -48,11 +48,11 @@ class Sink(asyncio.Protocol):
             self._rest = data[pos:]
 
 
-async def main(port: int, case: str) -> None:
-    answer = CASES[case].answer()
-    server = await asyncio.get_running_loop().create_server(lambda: Sink(port, answer), "127.0.0.1", port)
+async def main(port: int, cases: list[str]) -> None:
+    answers = dict.fromkeys((PRODUCE, FETCH), CASES[cases[0]].answer()) | {CASES[case].key: CASES[case].answer() for case in cases}
+    server = await asyncio.get_running_loop().create_server(lambda: Sink(port, answers), "127.0.0.1", port)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1]), sys.argv[2]))
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2].split(",")))

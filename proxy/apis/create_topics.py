@@ -7,6 +7,9 @@ default. A request that only validates is not charged. Once the quota is exhaust
 - below: everything is accepted, and the client throttled; version 1 and up say so in the topics' error messages.
 Either way throttle_time_ms says for how long the client is muted, the broker's own time if that is longer.
 
+A request of more than 1 MiB closes the connection: reading it would hold up everybody for longer than a third of a second, and no
+controller creates so many topics at once (KRaft: 10 000 records).
+
 Not here: what the broker then refuses is not yet credited back.
 """
 
@@ -23,12 +26,18 @@ from proxy.wire import create_topics as wire
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 from quota.decision import Action, Decision
 
+MAX_REQUEST = 1 << 20
+"""Bytes of a request."""
+
 
 class CreateTopics(Plain):
     key = wire.KEY
     versions = wire.VERSIONS
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
+        size = request.end - request.start if request.chunks is None else sum(map(len, request.chunks))
+        if size > MAX_REQUEST:
+            raise BadBytes(f"a CreateTopics request of {size} bytes; {MAX_REQUEST} are the most")
         engine = client.services.engine
         found = engine.find_mutation_limit(client.user, client.client_id or "")
         if found is None:

@@ -14,6 +14,12 @@ import json
 import re
 from typing import Final
 
+from proxy.wire.primitives import BadBytes
+
+MAX_TOKEN: Final = 524_288
+"""Bytes of a client's token: what Kafka takes unless told otherwise (`sasl.server.max.receive.size`). Reading the name in it takes
+more than a hundred times as much memory as the token has, and anybody may send one."""
+
 _ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2, "OAUTHBEARER": 1}
 """Answers of the broker without an error after which the exchange is accepted."""
 
@@ -48,7 +54,9 @@ class SaslExchange:
         return self._accepted == _ROUNDS.get(self._mechanism)
 
     def client_token(self, token: bytes) -> None:
-        """The client sent this token; what cannot be read names nobody."""
+        """The client sent this token; what cannot be read names nobody. `BadBytes` when it is longer than any broker takes."""
+        if len(token) > MAX_TOKEN:
+            raise BadBytes(f"a SASL token of {len(token)} bytes; {MAX_TOKEN} are the most")
         # In OAUTHBEARER a token that was refused may be followed by another one, and the last one counts.
         if self._mechanism == "OAUTHBEARER" or (self._user is None and self._accepted == 0):
             self._user = _name_in(self._mechanism, token)

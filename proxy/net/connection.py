@@ -252,15 +252,18 @@ class ClientConnection(asyncio.Protocol):
 
     def _leave(self) -> None:
         """Both the session and the client's socket are at their end."""
-        if self._lost and self.session.state is State.CLOSED and self in self._shared.connections:
+        if self._lost and self in self._shared.connections and self.session.state is State.CLOSED:
             self._shared.connections.discard(self)
             self._arrival.left()
+            self._broker = self._connecting = self._timer = None
+            del self.session  # they refer to each other, and it takes long until the collector looks at what was long in use
 
     def _wake(self) -> None:
         self._timer = None
         self.session.wake(self._now())
 
     async def _connect(self) -> None:
+        session = self.session
         reasons = []
         for target in self._arrival.targets(self.transport):
             try:
@@ -269,7 +272,7 @@ class ClientConnection(asyncio.Protocol):
                 reasons.append(str(e))
             else:
                 return
-        self.session.broker_lost("; ".join(reasons) or "the broker has left the cluster")
+        session.broker_lost("; ".join(reasons) or "the broker has left the cluster")
 
 
 def _set_water(transport: asyncio.Transport, high: int) -> None:
@@ -281,6 +284,8 @@ def _linger(transport: asyncio.Transport, before: int | None = None) -> None:
     """Let a closed transport deliver what was written to it, as long as the other end takes something now and then. `before`:
     bytes that waited the last time."""
     waiting = transport.get_write_buffer_size()
+    if before is None and not waiting and transport.get_extra_info("ssl_object") is None:
+        return  # it is closed at once; a timer would keep it in memory all the same
     if before is not None and (not waiting or waiting >= before):
         transport.abort()
     else:

@@ -1,15 +1,17 @@
 """The memory that all sessions of a proxy may hold together, and how many connections there may be. Pure bookkeeping.
 
 Memory: what is held is charged as it arrives, not as a length claims it. Beyond the total, whoever wants to read more
-waits, but for one, who goes on until it is done: so requests that are half there can never lock each other out. What
-is held at most is the total, one request, and one read for each connection."""
+waits, but for one, who goes on until it is done: so requests that are half there can never lock each other out. Who holds
+memory and gets no further while others wait is closed, by its session. What is held at most is the total, one request, and
+two reads for each connection, of which the first is not charged."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from typing import Final, Protocol
 
 ANONYMOUS = "ANONYMOUS"
+SMALL: Final = 1 << 16
 
 
 class Waiter(Protocol):
@@ -27,6 +29,11 @@ class Budget:
         self.held = 0
         self._waiting: dict[Waiter, None] = {}
         self._ahead: Waiter | None = None
+
+    @property
+    def small(self) -> int:
+        """Up to so many bytes a session may hold however short memory is: less than it reads at once."""
+        return min(SMALL, self.total // 1024)
 
     @property
     def waiting(self) -> int:
@@ -53,12 +60,6 @@ class Budget:
         """This one holds nothing any more, or ended."""
         self._waiting.pop(who, None)
         if self._ahead is who:
-            self._ahead = None
-            self._wake()
-
-    def pass_on(self, who: Waiter) -> None:
-        """This one has made no progress for a while: if it is the one that goes on, the next has its turn."""
-        if self._ahead is who and self._waiting:
             self._ahead = None
             self._wake()
 

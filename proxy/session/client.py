@@ -129,3 +129,4 @@ class Client:
         for s in self._retired:
             self.services.tally.give_back(s)
         self._retired.clear()
+        self.memo.clear()  # plans in it refer to this client

@@ -30,7 +30,9 @@ from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, SHORTEST_REQUEST, cl
 from proxy.wire.primitives import BadBytes, Buffer
 
 STALLED: Final = 5.0
-"""Seconds without a byte after which a session lets the next have the memory that there is for one."""
+"""Seconds in which a session that holds memory for which others wait has to get on with it."""
+PROGRESS: Final = 1 << 18
+"""Bytes that it has to get on by in this time."""
 
 
 class State(Enum):
@@ -61,6 +63,8 @@ class Session:
         "_handlers",
         "_held",
         "_last",
+        "_mark",
+        "_marked",
         "_most_in_flight",
         "_partial",
         "_partial_since",
@@ -87,6 +91,7 @@ class Session:
         self._charged = 0  # bytes of the memory of all that are this session's
         self._starved = False  # it reads nothing more for want of memory
         self._born = self._last = born
+        self._mark, self._marked = 0, born  # what was held at the last look, and when, if others wait for it
         self._partial, self._partial_since = 0, born  # which frame is not whole, and since when that was seen
 
     @property
@@ -188,8 +193,8 @@ class Session:
         limit = self._overdue(bounds, now)
         if limit is not None:
             self._close_over(limit)
-        elif self._charged and now - self._last > STALLED:
-            self.services.budget.pass_on(self)
+        elif self._hoards(now):
+            self._close_over("memory_total")
 
     def slow_side(self) -> None:
         """One side does not take what was written to it; the other is read no more for now."""
@@ -226,6 +231,15 @@ class Session:
             return "idle_timeout"
         return None
 
+    def _hoards(self, now: float) -> bool:
+        """Does it hold memory for which others wait, and get no further? Passing the turn on without giving the memory back
+        would let each of many hold as much as a request may have."""
+        budget, held = self.services.budget, self._charged
+        if held <= budget.small or self._starved or not budget.waiting or not 0 <= held - self._mark < PROGRESS:
+            self._mark, self._marked = held, now
+            return False
+        return now - self._marked > STALLED
+
     def _account(self) -> None:
         """Charge what is held for this connection, and stop reading if that is too much for all of them."""
         if self.state is State.CLOSED:
@@ -237,7 +251,7 @@ class Session:
         if not held:
             budget.finished(self)
             self.memory_free()  # what it waited for may have been in the backlog
-        elif self._starved or budget.has_to_wait(self):
+        elif self._starved or (held > budget.small and budget.has_to_wait(self)):
             if not self._starved:
                 self._starved = True
                 self._limited("memory_total", closed=False)

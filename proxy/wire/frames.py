@@ -56,7 +56,7 @@ def _read_of(chunk: Buffer) -> bytes:
 class FrameCutter:
     """The requests of one connection. `max_frame` in bytes, the size field not counted."""
 
-    __slots__ = ("_chunks", "_data", "_first", "_missing", "_pos", "_short", "begun", "max_frame", "shortest")
+    __slots__ = ("_chunks", "_data", "_first", "_in_chunks", "_missing", "_pos", "_short", "begun", "max_frame", "shortest")
 
     def __init__(self, max_frame: int) -> None:
         self.max_frame = max_frame
@@ -65,6 +65,7 @@ class FrameCutter:
         """how many frames began that were not whole with the read in which they began"""
         self._short = b""
         self._chunks: list[Buffer] = []
+        self._in_chunks = 0  # bytes; adding them up at every read would take longer and longer
         self._first: Place = (b"", 0, 0)  # where the first of them stands
         self._missing = 0
         self._data = b""
@@ -82,6 +83,7 @@ class FrameCutter:
             if self._missing:
                 return
             chunks, self._chunks = self._chunks, []
+            self._in_chunks = 0
             self._data, self._pos = data, pos
             buf, start, end = self._first
             self._first = (b"", 0, 0)
@@ -124,7 +126,7 @@ class FrameCutter:
     @property
     def gathered(self) -> int:
         """Bytes held of a frame that is not whole."""
-        return sum(map(len, self._chunks)) + len(self._short)
+        return self._in_chunks + len(self._short)
 
     def _continue(self, data: bytes) -> int:
         """Take what is missing of a frame; how much of data that is."""
@@ -135,6 +137,7 @@ class FrameCutter:
             else:
                 self._chunks.append(data)
             self._missing -= size
+            self._in_chunks += size
             return size
         stop, self._missing = self._missing, 0
         self._chunks.append(memoryview(data)[:stop])
@@ -146,6 +149,7 @@ class FrameCutter:
         else:
             self._missing = 4 + INT32.unpack_from(data, pos)[0] - (size - pos)
             self._chunks.append(memoryview(data)[pos:])
+            self._in_chunks = size - pos
             self._first = (data, pos, size)
 
     def _refuse(self, length: int) -> None:

@@ -111,6 +111,17 @@ def array(buf: Buffer, pos: int, end: int, compact: bool, least: int = 1) -> tup
     return count, pos
 
 
+MAX_TAGS: Final = 16
+"""Tagged fields of one section; no message of the protocol has more than a handful."""
+
+
+def few(count: int) -> int:
+    """As many tagged fields as one section may have."""
+    if count > MAX_TAGS:
+        raise BadBytes(f"{count} tagged fields in one section")
+    return count
+
+
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
     """The position behind a section of tagged fields (KIP-482)."""
     if pos < end and buf[pos] == 0:
@@ -118,7 +129,7 @@ def skip_tags(buf: Buffer, pos: int, end: int) -> int:
     count, pos = uvarint(buf, pos, end)
     if count * 2 > end - pos:
         raise BadBytes(f"{count} tagged fields where {end - pos} bytes are left")
-    for _ in range(count):
+    for _ in range(few(count)):
         _, pos = uvarint(buf, pos, end)
         size, pos = uvarint(buf, pos, end)
         pos = fixed(pos, size, end)

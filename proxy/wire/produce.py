@@ -25,6 +25,10 @@ _ACKS_TIMEOUT: Final = Struct(">hi")
 _NAME_NEED: Final = 300
 MAX_REMEMBERED: Final = 256
 """partitions of a connection whose requests are remembered"""
+MAX_TOPICS: Final = 100_000
+MAX_UNUSUAL: Final = 200_000
+"""parts of a request (partitions, ends of topics) that are not read in the plain loop, but for the ends of pieces: what no producer
+sends, as a partition without a batch; reading so many takes some tenths of a second"""
 _PARTITION_NEED: Final = 4 + 5 + BATCH.size
 _MAGIC_AT: Final = 16
 _COUNT_AT: Final = 57
@@ -141,10 +145,16 @@ def _read(found: Skim, version: int) -> Reading:
         raise BadBytes("a Produce request ends too early")
     found.acks = _ACKS_TIMEOUT.unpack_from(buf, pos)[0]
     pos = found.start(buf, pos + _ACKS_TIMEOUT.size, end)
+    if found.topics_left > MAX_TOPICS:
+        raise BadBytes(f"a Produce request of {found.topics_left} topics; {MAX_TOPICS} are the most")
+    unusual = 0
     while True:
         pos = found.usual(buf, pos, end)
         if found.done:
             break
+        unusual += 1
+        if unusual > MAX_UNUSUAL:
+            raise BadBytes(f"a Produce request with more than {MAX_UNUSUAL} partitions without a batch")
         buf, pos, end = yield from found.careful((buf, pos, end))
     if found.compact:
         buf, pos, end = yield from read_tags((buf, pos, end))

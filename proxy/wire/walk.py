@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from proxy.wire.primitives import BadBytes, Buffer, array, fixed, span, uvarint
+from proxy.wire.primitives import BadBytes, Buffer, array, few, fixed, span, uvarint
 
 Window = tuple[bytes, int, int]
 Reading = Generator[tuple[int, int], Window, int]
@@ -94,7 +94,7 @@ def read_tags(window: Window) -> Generator[tuple[int, int], Window, Window]:
     if end - pos < _TAG_NEED:
         buf, pos, end = yield pos, _TAG_NEED
     count, pos = uvarint(buf, pos, end)
-    for _ in range(count):
+    for _ in range(few(count)):
         if end - pos < _TAG_NEED:
             buf, pos, end = yield pos, _TAG_NEED
         _, pos = uvarint(buf, pos, end)

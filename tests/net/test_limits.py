@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 import struct
+import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -323,3 +326,36 @@ def test_idle_connections_cost_little_and_others_go_on(count: int) -> None:
             await scene(here)
 
     run(with_proxy())
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("closes", ["client", "broker"])
+def test_nothing_stays_of_a_connection_to_which_nothing_is_left_to_write(monkeypatch: pytest.MonkeyPatch, closes: str) -> None:
+    """Else clients that come and go fill the memory, whatever the limit of connections. No timer keeps it, and it does not wait
+    for the garbage collector."""
+    monkeypatch.setattr("proxy.net.connection.LINGER", 3600.0)
+
+    async def scene() -> None:
+        async with proxied() as here:
+            client = await here.client()
+            await client.ask(frame(50))
+            (connection,) = here.proxy.shared.connections
+            broker = connection._broker
+            assert broker is not None
+            gone = [weakref.ref(each) for each in (connection, broker, connection.transport, broker.transport)]
+            del connection, broker
+            if closes == "broker":
+                here.broker.visits[-1].transport.close()
+                await client.end()
+            client.close()
+            await here.alone()
+            await until(lambda: not any(each() for each in gone))
+
+    run(scene())

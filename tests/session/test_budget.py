@@ -93,23 +93,6 @@ def test_one_that_ends_while_it_waits_is_not_told():
     assert not two.reads
 
 
-def test_one_without_progress_passes_its_place_on_only_if_somebody_waits():
-    budget = Budget(100)
-    one, two = readers(budget, 2)
-    one.read(101)
-    budget.pass_on(one)
-    two.read(1)
-    assert not two.reads
-    budget.pass_on(two)
-    assert not two.reads, "only who has the place can pass it on"
-    budget.pass_on(one)
-    assert two.reads
-    one.read(1)
-    assert not one.reads, "and it waits for its next turn"
-    two.finish()
-    assert one.reads
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_all_finish_whatever_the_order_and_never_hold_more_than_the_total_and_one_request(seed):
     """Requests that are half there can never lock each other out."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.session.session import STALLED, State
+from proxy.session.session import PROGRESS, STALLED, State
 from tests.messages import batch, produce, request, response
 from tests.session.creating import BEAT, HEARTBEAT, create, created
 from tests.support import Dialogue, World, byte_by_byte, split
@@ -370,7 +370,7 @@ def test_a_waiter_that_is_not_read_is_not_overdue(world):
     assert [d.port.closes for d in (first, second)] == [0, 0]
 
 
-def test_one_that_goes_on_and_does_not_lets_the_next_go_on(world):
+def test_who_holds_memory_for_which_others_wait_and_gets_no_further_is_closed(world):
     """Else a few clients that send half a request and fall silent hold up everybody, one after the other."""
     w = world(memory_total=1500)
     silent = [half_sent(slow(w), 1000) for _ in range(2)]
@@ -379,11 +379,57 @@ def test_one_that_goes_on_and_does_not_lets_the_next_go_on(world):
     at(silent[1], STALLED)
     assert not other.port.reading
     at(silent[1], STALLED + 0.1)
+    assert silent[1].port.closes == 1
+    assert w.watcher.limits[-1] == ("memory_total", True)
     assert other.port.reading
     other.client(large(1001)[-1:])
     assert other.to_broker == large(1001)
-    at(silent[1], 1000)
-    assert silent[1].port.closes == 1, "and its own time is over as that of any other"
+    at(silent[0], 100)
+    assert silent[0].port.closes == 0, "nobody waits any more"
+
+
+def test_who_trickles_while_others_wait_is_closed_too(world):
+    w = world(memory_total=1500)
+    slowly, other = slow(w), slow(w)
+    frame = large(5000)
+    slowly.client(frame[:600], frame[600:2000])
+    half_sent(other, 1000)
+    assert not other.port.reading
+    for second in range(1, 7):
+        slowly.now = second
+        slowly.client(b"x")
+        at(slowly, second)
+    assert slowly.port.closes == 1
+    assert other.port.reading
+
+
+def test_who_gets_on_is_not_closed_while_others_wait(world):
+    w = world(max_frame=1 << 24, memory_total=1500)
+    one, other = slow(w), slow(w)
+    one.client(large(10 << 20)[:1000])
+    one.client(bytes(1000))
+    half_sent(other, 1000)
+    assert not other.port.reading
+    for second in range(1, 30):
+        one.now = second
+        one.client(bytes(PROGRESS // 4))
+        at(one, second)
+    assert one.port.closes == 0
+
+
+def test_who_waited_itself_has_time_again(world):
+    w = world(memory_total=1500)
+    first, second, third = (half_sent(slow(w), 1000) for _ in range(3))
+    for now in range(1, 100):
+        at(third, now)
+    first.session.client_lost()
+    second.session.client_lost()
+    assert third.port.reading
+    fourth, fifth = half_sent(slow(w), 1000), half_sent(slow(w), 1000)
+    assert not fifth.port.reading
+    at(third, 101)
+    assert third.port.closes == 0
+    assert fourth.port.closes == 0
 
 
 def test_a_session_that_ends_gives_its_memory_back(world):
@@ -544,6 +590,27 @@ def test_small_requests_of_others_pass_while_memory_is_short(world):
     for _ in range(3):
         d.client(HEARTBEAT[:9], HEARTBEAT[9:]).broker(BEAT)
         assert (d.to_broker, d.to_client) == (HEARTBEAT, BEAT)
+
+
+def test_small_requests_and_answers_in_many_pieces_pass_while_memory_is_short(world):
+    """Who comes anew would wait for its first answers behind all who hold the memory."""
+    w = world(memory_total=1 << 20)
+    for _ in range(2):
+        half_sent(slow(w), 1 << 20)
+    d = slow(w)
+    d.client(large(1000)[:600], large(1000)[600:800])
+    assert (d.port.reading, w.services.budget.waiting) == (True, 0)
+    d.client(large(1000)[800:]).broker(response(15, 5, 1, groups=()))
+    assert d.to_broker == large(1000)
+    assert d.to_client
+    asked, told = request(3, 12, 2), metadata(700, 2)
+    d.client(asked).broker(told[:600])
+    assert d.to_broker == asked
+    assert (d.port.reading_broker, w.services.budget.waiting) == (True, 0)
+    d.broker(told[600:])
+    assert b"x" * 700 in d.to_client
+    half_sent(d, 2000)
+    assert (d.port.reading, w.services.budget.waiting) == (False, 1)
 
 
 # ---------------------------------------------------------------------- a client that closes its half

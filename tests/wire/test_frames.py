@@ -122,3 +122,18 @@ def test_places_are_where_the_frame_stands_in_its_reads_and_nothing_is_copied():
     assert all(buf is read for (buf, _, _), read in zip(stands, reads, strict=True))
     assert places_of(found[1][3]) == places(found[1], found[1][1])
     assert places(found[2], found[2][1]) == [found[2][:3]]
+
+
+def test_what_is_gathered_is_what_came_of_a_frame_that_is_not_whole():
+    """Counted as it comes: adding it up at every read would take longer with every read."""
+    data = frame(60_000)
+    cutter = FrameCutter(1 << 20)
+    for _ in range(2):
+        came = 0
+        chance = Random(1)
+        while came < len(data):
+            read = data[came : came + chance.choice((1, 3, 600, 5000))]
+            came += len(read)
+            found = list(cutter.cut(read))
+            assert cutter.gathered == (came if came < len(data) else 0)
+        assert [text_of(each) for each in found] == [data]
