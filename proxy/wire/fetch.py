@@ -127,9 +127,13 @@ def fetch_sums(pieces: list[Place], version: int, body: int) -> FetchSums:
     return found
 
 
+MAX_BLANK: Final = 1 << 24
+"""Bytes; the endpoints of all nodes of a cluster take far fewer, and what a response says of its size is not believed."""
+
+
 def blank_tags(size: int) -> bytes:
     """A section of tagged fields, `size` >= 3 bytes long, that says nothing: one field, whose tag nobody uses, full of zeros."""
-    if size < 3:
+    if not 3 <= size <= MAX_BLANK:
         raise BadBytes(f"tagged fields in {size} bytes")
     if size - 3 < 0x80:
         return bytes([1, _UNUSED_TAG, size - 3]) + bytes(size - 3)

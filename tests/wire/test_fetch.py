@@ -146,3 +146,8 @@ def test_a_held_response_shows_the_proxy_instead():
     assert ENDPOINT_HOST not in got
     assert got.count(b"proxy.example") == 2
     assert response_body(got, 0, len(got), 1, 17) == 9
+
+
+def test_blanks_are_not_as_long_as_a_response_says():
+    with pytest.raises(BadBytes):
+        blank_tags(750_000_000)
