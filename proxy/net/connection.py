@@ -252,11 +252,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _leave(self) -> None:
         """Both the session and the client's socket are at their end."""
-        if self._lost and self in self._shared.connections and self.session.state is State.CLOSED:
+        if self._lost and self.session.state is State.CLOSED and self in self._shared.connections:
             self._shared.connections.discard(self)
             self._arrival.left()
             self._broker = self._connecting = self._timer = None
-            del self.session  # they refer to each other, and it takes long until the collector looks at what was long in use
+            self.session.left()  # they refer to each other, and it takes long until the collector looks at what was long in use
 
     def _wake(self) -> None:
         self._timer = None

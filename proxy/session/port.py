@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.session.budget import Budget, Census
 from proxy.session.tally import Tally
@@ -40,6 +40,25 @@ class Port(Protocol):
 
     def close(self) -> None:
         """Close both sockets once what was written to the client has gone out."""
+
+
+class Gone:
+    """The port of a session that is over, so that it does not keep the connection that it had."""
+
+    reading = False
+
+    def to_client(self, chunks: list[Buffer]) -> None: ...
+    def to_broker(self, chunks: list[Buffer]) -> None: ...
+    def connect(self) -> None: ...
+    def stop_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def stop_broker(self) -> None: ...
+    def resume_broker(self) -> None: ...
+    def wake_at(self, when: float) -> None: ...
+    def close(self) -> None: ...
+
+
+GONE: Final[Port] = Gone()
 
 
 class Cluster(Protocol):

@@ -23,7 +23,7 @@ from typing import Final
 from proxy.session.answers import Answers
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Answer, Forward, Handler, Hold, Outcome, Request
-from proxy.session.port import Bounds, Peer, Port, Services
+from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum
 from proxy.wire.frames import Frame, FrameCutter
 from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, SHORTEST_REQUEST, client_id_end
@@ -205,6 +205,11 @@ class Session:
         """This client may not come in."""
         self.services.watcher.client_failed(self.client.address, None, reason)
         self._close()
+
+    def left(self) -> None:
+        """The end, and nobody asks for anything more."""
+        self.port = GONE
+        self._answers.discard()
 
     def drain(self) -> None:
         """The proxy stops: the end, once what was read is answered. Read on is only what is missing of a request that has

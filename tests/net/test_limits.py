@@ -68,6 +68,24 @@ def test_half_requests_are_closed_in_time_and_the_broker_sees_nothing_of_them(sa
     run(scene())
 
 
+def test_a_look_at_a_connection_that_has_just_left_does_nothing() -> None:
+    """Guard and drain go through lists of connections, with pauses in which some of them end."""
+
+    async def scene() -> None:
+        async with proxied() as here:
+            client = await here.client()
+            await client.ask(frame(50))
+            (left,) = here.proxy.shared.connections
+            client.close()
+            await here.alone()
+            left.session.check(1e9)
+            left.session.drain()
+            left.set_water(1 << 16)
+            assert not left.muted
+
+    run(scene())
+
+
 def test_who_says_nothing_for_long_is_closed() -> None:
     async def scene() -> None:
         async with proxied(limits={"idle_timeout": "200ms"}) as here:
