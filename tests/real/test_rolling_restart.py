@@ -58,8 +58,9 @@ class Pair:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self.running):
-            self.stop(name)
+        with ExitStack() as stack:  # all of them, whatever one of them does: the next test may get the same ports
+            for name in list(self.running):
+                stack.callback(self.stop, name)
 
     def start(self, name: str) -> None:
         """Start one, and wait until it is ready and knows all brokers."""
