@@ -3,5 +3,6 @@
 - `bench`  what the proxy costs: CPU per frame beside a pass-through of raw sockets, in one run (`make bench`)
 - `idle`   what thousands of silent connections cost
 - `shield` what announced sizes and half requests cost a broker, with the proxy before it and without
+- `mutations`  what a storm of new topics does to everybody else, directly and behind a quota
 - `soak`   whether memory stays flat over an hour's worth of traffic
 """

@@ -31,6 +31,8 @@ class Decision:
     limit: float
     throttle: float
     message: str
+    left: float = 0.0
+    """what may still be used until the limit is reached, in the quota's unit"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,5 @@ class Verdict:
 
     charged: int
     decision: Decision | None = None
+    receipt: object = None
+    """for the kind to take back what did not happen"""

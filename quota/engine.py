@@ -5,14 +5,14 @@ the entity, so a charged request of the same kind from the same entity on anothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from quota.book import Found, QuotaBook
 from quota.decision import Action, Decision, Verdict
 from quota.entity import Entity
 from quota.kinds.controller_mutations import NAME as CONTROLLER_MUTATIONS
-from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
+from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Receipt
 
 MAX_HOLD = 10.0
 """Seconds that a request on another connection is held at most."""
@@ -69,7 +69,7 @@ class Engine:
         self.controller_mutations = ControllerMutations(limits.controller_mutations)
 
     def change(self, limits: Limits) -> None:
-        """These limits hold from now on. What is known of entities whose limit stays is kept; mutes that began go on."""
+        """These limits hold from now on. What entities have used stays used; mutes that began go on."""
         self.limits = limits
         self.controller_mutations.book = limits.controller_mutations
 
@@ -85,18 +85,47 @@ class Engine:
         left = min(self.mutes.left(CONTROLLER_MUTATIONS, found.owner, now), MAX_HOLD)
         if left <= 0:
             return None
-        usage = self.controller_mutations.average(found, now)
+        stands = self.controller_mutations.standing(found, now)
         message = f"{found.owner} is muted on another connection by its controller mutation quota for {left:.1f} s more."
-        return Decision(CONTROLLER_MUTATIONS, Action.HOLD, found.owner, tuple(items), usage, found.limit.rate, left, message)
+        return Decision(
+            CONTROLLER_MUTATIONS,
+            Action.HOLD,
+            found.owner,
+            tuple(items),
+            stands.average,
+            found.limit.rate,
+            left,
+            message,
+            stands.left,
+        )
 
-    def charge_mutations(self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
-        """Charge a request that creates partitions. The throttle is capped at `max_throttle`, and the entity is muted for it."""
+    def refuses_mutations(self, found: Found[MutationLimit], partitions: Sequence[int], now: float) -> bool:
+        """Would `charge_mutations` refuse any of these now, if the client's version can be refused? Nothing is recorded, and
+        `charge_mutations` with the same arguments and time refuses iff this is true."""
+        return self.controller_mutations.refuses(found, partitions, now)
+
+    def charge_mutations(
+        self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float, mute: bool = True
+    ) -> Verdict:
+        """Charge a request that creates, adds or deletes partitions. The throttle is capped at `max_throttle`, and the entity
+        is muted for it, but for `mute` False: where no answer tells of a throttle and no connection is muted."""
         verdict = self.controller_mutations.charge(found, partitions, refusable=refusable, now=now)
         if verdict.decision is None:
             return verdict
         decision = replace(verdict.decision, throttle=min(verdict.decision.throttle, self.limits.max_throttle))
-        self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
+        if mute:
+            self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
         return replace(verdict, decision=decision)
+
+    def credit_mutations(self, receipt: object, items: Iterable[int]) -> int:
+        """Take back what `Verdict.receipt` has recorded for these items, as it did not happen. Units that did not happen,
+        whether or not they weighed still; 0 for items that were refused, free, or credited already."""
+        return self.controller_mutations.credit(receipt, items) if isinstance(receipt, Receipt) else 0
+
+    def correct_mutations(self, receipt: object, item: int, actual: int, now: float) -> int:
+        """An item of `Verdict.receipt` has cost `actual` >= 0 units instead of what was charged: the rest is recorded as of
+        now, or what was too much taken back. The difference; 0 for items that were refused, free, or credited."""
+        return self.controller_mutations.correct(receipt, item, actual, now) if isinstance(receipt, Receipt) else 0
 
     def sweep(self, now: float) -> None:
         """Forget what has passed; call it now and then, memory is bounded by what is in force."""

@@ -100,6 +100,7 @@ DECISION = (
     _must("topics", Kind.TEXTS, "the first 10 of their topics"),
     _must("usage", Kind.NUMBER, "usage when it was decided, in the quota's unit"),
     _must("limit", Kind.NUMBER, "limit when it was decided, in the quota's unit"),
+    _may("left", Kind.NUMBER, "what was left until the limit when it was decided; null in lines of older proxies"),
     _must("throttle_ms", Kind.COUNT, "throttle time that the client was told, milliseconds"),
     _may("message", Kind.TEXT, "what the client was told, where the API has a message"),
     _must("left_out", Kind.COUNT, "decisions of this quota and entity not written since the last line about it"),

@@ -50,7 +50,9 @@ def make(schema: type[Any], chance: Random, **given: Any) -> Any:
 
 def part_of(schema: type[Any], name: str) -> type[Any]:
     """The class of the elements of a field."""
-    inner: type[Any] = typing.get_args(typing.get_type_hints(schema)[name])[0]
+    hint = typing.get_type_hints(schema)[name]
+    kinds = [kind for kind in typing.get_args(hint) if typing.get_origin(kind) is tuple]
+    inner: type[Any] = typing.get_args(kinds[0] if kinds else hint)[0]  # of a tuple that may be null
     return inner
 
 

@@ -38,6 +38,8 @@ class Cluster:
         self.brokers: list[Broker] = []
         self.metadata: list[tuple[Buffer, int]] = []
         self.names: dict[bytes, str] = {}
+        self.sizes: dict[str, int] = {}
+        self.default_partitions = 1
 
     def learn_brokers(self, brokers: list[Broker]) -> None:
         self.brokers = brokers
@@ -48,6 +50,15 @@ class Cluster:
     def topic_name(self, topic_id: bytes) -> str | None:
         return self.names.get(topic_id)
 
+    def topic_size(self, name: str) -> int | None:
+        return self.sizes.get(name)
+
+    def forget_topic(self, name: str) -> None:
+        self.sizes.pop(name, None)
+
+    def learn_default_partitions(self, partitions: int) -> None:
+        self.default_partitions = partitions
+
 
 @dataclass
 class Watcher:
@@ -55,9 +66,13 @@ class Watcher:
     client_failures: list[str] = field(default_factory=list)
     broker_failures: list[str] = field(default_factory=list)
     limits: list[tuple[str, bool]] = field(default_factory=list)
+    silent: list[Requester] = field(default_factory=list)
 
     def decided(self, decision: Decision, request: Requester) -> None:
         self.decisions.append((decision, request))
+
+    def not_told(self, request: Requester) -> None:
+        self.silent.append(request)
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:  # noqa: ARG002
         self.client_failures.append(reason)
@@ -123,9 +138,12 @@ class World:
     max_in_flight: int = 1000
     memory_total: int = 1 << 30
     max_connections_per_principal: int | None = None
+    knows_nothing: bool = False
+    """the broker answers the proxy's own questions at once: none of these topics is there"""
 
     def __post_init__(self) -> None:
         self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
+        self.cluster.default_partitions = self.default_partitions
         self.engine = Engine(Limits(QuotaBook(self.limits), self.max_throttle, self.exempt))
         self.services = Services(
             self.cluster,
@@ -133,7 +151,6 @@ class World:
             self.tally,
             self.watcher,
             understood(HANDLERS),
-            self.default_partitions,
             Bounds(self.max_frame, self.max_held_response, self.max_in_flight),
             Budget(self.memory_total),
             Census(1000, per_principal=self.max_connections_per_principal),
@@ -173,13 +190,27 @@ class Dialogue:
             self.session.client_bytes(read, self.now)
             if self._connected and self.session.state is State.CONNECTING:
                 self.session.broker_connected(self.now)
-        return self
+        return self._told_nothing()
 
     def broker(self, *data: Buffer) -> Dialogue:
         """The broker sends these reads."""
         for read in data:
             self.session.broker_bytes(read, self.now)
-        return self
+        return self._told_nothing()
+
+    def told(self, sizes: dict[str, int] | None = None, names: dict[bytes, str] | None = None) -> bytes:
+        """The proxy itself asks the broker about topics, which answers with their numbers of partitions; others are not there.
+        `names`: of topic ids. What the broker got before that."""
+        from tests.messages import read_request
+        from tests.session.creating import sizes_told
+
+        got = self.to_broker
+        at = last_frame(got)
+        assert got[at + 4 : at + 8] == b"\0\3\0\x0c", "the proxy asks nothing"
+        question = read_request(3, 12, got[at:])
+        assert not question.allow_auto_topic_creation
+        self.broker(sizes_told(correlation_id_of(got[at:]), question.topics, sizes or {}, names or {}))
+        return got[:at]
 
     def wake(self, when: float | None = None) -> Dialogue:
         """The timer goes off, by default at the time that was asked for."""
@@ -187,6 +218,12 @@ class Dialogue:
         assert due is not None, "no timer is set"
         self.now, self.port.wake = due, None
         self.session.wake(self.now)
+        return self._told_nothing()
+
+    def _told_nothing(self) -> Dialogue:
+        while self.world.knows_nothing and self.session.state is State.ASKING and self.session.in_flight == 1:
+            before = self.told()
+            self.port.broker.insert(0, before)
         return self
 
     @property
@@ -217,6 +254,19 @@ class Dialogue:
     @property
     def failures(self) -> list[str]:
         return self.world.watcher.client_failures
+
+
+def last_frame(data: bytes) -> int:
+    """Where the last of these whole frames starts."""
+    at = end = 0
+    while end < len(data):
+        at, end = end, end + 4 + int.from_bytes(data[end : end + 4], "big")
+    assert end == len(data), "half a frame"
+    return at
+
+
+def correlation_id_of(request: bytes) -> int:
+    return int.from_bytes(request[8:12], "big")
 
 
 def split(frame: bytes, at: int) -> tuple[bytes, bytes]:

@@ -1,8 +1,8 @@
-"""The APIs whose responses name brokers, and of which nothing else matters. Charge nothing, refuse nothing.
+"""The APIs whose responses name brokers, and of which nothing else matters. Charge nothing, refuse nothing. Metadata, Produce,
+Fetch and ShareFetch have files of their own.
 
 | key | API | versions | where |
 |---|---|---|---|
-| 3 | Metadata | 0-13 | all brokers; the proxy learns them, and topic ids, on the way |
 | 10 | FindCoordinator | 0-6 | the coordinators |
 | 52 | Vote | 0-2 | controllers, since version 1 (KIP-853) |
 | 53, 54 | BeginQuorumEpoch, EndQuorumEpoch | 0-1 | controllers, since version 1 |
@@ -14,7 +14,7 @@
 
 Controllers are shown as the bootstrap address. A broker serves 52, 53, 54, 59 and 82 on its controller listener only, for
 which the proxy is not made; should it be put before one all the same, nothing shows there either. Responses are held
-whole: they are small, but for Metadata, of which nothing can be told before it is read.
+whole: they are small.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Forward, Outcome, Plain, Request, Whole
 from proxy.wire import addresses as wire
-from proxy.wire import metadata
 from proxy.wire.addresses import holds_addresses, patch_addresses
 from proxy.wire.primitives import Buffer
 
@@ -39,16 +38,6 @@ class AddressApi(Plain):
         return Forward(Patch(self.key, request.version, client))
 
 
-class MetadataApi(AddressApi):
-    """Metadata, from which the proxy learns too."""
-
-    def __init__(self) -> None:
-        super().__init__(metadata.KEY, *metadata.VERSIONS)
-
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
-        return Forward(_Learn(self.key, request.version, client))
-
-
 class Patch(Whole):
     """Replace the addresses of a response."""
 
@@ -62,18 +51,7 @@ class Patch(Whole):
         return patch_addresses(self._key, self._version, bytes(buf[start:end]), self._client.endpoint)
 
 
-class _Learn(Patch):
-    __slots__ = ()
-
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        frame = bytes(buf[start:end])
-        self._client.services.cluster.learn_brokers(metadata.read_brokers(frame, self._version))
-        self._client.services.cluster.learn_topics(frame, self._version)
-        return patch_addresses(self._key, self._version, frame, self._client.endpoint)
-
-
 ADDRESS_APIS = (
-    MetadataApi(),
     AddressApi(wire.FIND_COORDINATOR, 0, 6),
     AddressApi(wire.VOTE, 0, 2),
     AddressApi(wire.BEGIN_QUORUM_EPOCH, 0, 1),

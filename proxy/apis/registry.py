@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from proxy.apis.addresses import ADDRESS_APIS
 from proxy.apis.api_versions import ApiVersions
+from proxy.apis.create_partitions import CreatePartitions
 from proxy.apis.create_topics import CreateTopics
+from proxy.apis.delete_topics import DeleteTopics
 from proxy.apis.fetch import Fetch
+from proxy.apis.metadata import Metadata
 from proxy.apis.produce import Produce
 from proxy.apis.sasl import SaslAuthenticate, SaslHandshake
 from proxy.apis.share_fetch import ShareFetch
@@ -18,7 +21,9 @@ from proxy.wire import api_versions as wire
 
 def default_handlers() -> list[Handler]:
     """One of each."""
-    return [Produce(), Fetch(), SaslHandshake(), ApiVersions(), CreateTopics(), SaslAuthenticate(), ShareFetch(), *ADDRESS_APIS]
+    records: list[Handler] = [Produce(), Fetch(), ShareFetch()]
+    connections: list[Handler] = [SaslHandshake(), ApiVersions(), SaslAuthenticate()]
+    return [*records, *connections, Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics(), *ADDRESS_APIS]
 
 
 def by_key(handlers: Iterable[Handler]) -> dict[int, Handler]:

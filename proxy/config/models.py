@@ -6,7 +6,7 @@ The descriptions are the documentation: docs/settings.md and `--print-schema` ar
 from __future__ import annotations
 
 import platform
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -102,6 +102,17 @@ class Exempt(Model):
     """Topics whose creation is not charged."""
 
 
+class Metrics(Model):
+    max_entities: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """Users and client ids that have their quotas shown in `/metrics`, those that use most of their rate; `0` shows none.
+    Names of users and clients are labels there."""
+
+
+LONGEST_BURST: Final = 1e9
+"""Seconds of the rate that a burst may be, some thirty years."""
+Mutations = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+
+
 class EntityQuota(Model):
     """Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific
     one holds, as in Kafka."""
@@ -110,10 +121,10 @@ class EntityQuota(Model):
     """Name of the user, or `<default>`."""
     client_id: Name | None = None
     """Client id, or `<default>`. A client id is whatever a client claims: see that a limit of its user holds beside it."""
-    controller_mutations_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Partitions per second that may be created on average."""
-    controller_mutations_burst: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Partitions that may be created at once; 11 times the rate when not set."""
+    controller_mutations_rate: Mutations | None = None
+    """Partitions per second that may be created, added and deleted on average."""
+    controller_mutations_burst: Mutations | None = None
+    """Partitions that may be created, added and deleted at once; 11 times the rate when not set."""
 
     @model_validator(mode="after")
     def _consistent(self) -> EntityQuota:
@@ -128,13 +139,24 @@ class EntityQuota(Model):
             raise ValueError(
                 f"`controller_mutations_burst` {burst:g} is below `controller_mutations_rate` {rate:g}; at least {rate:g} is right"
             )
+        if burst is not None and burst / LONGEST_BURST > rate:
+            raise ValueError(
+                f"`controller_mutations_burst` {burst:g} is too much for `controller_mutations_rate` {rate:g};"
+                f" at most {rate * LONGEST_BURST:g} is right"
+            )
         return self
 
 
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
-    default_partitions: Annotated[int, Field(ge=1)] = 1
-    """What a new topic costs that leaves the number of its partitions to the broker: the cluster's `num.partitions`."""
+    controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
+    """How a burst of controller mutations is forgotten: spread over the windows before it, or as a bucket that fills at the
+    rate. In the long run the bucket holds the rate; spreading may let about twice as much pass."""
+    default_partitions: Annotated[int, Field(ge=1)] | None = None
+    """What a new topic costs that leaves the number of its partitions to the broker. When not set, the cluster's own
+    `num.partitions`, which the proxy asks a broker for; 1 until it is known."""
+    ask_timeout: Annotated[Duration, Field(gt=0)] = 5.0
+    """How long the proxy waits when it asks the broker about topics before it decides."""
 
     @model_validator(mode="after")
     def _unique(self) -> Quotas:
@@ -166,6 +188,7 @@ class Settings(Model):
     admin: Admin = Admin()
     logs: Logs = Logs()
     limits: Limits = Limits()
+    metrics: Metrics = Metrics()
     reload: Reload = Reload()
     exempt: Exempt = Exempt()
     quotas: Quotas = Quotas()

@@ -7,6 +7,7 @@ no message."""
 from __future__ import annotations
 
 import asyncio
+import importlib
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,9 @@ CLIENT_ID: Final = "kafka-quota-proxy"
 MAX_RESPONSE: Final = 16 << 20
 _METADATA_VERSIONS: Final = (1, 12)
 _SASL_AUTHENTICATE: Final = 36
+_DESCRIBE_CONFIGS: Final = 32
+_BROKER: Final = 4
+"""the type of a broker among the resources that have settings"""
 _UNSUPPORTED_MECHANISM: Final = 33
 
 
@@ -90,6 +94,24 @@ class BrokerClient:
             ) from None
         except BadBytes as e:
             raise self._not_understood(e) from None
+
+    async def default_partitions(self, node_id: int) -> int | None:
+        """What a topic gets that does not say (num.partitions of this broker, whose id that is); None when the broker does not
+        tell: whoever asks needs DescribeConfigs on the cluster."""
+        low, high = (await self.api_ranges()).get(_DESCRIBE_CONFIGS, (0, -1))
+        version = min(high, 4)
+        if version < max(low, 1):
+            return None
+        schema = load_request_schema(_DESCRIBE_CONFIGS, version)
+        resource: Any = importlib.import_module(schema.__module__).DescribeConfigsResource
+        broker = resource(resource_type=_BROKER, resource_name=str(node_id), configuration_keys=("num.partitions",))
+        flags = {field.name: False for field in fields(schema) if field.name != "resources"}
+        try:
+            answer = decode_response(_DESCRIBE_CONFIGS, version, await self._ask(schema(resources=(broker,), **flags)))  # type: ignore[call-arg]
+            values = [config.value for result in answer.results for config in result.configs if config.name == "num.partitions"]
+            return int(values[0])
+        except (ConnectionError, BadBytes, LookupError, TypeError, ValueError):
+            return None
 
     async def _log_in(self, identity: UpstreamSasl) -> None:
         exchange, who, secret = _exchange(identity)

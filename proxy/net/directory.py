@@ -1,4 +1,4 @@
-"""Brokers and topics, as sessions see the cluster. In: Metadata responses. Out: names of topic ids.
+"""Brokers and topics, as sessions see the cluster. In: Metadata responses. Out: names of topic ids, sizes of topics.
 Reads large responses a little at a time."""
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from proxy.wire.primitives import Buffer
 
 
 class Directory:
-    """The `Cluster` of all sessions. `brokers` is set once the listeners that stand for them are there."""
+    """The `Cluster` of all sessions. `brokers` is set once the listeners that stand for them are there. `default_partitions`:
+    what the operator says of them; None for what the cluster says, and 1 until it does."""
 
     brokers: Brokers
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, default_partitions: int | None) -> None:
         self.topics = topics
+        self._default_partitions = default_partitions
+        self._learnt_default = 1
         self._working = False
 
     def learn_brokers(self, brokers: list[Broker]) -> None:
@@ -30,6 +33,19 @@ class Directory:
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self.topics.name(topic_id)
+
+    def topic_size(self, name: str) -> int | None:
+        return self.topics.size(name)
+
+    def forget_topic(self, name: str) -> None:
+        self.topics.forget(name)
+
+    @property
+    def default_partitions(self) -> int:
+        return self._learnt_default if self._default_partitions is None else self._default_partitions
+
+    def learn_default_partitions(self, partitions: int) -> None:
+        self._learnt_default = partitions
 
     def _work(self) -> None:
         self._working = self.topics.work()

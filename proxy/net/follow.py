@@ -1,5 +1,5 @@
-"""Follows the cluster: asks for its brokers, again and again. In: the servers to ask. Out: brokers learnt, and whether
-the cluster answers.
+"""Follows the cluster: asks for its brokers, again and again, and once how many partitions a topic gets that does not say. In:
+the servers to ask. Out: brokers learnt, and whether the cluster answers.
 
 A cluster that wants authentication says nothing to a proxy without an identity of its own; then brokers are learnt from what
 clients are told, and the cluster counts as up because it answers at all. With an identity, a login that fails means that the
@@ -8,21 +8,27 @@ cluster is away. What fails is said once, and once when it works again."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from proxy.cluster.brokers import Brokers
+from proxy.config.units import HostPort
 from proxy.net.broker_client import BrokerClient
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.observe.operations import Log
+from proxy.wire.metadata import Broker
 
 FIRST_RETRY = 0.25
 SLOWEST_RETRY = 5.0
 
 
 class Follower:
-    """`refresh` in seconds."""
+    """`refresh` in seconds. `learn_default` is told the default number of partitions."""
 
-    def __init__(self, brokers: Brokers, refresh: float, upstream: Upstream, log: Log) -> None:
-        self._brokers = brokers
+    def __init__(
+        self, brokers: Brokers, learn_default: Callable[[int], None], refresh: float, upstream: Upstream, log: Log
+    ) -> None:
+        self._brokers, self._learn_default = brokers, learn_default
+        self._knows_default = False
         self._refresh, self._upstream, self._log = refresh, upstream, log
         self.up = False
         """Did the cluster answer the last question?"""
@@ -53,9 +59,24 @@ class Follower:
                 reasons.append(f"{address} closes the connection")
             else:
                 self._brokers.learn(brokers)
+                await self._ask_default(brokers)
                 self._works("the cluster answers", "info")
                 return
         self._fails("; ".join(reasons))
+
+    async def _ask_default(self, brokers: list[Broker]) -> None:
+        """Of any broker; one that does not tell is not asked again before the cluster was away."""
+        if self._knows_default or not brokers:
+            return
+        broker = brokers[0]
+        try:
+            async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
+                partitions = await client.default_partitions(broker.node_id)
+        except (BrokerError, ConnectionError):
+            return
+        self._knows_default = True
+        if partitions is not None:
+            self._learn_default(partitions)
 
     def _works(self, saying: str, level: str) -> None:
         self.up = True
@@ -67,5 +88,5 @@ class Follower:
     def _fails(self, reasons: str) -> None:
         if self.up or not self._said:
             self._log.error("upstream is away", reason=reasons, detail="trying on")
-            self._said = "away"
+            self._said, self._knows_default = "away", False
         self.up = False

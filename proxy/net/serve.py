@@ -24,7 +24,7 @@ from proxy.cluster.brokers import Brokers, Change
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
 from proxy.config.limits import limits_of
-from proxy.config.models import Limits, Settings
+from proxy.config.models import Settings
 from proxy.config.units import HostPort
 from proxy.identity.certificates import parse_rules
 from proxy.net.admin import start_admin
@@ -75,7 +75,7 @@ class Proxy:
         self.settings, self._log = settings, log
         loop = asyncio.get_running_loop()
         self._clock = loop.time
-        self._drain_timeout = settings.limits.drain_timeout
+        self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.engine = Engine(limits_of(settings))
@@ -98,7 +98,9 @@ class Proxy:
         for door in self._doors:
             door.bootstrap_addresses, door.broker_addresses = self.brokers.bootstrap_addresses, self.brokers.broker_addresses
         self._directory.brokers = self.brokers
-        self.follower = Follower(self.brokers, settings.upstream.metadata_refresh, self._upstream, log)
+        self.follower = Follower(
+            self.brokers, self._directory.learn_default_partitions, settings.upstream.metadata_refresh, self._upstream, log
+        )
         self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
         self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, self._gauges(), self._clock))
 
@@ -106,18 +108,17 @@ class Proxy:
         """What all connections share."""
         settings, handlers = self.settings, by_key(default_handlers())
         limits = settings.limits
-        self._directory = Directory(Topics())
+        self._directory = Directory(Topics(), settings.quotas.default_partitions)
         services = Services(
             self._directory,
             self.engine,
             tally,
             self._observer,
             understood(handlers),
-            settings.quotas.default_partitions,
             budget=Budget(limits.memory_total),
             census=Census(limits.max_connections),
         )
-        _bound(services, limits)
+        _bound(services, settings)
         return Shared(services, handlers, self._upstream.connect)
 
     def _gauges(self) -> Gauges:
@@ -129,6 +130,7 @@ class Proxy:
             muted_connections=lambda: sum(connection.muted for connection in connections),
             memory_held=lambda: services.budget.held,
             memory_waiting=lambda: services.budget.waiting,
+            max_entities=lambda: self._max_entities,
             settings_current=lambda: self.reloader.current,
             settings_applied=lambda: self.reloader.applied,
             settings_refused=lambda: self.reloader.refused,
@@ -146,8 +148,8 @@ class Proxy:
         for door in self._doors:
             door.rules = rules.get(door.name, door.rules)
         self.engine.change(limits)
-        _bound(self.shared.services, settings.limits)
-        self._drain_timeout = settings.limits.drain_timeout
+        _bound(self.shared.services, settings)
+        self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
 
     async def start(self) -> None:
         """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had."""
@@ -310,13 +312,14 @@ def _files(path: Path | None, settings: Settings) -> list[str]:
     return [*([str(path)] if path is not None else []), *named]
 
 
-def _bound(services: Services, limits: Limits) -> None:
+def _bound(services: Services, settings: Settings) -> None:
     """Let these limits hold."""
+    limits = settings.limits
     bounds, budget, census = services.bounds, services.budget, services.census
     bounds.max_frame, bounds.max_held_response = limits.max_frame, limits.memory_per_connection
     bounds.max_in_flight = limits.max_in_flight
     bounds.first_request_timeout, bounds.request_timeout = limits.first_request_timeout, limits.request_timeout
-    bounds.idle_timeout = limits.idle_timeout
+    bounds.idle_timeout, bounds.ask_timeout = limits.idle_timeout, settings.quotas.ask_timeout
     budget.total = limits.memory_total
     census.most, census.per_address = limits.max_connections, limits.max_connections_per_address
     census.per_principal = limits.max_connections_per_principal

@@ -78,6 +78,7 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
         topics=list(by.topics[:10]),
         usage=decision.usage,
         limit=decision.limit,
+        left=decision.left,
         throttle_ms=ceil(decision.throttle * 1000),
         message=decision.message,
         left_out=left_out,

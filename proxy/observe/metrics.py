@@ -1,14 +1,17 @@
 """Prometheus figures. In: the objects that already count. Out: a registry that reads them when it is scraped, so the
 data path pays nothing for it.
 
-Labels have few values by construction: API names and quota names, never clients or topics.
+Labels have few values by construction: API names and quota names, never topics. Users and client ids are labels of the
+figures of their quotas alone, those of `max_entities` at most, and cut where they are long.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,8 +22,12 @@ from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.tally import Tally
 from quota.engine import Engine
+from quota.entity import Entity
+from quota.kinds.controller_mutations import Usage
 
 PREFIX = "kafka_quota_proxy"
+MAX_LABEL: Final = 128
+"""Characters of a user or client id that are shown; of a longer one the beginning, and a hash that tells it from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,8 @@ class Gauges:
     settings_current: Callable[[], bool]
     settings_applied: Callable[[], int]
     settings_refused: Callable[[], int]
+    max_entities: Callable[[], int] = lambda: 100
+    """setting `metrics.max_entities`"""
 
 
 class ProxyCollector(Collector):
@@ -101,11 +110,29 @@ class ProxyCollector(Collector):
         yield _by_label("held_requests", "Requests held for a mute on another connection.", "quota", observer.held_requests)
         yield _by_label("refused_items", "Topics and partitions that a quota refused.", "quota", observer.refused_items)
         yield _by_label("throttle_seconds", "Throttle time that clients were told.", "quota", observer.throttle_seconds)
+        yield _counter(
+            "unanswered_questions", "Requests charged by guess, as the broker did not tell in time.", observer.unanswered_questions
+        )
         muted = Counter(quota for quota, _ in self._engine.mutes.active(self._clock()))
-        family = GaugeMetricFamily(f"{PREFIX}_muted_entities", "Users and client ids that a quota mutes now.", labels=["quota"])
+        family = _gauge("muted_entities", "Users and client ids that a quota mutes now.", labels=["quota"])
         for quota, count in muted.items():
             family.add_metric([quota], count)
         yield family
+        yield from self._controller_mutations()
+
+    def _controller_mutations(self) -> Iterator[Metric]:
+        """ControllerMutationsQuotaManager `rate` of seed s1, by the entity that owns the window."""
+        labels = ["user", "client_id"]
+        mutations = self._engine.controller_mutations
+        rate = _gauge("controller_mutations_rate", "Partition mutations per second on average.", labels=labels)
+        limit = _gauge("controller_mutations_limit", "Partition mutations per second that are allowed.", labels=labels)
+        left = _gauge("controller_mutations_left", "Partition mutations until the limit is reached.", labels=labels)
+        for values, usage in _labelled(mutations.busiest(self._gauges.max_entities(), self._clock())).items():
+            rate.add_metric(values, usage.average)
+            limit.add_metric(values, usage.rate)
+            left.add_metric(values, usage.left)
+        yield from (rate, limit, left)
+        yield _gauge("controller_mutations_entities", "Users and client ids with mutations that still weigh.", len(mutations))
 
 
 def registry_of(collector: ProxyCollector) -> CollectorRegistry:
@@ -117,8 +144,8 @@ def registry_of(collector: ProxyCollector) -> CollectorRegistry:
     return registry
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value)
+def _gauge(name: str, text: str, value: float | None = None, labels: Sequence[str] | None = None) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value, labels=labels)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:
@@ -130,3 +157,20 @@ def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> 
     for value, count in sorted(values.items()):
         family.add_metric([value], count)
     return family
+
+
+def _labelled(standing: Sequence[tuple[Entity, Usage]]) -> dict[tuple[str, str], Usage]:
+    """By user and client id as they are shown; of entities that are shown alike, the first: a scrape has no series twice."""
+    shown: dict[tuple[str, str], Usage] = {}
+    for entity, usage in standing:
+        shown.setdefault((_label(entity.user), _label(entity.client_id)), usage)
+    return shown
+
+
+def _label(name: str | None) -> str:
+    """A name from outside as a label: text that can be written, of `MAX_LABEL` characters at most; empty for none."""
+    raw = (name or "").encode(errors="surrogatepass")
+    text = raw.decode(errors="replace")
+    if text == name and len(text) <= MAX_LABEL:
+        return text
+    return f"{text[: MAX_LABEL - 9]}~{sha256(raw).hexdigest()[:8]}" if name else ""

@@ -33,6 +33,8 @@ class Observer:
         self.broker_failures = 0
         self.limit_hits: Counter[str] = Counter()
         self._said: Counter[tuple[str, str]] = Counter()
+        self.unanswered_questions = 0
+        self._untold: set[str] = set()
 
     def decided(self, decision: Decision, request: Requester) -> None:
         """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit
@@ -55,12 +57,30 @@ class Observer:
                 action=decision.action.value,
                 usage=round(decision.usage, 3),
                 limit=decision.limit,
+                left=round(decision.left, 3),
                 throttle_seconds=round(decision.throttle, 3),
                 client=request.client_address,
                 client_id=request.client_id,
                 principal=request.principal,
                 api=api_name(request.api_key),
             )
+
+    def not_told(self, request: Requester) -> None:
+        """Every time is counted; one line for a client's host until `sweep`."""
+        self.unanswered_questions += 1
+        host = request.client_address.rpartition(":")[0]
+        if host in self._untold or len(self._untold) >= MAX_SAID:
+            return
+        self._untold.add(host)
+        self._log.warning(
+            "broker did not tell",
+            detail="how large these topics are: each counts as one partition",
+            client=request.client_address,
+            client_id=request.client_id,
+            principal=request.principal,
+            api=api_name(request.api_key),
+            topics=request.topics[:10],
+        )
 
     def forget_quiet(self, muted: set[tuple[str, Entity]]) -> None:
         """Entities that are no longer muted are within their limits: their next decision is an event again."""
@@ -90,6 +110,7 @@ class Observer:
             if times > 1:
                 self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)
         self._said.clear()
+        self._untold.clear()
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
         self.client_failures += 1

@@ -103,7 +103,8 @@ class Answers:
                     pieces = plan.finish(data, pos, end)
                     if pieces is not None:
                         self._pass(data, sent, pos)
-                        self._send(pieces)
+                        if pieces:  # none of an answer that the proxy asked for itself
+                            self._send(pieces)
                         sent = end
                     if plan.waits:
                         self._done(plan)
@@ -183,8 +184,8 @@ class Answers:
         plan, self._plan, self._stream = self._plan, None, None
         chunks, self._chunks = self._chunks, []
         if plan is not None:
-            if chunks:
-                self._send(plan.finish_chunks(chunks))
+            if chunks and (pieces := plan.finish_chunks(chunks)):
+                self._send(pieces)
             self._done(plan)
         self.send_own()
 

@@ -13,6 +13,8 @@ from proxy.session.tally import Sum, TallyKey
 MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
 
+NOT_TOLD: Final = -1
+
 MAX_TOPIC_NAME: Final = 249
 """Kafka's own limit. A longer name is of no topic, and not worth remembering in full."""
 
@@ -32,10 +34,12 @@ class Client:
         "_retired",
         "_topic_sums",
         "address",
+        "asked",
         "client_id",
         "endpoint",
         "exchange",
         "memo",
+        "now",
         "raw_client_id",
         "services",
         "tokens",
@@ -59,6 +63,11 @@ class Client:
         """What comes next are SASL tokens without headers: the handshake was of version 0."""
         self.memo: dict[int, Any] = {}
         """What the Produce handler remembers of this connection, by version."""
+        self.now = 0.0
+        """when the broker last said something"""
+        self.asked: dict[tuple[str | None, bytes], int] = {}
+        """What the broker said of topics for the request that is looked at: partitions by name or id, 0 of those that are not
+        there, `NOT_TOLD` where it did not answer in time."""
 
     @property
     def principal(self) -> str:

@@ -31,6 +31,11 @@ class Request:
         self.header_stop = header_stop
 
     @property
+    def size(self) -> int:
+        """Bytes of the whole frame, size field included."""
+        return self.end - self.start if self.chunks is None else sum(map(len, self.chunks))
+
+    @property
     def body(self) -> int:
         """Where the body starts in `buf`."""
         try:
@@ -136,7 +141,30 @@ class Hold:
     seconds: float
 
 
-Outcome = Forward | Hold | Answer
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send this request of the proxy's own to the broker, hand its answer to the plan, which keeps it from the client, and look
+    at the request again. When the answer does not come in time, `Question.give_up` is called instead."""
+
+    frame: bytes
+    correlation_id: int
+    question: Question
+
+
+class Question(Whole):
+    """The plan for an answer that the proxy itself wants."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(waits=True)
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self.waits = False
+
+
+Outcome = Forward | Hold | Answer | Ask
 
 FORWARD = Forward()
 NO_REPLY = Forward(reply=False)

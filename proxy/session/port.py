@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from proxy.session.budget import Budget, Census
+from proxy.session.expected import Expected
 from proxy.session.tally import Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import Buffer
@@ -71,6 +72,18 @@ class Cluster(Protocol):
         """A Metadata response to learn topic ids from, when there is time for it."""
 
     def topic_name(self, topic_id: bytes) -> str | None: ...
+    def topic_size(self, name: str) -> int | None:
+        """The number of its partitions when it was last heard of; None of one that is not known to exist."""
+
+    def forget_topic(self, name: str) -> None:
+        """It was deleted."""
+
+    @property
+    def default_partitions(self) -> int:
+        """What a topic gets whose creator leaves it to the cluster."""
+
+    def learn_default_partitions(self, partitions: int) -> None:
+        """A topic got so many."""
 
 
 class Watcher(Protocol):
@@ -78,6 +91,9 @@ class Watcher(Protocol):
 
     def decided(self, decision: Decision, request: Requester) -> None:
         """A request was throttled, refused or held."""
+
+    def not_told(self, request: Requester) -> None:
+        """The broker did not say in time how large these topics are; each counts as one partition."""
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
         """A connection is closed because of what its client sent."""
@@ -109,6 +125,7 @@ class Bounds:
     first_request_timeout: float = 30.0
     request_timeout: float = 120.0
     idle_timeout: float = 600.0
+    ask_timeout: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +149,10 @@ class Services:
     tally: Tally
     watcher: Watcher
     understood: Mapping[int, tuple[int, int]]
-    default_partitions: int = 1
     bounds: Bounds = field(default_factory=Bounds)
     budget: Budget = field(default_factory=lambda: Budget(1 << 30))
     census: Census = field(default_factory=lambda: Census(10_000))
+    expected: Expected = field(default_factory=Expected)
 
     @property
     def max_held_response(self) -> int:

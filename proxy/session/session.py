@@ -7,7 +7,8 @@ A request is judged when it is whole, before any byte of it goes on; those that 
 they came in.
 
 Blocked means that no further request is looked at: until the broker is connected, from a throttled request on until its
-answer is out and the mute that follows is over, while a request is held, and while too many are in flight. What was read
+answer is out and the mute that follows is over, while a request is held or the broker is asked about it, and while too many
+are in flight. What was read
 waits in the backlog, and reading stops, so that the backlog holds one read at most. For want of memory only reading stops.
 
 A client that closed its half gets the answers to what it sent; what it sent before it went away still goes to the broker,
@@ -22,9 +23,9 @@ from typing import Final
 
 from proxy.session.answers import Answers
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Answer, Forward, Handler, Hold, Outcome, Request
+from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
-from proxy.session.tally import Sum
+from proxy.session.tally import Sum, TallyKey
 from proxy.wire.frames import Frame, FrameCutter
 from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, SHORTEST_REQUEST, client_id_end
 from proxy.wire.primitives import BadBytes, Buffer
@@ -33,6 +34,9 @@ STALLED: Final = 5.0
 """Seconds in which a session that holds memory for which others wait has to get on with it."""
 PROGRESS: Final = 1 << 18
 """Bytes that it has to get on by in this time."""
+
+
+_OWN: Final = TallyKey("", None, None, None, 3)
 
 
 class State(Enum):
@@ -44,6 +48,7 @@ class State(Enum):
     AWAITING = "a request waits for its answer: a throttled one, or a login"
     MUTED = "the client is muted"
     HELD = "a request waits for a mute on another connection"
+    ASKING = "a request waits for what the proxy asked its broker"
     FULL = "too many requests wait for their answers"
     LAST = "the proxy stops, and reads the rest of a request that has begun"
     CLOSED = "the end"
@@ -54,6 +59,7 @@ class Session:
 
     __slots__ = (
         "_answers",
+        "_asking",
         "_backlog",
         "_born",
         "_charged",
@@ -86,6 +92,7 @@ class Session:
         self._most_in_flight = services.bounds.max_in_flight
         self._backlog: deque[Buffer] = deque()
         self._held = False  # the next request was held before, and goes on now
+        self._asking: Question | None = None  # what the proxy waits to be told about the next request
         self._ended = False  # the client sends nothing more, or nothing more is read
         self._draining = False  # the proxy stops
         self._charged = 0  # bytes of the memory of all that are this session's
@@ -145,7 +152,7 @@ class Session:
         """Bytes came from the broker."""
         if self.state is State.CLOSED:
             return
-        self._last = now
+        self._last = self.client.now = now
         try:
             if self._answers.tokens is None:
                 self._answers.feed(data)
@@ -173,7 +180,10 @@ class Session:
 
     def wake(self, now: float) -> None:
         """The time of `Port.wake_at` has come."""
-        if self.state in (State.MUTED, State.HELD):
+        if self.state is State.ASKING and self._asking is not None:
+            self._asking.give_up()
+            self._unblock(now)
+        elif self.state in (State.MUTED, State.HELD):
             self._unblock(now)
 
     def memory_free(self) -> None:
@@ -310,8 +320,10 @@ class Session:
                 if self.state is not State.OPEN:
                     if rest := self._cutter.rest():
                         self._backlog.appendleft(rest)
-                    if isinstance(outcome, Hold):
+                    if isinstance(outcome, Hold | Ask):
                         self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
+                    if isinstance(outcome, Ask):
+                        self._ask(outcome, now)
                     break
         finally:  # what came before a request that is bad still goes on
             self._pass(buf, sent, pos)
@@ -344,6 +356,9 @@ class Session:
                 if isinstance(outcome, Hold):
                     self._hold(outcome, now)
                     return outcome
+                if isinstance(outcome, Ask):
+                    self._block(State.ASKING)
+                    return outcome
                 self._held = False
         counted_in = client.api_sum(key)
         counted_in.requests += 1
@@ -362,6 +377,13 @@ class Session:
         self._held = True
         self._block(State.HELD)
         self.port.wake_at(now + outcome.seconds)
+
+    def _ask(self, outcome: Ask, now: float) -> None:
+        """Everything before it has gone out. Its answer is counted nowhere, as no client asked for it."""
+        self._asking = outcome.question
+        self._answers.expect(outcome.correlation_id, Sum(_OWN), outcome.question)
+        self.port.to_broker([outcome.frame])
+        self.port.wake_at(now + self.services.bounds.ask_timeout)
 
     def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
         """The proxy answers itself, as soon as all earlier requests are answered."""
@@ -470,7 +492,7 @@ class Session:
     def _look_at_one(self, data: Buffer, now: float) -> None:
         """The last request goes on; the client will ask another proxy for what it sent behind it."""
         self._look_at(data, now)
-        while len(self._backlog) > (self.state is State.HELD):
+        while len(self._backlog) > (self.state in (State.HELD, State.ASKING)):
             self._backlog.pop()
         if self.state is State.LAST and not self._cutter.waiting:
             self.state = State.OPEN

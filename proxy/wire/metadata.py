@@ -1,22 +1,31 @@
-"""Metadata (key 3, versions 0-13): what a response tells of brokers and topics.
+"""Metadata (key 3, versions 0-13): what a response tells of brokers and topics, what a request would have created, and a
+question of the proxy's own.
 
-In: a whole response frame as the broker sent it. Out: the brokers; and, asked for apart because it takes longer, the
-ids and sizes of the topics. Nothing is decoded that the proxy does not need, so error codes and tags of newer brokers
-do no harm. Source: MetadataResponse.json of Apache Kafka 4.3."""
+In: a whole response frame as the broker sent it, or a request body. Out: the brokers; and, asked for apart because it takes
+longer, the ids and sizes of the topics. Nothing is decoded that the proxy does not need, so error codes and tags of newer
+brokers do no harm. Sources: MetadataRequest/Response.json of Apache Kafka 4.3; KIP-204 (auto-creation), KIP-516 (ids)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kio.index import load_request_schema
 
 from proxy.wire.headers import response_body
-from proxy.wire.kio_bridge import response_layout
+from proxy.wire.kio_bridge import encode_request, request_layout, response_layout
 from proxy.wire.layout import Entity
 from proxy.wire.primitives import INT32, Buffer, string
 
 KEY: Final = 3
 VERSIONS: Final = (0, 13)
 FIRST_TOPIC_ID: Final = 10
+FIRST_WITH_FLAG: Final = 4
+"""before this version whoever names a topic creates it"""
+ASK_VERSION: Final = 12
+"""of the proxy's own questions: the first that takes topic ids. Brokers since 3.0 know it."""
 
 
 class Broker(NamedTuple):
@@ -68,3 +77,39 @@ def read_topics(frame: Buffer, version: int) -> Iterator[Topic]:
         size, _ = partitions.count(frame, element.skip_to("partitions", frame, pos, end), end)
         pos = element.skip(frame, pos, end)
         yield Topic((name or "").encode(), topic_id, max(size, 0))
+
+
+class AutoCreate(NamedTuple):
+    """The topics that a request would have created if they are not there. `flag` is where the byte stands in the buffer that
+    allows it, -1 in versions that have none."""
+
+    names: list[str]
+    flag: int
+
+
+def read_auto_create(buf: Buffer, pos: int, end: int, version: int) -> AutoCreate:
+    """What a request body says of it; no names when nothing may be created. `BadBytes` for what is no request."""
+    layout = request_layout(KEY, version)
+    spans = layout.spans(buf, pos, end)
+    flag = spans["allow_auto_topic_creation"][0] if version >= FIRST_WITH_FLAG else -1
+    if flag >= 0 and not buf[flag]:
+        return AutoCreate([], flag)
+    topics = layout.array("topics")
+    _, elements = topics.elements(buf, spans["topics"][0], end)
+    assert isinstance(topics.element, Entity)
+    names = [string(buf, topics.element.skip_to("name", buf, *place), place[1], topics.compact)[0] for place in elements]
+    return AutoCreate([name for name in names if name], flag)
+
+
+def ask(correlation_id: int, client_id: str, names: Iterable[str], ids: Iterable[bytes]) -> bytes:
+    """A request frame about these topics that creates none. Brokers take names or ids, not both."""
+    schema: Any = load_request_schema(KEY, ASK_VERSION)
+    topic: Any = _element(schema)
+    topics = [topic(topic_id=None, name=name) for name in names] + [topic(topic_id=UUID(bytes=i), name=None) for i in ids]
+    body = schema(topics=tuple(topics), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+    return encode_request(correlation_id, client_id, body)
+
+
+def _element(schema: Any) -> Any:
+    """kio's class of a topic in a request."""
+    return importlib.import_module(schema.__module__).MetadataRequestTopic

@@ -1,29 +1,56 @@
-"""Controller mutations (seed s1, KIP-599): how many partitions per second a client may create.
+"""Controller mutations (seed s1, KIP-599): how many partitions per second a client may create, add or delete.
 
 In: who asks, the partitions of each topic in the request's order, whether the client's version knows the error, the time.
-Out: a verdict. It leaves to others: what a topic costs, how an answer looks, how long a connection is muted.
+Out: a verdict, with a receipt for what was recorded. It leaves to others: what a topic costs, how an answer looks, how long
+a connection is muted.
 
-Admission is topic by topic, each recorded before the next is judged: a topic is admitted iff the average is below the
-rate, so a request may overshoot by its last admitted topic. Refused topics are not recorded. Clients too old for the
-error get everything accepted and recorded, and are told to wait what a refused topic would have waited (shared reading
-of s1: the largest for them, the smallest for clients that know the error)."""
+Admission is topic by topic, each recorded before the next is judged, so a request may overshoot by its last admitted topic.
+Refused topics are not recorded; what the broker then does not do is credited. A topic is admitted
+
+- `spread`: iff the average is below the rate (seed s1);
+- `token_bucket`: iff there is no debt (KIP-599 as it was built).
+
+Clients too old for the error get everything accepted and recorded, and are told the largest wait: `spread`, of what a topic
+that found no room would have been refused with; `token_bucket`, of the debt once it is recorded. Clients that know the error
+are told the smallest."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from heapq import nlargest
+from itertools import islice
+from math import ceil
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from quota.book import Found, QuotaBook
 from quota.decision import Action, Decision, Verdict
 from quota.entity import Entity
+from quota.windows import Mark
 from quota.windows.spread import SpreadRate
+from quota.windows.token_bucket import TokenBucket
+
+Window = SpreadRate | TokenBucket
 
 NAME = "controller_mutations"
 DEFAULT_WINDOWS = 11
 """controller.quota.window.num of seed s1: the burst is this many seconds of the rate where none is set."""
 MAX_ENTITIES = 100_000
 """Windows kept at most: a client id is whatever a client claims. The least recently charged is forgotten first."""
+LOOKED_AT: Final = 10_000
+"""Windows among which the busiest are looked for: those that were charged last."""
+
+
+class Algorithm(Enum):
+    """How a burst is forgotten."""
+
+    SPREAD = "spread"
+    """seed s1: spread over the previous windows"""
+    TOKEN_BUCKET = "token_bucket"  # noqa: S105
+    """what Kafka built in the end"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +59,41 @@ class MutationLimit:
 
     rate: float
     burst: float
+    algorithm: Algorithm = Algorithm.SPREAD
 
     @classmethod
-    def of(cls, rate: float, burst: float | None) -> MutationLimit:
-        return cls(rate, DEFAULT_WINDOWS * rate if burst is None else burst)
+    def of(cls, rate: float, burst: float | None, algorithm: Algorithm = Algorithm.SPREAD) -> MutationLimit:
+        return cls(rate, DEFAULT_WINDOWS * rate if burst is None else burst, algorithm)
+
+
+_KINDS: Final[dict[Algorithm, type[SpreadRate] | type[TokenBucket]]] = {
+    Algorithm.SPREAD: SpreadRate,
+    Algorithm.TOKEN_BUCKET: TokenBucket,
+}
+
+
+class Usage(NamedTuple):
+    """How an entity stands: partitions per second on average, its limit, and partitions left until the limit is reached."""
+
+    average: float
+    rate: float
+    left: float
+
+
+class Part(NamedTuple):
+    """What was recorded at one time: for `credit`."""
+
+    window: Window
+    mark: Mark
+    amount: int
+
+
+@dataclass(slots=True, eq=False)
+class Receipt:
+    """What was recorded of one request, so that it can be taken back, or corrected. `parts` by item."""
+
+    found: Found[MutationLimit]
+    parts: dict[int, list[Part]]
 
 
 class ControllerMutations:
@@ -43,58 +101,159 @@ class ControllerMutations:
 
     def __init__(self, book: QuotaBook[MutationLimit]) -> None:
         self.book = book
-        """Operators may put another in its place; windows whose limit is another then start anew."""
-        self._windows: OrderedDict[Entity, SpreadRate] = OrderedDict()
+        """Operators may put another in its place; windows whose limit is another take it when they are next charged, and what
+        was used stays used."""
+        self._windows: OrderedDict[Entity, tuple[MutationLimit, Window]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Entities that have a window."""
+        return len(self._windows)
 
     def find(self, user: str, client_id: str) -> Found[MutationLimit] | None:
         """The limit that holds for this client, if any."""
         return self.book.find(user, client_id)
 
+    def refuses(self, found: Found[MutationLimit], partitions: Sequence[int], now: float) -> bool:
+        """Would `charge` refuse any of these now? Nothing is recorded.
+
+        Exact: for the same arguments and time, it is true iff `charge` with `refusable` refuses. It may be true where a later
+        `charge` does not refuse, as there is more room by then. Of clients that cannot be refused it says whether a topic would
+        find no room; the token bucket throttles them for the topic before too, which empties it.
+        """
+        return self._look(found, now).refuses([amount for amount in partitions if amount > 0], now)
+
     def charge(self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
         """Charge one request; `partitions[i]` is what topic i costs, 0 for one that costs nothing and is always admitted."""
-        window = self._window(found)
+        receipt = Receipt(found, {})
+        if not any(amount > 0 for amount in partitions):
+            return Verdict(0, None, receipt)
+        window = self._window(found, now)
         over: list[int] = []
         waits: list[float] = []
         usage, charged = 0.0, 0
         for i, amount in enumerate(partitions):
             if amount <= 0:
                 continue
-            if not window.admits(now):
+            admitted = window.admits(now)
+            if not admitted:
                 usage = max(usage, window.average(now))
                 waits.append(window.wait(now))
                 over.append(i)
                 if refusable:
                     continue
-            window.record(amount, now)
+            receipt.parts[i] = [Part(window, window.record(amount, now), amount)]
             charged += amount
+            if not refusable and window.told_after and not window.admits(now):
+                waits.append(window.wait(now))
+                usage = max(usage, window.average(now))
+                if admitted:
+                    over.append(i)
         if not over:
-            return Verdict(charged)
-        return Verdict(charged, _decision(found, over, usage, min(waits) if refusable else max(waits), refusable))
+            return Verdict(charged, None, receipt)
+        wait = min(waits) if refusable else max(waits)
+        return Verdict(charged, _decision(found, over, usage, wait, window.left(now), refusable), receipt)
+
+    def credit(self, receipt: Receipt, items: Iterable[int]) -> int:
+        """Take back what was recorded for these items, as it did not happen. How much that was, whether or not it weighed
+        still; 0 for items that were not recorded or are credited already."""
+        amount = 0
+        for item in items:
+            for part in receipt.parts.pop(item, ()):
+                part.window.credit(part.amount, part.mark)
+                amount += part.amount
+        return amount
+
+    def correct(self, receipt: Receipt, item: int, actual: int, now: float) -> int:
+        """This item has cost `actual` >= 0 instead of what was recorded: the rest is recorded as of now, or what was too much
+        taken back. The difference; 0 for items that were not recorded, or were credited."""
+        parts = receipt.parts.get(item)
+        if parts is None:
+            return 0
+        difference = max(actual, 0) - sum(part.amount for part in parts)
+        if difference > 0:
+            window = self._kept(receipt.found, now)
+            parts.append(Part(window, window.record(difference, now), difference))
+        else:
+            _take_back(parts, -difference)
+        return difference
 
     def average(self, found: Found[MutationLimit], now: float) -> float:
         """Partitions per second of whoever the limit is about."""
-        return self._window(found).average(now)
+        return self._look(found, now).average(now)
 
-    def usage(self, now: float) -> dict[Entity, tuple[float, float]]:
-        """(average, rate) in partitions per second of every entity that has a window."""
-        return {entity: (window.average(now), window.rate) for entity, window in self._windows.items()}
+    def standing(self, found: Found[MutationLimit], now: float) -> Usage:
+        """How the entity of a limit stands."""
+        return _usage(self._look(found, now), now)
+
+    def usage(self, now: float) -> dict[Entity, Usage]:
+        """How every entity stands that has a window."""
+        return {entity: _usage(window, now) for entity, (_, window) in self._windows.items()}
+
+    def busiest(self, most: int, now: float) -> list[tuple[Entity, Usage]]:
+        """How those stand that use most of their rate, the busiest first: `most` of the `LOOKED_AT` that were charged last."""
+        last = islice(reversed(self._windows.items()), LOOKED_AT if most > 0 else 0)
+        shares = ((window.average(now) / window.rate, entity, window) for entity, (_, window) in last)
+        return [(entity, _usage(window, now)) for _, entity, window in nlargest(most, shares, itemgetter(0))]
 
     def sweep(self, now: float) -> None:
         """Forget windows in which nothing is left."""
-        for entity in [entity for entity, window in self._windows.items() if window.idle(now)]:
+        for entity in [entity for entity, (_, window) in self._windows.items() if window.idle(now)]:
             del self._windows[entity]
 
-    def _window(self, found: Found[MutationLimit]) -> SpreadRate:
-        window = self._windows.get(found.owner)
-        if window is None or (window.rate, window.burst) != (found.limit.rate, found.limit.burst):
-            window = self._windows[found.owner] = SpreadRate(found.limit.rate, found.limit.burst)
+    def _window(self, found: Found[MutationLimit], now: float) -> Window:
+        """The window to charge: made where there is none, of the limit that holds now."""
+        known = self._windows.get(found.owner)
+        if known is None or known[0] != found.limit:
+            window = _new(found.limit) if known is None else _changed(*known, found.limit, now)
+            known = self._windows[found.owner] = found.limit, window
             if len(self._windows) > MAX_ENTITIES:
                 self._windows.popitem(last=False)
         self._windows.move_to_end(found.owner)
+        return known[1]
+
+    def _look(self, found: Found[MutationLimit], now: float) -> Window:
+        """The same for a look, which makes no entity known and keeps none from being forgotten."""
+        known = self._windows.get(found.owner)
+        if known is None:
+            return _new(found.limit)
+        return known[1] if known[0] == found.limit else self._window(found, now)
+
+    def _kept(self, found: Found[MutationLimit], now: float) -> Window:
+        """The window of an entity that was charged; its limit may be another by now."""
+        known = self._windows.get(found.owner)
+        return self._window(found, now) if known is None else known[1]
+
+
+def _new(limit: MutationLimit) -> Window:
+    return _KINDS[limit.algorithm](limit.rate, limit.burst)
+
+
+def _changed(old: MutationLimit, window: Window, new: MutationLimit, now: float) -> Window:
+    """The window of an entity whose limit is another from now on: what it has used stays used."""
+    if old.algorithm is new.algorithm:
+        window.change(new.rate, new.burst, now)
         return window
+    other = _new(new)
+    other.record(ceil(window.used(now)), now)
+    return other
 
 
-def _decision(found: Found[MutationLimit], over: list[int], usage: float, wait: float, refusable: bool) -> Decision:
+def _usage(window: Window, now: float) -> Usage:
+    return Usage(window.average(now), window.rate, window.left(now))
+
+
+def _take_back(parts: list[Part], amount: int) -> None:
+    """So much of what was recorded, the latest first."""
+    while amount > 0:
+        part = parts.pop()
+        taken = min(amount, part.amount)
+        part.window.credit(taken, part.mark)
+        amount -= taken
+        if part.amount > taken:
+            parts.append(part._replace(amount=part.amount - taken))
+
+
+def _decision(found: Found[MutationLimit], over: list[int], usage: float, wait: float, left: float, refusable: bool) -> Decision:
     limit = found.limit
     verb = "refused" if refusable else "slowed down"
     message = (
@@ -103,7 +262,7 @@ def _decision(found: Found[MutationLimit], over: list[int], usage: float, wait: 
         f" with a burst of {_figure(limit.burst)}; this topic was {verb}, try again in {_figure(wait)} s."
     )
     action = Action.REFUSE if refusable else Action.THROTTLE
-    return Decision(NAME, action, found.owner, tuple(over), usage, limit.rate, wait, message)
+    return Decision(NAME, action, found.owner, tuple(over), usage, limit.rate, wait, message, left)
 
 
 def _figure(value: float) -> str:

@@ -1,4 +1,11 @@
 """Arithmetic of rates: one concept a file, numbers and times in, numbers out. No entity, no quota name, no clock.
 
-- `spread`  seed s1: bursts spread evenly over the previous windows
+- `spread`        seed s1: bursts spread evenly over the previous windows
+- `token_bucket`  what Kafka built in the end (KIP-599): a bucket that is filled at the rate
+
+They have the same methods, so that either can hold a limit: `admits` and `refuses` ask and leave no trace, `wait` promises an
+instant, `record` counts, `credit` takes back what was counted and did not happen.
 """
+
+Mark = tuple[int, int]
+"""What `record` returns and `credit` wants: where in its window an amount was counted. Means nothing to others."""

@@ -59,7 +59,7 @@ def test_scram_takes_two_rounds(world):
 
 
 def test_a_user_logged_in_is_limited_by_the_limit_of_that_user(world):
-    d = world(limits={ALICE: FIVE}).dialogue().log_in("alice")
+    d = world(limits={ALICE: FIVE}, knows_nothing=True).dialogue().log_in("alice")
     d.client(create(7, 2, ("a", 560), ("b", 1)))
     assert b"\2b" not in d.to_broker
 

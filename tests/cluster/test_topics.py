@@ -1,22 +1,22 @@
-"""Names of topic ids, read a little at a time from what passes by."""
+"""Names of topic ids and sizes of topics, read a little at a time from what passes by."""
 
+from random import Random
 from uuid import UUID
+
+import pytest
+from kio.index import load_response_schema
 
 from proxy.cluster import topics as module
 from proxy.cluster.topics import SLICE, Topics
-from tests.messages import part_of, response
+from tests.messages import make, part_of, response
 
 
-def metadata(version: int, *topics: tuple[str | None, int], number: int = 1) -> bytes:
-    """A response with (name, id)."""
-    from random import Random
-
-    from kio.index import load_response_schema
-
-    from tests.messages import make
-
+def metadata(version: int, *topics: tuple[str | None, int], number: int = 1, partitions: int = 0) -> bytes:
+    """A response with (name, id); id 0 is one that is not there."""
     schema = part_of(load_response_schema(3, version), "topics")
-    made = tuple(make(schema, Random(1), name=name, topic_id=UUID(int=i), partitions=()) for name, i in topics)
+    part = part_of(schema, "partitions")
+    parts = tuple(make(part, Random(i)) for i in range(partitions))
+    made = tuple(make(schema, Random(1), name=name, topic_id=UUID(int=i), partitions=parts if i else ()) for name, i in topics)
     return response(3, version, number, brokers=(), topics=made)
 
 
@@ -103,3 +103,142 @@ def test_memory_is_bounded(monkeypatch):
         drain(topics)
     assert len(topics) == 3
     assert topics.name(key(6)) == "t5"
+
+
+def learn(topics: Topics, frame: bytes, version: int = 12) -> None:
+    topics.learn(frame, version)
+    drain(topics)
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+def test_sizes_are_learnt_and_changed(version):
+    topics = Topics()
+    assert topics.size("orders") is None
+    learn(topics, metadata(version, ("orders", 1), ("users", 2), partitions=3), version)
+    learn(topics, metadata(version, ("users", 2), ("others", 3), partitions=200), version)
+    assert [topics.size(name) for name in ("orders", "users", "others", "nobody")] == [3, 200, 200, None]
+
+
+def test_a_topic_that_was_made_again_has_the_size_of_the_new_one():
+    topics = Topics()
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn(topics, metadata(12, ("orders", 2), partitions=5))
+    assert topics.size("orders") == 5
+    assert topics.name(key(1)) == topics.name(key(2)) == "orders"
+
+
+def test_a_topic_that_was_deleted_is_forgotten():
+    topics = Topics()
+    learn(topics, metadata(12, ("orders", 1), ("users", 2), partitions=3))
+    topics.forget("orders")
+    topics.forget("orders")
+    topics.forget("nobody")
+    assert (topics.size("orders"), topics.size("users")) == (None, 3)
+    assert topics.name(key(1)) == "orders", "answers about the deleted topic still pass by"
+    learn(topics, metadata(12, ("orders", 5), partitions=4))
+    assert topics.size("orders") == 4
+
+
+@pytest.mark.parametrize("version", [10, 12])
+def test_an_answer_that_a_topic_is_not_there_makes_it_forgotten(version):
+    topics = Topics()
+    learn(topics, metadata(version, ("orders", 1), ("users", 2), partitions=3), version)
+    learn(topics, metadata(version, ("orders", 0), ("others", 3), partitions=6), version)
+    assert [topics.size(name) for name in ("orders", "users", "others")] == [None, 3, 6]
+
+
+def test_an_answer_that_does_not_name_a_topic_leaves_it_known():
+    topics = Topics()
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn(topics, metadata(12, ("users", 2), partitions=3))
+    assert topics.size("orders") == 3
+
+
+def test_the_same_answer_makes_a_topic_forgotten_as_often_as_it_comes():
+    topics = Topics()
+    gone = metadata(12, ("orders", 0))
+    for i in range(1, 4):
+        learn(topics, metadata(12, ("orders", i), partitions=i))
+        assert topics.size("orders") == i
+        learn(topics, gone)
+        assert topics.size("orders") is None
+
+
+def test_the_same_long_answer_makes_a_topic_forgotten_as_often_as_it_comes():
+    """The one that is not there stands in its first slice, the rest is read later."""
+    topics = Topics()
+    gone = metadata(12, ("orders", 0), *((f"t{i}", 100 + i) for i in range(SLICE * 2)))
+    for i in range(1, 4):
+        learn(topics, metadata(12, ("orders", i), partitions=i))
+        assert topics.learn(gone, 12)
+        assert topics.work()
+        learn(topics, metadata(12, ("users", i)))
+        assert topics.size("orders") is None
+
+
+def test_answers_are_heeded_in_the_order_in_which_they_came():
+    topics = Topics()
+    topics.learn(metadata(12, ("orders", 1), partitions=3), 12)
+    topics.learn(metadata(12, ("orders", 0)), 12)
+    drain(topics)
+    assert topics.size("orders") is None
+    topics.learn(metadata(12, ("orders", 0)), 12)
+    topics.learn(metadata(12, ("orders", 2), partitions=4), 12)
+    drain(topics)
+    assert topics.size("orders") == 4
+
+
+def test_a_topic_is_known_again_when_the_same_answer_about_it_comes_again():
+    """A broker that lags behind, or a client that may not see it, is told that it is not there; it is all the same."""
+    topics = Topics()
+    there = metadata(12, ("orders", 1), partitions=3)
+    learn(topics, there)
+    learn(topics, metadata(12, ("orders", 0)))
+    learn(topics, there)
+    assert topics.size("orders") == 3
+
+
+def test_a_topic_that_was_not_deleted_after_all_is_known_again():
+    """The broker refused to delete it, and answers as before."""
+    topics = Topics()
+    there = metadata(12, ("orders", 1), partitions=3)
+    learn(topics, there)
+    topics.forget("orders")
+    learn(topics, there)
+    assert topics.size("orders") == 3
+
+
+def test_versions_without_ids_teach_no_size():
+    topics = Topics()
+    schema = part_of(load_response_schema(3, 9), "topics")
+    topic = make(schema, Random(1), name="orders", partitions=(make(part_of(schema, "partitions"), Random(1)),))
+    assert not topics.learn(response(3, 9, brokers=(), topics=(topic,)), 9)
+    drain(topics)
+    assert topics.size("orders") is None
+
+
+def test_a_topic_without_a_name_teaches_no_size_and_does_no_harm():
+    topics = Topics()
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn(topics, metadata(12, (None, 0), (None, 7), partitions=2))
+    assert (topics.size(""), topics.size("orders"), len(topics)) == (None, 3, 1)
+
+
+def test_memory_of_sizes_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MAX_TOPICS", 3)
+    topics = Topics()
+    for i in range(6):
+        learn(topics, metadata(12, (f"t{i}", i + 1), partitions=2))
+    assert [topics.size(f"t{i}") for i in range(6)] == [None, None, None, 2, 2, 2]
+    learn(topics, metadata(12, ("t4", 5), partitions=9))
+    assert [topics.size(f"t{i}") for i in range(3, 6)] == [2, 9, 2], "one that is known takes no place"
+
+
+def test_memory_of_answers_is_bounded_though_topics_come_and_go(monkeypatch):
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
+    topics = Topics()
+    for i in range(8):
+        learn(topics, metadata(12, (f"t{i}", 0)))
+        learn(topics, metadata(12, (f"t{i}", i + 1), partitions=1))
+    assert len(topics._seen) <= 3
+    assert topics.size("t7") == 1

@@ -9,7 +9,7 @@ from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange
 from quota.entity import Entity
-from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.controller_mutations import Algorithm, MutationLimit
 
 
 def load(tmp_path: Path, text: str | bytes, **over: object) -> Settings:
@@ -55,6 +55,27 @@ def test_what_exists_of_the_designs_example(tmp_path):
     assert find("alice", "x") == (MutationLimit(5, 500), Entity("alice", None))
     assert find("carol", "x") == (MutationLimit(100, 1100), Entity("carol", None))
     assert find("bob", "etl") == (MutationLimit(0.5, 5.5), Entity("bob", "etl"))
+
+
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
+    text = DESIGN.replace("quotas:\n", f"quotas:\n  controller_mutations_algorithm: {algorithm.value}\n")
+    book = limits_of(load(tmp_path, text)).controller_mutations
+    assert {book.find(*who).limit for who in (("alice", "x"), ("carol", "x"), ("bob", "etl"))} == {  # type: ignore[union-attr]
+        MutationLimit(5, 500, algorithm),
+        MutationLimit(100, 1100, algorithm),
+        MutationLimit(0.5, 5.5, algorithm),
+    }
+
+
+def test_defaults_of_quotas_and_metrics(tmp_path):
+    settings = load(tmp_path, DESIGN)
+    assert limits_of(settings).controller_mutations.find("alice", "x") == (MutationLimit(5, 500, Algorithm.SPREAD), ("alice", None))
+    assert settings.quotas.default_partitions is None, "the cluster's own"
+    assert settings.quotas.ask_timeout == 5.0
+    assert settings.metrics.max_entities == 100
+    given = load(tmp_path, "quotas: {default_partitions: 3, ask_timeout: 500ms}\nmetrics: {max_entities: 0}\n")
+    assert (given.quotas.default_partitions, given.quotas.ask_timeout, given.metrics.max_entities) == (3, 0.5, 0)
 
 
 def test_a_round_trip_through_plain_data(tmp_path):
@@ -129,6 +150,59 @@ MISTAKES = {
         "controller_mutations_rate`",
         "finite",
     ),
+    "rate below nothing": (
+        "quotas:\n  entities:\n    - user: a\n      controller_mutations_rate: -5\n",
+        4,
+        "`quotas.entities[0].controller_mutations_rate`",
+        "greater than 0",
+    ),
+    "rate that is no number": (
+        "quotas:\n  entities:\n    - user: a\n      controller_mutations_rate: 5/s\n",
+        4,
+        "`quotas.entities[0].controller_mutations_rate`",
+        "a valid number",
+    ),
+    "rate beyond measure": (
+        "quotas: {entities: [{user: a, controller_mutations_rate: 1.0e+300}]}\n",
+        1,
+        "controller_mutations_rate`",
+        "less than or equal to",
+    ),
+    "burst of nothing": (
+        "quotas:\n  entities:\n    - user: a\n      controller_mutations_rate: 5\n      controller_mutations_burst: 0\n",
+        5,
+        "`quotas.entities[0].controller_mutations_burst`",
+        "greater than 0",
+    ),
+    "burst below nothing": (
+        "quotas:\n  entities:\n    - user: a\n      controller_mutations_rate: 5\n      controller_mutations_burst: -500\n",
+        5,
+        "`quotas.entities[0].controller_mutations_burst`",
+        "greater than 0",
+    ),
+    "burst of ages": (
+        "quotas:\n  entities:\n    - {user: a, controller_mutations_rate: 1.0e-6, controller_mutations_burst: 1000000}\n",
+        3,
+        "`quotas.entities[0]`",
+        "at most 1000 is right",
+    ),
+    "unknown algorithm": (
+        "quotas:\n  entities: []\n  controller_mutations_algorithm: leaky_bucket\n",
+        3,
+        "`quotas.controller_mutations_algorithm`",
+        "'spread' or 'token_bucket'",
+    ),
+    "an algorithm of one entity": (
+        "quotas:\n  entities:\n    - user: a\n      controller_mutations_algorithm: spread\n",
+        4,
+        "`quotas.entities[0].controller_mutations_algorithm`",
+        "there is no such setting",
+    ),
+    "no default partitions": ("quotas:\n  default_partitions: 0\n", 2, "`quotas.default_partitions`", "greater than or equal to 1"),
+    "asking for no time": ("quotas:\n  ask_timeout: 0s\n", 2, "`quotas.ask_timeout`", "greater than 0"),
+    "asking without a unit": ("quotas:\n  ask_timeout: 5\n", 2, "`quotas.ask_timeout`", "such as 30s"),
+    "fewer than no entities": ("metrics: {max_entities: -1}\n", 1, "`metrics.max_entities`", "greater than or equal to 0"),
+    "more entities than a scrape takes": ("metrics: {max_entities: 10001}\n", 1, "`metrics.max_entities`", "10000"),
     "twice the same entity": (
         "quotas:\n  entities:\n    - {user: a, controller_mutations_rate: 5}\n    - {user: a, controller_mutations_rate: 6}\n",
         1,

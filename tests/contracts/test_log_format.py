@@ -21,6 +21,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "string or null": (str, type(None)),
     "integer or null": (int, type(None)),
     "number": (int, float),
+    "number or null": (int, float, type(None)),
     "object": (dict,),
     "time": (str,),
     "array of strings": (list,),
@@ -57,7 +58,9 @@ def usage(
 
 def decided(entity: Entity = Entity("alice", None), client_id: str | None = "app", topics: int = 12) -> dict[str, Any]:  # noqa: B008
     by = Requester("User:alice", client_id, "10.0.0.1:5", 19, 7, tuple(f"t{i}" for i in range(topics)))
-    return decision_line(AUTHOR, Decision("controller_mutations", Action.REFUSE, entity, (0, 1), 5.6, 5, 12.0, "why"), by, AT, 4)
+    return decision_line(
+        AUTHOR, Decision("controller_mutations", Action.REFUSE, entity, (0, 1), 5.6, 5, 12.0, "why", 1.5), by, AT, 4
+    )
 
 
 LINES = {

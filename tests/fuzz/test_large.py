@@ -4,7 +4,7 @@ Each is refused with one report before that, whatever stands in it; the largest 
 
 import pytest
 
-from proxy.apis.create_topics import MAX_REQUEST
+from proxy.apis.mutations import MAX_REQUEST
 from proxy.identity.sasl import MAX_TOKEN
 from proxy.wire.primitives import INT32, MAX_TAGS, encode_uvarint
 from proxy.wire.produce import MAX_TOPICS, MAX_UNUSUAL
@@ -57,7 +57,6 @@ REFUSED = {
     "tagged fields of Produce": produce_tags(MAX_TAGS + 1),
     "millions of them": produce_tags(1 << 20),
     "tagged fields of a header": frame(0, 9, b"", tagged(1 << 20)),
-    "CreateTopics": create_topics(MAX_REQUEST + 1),
 }
 TAKEN = {
     "topics of Produce": produce_topics(MAX_TOPICS),
@@ -81,6 +80,17 @@ def test_a_large_request_that_is_all_structure_closes_with_one_report(data, limi
     assert (d.port.closes, len(d.failures)) == (1, 1)
     assert d.to_broker == b""
     assert world.services.budget.held == 0
+
+
+def test_topics_to_create_beyond_what_is_read_close_where_they_would_be_charged():
+    data = create_topics(MAX_REQUEST + 1)
+    free, charged = World(max_frame=BIG), World({ANYBODY: FIVE}, max_frame=BIG)
+    d = free.dialogue()
+    d.client(*reads(data))
+    assert (d.to_broker, d.failures) == (data, []), "without a quota it passes uncounted"
+    d = charged.dialogue()
+    d.client(*reads(data))
+    assert (d.port.closes, len(d.failures), d.to_broker) == (1, 1, b"")
 
 
 @pytest.mark.parametrize("data", TAKEN.values(), ids=TAKEN)

@@ -1,26 +1,26 @@
-"""The figures: what is counted is shown, and no label grows with what clients call themselves."""
+"""The figures: what is counted is shown, and series do not grow with what clients call themselves beyond their bound."""
 
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from quota.entity import DEFAULT, Entity
-from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from tests.messages import request, response
 from tests.observe.support import Desk
-from tests.observe.test_usage_log import Log
+from tests.observe.test_usage_log import BY, Log
 from tests.session.creating import create
 from tests.support import World
 
 
-@pytest.fixture
-def room(tmp_path):
+def make_room(tmp_path, limits):
     desk = Desk(tmp_path / "logs")
-    world = World(limits={Entity(DEFAULT, None): MutationLimit(5, 500)})
+    world = World(limits=limits)
     usage = UsageLog(world.tally, desk.author, desk.writer, 3, lambda: 0.0)
     observer = Observer(Log(), usage)
     gauges = Gauges(
@@ -33,14 +33,26 @@ def room(tmp_path):
         settings_current=lambda: False,
         settings_applied=lambda: 4,
         settings_refused=lambda: 5,
+        max_entities=lambda: shown.most,
     )
+    shown = SimpleNamespace(most=10)
     world.services = type(world.services)(world.cluster, world.engine, world.tally, observer, world.services.understood)
     registry = registry_of(ProxyCollector(world.engine, world.tally, usage, observer, gauges, lambda: 0.0))
-    return SimpleNamespace(world=world, usage=usage, observer=observer, registry=registry)
+    return SimpleNamespace(world=world, usage=usage, observer=observer, registry=registry, shown=shown)
+
+
+@pytest.fixture
+def room(tmp_path):
+    return make_room(tmp_path, {Entity(DEFAULT, None): MutationLimit(5, 500)})
+
+
+def charge(room, user: str, client_id: str, partitions: int) -> None:
+    found = room.world.engine.find_mutation_limit(user, client_id)
+    room.world.engine.charge_mutations(found, [partitions], refusable=True, now=0.0)
 
 
 def figures(room) -> dict[str, float]:
-    lines = generate_latest(room.registry).decode().splitlines()
+    lines = generate_latest(room.registry).decode().split("\n")
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line.startswith("kafka_quota_proxy"))}
 
 
@@ -57,8 +69,9 @@ def test_traffic_is_shown_at_once_and_stays_when_an_interval_ends(room):
 
 
 def test_refusals_and_mutes_are_shown(room):
-    d = room.world.dialogue("alice")
-    d.client(create(7, 1, ("t", 560), ("x", 1), ("y", 1)))
+    found = room.world.engine.find_mutation_limit("alice", "app")
+    decision = room.world.engine.charge_mutations(found, [560, 1, 1], refusable=True, now=0.0).decision
+    room.observer.decided(decision, BY)
     shown = figures(room)
     assert shown['kafka_quota_proxy_throttled_requests_total{quota="controller_mutations"}'] == 1
     assert shown['kafka_quota_proxy_refused_items_total{quota="controller_mutations"}'] == 2
@@ -68,6 +81,7 @@ def test_refusals_and_mutes_are_shown(room):
 
 def test_what_net_and_the_log_know_is_shown(room):
     room.observer.client_failed("a", None, "x")
+    room.observer.not_told(BY)
     shown = figures(room)
     wanted = {
         "client_connections": 7,
@@ -76,6 +90,7 @@ def test_what_net_and_the_log_know_is_shown(room):
         "muted_connections": 1,
         "client_failures_total": 1,
         "broker_failures_total": 0,
+        "unanswered_questions_total": 1,
         "memory_held_bytes": 12345,
         "memory_waiting_connections": 2,
         "settings_current": 0,
@@ -86,7 +101,69 @@ def test_what_net_and_the_log_know_is_shown(room):
     assert {name: shown[f"kafka_quota_proxy_{name}"] for name in wanted} == wanted
 
 
-def test_clients_cannot_make_new_series(room):
+OF_ENTITIES = tuple(f"kafka_quota_proxy_controller_mutations_{name}{{" for name in ("rate", "left", "limit"))
+
+
+def test_a_quota_is_shown_by_the_entity_that_owns_its_window(tmp_path):
+    room = make_room(
+        tmp_path,
+        {
+            Entity("alice", None): MutationLimit(5, 500),
+            Entity("bob", "etl"): MutationLimit(50, 500),
+            Entity(None, DEFAULT): MutationLimit(2, 20, Algorithm.TOKEN_BUCKET),
+        },
+    )
+    for user, client_id, partitions in (("alice", "one", 400), ("bob", "etl", 100), ("carol", "ci", 25)):
+        charge(room, user, client_id, partitions)
+    shown, prefix = figures(room), "kafka_quota_proxy_controller_mutations"
+    for labels, rate, limit, left in (
+        ('user="alice",client_id=""', 4, 5, 100),
+        ('user="bob",client_id="etl"', 10, 50, 400),
+        ('user="",client_id="ci"', 2.5, 2, 0),
+    ):
+        names = [f"{prefix}_{name}{{{','.join(sorted(labels.split(',')))}}}" for name in ("rate", "limit", "left")]
+        assert [shown[name] for name in names] == [pytest.approx(rate), limit, pytest.approx(left)]
+    assert shown[f"{prefix}_entities"] == 3
+
+
+def test_the_busiest_entities_are_shown_and_the_others_counted(room):
+    for i in range(50):
+        charge(room, f"user-{i}", "app", 10 + i)
+    for most in (3, 0):
+        room.shown.most = most
+        shown = figures(room)
+        users = {name.split('user="')[1].rstrip('"}') for name in shown if name.startswith(OF_ENTITIES)}
+        assert users == {f"user-{i}" for i in (49, 48, 47)[:most]}
+        assert shown["kafka_quota_proxy_controller_mutations_entities"] == 50
+    room.world.engine.sweep(1000.0)
+    assert figures(room)["kafka_quota_proxy_controller_mutations_entities"] == 0
+
+
+def test_names_from_outside_are_shown_short_apart_and_once_whatever_is_in_them(room):
+    """A scrape in which a series stands twice, or a line that is none, is refused as a whole."""
+    room.shown.most = 20
+    long = "x" * 5000
+    names = [long + "a", long + "b", "x" * 128, 'quote" \\ and\nline', "\ud800", "\ud801", "?", "\u2028", "ümlaut", "\0"]
+    for i, name in enumerate(names):
+        charge(room, name, "app", 100 - i)
+    alike = next(text for text in labels_of(room) if text.startswith("x") and "~" in text)
+    charge(room, alike, "app", 300)
+    used = next(rate for name, rate in figures(room).items() if name.startswith(OF_ENTITIES[0]) and alike in name)
+    assert used == 3, "300 of 100 windows: the busier of the two"
+    shown = labels_of(room)
+    assert len(shown) == len(set(shown)) == len(names), "whoever claims a name that is shown for another stands for both"
+    assert all(len(text) <= 128 for text in shown)
+    assert {"x" * 128, names[3], "?", "\u2028", "ümlaut", "\0"} <= set(shown)
+    assert len([text for text in shown if text.startswith("xxx")]) == 3
+
+
+def labels_of(room) -> list[str]:
+    families = text_string_to_metric_families(generate_latest(room.registry).decode())
+    rate = next(family for family in families if family.name == "kafka_quota_proxy_controller_mutations_rate")
+    return [sample.labels["user"] for sample in rate.samples]
+
+
+def test_clients_cannot_make_new_series_but_for_the_busiest(room):
     d = room.world.dialogue("alice")
     d.client(request(12, 4, 1, client_id="one"))
     room.usage.close_interval(0.0)
@@ -94,10 +171,14 @@ def test_clients_cannot_make_new_series(room):
     for i in range(50):
         d = room.world.dialogue(f"user-{i}")
         d.client(request(12, 4, 1, client_id=f"client-{i}"))
+        charge(room, f"user-{i}", f"client-{i}", 560)
         d.client(create(7, 2, (f"topic-{i}", 560), (f"other-{i}", 1)))
     names = figures(room).keys()
-    assert not any(f"{word}-" in name for name in names for word in ("user", "client", "topic", "other"))
-    assert len(names - before) <= 8
+    of_entities = {name for name in names if name.startswith(OF_ENTITIES)}
+    assert len(of_entities) == 3 * 10
+    assert not any(f"{word}-" in name for name in names - of_entities for word in ("user", "client", "topic", "other"))
+    assert not any(f"{word}-" in name for name in of_entities for word in ("topic", "other"))
+    assert len(names - before - of_entities) <= 8
 
 
 def test_made_up_api_keys_make_no_new_series(room):

@@ -18,7 +18,7 @@ BY = Requester("User:alice", "app", "10.0.0.1:5", 19, 7, tuple(f"t{i}" for i in 
 
 
 def decision(entity: Entity = ALICE, action: Action = Action.REFUSE) -> Decision:
-    return Decision("controller_mutations", action, entity, (0, 1), 5.6, 5.0, 12.0, "why")
+    return Decision("controller_mutations", action, entity, (0, 1), 5.6, 5.0, 12.0, "why", 0.12345)
 
 
 class Log:
@@ -65,6 +65,13 @@ def test_decisions_of_one_entity_are_limited_per_interval_and_counted(room):
     lines = room.desk.lines()
     assert [line["entity"]["user"] for line in lines] == ["alice"] * 3 + ["bob", "alice"]
     assert [line["left_out"] for line in lines] == [0, 0, 0, 0, 5]
+
+
+def test_a_decision_says_what_was_used_what_is_allowed_and_what_is_left(room):
+    room.usage.decided(decision(), BY)
+    room.desk.work()
+    (line,) = room.desk.lines()
+    assert (line["usage"], line["limit"], line["left"], line["throttle_ms"]) == (5.6, 5.0, 0.12345, 12_000)
 
 
 def test_totals_go_on_over_intervals_with_and_without_a_writer(room):
@@ -117,6 +124,7 @@ def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
         observer.decided(decision(), BY)
     assert [event for _, event, _ in log.events] == ["over quota"]
     assert log.events[0][2]["entity"] == "user alice"
+    assert (log.events[0][2]["usage"], log.events[0][2]["limit"], log.events[0][2]["left"]) == (5.6, 5.0, 0.123)
     observer.forget_quiet({("controller_mutations", ALICE)})
     observer.decided(decision(), BY)
     assert len(log.events) == 1
@@ -126,6 +134,23 @@ def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
     assert observer.throttled_requests == {"controller_mutations": 7}
     assert observer.refused_items == {"controller_mutations": 14}
     assert observer.throttle_seconds == {"controller_mutations": 84.0}
+
+
+def test_a_broker_that_does_not_tell_is_said_once_for_a_host_and_counted(room):
+    log = Log()
+    observer = Observer(log, room.usage)
+    for _ in range(3):
+        observer.not_told(BY)
+    assert [(level, event) for level, event, _ in log.events] == [("warning", "broker did not tell")]
+    assert (log.events[0][2]["client"], log.events[0][2]["api"], log.events[0][2]["topics"]) == (
+        "10.0.0.1:5",
+        "CreateTopics",
+        BY.topics[:10],
+    )
+    observer.sweep()
+    observer.not_told(BY)
+    assert len(log.events) == 2
+    assert observer.unanswered_questions == 4
 
 
 def test_a_throttle_refuses_nothing(room):

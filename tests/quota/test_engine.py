@@ -127,6 +127,29 @@ def test_a_shorter_throttle_does_not_shorten_a_mute():
     assert e.mutes.active(11.0) == {("controller_mutations", ALICE): pytest.approx(1.0)}
 
 
+def test_a_hold_says_what_is_left_and_makes_nobody_known():
+    e = engine()
+    charge(e, [560, 1], 100.0)
+    e.credit_mutations(charge(e, [100], 111.0).receipt, [0])
+    found = e.find_mutation_limit("alice", "other")
+    assert found is not None
+    hold = e.hold(found, [0], 111.5)
+    assert hold is not None
+    assert (hold.usage, hold.left) == (pytest.approx(4.984), pytest.approx(1.6))
+
+
+def test_where_nothing_tells_of_a_throttle_nobody_is_muted_and_the_units_count_all_the_same():
+    e = engine()
+    found = e.find_mutation_limit("alice", "app")
+    assert found is not None
+    verdict = e.charge_mutations(found, [560, 1], refusable=True, now=0.0, mute=False)
+    assert verdict.decision is not None
+    assert (verdict.charged, verdict.decision.throttle) == (560, pytest.approx(12.0))
+    assert e.hold(found, [0], 0.0) is None
+    assert charge(e, [1], 0.0).decision is not None
+    assert e.hold(found, [0], 0.0) is not None
+
+
 def test_others_have_windows_and_mutes_of_their_own():
     e = engine({Entity(DEFAULT, None): FIVE})
     charge(e, [560, 1], 0.0)
@@ -169,10 +192,24 @@ def test_memory_is_bounded_and_who_charged_longest_ago_is_forgotten_first(monkey
     assert {entity.client_id for entity in quota.usage(0.0)} == {"a", "c", "d"}
 
 
-def test_usage_names_average_and_rate():
+def test_usage_names_average_rate_and_what_is_left():
     e = engine()
     charge(e, [250], 0.0)
-    assert e.controller_mutations.usage(0.0) == {ALICE: (2.5, 5)}
+    assert e.controller_mutations.usage(0.0) == {ALICE: (2.5, 5, 250)}
+
+
+def test_the_busiest_use_most_of_their_own_rate(monkeypatch):
+    bob, carol = Entity("bob", None), Entity("carol", None)
+    e = engine({ALICE: FIVE, bob: MutationLimit(50, 5000), carol: FIVE})
+    for user, partitions in (("alice", 200), ("bob", 1000), ("carol", 300)):
+        charge(e, [partitions], 0.0, user=user)
+    busiest = e.controller_mutations.busiest
+    assert [entity for entity, _ in busiest(9, 0.0)] == [carol, ALICE, bob]
+    assert busiest(1, 0.0) == [(carol, (3.0, 5, 200))]
+    assert busiest(0, 0.0) == []
+    monkeypatch.setattr(controller_mutations, "LOOKED_AT", 2)
+    charge(e, [1], 0.0, user="bob")
+    assert [entity for entity, _ in busiest(9, 0.0)] == [carol, bob], "those that were charged last"
 
 
 def test_the_default_burst_is_eleven_seconds_of_the_rate():

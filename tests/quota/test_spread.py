@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quota.windows.spread import SpreadRate
+from quota.windows.spread import MOST, SpreadRate
+from quota.windows.token_bucket import TokenBucket
 
 
 class Naive:
@@ -183,3 +184,143 @@ def test_nothing_recorded_costs_nothing():
     window.record(0, 1.0)
     assert window.idle(1.0)
     assert window.admits(1.0)
+
+
+# ---------------------------------------------------------------------- what did not happen
+
+
+def test_a_credit_is_of_its_own_window_and_of_no_other():
+    window = SpreadRate(5, 50)
+    first = window.record(10, 0.0)
+    window.record(20, 3.0)
+    window.credit(10, first)
+    assert window.average(3.0) == pytest.approx(2.0)
+    window.credit(10, first)
+    assert window.average(3.0) == pytest.approx(2.0), "it was taken back already"
+    late = window.record(5, 4.0)
+    assert window.average(14.0) == 0
+    window.record(20, 14.0)
+    window.credit(5, late)
+    assert window.average(14.0) == pytest.approx(2.0), "its window had passed"
+
+
+def test_after_a_credit_of_all_nothing_is_kept():
+    window = SpreadRate(5, 50)
+    window.credit(10, window.record(10, 0.0))
+    assert window.idle(0.0)
+
+
+def test_a_promise_holds_again_once_what_came_after_it_is_taken_back():
+    window = SpreadRate(10, 100)
+    window.record(101, 0.0)
+    promised = window.wait(0.0)
+    assert window.average(promised) > 10, "only the promise lets anyone in"
+    mark = window.record(1, 0.05)
+    assert not window.admits(promised)
+    window.credit(1, mark)
+    assert window.admits(promised)
+
+
+def test_a_credit_of_what_was_recorded_before_a_promise_does_not_make_it_hold_again():
+    window = SpreadRate(10, 100)
+    before = window.record(101, 0.0)
+    promised = window.wait(0.0)
+    window.record(50, 0.05)
+    window.credit(50, before)
+    assert window.average(promised) > 10
+    assert not window.admits(promised)
+
+
+CREDITS = st.lists(
+    st.tuples(st.floats(0, 20), st.integers(1, 400), st.none() | st.integers(0, 6)), min_size=1, max_size=40
+)  # (seconds to the next record, amount, after how many more records it is credited)
+
+
+@given(st.integers(1, 60), CREDITS)
+@settings(max_examples=500, deadline=None)
+def test_after_credits_it_is_as_if_those_had_never_been_recorded(samples, steps):
+    window, clean, now = SpreadRate(3, 3 * samples), SpreadRate(3, 3 * samples), 0.0
+    due: dict[int, list] = {}
+    for i, (passed, amount, delay) in enumerate(steps):
+        now += passed
+        mark = window.record(amount, now)
+        if delay is None:
+            clean.record(amount, now)
+        else:
+            due.setdefault(min(i + delay, len(steps) - 1), []).append((amount, mark))
+        for credited in due.pop(i, []):
+            window.credit(*credited)
+            assert window.average(now) >= 0
+    for later in (now, now + 0.5, now + 1, now + samples / 2, now + samples):
+        assert window.average(later) == clean.average(later)
+        assert window.admits(later) == clean.admits(later)
+    assert list(window._windows) == list(clean._windows), "nothing is left of them"
+
+
+# ---------------------------------------------------------------------- bounds
+
+
+@pytest.mark.parametrize("samples", [193, 1000, 20_000])
+def test_memory_is_bounded_and_older_amounts_weigh_a_little_longer_never_shorter(samples):
+    window = SpreadRate(1, samples)
+    steady = Fraction(samples + 1, 2 * samples)  # each of S seconds gave one unit, the k-th to last fills S - k of S windows
+    for second in range(samples * 2):
+        window.record(1, float(second))
+        assert len(window._windows) <= MOST
+        if second >= samples:
+            assert steady <= Fraction(window.average(float(second))) + Fraction(1, 10**9)
+            assert window.average(float(second)) <= steady * Fraction(102, 100)
+    assert window.idle(samples * 3.0)
+
+
+def test_recent_amounts_are_credited_exactly_however_many_there_are_and_older_ones_from_where_they_are_counted():
+    window, clean = SpreadRate(1, 5000), SpreadRate(1, 5000)
+    marks = []
+    for second in range(3000):
+        marks.append(window.record(2, float(second)))
+        clean.record(1 if second >= 2950 else 2, float(second))
+    for mark in marks[2950:]:
+        window.credit(1, mark)
+    assert window.average(3000.0) == clean.average(3000.0)
+    before = window.used(3000.0)
+    for mark in marks[:100]:
+        window.credit(2, mark)
+    assert before - window.used(3000.0) == pytest.approx(200 * 0.41, rel=0.02)
+    at = 5110.0  # the first hundred were taken back, a few more have passed
+    before = window.used(at)
+    for mark in marks[100:106]:
+        window.credit(2, mark)
+    assert window.used(at) == before
+    for mark in marks:
+        window.credit(2, mark)
+    assert window.used(at) >= 0
+    assert len(clean._windows) <= MOST
+
+
+def test_amounts_without_measure_overflow_nothing():
+    window = SpreadRate(5, 5000)
+    for second in range(500):
+        window.record(2**62, float(second))
+    assert not window.admits(500.0)
+    assert window.idle(6000.0)
+
+
+def test_a_promise_is_void_once_the_limit_is_another():
+    window = SpreadRate(10, 100)
+    window.record(101, 0.0)
+    promised = window.wait(0.0)
+    window.change(9, 90, 0.0)
+    assert not window.admits(promised)
+
+
+@pytest.mark.parametrize("kind", [SpreadRate, TokenBucket])
+def test_a_changed_limit_holds_at_once_and_what_was_used_stays_used(kind):
+    window = kind(5, 500)
+    window.record(400, 0.0)
+    window.change(10, 1000, 0.0)
+    assert (window.rate, window.burst) == (10, 1000)
+    assert window.admits(0.0)
+    assert window.left(0.0) < 1000
+    window.change(1, 100, 0.0)
+    assert not window.admits(0.0)
+    assert window.wait(0.0) > 0

@@ -27,6 +27,7 @@ class ProxyProcess:
         data.setdefault("upstream", {})["bootstrap_servers"] = upstream.split(",")
         data["upstream"].setdefault("metadata_refresh", "1s")
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.logs = folder / "logs"
         self._config = folder / "settings.yaml"
         self._config.write_text(yaml.safe_dump(data))

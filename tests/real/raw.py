@@ -27,11 +27,14 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._correlation_id = 100
+        self.client_id = "raw"
 
     def ask(self, key: int, version: int, /, **fields: Any) -> bytes:
         """The response frame, 4-byte size included."""
         self._correlation_id += 1
-        return self._exchange(encode_request(self._correlation_id, "raw", make(load_request_schema(key, version), **fields)))
+        return self._exchange(
+            encode_request(self._correlation_id, self.client_id, make(load_request_schema(key, version), **fields))
+        )
 
     def ask_bytes(self, key: int, version: int, body: bytes) -> bytes:
         """The same for a body that is bytes already, of a version from before tagged fields."""

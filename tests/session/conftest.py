@@ -9,7 +9,7 @@ from tests.support import ANYBODY, World
 @pytest.fixture
 def tired(world) -> World:
     """Anybody has used up the burst at 0 s."""
-    w = world(limits={ANYBODY: FIVE})
+    w = world(limits={ANYBODY: FIVE}, knows_nothing=True)
     d = w.dialogue()
     d.client(create(7, 1, ("t", 560)))
     assert d.to_broker

@@ -1,7 +1,9 @@
-"""CreateTopics requests and answers, and a heartbeat to see whether a session looks at anything."""
+"""Requests that charge controller mutations and their answers, and a heartbeat to see whether a session looks at anything."""
 
 import datetime
+import uuid
 from random import Random
+from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
 
@@ -19,11 +21,83 @@ def create(version: int, number: int, *topics: tuple[str, int], validate_only: b
     return request(19, version, number, client_id=client_id, topics=made, validate_only=validate_only)
 
 
-def created(version: int, number: int, *names: str, throttle_ms: int = 0, error: int = 0) -> bytes:
-    """The broker's answer."""
+def created(version: int, number: int, *names: str, throttle_ms: int = 0, error: int = 0, partitions: int = -1) -> bytes:
+    """The broker's answer; `partitions` as it says that there are, -1 where it says nothing of them."""
     topic = part_of(load_response_schema(19, version), "topics")
-    made = tuple(make(topic, Random(1), name=name, error_code=error, error_message=None) for name in names)
+    made = tuple(
+        make(topic, Random(1), name=name, error_code=error, error_message=None, num_partitions=partitions) for name in names
+    )
     return response(19, version, number, topics=made, throttle_time=datetime.timedelta(milliseconds=throttle_ms))
+
+
+def delete(version: int, number: int, *topics: str | uuid.UUID, client_id: str = "app") -> bytes:
+    """A DeleteTopics request of names or ids."""
+    if version < 6:
+        return request(20, version, number, client_id=client_id, topic_names=topics)
+    topic = part_of(load_request_schema(20, version), "topics")
+    made = tuple(topic(name=t, topic_id=None) if isinstance(t, str) else topic(name=None, topic_id=t) for t in topics)
+    return request(20, version, number, client_id=client_id, topics=made)
+
+
+def deleted(version: int, number: int, *topics: str | uuid.UUID, throttle_ms: int = 0, error: int = 0) -> bytes:
+    """The broker's answer."""
+    topic = part_of(load_response_schema(20, version), "responses")
+    named = [{"name": t} if isinstance(t, str) else {"name": None, "topic_id": t} for t in topics]
+    made = tuple(
+        make(topic, Random(1), **({"topic_id": None} if version >= 6 else {}) | each, error_code=error, error_message=None)
+        for each in named
+    )
+    return response(20, version, number, responses=made, throttle_time=datetime.timedelta(milliseconds=throttle_ms))
+
+
+def grow(version: int, number: int, *topics: tuple[str, int], validate_only: bool = False) -> bytes:
+    """A CreatePartitions request of (name, partitions in all)."""
+    topic = part_of(load_request_schema(37, version), "topics")
+    made = tuple(topic(name=name, count=n, assignments=None) for name, n in topics)
+    return request(37, version, number, topics=made, validate_only=validate_only)
+
+
+def grown(version: int, number: int, *names: str, throttle_ms: int = 0, error: int = 0) -> bytes:
+    """The broker's answer."""
+    topic = part_of(load_response_schema(37, version), "results")
+    made = tuple(make(topic, Random(1), name=name, error_code=error, error_message=None) for name in names)
+    return response(37, version, number, results=made, throttle_time=datetime.timedelta(milliseconds=throttle_ms))
+
+
+def metadata(version: int, number: int, *names: str, create: bool = True) -> bytes:
+    """A client's Metadata request."""
+    topic = part_of(load_request_schema(3, version), "topics")
+    made = tuple(topic(name=name, **({"topic_id": None} if version >= 10 else {})) for name in names)
+    flag = {"allow_auto_topic_creation": create} if version >= 4 else {}
+    return request(3, version, number, topics=made, **flag)
+
+
+def described(version: int, number: int, sizes: dict[str, int], ids: dict[str, uuid.UUID] | None = None) -> bytes:
+    """An answer about topics; one of 0 partitions is not there."""
+    topic = part_of(load_response_schema(3, version), "topics")
+    part = part_of(topic, "partitions")
+    made = tuple(
+        make(
+            topic,
+            Random(1),
+            name=name or None,
+            **(
+                {"topic_id": (ids or {}).get(name) or (uuid.uuid5(uuid.NAMESPACE_DNS, name) if n else None)}
+                if version >= 10
+                else {}
+            ),
+            error_code=0 if n else 3,
+            partitions=tuple(make(part, Random(i)) for i in range(n)),
+        )
+        for name, n in sizes.items()
+    )
+    return response(3, version, number, topics=made, brokers=())
+
+
+def sizes_told(number: int, asked: Any, sizes: dict[str, int], names: dict[bytes, str]) -> bytes:
+    """The answer to the proxy's question."""
+    wanted = {topic.name or names.get(topic.topic_id.bytes, ""): topic.topic_id for topic in asked}
+    return described(12, number, {name: sizes.get(name, 0) for name in wanted}, {name: i for name, i in wanted.items() if i})
 
 
 HEARTBEAT = request(12, 4, 77)

@@ -74,7 +74,7 @@ def test_a_hold_is_told_to_the_watcher(tired):
 
 
 def test_a_request_that_costs_nothing_is_not_held(world):
-    w = world(limits={ANYBODY: FIVE}, exempt=Exempt(topics=frozenset({"internal"})))
+    w = world(limits={ANYBODY: FIVE}, knows_nothing=True, exempt=Exempt(topics=frozenset({"internal"})))
     first, second = w.dialogue(), w.dialogue()
     first.client(create(7, 1, ("t", 560), ("x", 1)))
     assert first.to_broker
@@ -86,7 +86,7 @@ def test_a_request_that_costs_nothing_is_not_held(world):
 
 
 def test_others_are_not_held(world):
-    w = world(limits={Entity("<default>", None): FIVE})
+    w = world(limits={Entity("<default>", None): FIVE}, knows_nothing=True)
     alice, bob = w.dialogue("alice"), w.dialogue("bob")
     alice.client(create(7, 1, ("t", 560), ("x", 1)))
     assert alice.to_broker

@@ -1,0 +1,235 @@
+"""What CreateTopics, CreatePartitions and DeleteTopics have in common (KIP-599, seed s1): they charge `controller_mutations`.
+
+Requests that only validate are not charged. Once the quota is exhausted:
+- versions whose clients know 89 THROTTLING_QUOTA_EXCEEDED: further topics are refused with it and a message; the others go
+  on, and the two answers are merged in the order of the request. When none is left the proxy answers.
+- below: everything is accepted, and the client throttled; the topics' error messages say so where the version has them.
+Either way throttle_time_ms says for how long the client is muted: from the decision on, so that what the broker took to answer
+counts (seed s1, "waiting time in the purgatory"); the broker's own time if that is longer.
+
+What the broker does not do is credited back when it answers.
+
+A request of more than 1 MiB is not read: without a quota it passes uncounted, with one it closes the connection. Reading it
+would hold up everybody for a third of a second, and no controller does so much at once (KRaft: 10 000 records).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+from proxy.apis.asking import ask
+from proxy.session.client import NOT_TOLD, Client
+from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
+from proxy.session.tally import Sum
+from proxy.wire.delete_topics import KEY as DELETE_TOPICS
+from proxy.wire.items import Item, ItemApi, Items, Key, Result
+from proxy.wire.primitives import INT32, BadBytes, Buffer
+from quota.book import Found
+from quota.decision import Action, Decision, Verdict
+from quota.kinds.controller_mutations import MutationLimit
+
+MAX_REQUEST: Final = 1 << 20
+"""Bytes of a request."""
+REQUEST_TIMED_OUT: Final = 7
+"""The broker did not wait for the end: it may be done all the same."""
+
+
+class MutationApi(Plain):
+    """One such API."""
+
+    def __init__(self, wire: ItemApi) -> None:
+        self.wire, self.key, self.versions = wire, wire.key, wire.versions
+
+    @abstractmethod
+    def cost(self, client: Client, topic: Item) -> int | None:
+        """Partitions of one topic; None when the broker has to be asked, 0 for what costs nothing or cannot be."""
+
+    @abstractmethod
+    def estimate(self, client: Client, topic: Item) -> int:
+        """The same from what is known, for clients without a quota, for whom the broker is not asked."""
+
+    def doubtful(self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit], now: float) -> list[Key]:  # noqa: ARG002
+        """Topics that may turn out to cost nothing, now that something is about to be refused."""
+        return []
+
+    def charged_twice(self, items: Items) -> set[int]:
+        """Topics that stand in a request before."""
+        seen: set[Key] = set()
+        return {i for i, topic in enumerate(items.topics) if topic.key in seen or seen.add(topic.key)}  # type: ignore[func-returns-value]
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
+        engine = client.services.engine
+        found = engine.find_mutation_limit(client.user, client.client_id or "")
+        size = request.size
+        if size > MAX_REQUEST:
+            if found is None:
+                return FORWARD
+            raise BadBytes(f"a request of {size} bytes that is charged to a quota; {MAX_REQUEST} are the most")
+        request.join()
+        try:
+            items = self.wire.read(request.buf, request.body, request.end, request.version)
+        except BadBytes:
+            if found is None:  # for the broker to judge
+                return FORWARD
+            raise
+        if items.validate_only:
+            return FORWARD
+        free = self.charged_twice(items) | self._exempt(client, items)
+        if found is None:
+            costs = [0 if i in free else self.estimate(client, topic) for i, topic in enumerate(items.topics)]
+            client.api_sum(self.key).mutations += sum(costs)
+            return FORWARD
+        known = [0 if i in free else self.cost(client, topic) for i, topic in enumerate(items.topics)]
+        charged = [i for i, cost in enumerate(known) if cost != 0]
+        wait = engine.hold(found, charged, now) if charged and not held else None
+        if wait is not None:
+            client.services.watcher.decided(wait, client.requester(self.key, request.version, _labels(items, charged)))
+            return Hold(wait.throttle)
+        missing = [topic.key for topic, cost in zip(items.topics, known, strict=True) if cost is None]
+        if missing:
+            return ask(client, request, missing)
+        costs = [cost or 0 for cost in known]
+        if doubtful := self.doubtful(client, items, costs, found, now):
+            return ask(client, request, doubtful)
+        return self._charge(client, request, items, costs, found, now)
+
+    def _exempt(self, client: Client, items: Items) -> set[int]:
+        exempt = client.services.engine.limits.exempt.topics
+        return {i for i, topic in enumerate(items.topics) if topic.name in exempt}
+
+    def _charge(
+        self, client: Client, request: Request, items: Items, costs: Sequence[int], found: Found[MutationLimit], now: float
+    ) -> Outcome:
+        self._complain(client, request, items)
+        client.asked = {}
+        if not any(costs):
+            return FORWARD
+        verdict = client.services.engine.charge_mutations(
+            found, costs, refusable=request.version >= self.wire.first_refusable, now=now
+        )
+        if verdict.decision is not None and verdict.decision.action is Action.REFUSE:
+            verdict = replace(verdict, decision=_with_twins(verdict.decision, items))
+        total, decision = client.api_sum(self.key), verdict.decision
+        told = _Told(self.wire, client, request, items, costs, verdict, total, now)
+        if decision is None:
+            return Forward(_Settle(told))
+        total.throttle_ms += ceil(decision.throttle * 1000)
+        if decision.action is Action.REFUSE:
+            total.refuse(decision.quota, len(decision.items))
+        names = _labels(items, decision.items)
+        client.services.watcher.decided(decision, client.requester(self.key, request.version, names))
+        if decision.action is Action.THROTTLE:
+            return Forward(_Explain(told))
+        if len(decision.items) == len(items.topics):
+            throttle_ms = ceil(decision.throttle * 1000)
+            frame = self.wire.refusal(request.correlation_id, request.version, items, decision.message, throttle_ms)
+            return Answer(frame, decision.throttle)
+        kept = self.wire.without(items, set(decision.items), request.buf, request.body, request.end, request.version)
+        header = request.buf[request.start + 4 : request.body]
+        size = len(header) + sum(len(piece) for piece in kept)
+        return Forward(_Merge(told), [INT32.pack(size), header, *kept])
+
+    def _complain(self, client: Client, request: Request, items: Items) -> None:
+        silent = [i for i, topic in enumerate(items.topics) if client.asked.get(topic.key) == NOT_TOLD]
+        if silent:
+            client.services.watcher.not_told(client.requester(self.key, request.version, _labels(items, silent)))
+
+
+def _with_twins(decision: Decision, items: Items) -> Decision:
+    """Whoever refuses a topic refuses it wherever it stands: alone, the broker would take what is free as the second."""
+    refused = {items.topics[i].key for i in decision.items}
+    return replace(decision, items=tuple(i for i, topic in enumerate(items.topics) if topic.key in refused))
+
+
+def _labels(items: Items, which: Sequence[int]) -> tuple[str, ...]:
+    return tuple(items.topics[i].label for i in which)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A request that was charged: `costs` of its topics, and when."""
+
+    wire: ItemApi
+    client: Client
+    sent: Request
+    items: Items
+    costs: Sequence[int]
+    verdict: Verdict
+    total: Sum
+    when: float
+
+    @property
+    def decision(self) -> Decision:
+        assert self.verdict.decision is not None
+        return self.verdict.decision
+
+    def left(self) -> float:
+        """Seconds of the throttle that are left by now."""
+        return max(self.when + self.decision.throttle - self.client.now, 0.0)
+
+    def settle(self, frame: bytes) -> None:
+        """The broker answered: give back what it did not do, and count what it did."""
+        engine, receipt, charged = self.client.services.engine, self.verdict.receipt, self.verdict.charged
+        results = self.wire.results(frame, self.sent.version, self.items)
+        for i, result in results.items():
+            if result.error == 0 and self.items.topics[i].amount == -1 and result.partitions > 0:
+                self.client.services.cluster.learn_default_partitions(result.partitions)
+                charged += engine.correct_mutations(receipt, i, result.partitions, self.client.now)
+        self._forget(results)
+        undone = [i for i, result in results.items() if result.error not in (0, REQUEST_TIMED_OUT)]
+        self.total.mutations += charged - engine.credit_mutations(receipt, undone)
+
+    def _forget(self, results: dict[int, Result]) -> None:
+        """Topics that are gone, so that a request that has them created again is seen to do so."""
+        if self.wire.key == DELETE_TOPICS:
+            cluster = self.client.services.cluster
+            for i in (i for i, result in results.items() if result.error in (0, REQUEST_TIMED_OUT)):
+                topic = self.items.topics[i]
+                cluster.forget_topic(topic.name or cluster.topic_name(topic.topic_id) or "")
+
+
+class _Settle(Whole):
+    """The answer to a request within its limit."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self, told: _Told) -> None:
+        super().__init__(0.0 if told.verdict.decision is None else told.decision.throttle)
+        self._told = told
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        frame = bytes(buf[start:end])
+        self._told.settle(frame)
+        return self.patched(frame)
+
+    def patched(self, frame: bytes) -> list[Buffer] | None:  # noqa: ARG002
+        """The answer to send instead, None to send it as it is."""
+        return None
+
+
+class _Explain(_Settle):
+    """The answer to a client that is too old to be refused."""
+
+    __slots__ = ()
+
+    def patched(self, frame: bytes) -> list[Buffer] | None:
+        told = self._told
+        self.mute = told.left()
+        throttle_ms, decision = ceil(self.mute * 1000), told.decision
+        return told.wire.with_throttle(frame, told.sent.version, told.items, decision.items, decision.message, throttle_ms)
+
+
+class _Merge(_Settle):
+    """The broker's answer for the topics that went on, with those that were refused."""
+
+    __slots__ = ()
+
+    def patched(self, frame: bytes) -> list[Buffer] | None:
+        told = self._told
+        self.mute = told.left()
+        throttle_ms, decision = ceil(self.mute * 1000), told.decision
+        return told.wire.with_refused(frame, told.sent.version, told.items, set(decision.items), decision.message, throttle_ms)

@@ -1,0 +1,43 @@
+"""CreatePartitions (key 37, versions 0-3) as an API about items. The amount of an item is the number of partitions that the
+topic is to have in all. Source: CreatePartitionsRequest/Response.json of Apache Kafka 4.3; KIP-195, KIP-599."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi
+from proxy.wire.kio_bridge import request_layout, response_layout
+from proxy.wire.layout import Array, Entity
+from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_string, string
+
+KEY: Final = 37
+
+
+class _CreatePartitions(ItemApi):
+    key = KEY
+    versions = (0, 3)
+    first_refusable = 3
+    first_throttle = 0
+    answered = "results"
+
+    def request_layout(self, version: int) -> Entity:
+        return request_layout(KEY, version)
+
+    def response_layout(self, version: int) -> Entity:
+        return response_layout(KEY, version)
+
+    def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
+        element = topics.element
+        assert isinstance(element, Entity)
+        spans = element.spans(buf, start, stop)
+        name = string(buf, *spans["name"], topics.compact)[0]
+        if name is None:
+            raise BadBytes("a topic without a name")
+        return Item(name, NO_ID, INT32.unpack_from(buf, spans["count"][0])[0], start, stop)
+
+    def refused(self, topic: Item, version: int, message: str) -> bytes:  # noqa: ARG002
+        error = INT16.pack(QUOTA_EXCEEDED) + encode_string(message, compact=True)
+        return encode_string(topic.name or "", compact=True) + error + b"\0"
+
+
+CREATE_PARTITIONS: Final = _CreatePartitions()

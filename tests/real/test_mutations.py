@@ -1,0 +1,227 @@
+"""All controller mutations on real brokers and clients: what is charged, who is refused, who is slowed; and that a token bucket
+here does what the broker's own does."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewPartitions as AioNewPartitions
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from localkafka import LocalCluster, run_java, tool
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.raw import connect
+
+pytestmark = pytest.mark.kafka
+
+REFUSED, EXISTS, UNKNOWN = 89, 36, 3
+RATE, BURST = 10, 20
+SECONDS = datetime.timedelta(seconds=20)
+
+
+@pytest.fixture(scope="module")
+def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    """Every client id has a quota of its own, those named `little` one that is used up for hours by a single topic."""
+    everyone = {"client_id": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}
+    little = [{"client_id": f"little-{i}", "controller_mutations_rate": 0.001, "controller_mutations_burst": 1} for i in range(9)]
+    settings = {
+        "quotas": {"entities": [everyone, *little]},
+        "exempt": {"client_ids": ["operator"]},
+        "limits": {"max_throttle": "2s"},
+    }
+    with ProxyProcess(tmp_path_factory.mktemp("mutations"), kafka3.bootstrap_servers, settings) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def little(limited: ProxyProcess, name: str) -> Callable[[int], str]:
+    """The client id of a quota that is used up already."""
+
+    def used_up(number: int) -> str:
+        client_id = f"little-{number}"
+        with connect(limited.bootstrap) as connection:
+            connection.client_id = client_id
+            answer = connection.decoded(19, 7, topics=[topic(f"{name}-used-{number}", 5)], timeout=SECONDS)
+        assert answer.topics[0].error_code == 0
+        return client_id
+
+    return used_up
+
+
+def topic(name: str, partitions: int) -> dict[str, Any]:
+    return {"name": name, "num_partitions": partitions, "replication_factor": 1}
+
+
+def sizes(kafka: LocalCluster, name: str) -> dict[str, int]:
+    """Topics of this test and their numbers of partitions, as the cluster itself says."""
+    found = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=20).topics
+    return {topic: len(found[topic].partitions) for topic in found if topic.startswith(f"{name}-")}
+
+
+def test_java_gets_there_or_is_told(limited: ProxyProcess, name: str) -> None:
+    run = run_java(Path(__file__).parent / "java" / "Mutations.java", limited.bootstrap, name, "little-0", check=True, timeout=120)
+    assert run.stdout.splitlines() == [
+        "created: all",
+        "grown: all",
+        "deleted: all",
+        "create: quota exceeded, wait told",
+        "grow: quota exceeded, wait told",
+        "grow to what it has: InvalidPartitionsException",
+        "delete: quota exceeded, wait told",
+        "delete by id: quota exceeded, wait told",
+        "delete what is not there: UnknownTopicOrPartitionException",
+    ]
+
+
+def test_kafka_topics_alters_and_deletes_until_the_quota_says_no(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+    assert tool("topics", "--bootstrap-server", kafka3.bootstrap_servers, "--create", "--topic", f"{name}-0").returncode == 0
+    config = Path(limited.folder) / "little-1.properties"
+    config.write_text("client.id=little-1\n")
+    how = ("--bootstrap-server", limited.bootstrap, "--command-config", str(config), "--topic", f"{name}-0")
+    grown = tool("topics", *how, "--alter", "--partitions", "9")
+    assert grown.returncode == 0, grown.stderr
+    refused = tool("topics", *how, "--delete")
+    assert refused.returncode != 0
+    assert "The controller mutation quota of client-id little-1 is exceeded" in refused.stdout + refused.stderr
+    assert sizes(kafka3, name) == {f"{name}-0": 9}
+
+
+def test_librdkafka_is_slowed_and_never_refused(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+    """It speaks CreatePartitions 2 and DeleteTopics 4."""
+    admin = AdminClient({"bootstrap.servers": limited.bootstrap, "client.id": f"slow-{name}"})
+    before = limited.metric("throttled_requests_total", quota="controller_mutations")
+    admin.create_topics([NewTopic(f"{name}-0", 30, 1)])[f"{name}-0"].result(30)
+    admin.create_partitions([NewPartitions(f"{name}-0", 40)])[f"{name}-0"].result(30)
+    wait_until(lambda: sizes(kafka3, name) == {f"{name}-0": 40}, "ten partitions more")
+    admin.delete_topics([f"{name}-0"])[f"{name}-0"].result(30)
+    wait_until(lambda: not sizes(kafka3, name), "the topic to go")
+    assert limited.metric("throttled_requests_total", quota="controller_mutations") > before
+
+
+def test_aiokafka_is_slowed_and_never_refused(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=limited.bootstrap, client_id=f"slow-{name}")
+        await admin.start()
+        try:
+            from aiokafka.admin import NewTopic as AioNewTopic
+
+            made = await admin.create_topics([AioNewTopic(f"{name}-0", 30, 1), AioNewTopic(f"{name}-1", 1, 1)])
+            assert [error for _, error, *_ in made.topic_errors] == [0, 0]
+            grown = await admin.create_partitions({f"{name}-1": AioNewPartitions(total_count=3)})
+            assert [error for _, error, *_ in grown.topic_errors] == [0]
+            gone = await admin.delete_topics([f"{name}-0", f"{name}-1"])
+            assert [error for _, error, *_ in gone.topic_error_codes] == [0, 0]
+        finally:
+            await admin.close()
+
+    before = limited.metric("throttled_requests_total", quota="controller_mutations")
+    asyncio.run(run())
+    wait_until(lambda: not sizes(kafka3, name), "the topics to go")
+    assert limited.metric("throttled_requests_total", quota="controller_mutations") > before
+
+
+def test_what_exists_or_does_not_is_the_brokers_to_say(limited: ProxyProcess, little: Callable[[int], str], name: str) -> None:
+    with connect(limited.bootstrap) as connection:
+        connection.client_id = little(2)
+        made = connection.decoded(19, 7, topics=[topic(f"{name}-new", 1), topic(f"{name}-used-2", 1)], timeout=SECONDS)
+        assert [(t.name, int(t.error_code)) for t in made.topics] == [(f"{name}-new", REFUSED), (f"{name}-used-2", EXISTS)]
+        gone = connection.decoded(20, 6, topics=[{"name": f"{name}-no"}, {"name": f"{name}-used-2"}], timeout=SECONDS)
+        assert [(t.name, int(t.error_code)) for t in gone.responses] == [(f"{name}-no", UNKNOWN), (f"{name}-used-2", REFUSED)]
+
+
+def test_what_the_broker_refuses_is_not_charged(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+    """Nine brokers for each partition: the quota would be used up many times over."""
+    with connect(limited.bootstrap) as connection:
+        connection.client_id = "little-3"
+        for _ in range(3):
+            many = {**topic(f"{name}-0", 500), "replication_factor": 9}
+            (refused,) = connection.decoded(19, 7, topics=[many], timeout=SECONDS).topics
+            assert refused.error_code not in (0, REFUSED)
+        (made,) = connection.decoded(19, 7, topics=[topic(f"{name}-0", 1)], timeout=SECONDS).topics
+        assert made.error_code == 0
+    wait_until(lambda: sizes(kafka3, name) == {f"{name}-0": 1}, "the topic")
+
+
+def test_the_clusters_own_default_is_charged(tmp_path: Path, name: str) -> None:
+    """num.partitions is 7, which nobody told the proxy; two topics are 14, above the 10 of the burst."""
+    limit = {"client_id": "raw", "controller_mutations_rate": 0.01, "controller_mutations_burst": 10}
+    with (
+        LocalCluster(1, properties={"num.partitions": "7"}) as kafka,
+        ProxyProcess(
+            tmp_path, kafka.bootstrap_servers, {"quotas": {"entities": [limit]}, "limits": {"max_throttle": "1s"}}
+        ) as proxy,
+        connect(proxy.bootstrap) as connection,
+    ):
+        made = connection.decoded(19, 7, topics=[topic(f"{name}-{i}", -1) for i in range(3)], timeout=SECONDS)
+        assert [int(t.error_code) for t in made.topics] == [0, 0, REFUSED]
+        proxy.stop()
+        rows = [line for line in proxy.usage() if line.get("mutations")]
+        assert sum(line["mutations"] for line in rows) == 14
+
+
+def test_a_producer_and_a_consumer_create_no_topics_beyond_the_quota(
+    limited: ProxyProcess, kafka3: LocalCluster, little: Callable[[int], str], name: str
+) -> None:
+    """auto.create.topics.enable is on: by being named the first topic comes, the second does not before there is room."""
+    client_id = little(4)
+    for kind in (Producer, Consumer):
+        more = {"group.id": name, "allow.auto.create.topics": True} if kind is Consumer else {"message.timeout.ms": 1500}
+        client = kind({"bootstrap.servers": limited.bootstrap, "client.id": client_id, **more})
+        if isinstance(client, Producer):
+            errors: list[Any] = []
+            client.produce(f"{name}-by-producer", b"x", on_delivery=lambda error, _, errors=errors: errors.append(error))
+            client.flush(20)
+            assert errors[0] is not None
+        else:
+            client.subscribe([f"{name}-by-consumer"])
+            wait_until(lambda client=client: (message := client.poll(0.2)) and message.error(), "the consumer to be told")
+            client.close()
+    assert sizes(kafka3, name).keys() == {f"{name}-used-4"}
+    producer = Producer({"bootstrap.servers": limited.bootstrap, "client.id": f"rich-{name}"})
+    producer.produce(f"{name}-allowed", b"x")
+    assert producer.flush(20) == 0
+    assert f"{name}-allowed" in sizes(kafka3, name)
+
+
+# ---------------------------------------------------------------------- the token bucket
+
+
+def set_broker_quota(kafka: LocalCluster, client_id: str, rate: float) -> None:
+    """The broker's own quota, once it is in force."""
+    entity = {"entity_type": "client-id", "entity_name": client_id}
+    wanted = [{"entity_type": "client-id", "match_type": 0, "match": client_id}]
+    with connect(kafka.brokers[0].address) as connection:
+        op = {"key": "controller_mutation_rate", "value": rate, "remove": False}
+        (answer,) = connection.decoded(49, 1, entries=[{"entity": [entity], "ops": [op]}]).entries
+        assert answer.error_code == 0
+        wait_until(lambda: connection.decoded(48, 1, components=wanted, strict=True).entries, "the broker to know the quota")
+
+
+def test_a_token_bucket_does_what_the_brokers_own_does(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """Rate 0.5/s with a burst of 11 windows, as brokers have it: the same topics are accepted, the same wait is told, but for what
+    comes in while the requests are on their way."""
+    rate = 0.5
+    set_broker_quota(kafka3, "bucket-direct", rate)
+    limit = {"client_id": "bucket-through", "controller_mutations_rate": rate, "controller_mutations_burst": 11 * rate}
+    quotas = {"entities": [limit], "controller_mutations_algorithm": "token_bucket"}
+    told = []
+    with ProxyProcess(tmp_path, kafka3.bootstrap_servers, {"quotas": quotas, "limits": {"max_throttle": "10m"}}) as proxy:
+        for side, address in (("direct", kafka3.brokers[0].address), ("through", proxy.bootstrap)):
+            with connect(address) as connection:
+                connection.client_id = f"bucket-{side}"
+                began = time.monotonic()
+                answer = connection.decoded(19, 7, topics=[topic(f"{name}-{side}-{i}", 2) for i in range(6)], timeout=SECONDS)
+                told.append((answer, time.monotonic() - began))
+    codes = [{t.name.rpartition("-")[2]: int(t.error_code) for t in answer.topics} for answer, _ in told]
+    assert codes[0] == codes[1]
+    assert sorted(codes[0].values()) == [0, 0, 0, REFUSED, REFUSED, REFUSED]
+    waits = [answer.throttle_time.total_seconds() for answer, _ in told]
+    assert abs(waits[0] - waits[1]) <= max(took for _, took in told)
