@@ -19,7 +19,7 @@ class CreateTopics(MutationApi):
     def __init__(self) -> None:
         super().__init__(CREATE_TOPICS)
 
-    def charged_twice(self, items: Items) -> set[int]:
+    def free(self, items: Items) -> set[int]:
         """All of them: the broker creates none of a name that stands twice."""
         names = Counter(topic.name for topic in items.topics)
         return {i for i, topic in enumerate(items.topics) if names[topic.name] > 1}

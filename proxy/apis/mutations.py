@@ -56,10 +56,10 @@ class MutationApi(Plain):
         """Topics that may turn out to cost nothing, now that something is about to be refused."""
         return []
 
-    def charged_twice(self, items: Items) -> set[int]:
-        """Topics that stand in a request before."""
-        seen: set[Key] = set()
-        return {i for i, topic in enumerate(items.topics) if topic.key in seen or seen.add(topic.key)}  # type: ignore[func-returns-value]
+    def free(self, items: Items) -> set[int]:
+        """Topics that cost nothing wherever they stand: here those that stand in the request before."""
+        first: dict[Key, int] = {}
+        return {i for i, topic in enumerate(items.topics) if first.setdefault(topic.key, i) != i}
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
         engine = client.services.engine
@@ -78,7 +78,7 @@ class MutationApi(Plain):
             raise
         if items.validate_only:
             return FORWARD
-        free = self.charged_twice(items) | self._exempt(client, items)
+        free = self.free(items) | self._exempt(client, items)
         if found is None:
             costs = [0 if i in free else self.estimate(client, topic) for i, topic in enumerate(items.topics)]
             client.api_sum(self.key).mutations += sum(costs)
@@ -217,9 +217,9 @@ class _Explain(_Settle):
     __slots__ = ()
 
     def patched(self, frame: bytes) -> list[Buffer] | None:
-        told = self._told
+        told, decision = self._told, self._told.decision
         self.mute = told.left()
-        throttle_ms, decision = ceil(self.mute * 1000), told.decision
+        throttle_ms = ceil(self.mute * 1000)
         return told.wire.with_throttle(frame, told.sent.version, told.items, decision.items, decision.message, throttle_ms)
 
 
@@ -229,7 +229,7 @@ class _Merge(_Settle):
     __slots__ = ()
 
     def patched(self, frame: bytes) -> list[Buffer] | None:
-        told = self._told
+        told, decision = self._told, self._told.decision
         self.mute = told.left()
-        throttle_ms, decision = ceil(self.mute * 1000), told.decision
-        return told.wire.with_refused(frame, told.sent.version, told.items, set(decision.items), decision.message, throttle_ms)
+        refused, throttle_ms = set(decision.items), ceil(self.mute * 1000)
+        return told.wire.with_refused(frame, told.sent.version, told.items, refused, decision.message, throttle_ms)
