@@ -20,7 +20,7 @@ class CreateTopics(MutationApi):
         super().__init__(CREATE_TOPICS)
 
     def free(self, items: Items) -> set[int]:
-        """All of them: the broker creates none of a name that stands twice."""
+        """Topics that stand twice, both of them: the broker creates none."""
         names = Counter(topic.name for topic in items.topics)
         return {i for i, topic in enumerate(items.topics) if names[topic.name] > 1}
 
