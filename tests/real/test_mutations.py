@@ -7,6 +7,7 @@ import asyncio
 import datetime
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -205,23 +206,56 @@ def set_broker_quota(kafka: LocalCluster, client_id: str, rate: float) -> None:
         wait_until(lambda: connection.decoded(48, 1, components=wanted, strict=True).entries, "the broker to know the quota")
 
 
-def test_a_token_bucket_does_what_the_brokers_own_does(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
-    """Rate 0.5/s with a burst of 11 windows, as brokers have it: the same topics are accepted, the same wait is told, but for what
-    comes in while the requests are on their way."""
-    rate = 0.5
-    set_broker_quota(kafka3, "bucket-direct", rate)
-    limit = {"client_id": "bucket-through", "controller_mutations_rate": rate, "controller_mutations_burst": 11 * rate}
+BUCKET = 0.5
+"""The rate of token buckets; their burst is that of 11 windows, as brokers have it."""
+
+
+@contextmanager
+def both_buckets(kafka: LocalCluster, folder: Path, client_id: str, max_throttle: str) -> Iterator[dict[str, tuple[str, str]]]:
+    """(address, client id) directly and through a proxy, with the same quota at the broker and at the proxy."""
+    ids = {side: f"{client_id}-{side}" for side in ("direct", "through")}
+    set_broker_quota(kafka, ids["direct"], BUCKET)
+    limit = {"client_id": ids["through"], "controller_mutations_rate": BUCKET, "controller_mutations_burst": 11 * BUCKET}
     quotas = {"entities": [limit], "controller_mutations_algorithm": "token_bucket"}
-    told = []
-    with ProxyProcess(tmp_path, kafka3.bootstrap_servers, {"quotas": quotas, "limits": {"max_throttle": "10m"}}) as proxy:
-        for side, address in (("direct", kafka3.brokers[0].address), ("through", proxy.bootstrap)):
+    with ProxyProcess(folder, kafka.bootstrap_servers, {"quotas": quotas, "limits": {"max_throttle": max_throttle}}) as proxy:
+        yield {"direct": (kafka.brokers[0].address, ids["direct"]), "through": (proxy.bootstrap, ids["through"])}
+
+
+@pytest.mark.parametrize(("version", "accepted"), [(7, 3), (4, 6)])
+def test_a_token_bucket_accepts_and_tells_what_the_brokers_own_does(
+    kafka3: LocalCluster, tmp_path: Path, name: str, version: int, accepted: int
+) -> None:
+    """The same topics are accepted, and the same wait is told, but for what comes in while a request is on its way."""
+    codes, waits, took = [], [], []
+    with both_buckets(kafka3, tmp_path, name, "10m") as sides:
+        for side, (address, client_id) in sides.items():
             with connect(address) as connection:
-                connection.client_id = f"bucket-{side}"
+                connection.client_id = client_id
                 began = time.monotonic()
-                answer = connection.decoded(19, 7, topics=[topic(f"{name}-{side}-{i}", 2) for i in range(6)], timeout=SECONDS)
-                told.append((answer, time.monotonic() - began))
-    codes = [{t.name.rpartition("-")[2]: int(t.error_code) for t in answer.topics} for answer, _ in told]
-    assert codes[0] == codes[1]
-    assert sorted(codes[0].values()) == [0, 0, 0, REFUSED, REFUSED, REFUSED]
-    waits = [answer.throttle_time.total_seconds() for answer, _ in told]
-    assert abs(waits[0] - waits[1]) <= max(took for _, took in told)
+                asked = [topic(f"{name}-{side}-{i}", 2) for i in range(6)]
+                made = connection.decoded(19, version, topics=asked, timeout=SECONDS)
+                took.append(time.monotonic() - began)
+            codes.append(sorted(int(t.error_code) for t in made.topics))
+            waits.append(made.throttle_time.total_seconds())
+    assert codes[0] == codes[1] == [0] * accepted + [REFUSED] * (6 - accepted)
+    assert waits[0] > 0.5
+    assert abs(waits[0] - waits[1]) <= max(took)
+
+
+def test_a_token_bucket_refuses_what_the_brokers_own_does(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """New partitions and deletions too; what would be nothing is the broker's to say."""
+    steps: list[list[list[int]]] = []
+    with both_buckets(kafka3, tmp_path, name, "100ms") as sides:
+        for side, (address, client_id) in sides.items():
+            own = f"{name}-{side}"
+
+            def ask(key: int, version: int, address: str = address, client_id: str = client_id, **asked: Any) -> Any:
+                with connect(address) as connection:  # a new one, as a broker too mutes that of a throttled request
+                    connection.client_id = client_id
+                    return connection.decoded(key, version, **asked, timeout=SECONDS)
+
+            made = ask(19, 7, topics=[topic(own, 40)]).topics
+            grown = ask(37, 3, topics=[{"name": own, "count": 41}]).results
+            gone = ask(20, 6, topics=[{"name": own}]).responses
+            steps.append([[int(each.error_code) for each in results] for results in (made, grown, gone)])
+    assert steps[0] == steps[1] == [[0], [REFUSED], [REFUSED]]
