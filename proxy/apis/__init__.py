@@ -4,9 +4,15 @@ A handler gets one whole request and says what to do with it and with its respon
 
 - `registry`           all handlers by key; refuses two for one
 - `api_versions`       18: clamps ranges to what is understood
-- `addresses`          3, 10, 55, 60, 78, 79: broker addresses replaced; Metadata teaches the proxy its cluster
+- `addresses`          10, 52-55, 59, 60, 79, 82: addresses of brokers and controllers replaced
+- `metadata`           3: the same; the proxy learns its cluster from it; topics that come by being named are charged
 - `produce`            0: counted per topic; node endpoints replaced
 - `fetch`              1: counted per topic as it streams; node endpoints replaced
+- `share_fetch`        78: the same
 - `sasl`               17, 36: watched, to learn the principal
-- `create_topics`      19: controller mutations are charged, refused, throttled
+- `mutations`          what the next three have in common: charged, refused, throttled, settled with the broker's answer
+- `create_topics`      19
+- `create_partitions`  37
+- `delete_topics`      20
+- `asking`             a question of the proxy's own to the client's broker: which topics there are, and how large
 """

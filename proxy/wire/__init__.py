@@ -12,7 +12,11 @@ is `BadBytes`. What is not understood is passed on untouched.
 - `api_versions`   clamp of the ranges in ApiVersions responses
 - `produce`        skim of Produce requests: topics, partitions, batches; records are never decoded
 - `fetch`          the same for Fetch responses, while they stream through
-- `create_topics`  read, trim and merge of CreateTopics
-- `metadata`       what a Metadata response tells of brokers and topics
+- `share_fetch`    the same for ShareFetch
+- `walk`           reading a frame that comes in pieces, without joining them
+- `frames`         cutting a stream of bytes into whole requests, without joining them
+- `items`          requests about a list of topics of which some may be refused: read, trim, merge
+- `create_topics`, `create_partitions`, `delete_topics`  these requests
+- `metadata`       what a Metadata response tells of brokers and topics, what a request would have created, the proxy's own question
 - `proxy_protocol` who the client is behind a load balancer, before its first byte
 """
