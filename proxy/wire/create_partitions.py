@@ -27,13 +27,11 @@ class _CreatePartitions(ItemApi):
         return response_layout(KEY, version)
 
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
-        element = topics.element
-        assert isinstance(element, Entity)
-        spans = element.spans(buf, start, stop)
-        name = string(buf, *spans["name"], topics.compact)[0]
+        """Name, partitions in all (int32): the same in all versions."""
+        name, pos = string(buf, start, stop, topics.compact)
         if name is None:
             raise BadBytes("a topic without a name")
-        return Item(name, NO_ID, INT32.unpack_from(buf, spans["count"][0])[0], start, stop)
+        return Item(name, NO_ID, INT32.unpack_from(buf, pos)[0], start, stop)
 
     def refused(self, topic: Item, version: int, message: str) -> bytes:  # noqa: ARG002
         error = INT16.pack(QUOTA_EXCEEDED) + encode_string(message, compact=True)

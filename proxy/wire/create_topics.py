@@ -10,7 +10,7 @@ from typing import Final
 from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi
 from proxy.wire.kio_bridge import request_layout, response_layout
 from proxy.wire.layout import Array, Entity, Fixed, Text
-from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, encode_string, string
+from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, array, encode_array_length, encode_string, string
 
 KEY: Final = 19
 
@@ -29,15 +29,13 @@ class _CreateTopics(ItemApi):
         return _response_layout(version)
 
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
-        element = topics.element
-        assert isinstance(element, Entity)
-        spans = element.spans(buf, start, stop)
-        name = string(buf, *spans["name"], topics.compact)[0]
+        """Name, partitions (int32), replication factor (int16), assignments: the same in all versions."""
+        name, pos = string(buf, start, stop, topics.compact)
         if name is None:
             raise BadBytes("a topic without a name")
-        partitions = INT32.unpack_from(buf, spans["num_partitions"][0])[0]
+        partitions = INT32.unpack_from(buf, pos)[0]
         if partitions == -1:
-            assigned, _ = element.array("assignments").count(buf, spans["assignments"][0], stop)
+            assigned, _ = array(buf, pos + 6, stop, topics.compact)
             partitions = assigned if assigned > 0 else -1
         return Item(name, NO_ID, partitions, start, stop)
 

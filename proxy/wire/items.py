@@ -92,14 +92,15 @@ class ItemApi(ABC):
     # ------------------------------------------------------------------ requests
 
     def read(self, buf: Buffer, pos: int, end: int, version: int) -> Items:
-        """The topics of a request body, or `BadBytes`."""
-        layout, name = self.request_layout(version), self.asked(version)
-        spans = layout.spans(buf, pos, end)
-        start, stop = spans[name]
-        topics = layout.array(name)
-        _, elements = topics.elements(buf, start, end)
-        validate_only = "validate_only" in spans and buf[spans["validate_only"][0]] != 0
-        return Items([self.item(topics, buf, *place, version) for place in elements], start, stop, validate_only)
+        """The topics of a request body, or `BadBytes`. Their array is the first field of all these requests."""
+        layout = self.request_layout(version)
+        topics = layout.array(self.asked(version))
+        stop, elements = topics.elements(buf, pos, end)
+        if elements:
+            stop = elements[-1][1]
+        rest = layout.spans(buf, stop, end, 1)
+        validate_only = "validate_only" in rest and buf[rest["validate_only"][0]] != 0
+        return Items([self.item(topics, buf, *place, version) for place in elements], pos, stop, validate_only)
 
     def without(self, items: Items, refused: Collection[int], buf: Buffer, pos: int, end: int, version: int) -> list[Buffer]:
         """The body [pos, end) without the topics at these indices, in pieces."""

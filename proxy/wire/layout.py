@@ -223,10 +223,10 @@ class Entity:
             pos = part.skip(buf, pos, end)
         raise KeyError(name)
 
-    def spans(self, buf: Buffer, pos: int, end: int) -> dict[str, tuple[int, int]]:
-        """Where each field that is not tagged stands: name -> (start, end)."""
+    def spans(self, buf: Buffer, pos: int, end: int, first: int = 0) -> dict[str, tuple[int, int]]:
+        """Where each field that is not tagged stands: name -> (start, end); `pos` is where the field of number `first` starts."""
         found = {}
-        for name, part in self.fields:
+        for name, part in self.fields[first:]:
             stop = part.skip(buf, pos, end)
             found[name] = (pos, stop)
             pos = stop
