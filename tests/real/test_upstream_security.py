@@ -208,7 +208,7 @@ def follow(kafka: LocalCluster, way: Upstream, times: int = 1) -> tuple[Follower
     brokers = Brokers([address(kafka)], [], lambda _: None, lambda: 0.0)
 
     async def asking() -> Follower:
-        follower = Follower(brokers, 1.0, way, log)  # type: ignore[arg-type]
+        follower = Follower(brokers, lambda _: None, 1.0, way, log)  # type: ignore[arg-type]
         for _ in range(times):
             await follower.ask()
         return follower
