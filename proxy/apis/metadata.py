@@ -34,6 +34,7 @@ class Metadata(Plain):
         plan = _Learn(self.key, request.version, client)
         found = client.services.engine.find_mutation_limit(client.user, client.client_id or "")
         if found is None:
+            client.asked = {}  # a quota may have gone while the broker was asked
             return Forward(plan)
         request.join()
         wanted = wire.read_auto_create(request.buf, request.body, request.end, request.version)

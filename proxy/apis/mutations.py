@@ -80,6 +80,7 @@ class MutationApi(Plain):
             return FORWARD
         free = self.free(items) | self._exempt(client, items)
         if found is None:
+            client.asked = {}  # a quota may have gone while its broker was asked
             costs = [0 if i in free else self.estimate(client, topic) for i, topic in enumerate(items.topics)]
             client.api_sum(self.key).mutations += sum(costs)
             return FORWARD
