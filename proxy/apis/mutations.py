@@ -9,8 +9,7 @@ counts (seed s1, "waiting time in the purgatory"); the broker's own time if that
 
 What the broker does not do is credited back when it answers.
 
-A request of more than 1 MiB is not read: without a quota it passes uncounted, with one it closes the connection. Reading it
-would hold up everybody for a third of a second, and no controller does so much at once (KRaft: 10 000 records).
+A request of more than 1 MiB is not read: without a quota it passes uncounted, with one it closes the connection.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ from quota.book import Found
 from quota.decision import Action, Decision, Verdict
 from quota.kinds.controller_mutations import MutationLimit
 
-MAX_REQUEST: Final = 1 << 20
-"""Bytes of a request."""
 REQUEST_TIMED_OUT: Final = 7
 """The broker did not wait for the end: it may be done all the same."""
 
@@ -64,13 +61,8 @@ class MutationApi(Plain):
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
         engine = client.services.engine
         found = engine.find_mutation_limit(client.user, client.client_id or "")
-        size = request.size
-        if size > MAX_REQUEST:
-            if found is None:
-                return FORWARD
-            raise BadBytes(f"a request of {size} bytes that is charged to a quota; {MAX_REQUEST} are the most")
-        request.join()
         try:
+            request.join()
             items = self.wire.read(request.buf, request.body, request.end, request.version)
         except BadBytes:
             if found is None:  # for the broker to judge

@@ -6,12 +6,15 @@ looked at meanwhile)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.session.client import Client
 from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
 from proxy.wire.primitives import BadBytes, Buffer
+
+MAX_JOINED: Final = 1 << 20
+"""Bytes of a request that is read topic by topic. No controller does so much at once (KRaft: 10 000 records)."""
 
 Place = tuple[Buffer, int, int]
 """(buffer, start, end)"""
@@ -55,7 +58,10 @@ class Request:
         return [(first, body, len(first)), *((chunk, 0, len(chunk)) for chunk in self.chunks[1:])]
 
     def join(self) -> None:
-        """Make it one buffer: for requests that are small and rare."""
+        """Make it one buffer: for requests that are small and rare. `BadBytes` for one above `MAX_JOINED`: reading it part by
+        part would hold up everybody for tenths of a second."""
+        if self.size > MAX_JOINED:
+            raise BadBytes(f"a request of {self.size} bytes, where {MAX_JOINED} are the most that is looked into")
         if self.chunks is not None:
             joined = b"".join(self.chunks)
             self.header_stop -= self.start

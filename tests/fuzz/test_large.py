@@ -4,8 +4,8 @@ Each is refused with one report before that, whatever stands in it; the largest 
 
 import pytest
 
-from proxy.apis.mutations import MAX_REQUEST
 from proxy.identity.sasl import MAX_TOKEN
+from proxy.session.plans import MAX_JOINED
 from proxy.wire.primitives import INT32, MAX_TAGS, encode_uvarint
 from proxy.wire.produce import MAX_TOPICS, MAX_UNUSUAL
 from tests.messages import request, response
@@ -63,7 +63,7 @@ TAKEN = {
     "partitions without records": produce_partitions(MAX_UNUSUAL // 2),
     "tagged fields of Produce": produce_tags(MAX_TAGS),
     "tagged fields of a header": frame(0, 9, b"\0" + PRODUCE_START + b"\1\0", tagged(MAX_TAGS)),
-    "CreateTopics": create_topics(MAX_REQUEST),
+    "CreateTopics": create_topics(MAX_JOINED),
 }
 
 
@@ -83,13 +83,22 @@ def test_a_large_request_that_is_all_structure_closes_with_one_report(data, limi
 
 
 def test_topics_to_create_beyond_what_is_read_close_where_they_would_be_charged():
-    data = create_topics(MAX_REQUEST + 1)
+    data = create_topics(MAX_JOINED + 1)
     free, charged = World(max_frame=BIG), World({ANYBODY: FIVE}, max_frame=BIG)
     d = free.dialogue()
     d.client(*reads(data))
     assert (d.to_broker, d.failures) == (data, []), "without a quota it passes uncounted"
     d = charged.dialogue()
     d.client(*reads(data))
+    assert (d.port.closes, len(d.failures), d.to_broker) == (1, 1, b"")
+
+
+def test_names_beyond_what_is_read_close_where_they_might_be_created():
+    names = b"".join(b"\0\x40" + b"%064d" % i for i in range(1 << 14))
+    data = frame(3, 4, INT32.pack(1 << 14) + names + b"\1", b"")
+    free, charged = World(max_frame=BIG), World({ANYBODY: FIVE}, max_frame=BIG)
+    assert free.dialogue().client(*reads(data)).to_broker == data
+    d = charged.dialogue().client(*reads(data))
     assert (d.port.closes, len(d.failures), d.to_broker) == (1, 1, b"")
 
 
