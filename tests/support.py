@@ -53,6 +53,9 @@ class Cluster:
     def topic_size(self, name: str) -> int | None:
         return self.sizes.get(name)
 
+    def learn_size(self, name: str, partitions: int) -> None:
+        self.sizes[name] = partitions
+
     def forget_topic(self, name: str) -> None:
         self.sizes.pop(name, None)
 

@@ -14,7 +14,7 @@ class CreatePartitions(MutationApi):
         super().__init__(CREATE_PARTITIONS)
 
     def cost(self, client: Client, topic: Item) -> int | None:
-        there = client.asked.get(topic.key)
+        there = self.there(client, topic)
         if there is None or there == NOT_TOLD:
             return None if there is None else 1
         return max(topic.amount - there, 0) if there else 0

@@ -25,8 +25,8 @@ class CreateTopics(MutationApi):
         return {i for i, topic in enumerate(items.topics) if names[topic.name] > 1}
 
     def cost(self, client: Client, topic: Item) -> int | None:
-        there = client.asked.get(topic.key, 0)
-        return 0 if there > 0 else self.estimate(client, topic)
+        there = self.there(client, topic)
+        return 0 if there is not None and there > 0 else self.estimate(client, topic)
 
     def estimate(self, client: Client, topic: Item) -> int:
         return client.services.cluster.default_partitions if topic.amount == -1 else max(topic.amount, 0)

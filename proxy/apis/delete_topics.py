@@ -14,7 +14,7 @@ class DeleteTopics(MutationApi):
         super().__init__(DELETE_TOPICS)
 
     def cost(self, client: Client, topic: Item) -> int | None:
-        there = client.asked.get(topic.key)
+        there = self.there(client, topic)
         return 1 if there == NOT_TOLD else there
 
     def estimate(self, client: Client, topic: Item) -> int:

@@ -49,6 +49,12 @@ class MutationApi(Plain):
     def estimate(self, client: Client, topic: Item) -> int:
         """The same from what is known, for clients without a quota, for whom the broker is not asked."""
 
+    def there(self, client: Client, topic: Item) -> int | None:
+        """Partitions that it has: what the broker said, or where that has not heard of it what the proxy saw happen; 0 when it is
+        not there, `NOT_TOLD`, or None when the broker was not asked."""
+        told = client.asked.get(topic.key)
+        return told if told != 0 or topic.name is None else client.services.cluster.topic_size(topic.name) or 0
+
     def doubtful(self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit], now: float) -> list[Key]:  # noqa: ARG002
         """Topics that may turn out to cost nothing, now that something is about to be refused."""
         return []
@@ -88,18 +94,27 @@ class MutationApi(Plain):
         costs = [cost or 0 for cost in known]
         if doubtful := self.doubtful(client, items, costs, found, now):
             return ask(client, request, doubtful)
-        return self._charge(client, request, items, costs, found, now)
+        late = [i for i, cost in enumerate(costs) if not cost and i not in free]
+        return self._charge(client, request, items, costs, late, found, now)
 
     def _exempt(self, client: Client, items: Items) -> set[int]:
         exempt = client.services.engine.limits.exempt.topics
         return {i for i, topic in enumerate(items.topics) if topic.name in exempt}
 
     def _charge(
-        self, client: Client, request: Request, items: Items, costs: Sequence[int], found: Found[MutationLimit], now: float
+        self,
+        client: Client,
+        request: Request,
+        items: Items,
+        costs: Sequence[int],
+        late: Sequence[int],
+        found: Found[MutationLimit],
+        now: float,
     ) -> Outcome:
+        """`late`: topics of which nothing can come, as the broker said. It may not know yet; what is done is charged then."""
         self._complain(client, request, items)
         client.asked = {}
-        if not any(costs):
+        if not (any(costs) or late):
             return FORWARD
         verdict = client.services.engine.charge_mutations(
             found, costs, refusable=request.version >= self.wire.first_refusable, now=now
@@ -107,7 +122,7 @@ class MutationApi(Plain):
         if verdict.decision is not None and verdict.decision.action is Action.REFUSE:
             verdict = replace(verdict, decision=_with_twins(verdict.decision, items))
         total, decision = client.api_sum(self.key), verdict.decision
-        told = _Told(self.wire, client, request, items, costs, verdict, total, now)
+        told = _Told(self, client, request, items, late, found, verdict, total, now)
         if decision is None:
             return Forward(_Settle(told))
         total.throttle_ms += ceil(decision.throttle * 1000)
@@ -144,16 +159,21 @@ def _labels(items: Items, which: Sequence[int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A request that was charged: `costs` of its topics, and when."""
+    """A request that was charged, and when; `late`: topics that are to be charged if they come to something."""
 
-    wire: ItemApi
+    api: MutationApi
     client: Client
     sent: Request
     items: Items
-    costs: Sequence[int]
+    late: Sequence[int]
+    found: Found[MutationLimit]
     verdict: Verdict
     total: Sum
     when: float
+
+    @property
+    def wire(self) -> ItemApi:
+        return self.api.wire
 
     @property
     def decision(self) -> Decision:
@@ -172,17 +192,22 @@ class _Told:
             if result.error == 0 and self.items.topics[i].amount == -1 and result.partitions > 0:
                 self.client.services.cluster.learn_default_partitions(result.partitions)
                 charged += engine.correct_mutations(receipt, i, result.partitions, self.client.now)
-        self._forget(results)
+        done = [i for i in self.late if i in results and results[i].error == 0]
+        costs = [self.api.estimate(self.client, self.items.topics[i]) for i in done]
+        charged += engine.charge_mutations(self.found, costs, refusable=False, now=self.client.now, mute=False).charged
+        self._learn(results)
         undone = [i for i, result in results.items() if result.error not in (0, REQUEST_TIMED_OUT)]
         self.total.mutations += charged - engine.credit_mutations(receipt, undone)
 
-    def _forget(self, results: dict[int, Result]) -> None:
-        """Topics that are gone, so that a request that has them created again is seen to do so."""
-        if self.wire.key == DELETE_TOPICS:
-            cluster = self.client.services.cluster
-            for i in (i for i, result in results.items() if result.error in (0, REQUEST_TIMED_OUT)):
-                topic = self.items.topics[i]
+    def _learn(self, results: dict[int, Result]) -> None:
+        """What has come, grown or gone, before any broker says so."""
+        cluster = self.client.services.cluster
+        for i, result in results.items():
+            topic = self.items.topics[i]
+            if self.wire.key == DELETE_TOPICS and result.error in (0, REQUEST_TIMED_OUT):
                 cluster.forget_topic(topic.name or cluster.topic_name(topic.topic_id) or "")
+            elif result.error == 0 and topic.name is not None and (size := max(result.partitions, topic.amount)) > 0:
+                cluster.learn_size(topic.name, size)
 
 
 class _Settle(Whole):

@@ -43,6 +43,9 @@ class Topics:
     def size(self, name: str) -> int | None:
         return self._sizes.get(name)
 
+    def learn_size(self, name: str, partitions: int) -> None:
+        _keep(self._sizes, name, partitions)
+
     def forget(self, name: str) -> None:
         """It was deleted. Should it come again, the same words may say so that said it before."""
         if self._sizes.pop(name, None) is not None:

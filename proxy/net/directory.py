@@ -37,6 +37,9 @@ class Directory:
     def topic_size(self, name: str) -> int | None:
         return self.topics.size(name)
 
+    def learn_size(self, name: str, partitions: int) -> None:
+        self.topics.learn_size(name, partitions)
+
     def forget_topic(self, name: str) -> None:
         self.topics.forget(name)
 

@@ -75,6 +75,9 @@ class Cluster(Protocol):
     def topic_size(self, name: str) -> int | None:
         """The number of its partitions when it was last heard of; None of one that is not known to exist."""
 
+    def learn_size(self, name: str, partitions: int) -> None:
+        """It has so many partitions from now on, which brokers may hear of later."""
+
     def forget_topic(self, name: str) -> None:
         """It was deleted."""
 

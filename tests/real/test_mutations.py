@@ -242,6 +242,15 @@ def test_a_token_bucket_accepts_and_tells_what_the_brokers_own_does(
     assert abs(waits[0] - waits[1]) <= max(took)
 
 
+def knows_everywhere(kafka: LocalCluster, name: str) -> bool:
+    """A broker may hear of a new topic later than the controller."""
+    for broker in kafka.brokers:
+        with connect(broker.address) as connection:
+            if connection.decoded(3, 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0].error_code:
+                return False
+    return True
+
+
 def test_a_token_bucket_refuses_what_the_brokers_own_does(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
     """New partitions and deletions too; what would be nothing is the broker's to say."""
     steps: list[list[list[int]]] = []
@@ -255,6 +264,7 @@ def test_a_token_bucket_refuses_what_the_brokers_own_does(kafka3: LocalCluster, 
                     return connection.decoded(key, version, **asked, timeout=SECONDS)
 
             made = ask(19, 7, topics=[topic(own, 40)]).topics
+            wait_until(lambda own=own: knows_everywhere(kafka3, own), "all brokers to know the topic")
             grown = ask(37, 3, topics=[{"name": own, "count": 41}]).results
             gone = ask(20, 6, topics=[{"name": own}]).responses
             steps.append([[int(each.error_code) for each in results] for results in (made, grown, gone)])

@@ -353,6 +353,44 @@ def test_an_unknown_error_of_a_newer_broker_passes_and_is_given_back(five):
     assert used(five) == 0
 
 
+def test_a_topic_that_was_created_here_is_known_before_its_broker_knows_it(five):
+    d = five.dialogue()
+    d.client(create(7, 4, ("a", 560)))
+    assert d.to_broker
+    d.broker(created(7, 4, "a", partitions=560))
+    assert d.to_client
+    d.client(create(7, 5, ("a", 1), ("b", 1)))
+    d.told()
+    assert [topic.name for topic in read_request(19, 7, d.to_broker).topics] == ["a"], "it is there: the broker's to refuse"
+    d.broker(created(7, 5, "a", error=36))
+    assert d.to_client
+    other = five.dialogue()
+    other.now = 12.0
+    other.client(delete(6, 6, "a"))
+    other.told()
+    assert other.to_broker
+    assert used(five) > 1000, "the deletion is charged with what was created"
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer", "cost"),
+    [(grow(3, 4, ("a", 9)), grown(3, 4, "a"), 1), (delete(6, 4, "a"), deleted(6, 4, "a"), 1)],
+    ids=["grown", "deleted"],
+)
+def test_what_the_broker_did_not_know_and_does_all_the_same_is_charged_then(five, ask, answer, cost):
+    """A broker may hear of a new topic later than the controller."""
+    d = five.dialogue()
+    d.client(ask)
+    d.told()
+    assert d.to_broker == ask
+    assert used(five) == 0
+    five.cluster.sizes = {}  # nor does the proxy
+    d.broker(answer)
+    assert d.to_client == answer
+    assert used(five) == cost
+    assert sum(row.mutations for row in five.rows()) == cost
+
+
 def test_what_timed_out_may_have_been_done(five):
     d = five.dialogue()
     d.client(create(7, 4, ("a", 30)))
