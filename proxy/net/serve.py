@@ -23,9 +23,10 @@ from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.cluster.brokers import Brokers, Change
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
-from proxy.config.limits import limits_of
+from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
+from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.net.admin import start_admin
 from proxy.net.connection import ClientConnection, Shared
@@ -78,7 +79,7 @@ class Proxy:
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.engine = Engine(limits_of(settings))
+        self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._writer = self._make_writer()

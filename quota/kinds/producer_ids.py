@@ -12,15 +12,15 @@ stays counted. A false positive counts too little, nothing ever counts too much.
 - `reject`: batches with an id that is new are refused while there is no room, and are new the next time. Known ids go on
   untouched, and stay known as long as they are seen every half window: whoever is active never loses its place.
 
-Users without a limit are counted too, for metrics. Memory: `MAX_USERS` users, the least recently charged forgotten first; bits of
-`MAX_BYTES` in total and one small filter of each user beyond. No user's filters may be larger than what is left free: where
-they cannot grow they take more than they are for, and count too little (`Usage.overfull`), so that nobody is throttled for
-what others use, and small users always find room."""
+Users without a limit are counted too, for metrics, unless that is turned off. Memory: `MAX_USERS` users, the least recently
+charged forgotten first; bits of `MAX_BYTES` in total and one small filter of each user beyond. No user's filters may be larger
+than what is left free: where they cannot grow they take more than they are for, and count too little (`Usage.overfull`), so that
+nobody is throttled for what others use, and small users always find room."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import nlargest
@@ -28,7 +28,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from quota.book import Found, QuotaBook
-from quota.decision import Action, Decision, Verdict
+from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
 from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import Hash
@@ -46,6 +46,12 @@ MAX_STATE: Final = 2 * MAX_BYTES
 MAGIC: Final = b"producer_ids 1\n"
 """What a saved state begins with: kind and version. Whatever changes filters or their layers is another version."""
 NOTHING: Final = Verdict(0)
+NO_ID: Final = -1
+"""The producer id of a batch that has none."""
+ANY_ID: Final = (1 << 63) - 1
+"""The largest producer id."""
+NO_SHORT_CUT: Final = -(1 << 63) - 1
+"""Below every number that may stand in the place of an id."""
 
 
 class Mode(Enum):
@@ -124,14 +130,33 @@ class _User:
 class ProducerIds:
     """The quota of all users: a pair of filters each, made when first charged, dropped when all in it has passed."""
 
-    def __init__(self, book: QuotaBook[ProducerIdLimit], hash128: Hash, windows: Windows = Windows()) -> None:
-        """`book` has users only, see `user_book`. ValueError for windows that are none."""
+    name: Final = NAME
+    title: Final = "producer id"
+
+    def __init__(
+        self,
+        book: QuotaBook[ProducerIdLimit],
+        hash128: Hash,
+        windows: Windows = Windows(),
+        *,
+        exempt: frozenset[str] = frozenset(),
+        count_unlimited: bool = True,
+    ) -> None:
+        """`book` has users only, see `user_book`; `exempt` are users without a limit whatever it says. ValueError for windows
+        that are none."""
         self.windows = windows
         self._book, self._hash = book, hash128
+        self._exempt, self._count_unlimited = exempt, count_unlimited
+        self._uncounted: set[str] = set()
+        """users who are known to have no limit, where such are not counted"""
         self._users: OrderedDict[str, _User] = OrderedDict()
         self._bytes = 0
         self._recent: dict[int, object] = {}
         """id to the epoch of the filters that knew it: void when these are another, so that nobody has to look for what passed"""
+        self.unchecked = NO_ID
+        """Ids up to this one need not be looked at: those that are none; all of them where nobody is counted; no id at all while
+        somebody is over the limit, as everything of such a user is throttled."""
+        self._settle()
         _User(None, windows, hash128)
 
     def __len__(self) -> int:
@@ -150,14 +175,51 @@ class ProducerIds:
 
     @book.setter
     def book(self, book: QuotaBook[ProducerIdLimit]) -> None:
-        self._book = book
-        for name, user in self._users.items():
+        self.change(book, self._exempt, self._count_unlimited)
+
+    def change(self, book: QuotaBook[ProducerIdLimit], exempt: frozenset[str], count_unlimited: bool) -> None:
+        """These limits hold from now on; what was counted stays counted, but of users who are counted no more."""
+        self._book, self._exempt, self._count_unlimited = book, exempt, count_unlimited
+        self._uncounted.clear()
+        for name, user in list(self._users.items()):
             user.limit, user.calm_until = self._limit(name), -inf
+            if user.limit is None and not count_unlimited:
+                self._drop(name)
         self._recent.clear()  # `reject` has to write to the newest filters what `throttle` only read
+        self._settle()
 
     def find(self, user: str) -> Found[ProducerIdLimit] | None:
         """The limit that holds for a user, if any."""
-        return self._book.find(user, "")
+        return None if user in self._exempt else self._book.find(user, "")
+
+    def is_calm(self, user: str, id: int, now: float) -> bool:
+        """Does a batch with this id change nothing? The short cut for ids above `unchecked`: no need to `charge` it then."""
+        known = self._users.get(user)
+        if known is None:
+            return id < 0 or user in self._uncounted
+        if now < known.calm_until and (id < 0 or self._recent.get(id) is known.seen.epoch):
+            self._users.move_to_end(user)
+            return True
+        return False
+
+    def over(self, user: str, now: float) -> bool:
+        """Is a user over its limit?"""
+        known = self._users.get(user)
+        if known is None or known.limit is None:
+            return False
+        self._dispose(known, now)
+        return known.seen.count() > known.limit.rate
+
+    def new(self, user: str, ids: Sequence[int], now: float) -> list[int]:
+        """The batches whose ids are new to a user. Nothing is counted."""
+        known = self._users.get(user)
+        return [i for i, id in enumerate(ids) if id >= 0 and (known is None or not known.seen.holds(id, now))]
+
+    def stands(self, found: Found[ProducerIdLimit], now: float) -> Standing:
+        """How a user with a limit stands, for a decision."""
+        usage = self.standing(found.owner.user or "", now)
+        count = 0 if usage is None else usage.counted
+        return Standing(count, found.limit.rate, max(found.limit.rate - count, 0.0))
 
     def charge(self, user: str, ids: Sequence[int], now: float, *, exempt: bool = False) -> Verdict:
         """Count the new ids of one request; `ids[i]` is that of batch i, below 0 where it has none. `exempt`: it is counted, and
@@ -174,7 +236,7 @@ class ProducerIds:
             else:
                 self._users.move_to_end(user)
                 return NOTHING
-        elif known is None and max(ids, default=-1) < 0:
+        elif known is None and (max(ids, default=-1) < 0 or self._ignores(user)):
             return NOTHING
         return self._charge(user, ids, now, exempt)
 
@@ -207,20 +269,29 @@ class ProducerIds:
         for name, known in list(self._users.items()):
             self._dispose(known, now)
             if known.idle(now):
-                del self._users[name]
+                self._drop(name)
+        self._settle()
 
     def dump(self, now: float, wall: float) -> bytes:
         """What `load` needs, the most recently charged users first. `wall` is the wall clock's time now, in seconds. Throttle
         times are not saved, as mutes are not."""
-        self.sweep(now)
         out = Writer()
-        _save_kind(out, self.windows, self._hash)
-        out.number(len(self._users))
-        for name, known in reversed(self._users.items()):
-            out.text(name)
-            known.seen.save(out, wall - now)
-            known.samples.save(out, now, wall - now)
+        for _ in self.save(out, now, wall):
+            pass
         return out.sealed(MAGIC)
+
+    def save(self, out: Writer, now: float, wall: float) -> Iterator[None]:
+        """The same in steps of one user each, so that others may be charged in between: who comes meanwhile is not saved."""
+        self.sweep(now)
+        _save_kind(out, self.windows, self._hash)
+        for name in list(reversed(self._users)):
+            if (known := self._users.get(name)) is not None:
+                out.number(1)
+                out.text(name)
+                known.seen.save(out, wall - now)
+                known.samples.save(out, now, wall - now)
+            yield
+        out.number(0)
 
     def load(self, data: bytes, now: float, wall: float) -> int:
         """Remember what was saved and has not passed meanwhile; of how many users. Those that were charged since the start keep
@@ -235,7 +306,26 @@ class ProducerIds:
             self._users.move_to_end(name, last=False)  # in the order of the file: who comes later was charged earlier
             self._bytes += size
             loaded += 1
+        self._settle()
         return loaded
+
+    def _settle(self) -> None:
+        """Which ids have to be looked at."""
+        counts = bool(self._book) or self._count_unlimited
+        over = any(known.limit is not None and known.seen.count() > known.limit.rate for known in self._users.values())
+        self.unchecked = ANY_ID if not counts else NO_SHORT_CUT if over else NO_ID
+
+    def _ignores(self, user: str) -> bool:
+        """Is a user who is not known not to be counted?"""
+        if self._count_unlimited or self.find(user) is not None:
+            return False
+        if len(self._uncounted) >= MAX_USERS:
+            self._uncounted.clear()
+        self._uncounted.add(user)
+        return True
+
+    def _drop(self, user: str) -> None:
+        self._bytes -= self._users.pop(user).seen.size_bytes
 
     def _charge(self, user: str, ids: Sequence[int], now: float, exempt: bool) -> Verdict:
         """What an id that was not seen lately takes, and every request of whom is over the limit."""
@@ -247,6 +337,8 @@ class ProducerIds:
             known.samples.record(charged, now)
         over = limit is not None and limit.mode is Mode.THROTTLE and known.seen.count() > limit.rate
         known.calm_until = -inf if over else known.seen.turn
+        if over:
+            self.unchecked = NO_SHORT_CUT
         if limit is None or exempt or not (over or refused):
             return Verdict(charged) if charged else NOTHING
         return Verdict(charged, self._decision(user, known, limit, ids, refused))
@@ -326,11 +418,13 @@ class ProducerIds:
         source = Reader(data, MAGIC, MAX_STATE)
         _check_kind(source, self.windows, self._hash)
         users = {}
-        for _ in range(source.number(MAX_USERS)):
+        while source.number(1):
             name = source.text()
             known = users[name] = _User(self._limit(name), self.windows, self._hash)
             known.seen.restore(source, now, wall - now)
             known.samples.restore(source, now, wall - now)
+            if len(users) > MAX_USERS:
+                raise BadState(f"it has more users than fit; {MAX_USERS} is the most")
         source.end()
         return users
 

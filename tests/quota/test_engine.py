@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.hashing import murmur3
 from quota.book import QuotaBook
 from quota.decision import Action
 from quota.engine import MAX_HOLD, Engine, Exempt, Limits
@@ -16,7 +17,7 @@ FIVE = MutationLimit(5, 500)
 
 
 def engine(limits: dict[Entity, MutationLimit] | None = None, max_throttle: float = 30.0, exempt: Exempt = Exempt()) -> Engine:  # noqa: B008
-    return Engine(Limits(QuotaBook(limits or {ALICE: FIVE}), max_throttle, exempt))
+    return Engine(Limits(QuotaBook(limits or {ALICE: FIVE}), max_throttle, exempt), murmur3)
 
 
 def charge(e: Engine, partitions: list[int], now: float, *, refusable: bool = True, user: str = "alice", client_id: str = "app"):
@@ -112,10 +113,10 @@ def test_a_muted_entity_is_held_on_other_connections_ten_seconds_at_most():
     charge(e, [560, 1], 100.0)
     found = e.find_mutation_limit("alice", "other")
     assert found is not None
-    holds = [e.hold(found, [0, 2], now) for now in (100.0, 105.0, 111.0)]
+    holds = [e.hold(e.controller_mutations, found, [0, 2], now) for now in (100.0, 105.0, 111.0)]
     assert [hold.throttle for hold in holds if hold] == pytest.approx([MAX_HOLD, 7.0, 1.0])
     assert {(hold.action, hold.entity, hold.items, hold.limit) for hold in holds if hold} == {(Action.HOLD, ALICE, (0, 2), 5)}
-    assert e.hold(found, [0], 112.0) is None
+    assert e.hold(e.controller_mutations, found, [0], 112.0) is None
     assert MAX_HOLD == 10.0
 
 
@@ -133,7 +134,7 @@ def test_a_hold_says_what_is_left_and_makes_nobody_known():
     e.credit_mutations(charge(e, [100], 111.0).receipt, [0])
     found = e.find_mutation_limit("alice", "other")
     assert found is not None
-    hold = e.hold(found, [0], 111.5)
+    hold = e.hold(e.controller_mutations, found, [0], 111.5)
     assert hold is not None
     assert (hold.usage, hold.left) == (pytest.approx(4.984), pytest.approx(1.6))
 
@@ -145,9 +146,9 @@ def test_where_nothing_tells_of_a_throttle_nobody_is_muted_and_the_units_count_a
     verdict = e.charge_mutations(found, [560, 1], refusable=True, now=0.0, mute=False)
     assert verdict.decision is not None
     assert (verdict.charged, verdict.decision.throttle) == (560, pytest.approx(12.0))
-    assert e.hold(found, [0], 0.0) is None
+    assert e.hold(e.controller_mutations, found, [0], 0.0) is None
     assert charge(e, [1], 0.0).decision is not None
-    assert e.hold(found, [0], 0.0) is not None
+    assert e.hold(e.controller_mutations, found, [0], 0.0) is not None
 
 
 def test_others_have_windows_and_mutes_of_their_own():
@@ -156,7 +157,7 @@ def test_others_have_windows_and_mutes_of_their_own():
     assert charge(e, [500], 0.0, user="bob").decision is None
     found = e.find_mutation_limit("bob", "app")
     assert found is not None
-    assert e.hold(found, [0], 0.0) is None
+    assert e.hold(e.controller_mutations, found, [0], 0.0) is None
 
 
 def test_all_client_ids_of_a_user_share_the_window_of_a_user_limit():
