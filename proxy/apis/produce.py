@@ -33,7 +33,7 @@ from proxy.wire.produce import (
     with_throttle,
 )
 from quota.decision import Decision
-from quota.kinds.producer_ids import ANY_ID
+from quota.kinds.producer_ids import ANY_ID, NO_ID
 
 MAX_NAMED: Final = 10
 """Topics that a decision names."""
@@ -86,13 +86,16 @@ class Produce:
 
     def _charge(self, client: Client, request: Request, found: Skim, now: float, held: bool) -> Decision | Hold | None:
         """Charge the producer ids of a request."""
-        ids = found.producer_ids
-        if ids is None:
+        if found.producer_ids is None:
             return None
+        ids = found.producer_ids or [NO_ID]
         engine, user = client.services.engine, client.user
+        quota = engine.producer_ids
+        if all(id <= quota.unchecked or quota.is_calm(user, id, now) for id in ids):
+            return None
         free = exempt(client, found, request.version)
         if len(ids) > MAX_PRODUCER_IDS:
-            if free or engine.producer_ids.find(user) is None:
+            if free or quota.find(user) is None:
                 return None
             raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
         if not (free or held):
