@@ -17,7 +17,7 @@ from typing import Final
 from uuid import UUID
 
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, NO_REPLY, Forward, Hold, Outcome, Request, Stream, Whole
+from proxy.session.plans import FORWARD, NO_REPLY, Forward, Hold, Outcome, Request, Stream
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
 from proxy.wire.primitives import BadBytes, Buffer
@@ -193,18 +193,28 @@ class ProducePatch:
             self._head, self._tail = frame[8:at], frame[at + 24 :]
 
 
-class ThrottlePatch(Whole):
+class ThrottlePatch:
     """The answer to a client that is muted until a given time."""
 
-    __slots__ = ("_client", "_until", "_version")
+    __slots__ = ("_client", "_until", "_version", "mute", "waits")
 
     def __init__(self, version: int, client: Client, until: float) -> None:
-        super().__init__(waits=True)
         self._version, self._client, self._until = version, client, until
+        self.mute = 0.0
+        self.waits = True
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return self.finish_chunks([buf[start:end]])
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
         self.mute = max(self._until - self._client.now, 0.0)
-        frame = with_throttle(buf[start:end], self._version, ceil(self.mute * 1000))
+        frame = with_throttle(b"".join(chunks), self._version, ceil(self.mute * 1000))
         if not holds_addresses(PRODUCE, self._version):
             return [frame]
         return patch_addresses(PRODUCE, self._version, frame, self._client.endpoint) or [frame]

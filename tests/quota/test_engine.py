@@ -11,6 +11,7 @@ from quota.engine import MAX_HOLD, Engine, Exempt, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds import controller_mutations
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
+from quota.kinds.producer_ids import ProducerIdLimit, user_book
 
 ALICE = Entity("alice", None)
 FIVE = MutationLimit(5, 500)
@@ -216,3 +217,89 @@ def test_the_busiest_use_most_of_their_own_rate(monkeypatch):
 def test_the_default_burst_is_eleven_seconds_of_the_rate():
     assert MutationLimit.of(5, None) == MutationLimit(5, 55)
     assert MutationLimit.of(5, 7) == MutationLimit(5, 7)
+
+
+# ---------------------------------------------------------------------- producer ids
+
+BOB = Entity("bob", None)
+
+
+def counting(rate: float = 2, count_unlimited: bool = True, **more: object) -> Engine:
+    ids = user_book({ALICE: ProducerIdLimit(rate)})
+    return Engine(Limits(QuotaBook({}), producer_ids=ids, count_unlimited=count_unlimited, **more), murmur3)  # type: ignore[arg-type]
+
+
+def test_a_throttle_for_producer_ids_is_capped_told_and_mutes():
+    e = counting()
+    assert e.charge_producer_ids("alice", [1, 2], 0.0).decision is None
+    decision = e.charge_producer_ids("alice", [3], 0.0).decision
+    assert decision is not None
+    assert (decision.throttle, e.mutes.left("producer_ids", ALICE, 0.0)) == (30, 30)
+    assert e.producer_ids.standing("alice", 0.0).throttle == 30
+    assert e.charge_producer_ids("alice", [4], 0.0, exempt=True).decision is None
+
+
+def test_only_ids_that_are_new_to_a_user_who_is_muted_and_over_are_held():
+    e = counting()
+    e.charge_producer_ids("alice", [1, 2, 3], 0.0)
+    hold = e.hold_producer_ids("alice", [1, 4, -1], 25.0)
+    assert hold is not None
+    assert (hold.quota, hold.action, hold.entity, hold.items, hold.throttle) == ("producer_ids", Action.HOLD, ALICE, (1,), 5)
+    assert (hold.usage, hold.limit, hold.left) == (3, 2, 0)
+    assert e.hold_producer_ids("alice", [1, -1], 25.0) is None
+    assert e.hold_producer_ids("alice", [4], 30.0) is None
+    assert e.hold_producer_ids("bob", [4], 25.0) is None
+    e.mutes.start("producer_ids", ALICE, 4000.0)
+    assert e.hold_producer_ids("alice", [4], 3600.0) is None, "the rate is back"
+
+
+def test_users_of_whom_nothing_is_left_are_looked_for_now_and_then():
+    e = counting(cleanup_interval=60.0)
+    e.charge_producer_ids("bob", [1], 0.0)
+    e.sweep(0.0)
+    last = 11 * 3600.0
+    e.sweep(last - 30)
+    assert len(e.producer_ids) == 1
+    e.sweep(last)
+    assert len(e.producer_ids) == 1, "thirty seconds after the last look"
+    e.sweep(last + 30)
+    assert len(e.producer_ids) == 0
+
+
+def test_ids_that_need_no_look():
+    e = counting()
+    ids = e.producer_ids
+    assert ids.unchecked == -1
+    assert not ids.is_calm("alice", 1, 0.0)
+    e.charge_producer_ids("alice", [1], 0.0)
+    assert ids.is_calm("alice", 1, 0.0)
+    assert not ids.is_calm("alice", 2, 0.0)
+    assert not ids.is_calm("alice", 1, 1800.0), "its filter may pass"
+    e.charge_producer_ids("alice", [2, 3], 0.0)
+    assert ids.unchecked < -(2**63), "everything of a user who is over is looked at"
+    assert not ids.is_calm("alice", 1, 0.0)
+    assert not ids.is_calm("alice", -1, 0.0)
+    assert ids.is_calm("bob", -1, 0.0)
+    e.sweep(3600.0)
+    assert ids.unchecked == -1
+
+
+def test_nobody_is_looked_at_where_nobody_is_counted():
+    e = counting(count_unlimited=False)
+    e.charge_producer_ids("bob", [1], 0.0)
+    assert len(e.producer_ids) == 0
+    assert e.producer_ids.is_calm("bob", 7, 0.0), "known to be of no interest"
+    e.charge_producer_ids("alice", [1], 0.0)
+    e.change(Limits(QuotaBook({}), count_unlimited=False))
+    assert (len(e.producer_ids), e.producer_ids.unchecked, e.producer_ids.size_bytes) == (0, 2**63 - 1, 0)
+    e.change(Limits(QuotaBook({}), producer_ids=user_book({BOB: ProducerIdLimit(1)}), count_unlimited=False))
+    assert not e.producer_ids.is_calm("bob", 7, 0.0)
+    e.charge_producer_ids("bob", [1, 2], 0.0)
+    assert e.mutes.left("producer_ids", BOB, 0.0) > 0
+
+
+def test_exempt_users_are_counted_without_a_limit():
+    e = counting(exempt=Exempt(users=frozenset({"alice"})))
+    assert e.charge_producer_ids("alice", [1, 2, 3], 0.0).charged == 3
+    assert (e.mutes.active(0.0), e.producer_ids.unchecked) == ({}, -1)
+    assert e.producer_ids.is_calm("alice", 1, 0.0)
