@@ -300,6 +300,8 @@ class ProducerIds:
         loaded = 0
         for name, known in saved.items():
             size = known.seen.size_bytes
+            if known.limit is None and not self._count_unlimited:
+                continue
             if name in self._users or known.idle(now) or len(self._users) >= MAX_USERS or self._bytes + size > MAX_BYTES:
                 continue
             self._users[name] = known

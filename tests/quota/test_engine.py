@@ -303,3 +303,14 @@ def test_exempt_users_are_counted_without_a_limit():
     assert e.charge_producer_ids("alice", [1, 2, 3], 0.0).charged == 3
     assert (e.mutes.active(0.0), e.producer_ids.unchecked) == ({}, -1)
     assert e.producer_ids.is_calm("alice", 1, 0.0)
+
+
+def test_users_who_are_counted_no_more_are_not_loaded_either():
+    e = counting()
+    for user in ("alice", "bob"):
+        e.charge_producer_ids(user, [1, 2, 3], 0.0)
+    data = e.producer_ids.dump(0.0, 1e9)
+    after = counting(count_unlimited=False)
+    assert after.producer_ids.load(data, 0.0, 1e9) == 1
+    assert after.producer_ids.unchecked < -1, "alice is over"
+    assert after.charge_producer_ids("alice", [1], 0.0).decision is not None
