@@ -16,7 +16,7 @@ from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.session.client import Client
+from proxy.session.client import MAX_TOPIC_NAME, Client
 from proxy.session.plans import FORWARD, NO_REPLY, Forward, Hold, Outcome, Request, Stream
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
@@ -126,7 +126,7 @@ def _names(client: Client, found: Skim, version: int) -> Iterator[str]:
         if version >= FIRST_TOPIC_ID:
             yield client.services.cluster.topic_name(topic) or str(UUID(bytes=topic))
         else:
-            yield topic.decode(errors="replace")
+            yield topic[: MAX_TOPIC_NAME + 1].decode(errors="replace")
 
 
 def _tell(client: Client, request: Request, found: Skim, decision: Decision) -> None:

@@ -383,3 +383,12 @@ def test_decisions_are_told_with_who_what_and_why(over):
     (row,) = [row for row in over.rows() if row.key.topic is None]
     assert row.throttle_ms == 30_000
     assert over.engine.producer_ids.standing("alice", 0.0).throttle == 30
+
+
+def test_what_a_decision_names_is_bounded(world):
+    w = world(producer_ids={ALICE: 1})
+    w.engine.charge_producer_ids("alice", [1, 2], -20.0)
+    d = w.dialogue("alice")
+    d.client(write(2, topic="x" * 3000))
+    assert d.to_broker
+    assert [len(name) for name in w.watcher.decisions[0][1].topics] == [250]
