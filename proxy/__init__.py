@@ -13,6 +13,7 @@ back the same way. `observe` is told and changes nothing.
 - `net/`       the only asyncio: listeners, upstream connections, the proxy's own broker client, admin HTTP, start and stop
 - `observe/`   operations log, metrics, usage log. Sees everything, changes nothing
 - `cli`        the console command
+- `hashing`    MurmurHash3 of ids, for the filters of `quota`
 - `compiled`   where Python finds the hot path: compiled, if there is a build of these very sources, else as it is read
 """
 

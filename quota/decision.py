@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from quota.entity import Entity
 
@@ -33,6 +34,14 @@ class Decision:
     message: str
     left: float = 0.0
     """what may still be used until the limit is reached, in the quota's unit"""
+
+
+class Standing(NamedTuple):
+    """How an entity stands, in the unit of its quota: what it uses, what it may, and what is left of that."""
+
+    usage: float
+    limit: float
+    left: float
 
 
 @dataclass(frozen=True, slots=True)

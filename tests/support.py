@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.apis.registry import by_key, default_handlers, understood
+from proxy.hashing import murmur3
 from proxy.session.budget import Budget, Census
 from proxy.session.port import Bounds, Peer, Requester, Services
 from proxy.session.session import Session, State
@@ -20,6 +21,7 @@ from quota.decision import Decision
 from quota.engine import Engine, Exempt, Limits
 from quota.entity import Entity
 from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.producer_ids import ProducerIdLimit, user_book
 
 HANDLERS = by_key(default_handlers())
 ALICE = Entity("alice", None)
@@ -133,6 +135,9 @@ class World:
     """What the sessions of one test share."""
 
     limits: dict[Entity, MutationLimit] = field(default_factory=dict)
+    producer_ids: dict[Entity, float] = field(default_factory=dict)
+    """new producer ids of a user within an hour"""
+    count_unlimited: bool = True
     exempt: Exempt = field(default_factory=Exempt)
     max_throttle: float = 30.0
     max_frame: int = 1 << 20
@@ -147,7 +152,9 @@ class World:
     def __post_init__(self) -> None:
         self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
         self.cluster.default_partitions = self.default_partitions
-        self.engine = Engine(Limits(QuotaBook(self.limits), self.max_throttle, self.exempt))
+        ids = user_book({entity: ProducerIdLimit(rate) for entity, rate in self.producer_ids.items()})
+        limits = Limits(QuotaBook(self.limits), self.max_throttle, self.exempt, ids, self.count_unlimited)
+        self.engine = Engine(limits, murmur3)
         self.services = Services(
             self.cluster,
             self.engine,

@@ -20,7 +20,7 @@ class Fetch:
     key = FETCH
     versions = VERSIONS
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int) -> Forward | None:  # noqa: ARG002
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, now: float) -> Forward | None:  # noqa: ARG002
         """Nothing of a request needs to be read; all those of a connection have the same plan."""
         known: Forward | None = client.memo.get(FETCH << 8 | version)
         if known is None:

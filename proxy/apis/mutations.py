@@ -84,7 +84,7 @@ class MutationApi(Plain):
             return FORWARD
         known = [0 if i in free else self.cost(client, topic) for i, topic in enumerate(items.topics)]
         charged = [i for i, cost in enumerate(known) if cost != 0]
-        wait = engine.hold(found, charged, now) if charged and not held else None
+        wait = engine.hold(engine.controller_mutations, found, charged, now) if charged and not held else None
         if wait is not None:
             client.services.watcher.decided(wait, client.requester(self.key, request.version, _labels(items, charged)))
             return Hold(wait.throttle)

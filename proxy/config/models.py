@@ -8,9 +8,9 @@ from __future__ import annotations
 import platform
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from proxy.config.base import Model, Name
+from proxy.config.base import FileName, Model, Name
 from proxy.config.listeners import Listener
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
@@ -99,7 +99,7 @@ class Exempt(Model):
     client_ids: list[Name] = Field(default_factory=list)
     """Client ids."""
     topics: list[Name] = Field(default_factory=lambda: ["__consumer_offsets", "__transaction_state", "__share_group_state"])
-    """Topics whose creation is not charged."""
+    """Topics whose creation is not charged, and writing to which is never throttled."""
 
 
 class Metrics(Model):
@@ -125,6 +125,17 @@ class EntityQuota(Model):
     """Partitions per second that may be created, added and deleted on average."""
     controller_mutations_burst: Mutations | None = None
     """Partitions that may be created, added and deleted at once; 11 times the rate when not set."""
+    producer_ids_rate: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = None
+    """Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only."""
+
+    @field_validator("producer_ids_rate")
+    @classmethod
+    def _for_users(cls, rate: float | None, info: ValidationInfo) -> float | None:
+        if rate is not None and info.data.get("client_id") is not None:
+            raise ValueError(
+                "producer ids are limited by user only, a client id is whatever a client claims; leave out `client_id`"
+            )
+        return rate
 
     @model_validator(mode="after")
     def _consistent(self) -> EntityQuota:
@@ -132,7 +143,9 @@ class EntityQuota(Model):
             raise ValueError("an entity needs `user`, `client_id` or both")
         rate, burst = self.controller_mutations_rate, self.controller_mutations_burst
         if rate is None and burst is None:
-            raise ValueError("an entity without a limit; set `controller_mutations_rate`")
+            if self.producer_ids_rate is None:
+                raise ValueError("an entity without a limit; set `controller_mutations_rate` or `producer_ids_rate`")
+            return self
         if rate is None:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
         if burst is not None and burst < rate:
@@ -147,6 +160,24 @@ class EntityQuota(Model):
         return self
 
 
+class ProducerIds(Model):
+    """How producer ids are counted (KIP-936)."""
+
+    window_size: Annotated[Duration, Field(ge=1, le=2_592_000)] = 3600.0
+    """How long an id is remembered from when it was new, and what `producer_ids_rate` is about:
+    `producer.id.quota.window.size.seconds`."""
+    window_num: Annotated[int, Field(ge=1, le=1000)] = 11
+    """Windows over which the metric `rate` is told: `producer.id.quota.window.num`."""
+    cleanup_interval: Annotated[Duration, Field(ge=10, le=86_400)] = 60.0
+    """How often the proxy looks for users of whom nothing is left: `producer.id.quota.cache.cleanup.scheduler.interval.ms`."""
+    false_positive_rate: Annotated[float, Field(ge=1e-6, le=0.5)] = 0.01
+    """How often an id that is new may be taken for one that is known, and so not be counted."""
+    count_unlimited: bool = True
+    """Whether users without a limit are counted too, so that metrics tell which limit would be right."""
+    state_file: FileName | None = None
+    """File in which what was counted outlives the proxy. Without it a restart forgets."""
+
+
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
@@ -157,6 +188,7 @@ class Quotas(Model):
     `num.partitions`, which the proxy asks a broker for; 1 until it is known."""
     ask_timeout: Annotated[Duration, Field(gt=0)] = 5.0
     """How long the proxy waits when it asks the broker about topics before it decides."""
+    producer_ids: ProducerIds = ProducerIds()
 
     @model_validator(mode="after")
     def _unique(self) -> Quotas:

@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from proxy.config.load import model_in
 from proxy.config.models import Settings
-from proxy.config.units import parse_size
+from proxy.config.units import parse_duration, parse_size
 
 _HEAD = """# Settings
 
@@ -56,9 +56,10 @@ def _default(field: FieldInfo, name: str) -> str:
         return ", ".join(f"`{item}`" for item in value) or "none"
     if value == {}:
         return "none"
-    if any(isinstance(part, BeforeValidator) and part.func is parse_size for part in field.metadata):
+    parsers = [part.func for part in field.metadata if isinstance(part, BeforeValidator)]
+    if parse_size in parsers:
         return f"`{value >> 20}MiB`"
-    return f"`{value:g}s`" if isinstance(value, float) else f"`{value}`"
+    return f"`{value:g}s`" if parse_duration in parsers else f"`{value}`"
 
 
 if __name__ == "__main__":

@@ -23,15 +23,17 @@ from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.cluster.brokers import Brokers, Change
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
-from proxy.config.limits import limits_of
+from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
+from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.net.admin import start_admin
 from proxy.net.connection import ClientConnection, Shared
 from proxy.net.directory import Directory
 from proxy.net.follow import Follower
 from proxy.net.guard import guard
+from proxy.net.keeper import Keeper
 from proxy.net.listeners import Door
 from proxy.net.reload import Reloader
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
@@ -78,7 +80,9 @@ class Proxy:
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.engine = Engine(limits_of(settings))
+        self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
+        kept = settings.quotas.producer_ids.state_file
+        self._keeper = Keeper(Path(kept) if kept else None, self.engine.producer_ids, self._clock, time.time, log)
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._writer = self._make_writer()
@@ -154,6 +158,11 @@ class Proxy:
     async def start(self) -> None:
         """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had."""
         settings = self.settings
+        try:
+            self._keeper.load()
+        except OSError as e:
+            where = settings.quotas.producer_ids.state_file
+            raise StartError(f"cannot keep producer ids in {where}: {_reason(e)}; set `quotas.producer_ids.state_file`") from None
         for door in self._doors:
             address = door.settings.bootstrap
             try:
@@ -190,7 +199,7 @@ class Proxy:
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on all the time."""
-        return [self.follower.run(), self._intervals(), self._sweeps(), guard(self.shared), self.reloader.run()]
+        return [self.follower.run(), self._intervals(), self._sweeps(), guard(self.shared), self.reloader.run(), self._keeper.run()]
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
@@ -213,6 +222,7 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._admin.cleanup()
+        await self._keeper.save()
         await asyncio.to_thread(self._usage.stop)
         self._log.info("stopped")
 

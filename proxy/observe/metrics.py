@@ -119,6 +119,7 @@ class ProxyCollector(Collector):
             family.add_metric([quota], count)
         yield family
         yield from self._controller_mutations()
+        yield from self._producer_ids()
 
     def _controller_mutations(self) -> Iterator[Metric]:
         """ControllerMutationsQuotaManager `rate` of seed s1, by the entity that owns the window."""
@@ -133,6 +134,30 @@ class ProxyCollector(Collector):
             left.add_metric(values, usage.left)
         yield from (rate, limit, left)
         yield _gauge("controller_mutations_entities", "Users and client ids with mutations that still weigh.", len(mutations))
+
+    def _producer_ids(self) -> Iterator[Metric]:
+        """ProducerIds `rate`, `tokens` and `throttle-time` of seed s2, and what else tells which limit would be right."""
+        ids, labels = self._engine.producer_ids, ["user"]
+        rate = _gauge("producer_ids_rate", "New producer ids per second.", labels=labels)
+        tokens = _gauge("producer_ids_tokens", "Producer ids until the limit; below 0 the user is throttled.", labels=labels)
+        throttle = _gauge("producer_ids_throttle_time_seconds", "Throttle time that was told, on average.", labels=labels)
+        limit = _gauge("producer_ids_limit", "New producer ids that are allowed within a window.", labels=labels)
+        active = _gauge("producer_ids_active", "Producer ids within a window, about.", labels=labels)
+        shown: set[str] = set()
+        for user, usage in ids.busiest(self._gauges.max_entities(), self._clock()):
+            label = _label(user)
+            if label in shown:
+                continue
+            shown.add(label)
+            rate.add_metric([label], usage.rate)
+            throttle.add_metric([label], usage.throttle)
+            active.add_metric([label], usage.active)
+            if usage.limit is not None:
+                tokens.add_metric([label], usage.tokens)
+                limit.add_metric([label], usage.limit)
+        yield from (rate, tokens, throttle, limit, active)
+        yield _gauge("producer_ids_users", "Users with producer ids that are remembered.", len(ids))
+        yield _gauge("producer_ids_filter_bytes", "Memory of all filters of producer ids.", ids.size_bytes)
 
 
 def registry_of(collector: ProxyCollector) -> CollectorRegistry:

@@ -133,11 +133,13 @@ class Answer(Whole):
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Pass the request on; `pieces` in its place if given; `plan` for its response; `reply` is False when there will be none."""
+    """Pass the request on; `pieces` in its place if given; `plan` for its response; `reply` is False when there will be none,
+    and the client is then muted at once for `mute` seconds."""
 
     plan: Plan | None = None
     pieces: list[Buffer] | None = None
     reply: bool = True
+    mute: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class Handler(Protocol):
     versions: tuple[int, int]
     """lowest and highest version that it understands; others close the connection"""
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int) -> Forward | None:
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, now: float) -> Forward | None:
         """A short cut for frequent requests; None where there is none: `request` is asked then."""
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
@@ -193,5 +195,5 @@ class Handler(Protocol):
 class Plain:
     """What most handlers have in common: no short cut."""
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int) -> Forward | None:  # noqa: ARG002
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, now: float) -> Forward | None:  # noqa: ARG002
         return None

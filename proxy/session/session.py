@@ -348,7 +348,7 @@ class Session:
             low, high = handler.versions
             if not low <= version <= high:
                 raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
-            recognized = handler.recognize(client, version, frame, stop)
+            recognized = handler.recognize(client, version, frame, stop, now)
             if recognized is not None:
                 outcome = recognized
             else:
@@ -359,7 +359,7 @@ class Session:
                 if isinstance(outcome, Ask):
                     self._block(State.ASKING)
                     return outcome
-                self._held = False
+            self._held = False
         counted_in = client.api_sum(key)
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
@@ -369,6 +369,9 @@ class Session:
                 self._block(State.FULL)
             if outcome.plan is not None and outcome.plan.waits:
                 self._block(State.AWAITING)
+            elif outcome.mute:
+                self._block(State.MUTED)
+                self.port.wake_at(now + outcome.mute)
         elif isinstance(outcome, Answer):
             self._answer(correlation_id, counted_in, outcome, now)
         return outcome

@@ -13,7 +13,8 @@ from typing import Final
 
 from proxy.wire.frames import Frame, Place
 from proxy.wire.headers import response_body
-from proxy.wire.primitives import COMPILED, INT32, BadBytes, Buffer, array, int32, skip_tags, span, uvarint
+from proxy.wire.kio_bridge import response_layout
+from proxy.wire.primitives import COMPILED, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
 VERSIONS: Final = (0, 13)
@@ -30,7 +31,11 @@ MAX_UNUSUAL: Final = 200_000
 """parts of a request (partitions, ends of topics) that are not read in the plain loop, but for the ends of pieces: what no producer
 sends, as a partition without a batch; reading so many takes some tenths of a second"""
 _PARTITION_NEED: Final = 4 + 5 + BATCH.size
+MAX_PRODUCER_IDS: Final = 10
+"""of one request; a producer has one"""
 _MAGIC_AT: Final = 16
+_PRODUCER_ID_AT: Final = 43
+_PRODUCER_ID_STOP: Final = _PRODUCER_ID_AT + 8
 _COUNT_AT: Final = 57
 
 
@@ -42,9 +47,9 @@ number is None, and the producer id -1, where the batch has no header of magic 2
 class Skim(TopicReader):
     """A Produce request: `topics` are (name as UTF-8, or topic id as 16 bytes from version 13 on; bytes; records)."""
 
-    __slots__ = ("_batches", "_bytes", "_records", "acks", "batches", "exact", "partition_count", "topics")
+    __slots__ = ("_batches", "_bytes", "_met", "_records", "acks", "batches", "exact", "partition_count", "producer_ids", "topics")
 
-    def __init__(self, version: int, details: bool) -> None:
+    def __init__(self, version: int, details: bool, producer_ids: bool) -> None:
         super().__init__(version >= FIRST_COMPACT, version >= FIRST_TOPIC_ID)
         self.acks = -1
         self.exact = False
@@ -53,7 +58,10 @@ class Skim(TopicReader):
         self.topics: list[tuple[bytes, int, int]] = []
         self.batches: list[list[Batch]] | None = [] if details else None
         """of each topic, if they are wanted"""
+        self.producer_ids: list[int] | None = [] if producer_ids else None
+        """of all batches, if wanted: each once, `MAX_PRODUCER_IDS` and one more at most; -1 of batches without one"""
         self._batches: list[Batch] = []
+        self._met = b""  # the id of the last batch, as it stands there: mostly the next has the same
         self._bytes = self._records = 0
 
     def finish(self) -> None:
@@ -65,7 +73,7 @@ class Skim(TopicReader):
 
     def partitions(self, buf: bytes, pos: int, end: int) -> int:
         """As long as each has a batch of magic 2 and no tagged fields. The loop in which large requests are read."""
-        left, compact, last = self.left, self.compact, end - _PARTITION_NEED
+        left, compact, last, ids = self.left, self.compact, end - _PARTITION_NEED, self.producer_ids
         carried = records = 0
         while left > 0 and pos <= last:
             size, start = records_size(buf, pos + 4, end, compact)
@@ -77,6 +85,8 @@ class Skim(TopicReader):
                 break
             if self.batches is not None:
                 self._note(buf, pos, start, end, size, count)
+            if ids is not None and buf[start + _PRODUCER_ID_AT : start + _PRODUCER_ID_STOP] != self._met:
+                self._meet(ids, buf, start)
             carried += size
             records += count
             left -= 1
@@ -104,10 +114,19 @@ class Skim(TopicReader):
         count = record_count(buf, start) if size >= BATCH.size and end - start >= BATCH.size else -1
         if self.batches is not None:
             self._note(buf, pos, start, end, size, count)
+        if self.producer_ids is not None and size >= BATCH.size and end - start >= BATCH.size and buf[start + _MAGIC_AT] == 2:
+            self._meet(self.producer_ids, buf, start)
         self.partition_count += 1
         self._bytes += size
         self._records += max(count, 0)
         return start + size
+
+    def _meet(self, ids: list[int], buf: bytes, start: int) -> None:
+        """Add the producer id of the batch at `start`."""
+        self._met = buf[start + _PRODUCER_ID_AT : start + _PRODUCER_ID_STOP]
+        id = BATCH.unpack_from(buf, start)[1]
+        if len(ids) <= MAX_PRODUCER_IDS and id not in ids:
+            ids.append(id)
 
     def _note(self, buf: bytes, pos: int, start: int, end: int, size: int, count: int) -> None:
         """List the batch at `start` of the partition at `pos`."""
@@ -119,9 +138,10 @@ class Skim(TopicReader):
             self._batches.append((index, size, -1, -1, -1, None))
 
 
-def skim(pieces: list[Place], version: int, *, details: bool = False) -> Skim:
-    """Skim the body that is made of these pieces, or raise `BadBytes`. `details`: list the batches too."""
-    found = Skim(version, details)
+def skim(pieces: list[Place], version: int, *, details: bool = False, producer_ids: bool = False) -> Skim:
+    """Skim the body that is made of these pieces, or raise `BadBytes`. `details`: list the batches too; `producer_ids`: their
+    producer ids."""
+    found = Skim(version, details, producer_ids)
     total = 0
     for _, start, end in pieces:
         total += end - start
@@ -305,3 +325,25 @@ def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:
         _, pos = span(frame, pos, end, compact)
     partitions, pos = array(frame, pos, end, compact)
     return pos + 6 if partitions == 1 else -1
+
+
+FIRST_THROTTLE: Final = 1
+"""the first version whose response has a throttle time: the last of it, but for tagged fields"""
+
+
+def throttle_at(frame: Buffer, start: int, end: int, version: int) -> int:
+    """Where the throttle time stands in the response frame at `start`; -1 for version 0, which has none."""
+    if version < FIRST_THROTTLE:
+        return -1
+    if version < FIRST_COMPACT:
+        return fixed(start, 12, end) and end - 4
+    body = response_body(frame, start, end, 0, version)
+    return fixed(response_layout(0, version).skip_to("throttle_time", frame, body, end), 4, end) - 4
+
+
+def with_throttle(frame: Buffer, version: int, throttle_ms: int) -> bytes:
+    """A whole response that tells of a throttle time, the broker's own if that is larger."""
+    at = throttle_at(frame, 0, len(frame), version)
+    if at < 0 or INT32.unpack_from(frame, at)[0] >= throttle_ms:
+        return bytes(frame)
+    return b"".join((frame[:at], INT32.pack(throttle_ms), frame[at + 4 :]))

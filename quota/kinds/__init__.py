@@ -1,4 +1,5 @@
 """One file per quota: what it charges, what it refuses, what it tells. In: who, what, when. Out: a `Verdict`.
 
 - `controller_mutations`  seed s1, KIP-599
+- `producer_ids`          seed s2, KIP-936
 """

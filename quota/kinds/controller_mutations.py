@@ -27,7 +27,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from quota.book import Found, QuotaBook
-from quota.decision import Action, Decision, Verdict
+from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
 from quota.windows import Mark
 from quota.windows.spread import SpreadRate
@@ -98,6 +98,9 @@ class Receipt:
 
 class ControllerMutations:
     """The quota of all entities: one window each, made when first charged, dropped when everything in it has passed."""
+
+    name: Final = NAME
+    title: Final = "controller mutation"
 
     def __init__(self, book: QuotaBook[MutationLimit]) -> None:
         self.book = book
@@ -184,6 +187,10 @@ class ControllerMutations:
     def standing(self, found: Found[MutationLimit], now: float) -> Usage:
         """How the entity of a limit stands."""
         return _usage(self._look(found, now), now)
+
+    def stands(self, found: Found[MutationLimit], now: float) -> Standing:
+        """The same for a decision."""
+        return Standing(*self.standing(found, now))
 
     def usage(self, now: float) -> dict[Entity, Usage]:
         """How every entity stands that has a window."""

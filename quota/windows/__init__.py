@@ -2,9 +2,12 @@
 
 - `spread`        seed s1: bursts spread evenly over the previous windows
 - `token_bucket`  what Kafka built in the end (KIP-599): a bucket that is filled at the rate
+- `bloom`         seed s2: which ids are known, in little memory, with rare mistakes
+- `timed`         seed s2: two of them that take turns, so that ids are forgotten
+- `samples`       rates and averages as Kafka's metrics tell them
 
-They have the same methods, so that either can hold a limit: `admits` and `refuses` ask and leave no trace, `wait` promises an
-instant, `record` counts, `credit` takes back what was counted and did not happen.
+The first two have the same methods, so that either can hold a limit: `admits` and `refuses` ask and leave no trace, `wait`
+promises an instant, `record` counts, `credit` takes back what was counted and did not happen.
 """
 
 Mark = tuple[int, int]

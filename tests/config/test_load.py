@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.limits import limits_of
+from proxy.config.limits import limits_of, windows_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange
 from quota.entity import Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from quota.kinds.producer_ids import ProducerIdLimit, Windows
 
 
 def load(tmp_path: Path, text: str | bytes, **over: object) -> Settings:
@@ -39,6 +40,7 @@ quotas:
     - {user: alice, controller_mutations_rate: 5, controller_mutations_burst: 500}
     - {user: "<default>", controller_mutations_rate: 100}
     - {user: bob, client_id: etl, controller_mutations_rate: 0.5}
+    - {user: dave, producer_ids_rate: 2.5}
 """
 
 
@@ -54,6 +56,8 @@ def test_what_exists_of_the_designs_example(tmp_path):
     find = limits.controller_mutations.find
     assert find("alice", "x") == (MutationLimit(5, 500), Entity("alice", None))
     assert find("carol", "x") == (MutationLimit(100, 1100), Entity("carol", None))
+    assert limits.producer_ids.find("dave", "x") == (ProducerIdLimit(2.5), Entity("dave", None))
+    assert limits.producer_ids.find("alice", "x") is None
     assert find("bob", "etl") == (MutationLimit(0.5, 5.5), Entity("bob", "etl"))
 
 
@@ -78,6 +82,26 @@ def test_defaults_of_quotas_and_metrics(tmp_path):
     assert (given.quotas.default_partitions, given.quotas.ask_timeout, given.metrics.max_entities) == (3, 0.5, 0)
 
 
+def test_how_producer_ids_are_counted(tmp_path):
+    assert windows_of(load(tmp_path, DESIGN)) == Windows(3600, 11, 0.01), "the seed's"
+    limits = limits_of(load(tmp_path, DESIGN))
+    assert (limits.count_unlimited, limits.cleanup_interval) == (True, 60)
+    text = (
+        "{window_size: PT10M, window_num: 3, cleanup_interval: 20s, false_positive_rate: 0.1, count_unlimited: no, state_file: x}"
+    )
+    given = load(tmp_path, f"quotas:\n  producer_ids: {text}\n")
+    assert windows_of(given) == Windows(600, 3, 0.1)
+    limits = limits_of(given)
+    assert (limits.count_unlimited, limits.cleanup_interval, given.quotas.producer_ids.state_file) == (False, 20, "x")
+
+
+def test_a_limit_on_producer_ids_stands_for_the_default_user_too(tmp_path):
+    both = "quotas: {entities: [{user: '<default>', producer_ids_rate: 3, controller_mutations_rate: 4}]}"
+    limits = limits_of(load(tmp_path, both))
+    assert limits.producer_ids.find("bob", "x") == (ProducerIdLimit(3), Entity("bob", None))
+    assert limits.controller_mutations.find("bob", "x") is not None
+
+
 def test_a_round_trip_through_plain_data(tmp_path):
     settings = load(tmp_path, DESIGN)
     again = Settings.model_validate(
@@ -92,6 +116,44 @@ def test_no_file_and_an_empty_one_give_the_defaults(tmp_path):
 
 
 MISTAKES = {
+    "producer ids by client id": (
+        "quotas:\n  entities:\n    - user: a\n      client_id: b\n      producer_ids_rate: 5\n",
+        5,
+        "`quotas.entities[0].producer_ids_rate`",
+        "leave out `client_id`",
+    ),
+    "producer ids by default client id": (
+        "quotas:\n  entities:\n    - client_id: <default>\n      producer_ids_rate: 5\n",
+        4,
+        "`quotas.entities[0].producer_ids_rate`",
+        "by user only",
+    ),
+    "no producer ids": ("quotas: {entities: [{user: a, producer_ids_rate: 0}]}\n", 1, "producer_ids_rate`", "greater than 0"),
+    "less than none": (
+        "quotas: {entities: [{user: a, producer_ids_rate: -1}]}\n",
+        1,
+        "producer_ids_rate`",
+        "greater than 0",
+    ),
+    "endless producer ids": ("quotas: {entities: [{user: a, producer_ids_rate: .inf}]}\n", 1, "producer_ids_rate`", "finite"),
+    "no window": ("quotas:\n  producer_ids:\n    window_size: 0s\n", 3, "`quotas.producer_ids.window_size`", "than or equal to 1"),
+    "endless window": ("quotas: {producer_ids: {window_size: P31D}}\n", 1, "`quotas.producer_ids.window_size`", "2592000"),
+    "no samples": ("quotas: {producer_ids: {window_num: 0}}\n", 1, "`quotas.producer_ids.window_num`", "than or equal to 1"),
+    "too many samples": ("quotas: {producer_ids: {window_num: 1001}}\n", 1, "`quotas.producer_ids.window_num`", "1000"),
+    "cleaning always": (
+        "quotas: {producer_ids: {cleanup_interval: 9s}}\n",
+        1,
+        "`quotas.producer_ids.cleanup_interval`",
+        "10",
+    ),
+    "never wrong": (
+        "quotas: {producer_ids: {false_positive_rate: 0}}\n",
+        1,
+        "`quotas.producer_ids.false_positive_rate`",
+        "0.000001",
+    ),
+    "always wrong": ("quotas: {producer_ids: {false_positive_rate: 1}}\n", 1, "`quotas.producer_ids.false_positive_rate`", "0.5"),
+    "rejecting": ("quotas: {producer_ids: {mode: reject}}\n", 1, "`quotas.producer_ids.mode`", "there is no such setting"),
     "unknown key": ("upstream: {}\nlisten:\n  advertize: x\n", 3, "`listen.advertize`", "`advertise` is probably meant"),
     "unknown root key": ("quota: {}\n", 1, "`quota`", "`quotas` is probably meant"),
     "nothing alike": ("admin:\n  zzz: 1\n", 2, "`admin.zzz`", "here there are listen"),

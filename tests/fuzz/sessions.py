@@ -14,6 +14,7 @@ from typing import NamedTuple
 from proxy.cluster.topics import Topics
 from proxy.session.port import Peer
 from proxy.session.session import Session, State
+from quota.entity import Entity
 from quota.kinds.controller_mutations import MutationLimit
 from tests.fuzz.corpus import AUTHENTICATE, HANDSHAKE, PAIRS, TOKENS, Pair, corpus, logins
 from tests.fuzz.mutations import mutate
@@ -27,6 +28,7 @@ ROUNDS = 3
 SLOW = 0.03
 """The part of frames that come byte by byte, with silence in between that may be longer than the limits allow."""
 LIMITS = {ANYBODY: MutationLimit(5, 500)}
+PRODUCER_IDS: dict[Entity, float] = {ANYBODY: 2}
 
 
 class Broken(AssertionError):
@@ -52,7 +54,9 @@ class Victim:
     """A session that is checked after every step. Its world lasts as long as it does."""
 
     def __init__(self, memory_total: int = 1 << 30) -> None:
-        self.world = World(LIMITS, max_frame=1 << 16, max_held_response=200, max_in_flight=4, memory_total=memory_total)
+        self.world = World(
+            LIMITS, PRODUCER_IDS, max_frame=1 << 16, max_held_response=200, max_in_flight=4, memory_total=memory_total
+        )
         self.port = Port()
         self.session = Session(self.world.services, HANDLERS, self.port, Peer("10.0.0.1:1", endpoint))
         self.now = 0.0

@@ -18,9 +18,9 @@ from tests.session.creating import create
 from tests.support import World
 
 
-def make_room(tmp_path, limits):
+def make_room(tmp_path, limits, producer_ids=None):
     desk = Desk(tmp_path / "logs")
-    world = World(limits=limits)
+    world = World(limits=limits, producer_ids=producer_ids or {})
     usage = UsageLog(world.tally, desk.author, desk.writer, 3, lambda: 0.0)
     observer = Observer(Log(), usage)
     gauges = Gauges(
@@ -189,3 +189,41 @@ def test_made_up_api_keys_make_no_new_series(room):
     for _ in range(2):
         assert len([name for name in figures(room) if "requests_total{api=" in name]) <= 2
         room.usage.close_interval(0.0)
+
+
+def test_producer_ids_are_shown_by_user(tmp_path):
+    room = make_room(tmp_path, {}, {Entity("alice", None): 2})
+    engine, prefix = room.world.engine, "kafka_quota_proxy_producer_ids"
+    engine.charge_producer_ids("alice", [1, 2, 3], 0.0)
+    engine.charge_producer_ids("bob", [1, 2, 3, 4], 0.0)
+    shown = figures(room)
+    of_alice = {
+        name: shown[f'{prefix}_{name}{{user="alice"}}'] for name in ("rate", "tokens", "throttle_time_seconds", "limit", "active")
+    }
+    assert of_alice == {
+        "rate": pytest.approx(3 / 36_000),
+        "tokens": -1,
+        "throttle_time_seconds": 30,
+        "limit": 2,
+        "active": pytest.approx(3, rel=0.02),
+    }
+    assert shown[f'{prefix}_active{{user="bob"}}'] == pytest.approx(4, rel=0.02)
+    assert shown[f'{prefix}_throttle_time_seconds{{user="bob"}}'] == 0
+    assert f'{prefix}_limit{{user="bob"}}' not in shown, "it has none"
+    assert f'{prefix}_tokens{{user="bob"}}' not in shown
+    assert shown[f"{prefix}_users"] == 2
+    assert shown[f"{prefix}_filter_bytes"] == engine.producer_ids.size_bytes > 0
+    assert shown['kafka_quota_proxy_muted_entities{quota="producer_ids"}'] == 1
+    room.shown.most = 1
+    assert [name for name in figures(room) if name.startswith(f"{prefix}_rate{{")] == [f'{prefix}_rate{{user="alice"}}']
+    room.shown.most = 0
+    assert [name for name in figures(room) if "{user=" in name] == []
+
+
+def test_users_that_look_alike_are_shown_once(tmp_path):
+    room = make_room(tmp_path, {})
+    for user in ("\udc80", "\ufffd" * 3, "\udc81"):
+        room.world.engine.charge_producer_ids(user, [1], 0.0)
+    generate_latest(room.registry)
+    names = [name for name in figures(room) if name.startswith("kafka_quota_proxy_producer_ids_active")]
+    assert len(names) == len(set(names)) >= 1

@@ -12,6 +12,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
+from proxy.hashing import murmur3
 from quota.book import Found, QuotaBook
 from quota.engine import Engine, Limits
 from quota.entity import DEFAULT, Entity
@@ -23,7 +24,7 @@ ROUNDS = 2_000
 
 
 def engine(rate: float, burst: float, algorithm: Algorithm) -> Engine:
-    return Engine(Limits(QuotaBook({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})))
+    return Engine(Limits(QuotaBook({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})), murmur3)
 
 
 def limit_of(one: Engine, user: str) -> Found[MutationLimit]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from proxy.hashing import murmur3
 from quota.book import Found, QuotaBook
 from quota.decision import Action, Decision
 from quota.engine import Engine, Limits
@@ -23,7 +24,7 @@ class Room:
     """An engine with one limit, for everybody, and time that goes on by steps."""
 
     def __init__(self, limit: MutationLimit, max_throttle: float = 1e9) -> None:
-        self.engine = Engine(Limits(QuotaBook({Entity(DEFAULT, None): limit}), max_throttle))
+        self.engine = Engine(Limits(QuotaBook({Entity(DEFAULT, None): limit}), max_throttle), murmur3)
         self.now = 0.0
 
     @property
@@ -173,7 +174,7 @@ def test_a_dry_run_of_somebody_new_makes_nobody_known(algorithm):
     assert not room.refuses(0, 500, 0)
     assert not room.refuses()
     assert not room.charge(0, 0).charged
-    assert room.engine.hold(room.found, [0], 0.0) is None
+    assert room.engine.hold(room.engine.controller_mutations, room.found, [0], 0.0) is None
     assert len(room.engine.controller_mutations) == 0
 
 

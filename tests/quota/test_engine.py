@@ -4,19 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.hashing import murmur3
 from quota.book import QuotaBook
 from quota.decision import Action
 from quota.engine import MAX_HOLD, Engine, Exempt, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds import controller_mutations
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
+from quota.kinds.producer_ids import ProducerIdLimit, user_book
 
 ALICE = Entity("alice", None)
 FIVE = MutationLimit(5, 500)
 
 
 def engine(limits: dict[Entity, MutationLimit] | None = None, max_throttle: float = 30.0, exempt: Exempt = Exempt()) -> Engine:  # noqa: B008
-    return Engine(Limits(QuotaBook(limits or {ALICE: FIVE}), max_throttle, exempt))
+    return Engine(Limits(QuotaBook(limits or {ALICE: FIVE}), max_throttle, exempt), murmur3)
 
 
 def charge(e: Engine, partitions: list[int], now: float, *, refusable: bool = True, user: str = "alice", client_id: str = "app"):
@@ -112,10 +114,10 @@ def test_a_muted_entity_is_held_on_other_connections_ten_seconds_at_most():
     charge(e, [560, 1], 100.0)
     found = e.find_mutation_limit("alice", "other")
     assert found is not None
-    holds = [e.hold(found, [0, 2], now) for now in (100.0, 105.0, 111.0)]
+    holds = [e.hold(e.controller_mutations, found, [0, 2], now) for now in (100.0, 105.0, 111.0)]
     assert [hold.throttle for hold in holds if hold] == pytest.approx([MAX_HOLD, 7.0, 1.0])
     assert {(hold.action, hold.entity, hold.items, hold.limit) for hold in holds if hold} == {(Action.HOLD, ALICE, (0, 2), 5)}
-    assert e.hold(found, [0], 112.0) is None
+    assert e.hold(e.controller_mutations, found, [0], 112.0) is None
     assert MAX_HOLD == 10.0
 
 
@@ -133,7 +135,7 @@ def test_a_hold_says_what_is_left_and_makes_nobody_known():
     e.credit_mutations(charge(e, [100], 111.0).receipt, [0])
     found = e.find_mutation_limit("alice", "other")
     assert found is not None
-    hold = e.hold(found, [0], 111.5)
+    hold = e.hold(e.controller_mutations, found, [0], 111.5)
     assert hold is not None
     assert (hold.usage, hold.left) == (pytest.approx(4.984), pytest.approx(1.6))
 
@@ -145,9 +147,9 @@ def test_where_nothing_tells_of_a_throttle_nobody_is_muted_and_the_units_count_a
     verdict = e.charge_mutations(found, [560, 1], refusable=True, now=0.0, mute=False)
     assert verdict.decision is not None
     assert (verdict.charged, verdict.decision.throttle) == (560, pytest.approx(12.0))
-    assert e.hold(found, [0], 0.0) is None
+    assert e.hold(e.controller_mutations, found, [0], 0.0) is None
     assert charge(e, [1], 0.0).decision is not None
-    assert e.hold(found, [0], 0.0) is not None
+    assert e.hold(e.controller_mutations, found, [0], 0.0) is not None
 
 
 def test_others_have_windows_and_mutes_of_their_own():
@@ -156,7 +158,7 @@ def test_others_have_windows_and_mutes_of_their_own():
     assert charge(e, [500], 0.0, user="bob").decision is None
     found = e.find_mutation_limit("bob", "app")
     assert found is not None
-    assert e.hold(found, [0], 0.0) is None
+    assert e.hold(e.controller_mutations, found, [0], 0.0) is None
 
 
 def test_all_client_ids_of_a_user_share_the_window_of_a_user_limit():
@@ -215,3 +217,100 @@ def test_the_busiest_use_most_of_their_own_rate(monkeypatch):
 def test_the_default_burst_is_eleven_seconds_of_the_rate():
     assert MutationLimit.of(5, None) == MutationLimit(5, 55)
     assert MutationLimit.of(5, 7) == MutationLimit(5, 7)
+
+
+# ---------------------------------------------------------------------- producer ids
+
+BOB = Entity("bob", None)
+
+
+def counting(rate: float = 2, count_unlimited: bool = True, **more: object) -> Engine:
+    ids = user_book({ALICE: ProducerIdLimit(rate)})
+    return Engine(Limits(QuotaBook({}), producer_ids=ids, count_unlimited=count_unlimited, **more), murmur3)  # type: ignore[arg-type]
+
+
+def test_a_throttle_for_producer_ids_is_capped_told_and_mutes():
+    e = counting()
+    assert e.charge_producer_ids("alice", [1, 2], 0.0).decision is None
+    decision = e.charge_producer_ids("alice", [3], 0.0).decision
+    assert decision is not None
+    assert (decision.throttle, e.mutes.left("producer_ids", ALICE, 0.0)) == (30, 30)
+    assert e.producer_ids.standing("alice", 0.0).throttle == 30
+    assert e.charge_producer_ids("alice", [4], 0.0, exempt=True).decision is None
+
+
+def test_only_ids_that_are_new_to_a_user_who_is_muted_and_over_are_held():
+    e = counting()
+    e.charge_producer_ids("alice", [1, 2, 3], 0.0)
+    hold = e.hold_producer_ids("alice", [1, 4, -1], 25.0)
+    assert hold is not None
+    assert (hold.quota, hold.action, hold.entity, hold.items, hold.throttle) == ("producer_ids", Action.HOLD, ALICE, (1,), 5)
+    assert (hold.usage, hold.limit, hold.left) == (3, 2, 0)
+    assert e.hold_producer_ids("alice", [1, -1], 25.0) is None
+    assert e.hold_producer_ids("alice", [4], 30.0) is None
+    assert e.hold_producer_ids("bob", [4], 25.0) is None
+    e.mutes.start("producer_ids", ALICE, 4000.0)
+    assert e.hold_producer_ids("alice", [4], 3600.0) is None, "the rate is back"
+
+
+def test_users_of_whom_nothing_is_left_are_looked_for_now_and_then():
+    e = counting(cleanup_interval=60.0)
+    e.charge_producer_ids("bob", [1], 0.0)
+    e.sweep(0.0)
+    last = 11 * 3600.0
+    e.sweep(last - 30)
+    assert len(e.producer_ids) == 1
+    e.sweep(last)
+    assert len(e.producer_ids) == 1, "thirty seconds after the last look"
+    e.sweep(last + 30)
+    assert len(e.producer_ids) == 0
+
+
+def test_ids_that_need_no_look():
+    e = counting()
+    ids = e.producer_ids
+    assert ids.unchecked == -1
+    assert not ids.is_calm("alice", 1, 0.0)
+    e.charge_producer_ids("alice", [1], 0.0)
+    assert ids.is_calm("alice", 1, 0.0)
+    assert not ids.is_calm("alice", 2, 0.0)
+    assert not ids.is_calm("alice", 1, 1800.0), "its filter may pass"
+    e.charge_producer_ids("alice", [2, 3], 0.0)
+    assert ids.unchecked < -(2**63), "everything of a user who is over is looked at"
+    assert not ids.is_calm("alice", 1, 0.0)
+    assert not ids.is_calm("alice", -1, 0.0)
+    assert ids.is_calm("bob", -1, 0.0)
+    e.sweep(3600.0)
+    assert ids.unchecked == -1
+
+
+def test_nobody_is_looked_at_where_nobody_is_counted():
+    e = counting(count_unlimited=False)
+    e.charge_producer_ids("bob", [1], 0.0)
+    assert len(e.producer_ids) == 0
+    assert e.producer_ids.is_calm("bob", 7, 0.0), "known to be of no interest"
+    e.charge_producer_ids("alice", [1], 0.0)
+    e.change(Limits(QuotaBook({}), count_unlimited=False))
+    assert (len(e.producer_ids), e.producer_ids.unchecked, e.producer_ids.size_bytes) == (0, 2**63 - 1, 0)
+    e.change(Limits(QuotaBook({}), producer_ids=user_book({BOB: ProducerIdLimit(1)}), count_unlimited=False))
+    assert not e.producer_ids.is_calm("bob", 7, 0.0)
+    e.charge_producer_ids("bob", [1, 2], 0.0)
+    assert e.mutes.left("producer_ids", BOB, 0.0) > 0
+
+
+def test_exempt_users_are_counted_without_a_limit():
+    e = counting(exempt=Exempt(users=frozenset({"alice"})))
+    assert e.charge_producer_ids("alice", [1, 2, 3], 0.0).charged == 3
+    assert (e.mutes.active(0.0), e.producer_ids.unchecked) == ({}, -1)
+    assert e.producer_ids.is_calm("alice", 1, 0.0)
+
+
+def test_users_who_are_counted_no_more_are_not_loaded_either():
+    e = counting()
+    for user in ("alice", "bob"):
+        e.charge_producer_ids(user, [1, 2, 3], 0.0)
+    data = e.producer_ids.dump(0.0, 1e9)
+    after = counting(count_unlimited=False)
+    assert after.producer_ids.load(data, 0.0, 1e9) == 1
+    assert after.producer_ids.unchecked < -1, "alice is over"
+    assert after.charge_producer_ids("alice", [1], 0.0).decision is not None

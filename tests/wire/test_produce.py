@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any, get_type_hints
 
@@ -10,8 +12,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
 from proxy.wire.primitives import BadBytes
-from proxy.wire.produce import Batch, names_no_broker, skim
-from tests.messages import batch, encode, make, part_of, response
+from proxy.wire.produce import MAX_PRODUCER_IDS, Batch, names_no_broker, skim, throttle_at, with_throttle
+from tests.messages import batch, encode, make, part_of, read_response, response
 from tests.support import bad
 
 VERSIONS = range(3, 14)
@@ -185,3 +187,41 @@ def test_of_other_responses_that_is_not_said(version):
     for size in range(9, len(frame)):
         with contextlib.suppress(BadBytes):
             assert not names_no_broker(frame, 0, size, version), size
+
+
+# ---------------------------------------------------------------------- producer ids and throttle times
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_producer_ids_of_all_batches_each_once(version: int) -> None:
+    made = [batch(producer_id=id) for id in (7, 7, -1, 2**62, 7, -1)]
+    data = body(version, ("a", list(enumerate(made[:4]))), ("b", list(enumerate([*made[4:], None, batch(magic=1, producer_id=9)]))))
+    assert skim([(data, 0, len(data))], version).producer_ids is None, "nobody asked"
+    for size in (len(data), 200, 7):
+        cut = [data[i : i + size] for i in range(0, len(data), size)]
+        found = skim([(piece, 0, len(piece)) for piece in cut], version, producer_ids=True)
+        assert found.producer_ids == [7, -1, 2**62]
+
+
+def test_producer_ids_beyond_what_a_producer_has_are_not_listed() -> None:
+    data = body(9, ("a", [(id, batch(producer_id=id)) for id in range(50)]))
+    assert skim([(data, 0, len(data))], 9, producer_ids=True).producer_ids == list(range(MAX_PRODUCER_IDS + 1))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_throttle_time_is_set_and_nothing_else(version: int, seed: int) -> None:
+    """Whatever the answer holds, node endpoints and unknown tagged fields behind it too."""
+    frame = response(0, version, 5, chance=Random(seed))
+    before = read_response(0, version, frame)
+    longer = before.throttle_time + timedelta(milliseconds=1)
+    got = with_throttle(frame, version, round(longer.total_seconds() * 1000))
+    assert read_response(0, version, got) == replace(before, throttle_time=longer)
+    assert with_throttle(frame, version, 0) == frame, "the broker's own, if that is longer"
+
+
+@pytest.mark.parametrize("version", [1, 8, 9, 13])
+def test_an_answer_that_is_cut_has_no_throttle_time(version: int) -> None:
+    frame = response(0, max(version, 3), 5)
+    cuts = range(8, throttle_at(frame, 0, len(frame), version) + 4) if version > 8 else range(8, 12)
+    assert all(bad(with_throttle, frame[:cut], version, 5) for cut in cuts)
