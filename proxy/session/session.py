@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
+from math import ceil
 from typing import Final
 
 from proxy.session.answers import Answers
@@ -26,9 +27,20 @@ from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
+from proxy.session.throttled import Throttled
 from proxy.wire.frames import Frame, FrameCutter
-from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, SHORTEST_REQUEST, client_id_end
+from proxy.wire.headers import (
+    API_VERSIONS,
+    CLIENT_ID_AT,
+    REQUEST_START,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SHORTEST_REQUEST,
+    client_id_end,
+)
 from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.throttle import tell
+from quota.engine import Metered
 
 STALLED: Final = 5.0
 """Seconds in which a session that holds memory for which others wait has to get on with it."""
@@ -36,6 +48,8 @@ PROGRESS: Final = 1 << 18
 """Bytes that it has to get on by in this time."""
 
 
+_UNCHARGED: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""What a client says before it is known who it is."""
 _OWN: Final = TallyKey("", None, None, None, 3)
 
 
@@ -304,7 +318,8 @@ class Session:
             for frame in self._cutter.cut(data):
                 outcome = self._judge(frame, now)
                 whole, start, end, chunks = frame
-                as_it_is = isinstance(outcome, Forward) and outcome.pieces is None
+                forward = outcome if isinstance(outcome, Forward) else None
+                as_it_is = forward is not None and forward.pieces is None
                 if chunks is not None:
                     if as_it_is:
                         self.port.to_broker(chunks)
@@ -315,8 +330,11 @@ class Session:
                     if not as_it_is:
                         self._pass(buf, sent, start)
                         sent = end
-                if not as_it_is and isinstance(outcome, Forward) and outcome.pieces is not None:
-                    self.port.to_broker(outcome.pieces)
+                if forward is not None and forward.pieces:
+                    self.port.to_broker(forward.pieces)
+                if forward is not None and forward.close:
+                    self._close()
+                    break
                 if self.state is not State.OPEN:
                     if rest := self._cutter.rest():
                         self._backlog.appendleft(rest)
@@ -342,6 +360,9 @@ class Session:
         if stop > end or buf[start + CLIENT_ID_AT : stop] != claimed or not claimed:
             stop = client_id_end(buf, start, end)
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
+        rate = client.rules(now).request if key not in _UNCHARGED else None
+        if rate is not None and not self._held and (wait := self._muted_elsewhere(rate, key, version, now)) is not None:
+            return wait
         handler = self._handlers.get(key)
         outcome: Outcome = FORWARD
         if handler is not None:
@@ -359,22 +380,50 @@ class Session:
                 if isinstance(outcome, Ask):
                     self._block(State.ASKING)
                     return outcome
-            self._held = False
+        self._held = False
+        throttle = 0.0
+        if rate is not None and not rate.meter.take(1, now):
+            throttle = self._too_many_requests(rate, key, version, now)
         counted_in = client.api_sum(key)
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
         if isinstance(outcome, Forward):
-            if outcome.reply and self._answers.expect(correlation_id, counted_in, outcome.plan) >= self._most_in_flight:
+            plan = outcome.plan
+            throttle = max(throttle, outcome.throttle)
+            if throttle and outcome.reply:
+                plan = Throttled(plan, key, version, client, now + throttle)
+            if outcome.reply and self._answers.expect(correlation_id, counted_in, plan) >= self._most_in_flight:
                 self._limited("max_in_flight", closed=False)
                 self._block(State.FULL)
-            if outcome.plan is not None and outcome.plan.waits:
+            if plan is not None and plan.waits:
                 self._block(State.AWAITING)
-            elif outcome.mute:
+            elif throttle:
                 self._block(State.MUTED)
-                self.port.wake_at(now + outcome.mute)
+                self.port.wake_at(now + throttle)
         elif isinstance(outcome, Answer):
+            if throttle > outcome.mute:
+                outcome = Answer(b"".join(tell(key, version, [outcome.frame], ceil(throttle * 1000))), throttle)
             self._answer(correlation_id, counted_in, outcome, now)
         return outcome
+
+    def _muted_elsewhere(self, rate: Metered, key: int, version: int, now: float) -> Hold | None:
+        """Has its entity so many requests that this one is held?"""
+        wait = self.services.engine.hold_rate(rate, now)
+        if wait is None:
+            return None
+        self.services.watcher.decided(wait, self.client.requester(key, version))
+        hold = Hold(wait.throttle)
+        self._hold(hold, now)
+        return hold
+
+    def _too_many_requests(self, rate: Metered, key: int, version: int, now: float) -> float:
+        """Charge a request; seconds of the throttle that follows."""
+        decision = self.services.engine.charge_rate(rate, 1, now)
+        if decision is None:
+            return 0.0
+        self.client.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
+        self.services.watcher.decided(decision, self.client.requester(key, version))
+        return decision.throttle
 
     def _hold(self, outcome: Hold, now: float) -> None:
         self._held = True
