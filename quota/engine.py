@@ -164,13 +164,13 @@ class Engine:
         limits = self.limits
         self.looks_at_produce = bool(limits.producer_byte_rate) or limits.topics is not None or len(self.fence) > 0
 
-    def change(self, limits: Limits, now: float) -> None:
+    def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""
         self.limits = limits
         self.producer_rate.book = limits.producer_byte_rate
         self.consumer_rate.book = limits.consumer_byte_rate
         self.request_rate.book = limits.request_rate
-        self.bytes_in.change(limits.topics, limits.exempt.topics, now)
+        self.bytes_in.change(limits.topics, limits.exempt.topics)
         self._settle()
         self.controller_mutations.book = limits.controller_mutations
         self.producer_ids.change(limits.producer_ids, limits.exempt.users, limits.count_unlimited)
@@ -287,8 +287,8 @@ class Engine:
         return replace(said, message=refusals.refused[items[0]].message)
 
     def hold_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
-        """`hold` for a Produce request: of an entity over its byte rate, to a topic that is slowed down, or with ids that are new to a
-        user over its limit. Whoever is known to that user already goes on at once, and is throttled when it is charged."""
+        """`hold` for a Produce request: of an entity over its byte rate, or with ids that are new to a user over its limit. Whoever
+        is known to that user already goes on at once, and is throttled when it is charged."""
         if rules.exempt or all(batch.topic in self.limits.exempt.topics for batch in batches):
             return None
         everything = tuple(range(len(batches)))

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.session.client import MAX_TOPIC_NAME, Client
+from proxy.session.client import Client
 from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream, Whole
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
@@ -42,7 +42,7 @@ from quota.produce import Batch, Judgement
 MAX_NAMED: Final = 10
 """Topics that a decision names."""
 MAX_JUDGED: Final = 10_000
-"""Partitions of a request that are judged one by one; reading more would take some tenths of a second, and no producer sends so many."""
+"""Partitions of a request that are judged one by one; reading more would take tenths of a second, and no producer sends so many."""
 
 
 class Produce:
@@ -181,9 +181,7 @@ def _batches(client: Client, found: Skim, version: int, now: float) -> list[Batc
     for (topic, *_), batches in zip(found.topics, found.batches or (), strict=True):
         aim = client.aim(topic, by_id, now)
         topic_id = str(UUID(bytes=topic)) if by_id else None
-        listed += [
-            Batch(aim.name, aim.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches
-        ]
+        listed += [Batch(aim.name, aim.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches]
     return listed
 
 

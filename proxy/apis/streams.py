@@ -86,7 +86,8 @@ class Passing:
         self._blanks = b""
 
     def feed(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        if self._walk.done:
+        was_done = self._walk.done
+        if was_done:
             return self._rest(end - start) if self._blanks else None
         self._walk.feed(buf, start, end)
         self._seen += end - start

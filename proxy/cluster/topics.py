@@ -110,7 +110,9 @@ class Topics:
         name = topic.name.decode()
         if self._missing is not None:
             self._missing.discard(name)
-        if self._look is not ALL and not any(topic.topic_id):  # it is not there; it may come and go again, and this be said in the same words
+        if self._look is not ALL and not any(
+            topic.topic_id
+        ):  # it is not there; it may come and go again, and this be said in the same words
             self.forget(name)
             self._seen.pop(self._look or 0, None)
         elif name:

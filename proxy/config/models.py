@@ -130,8 +130,8 @@ class EntityQuota(Model):
     producer_ids_rate: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = None
     """Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only."""
     producer_byte_rate: Rate | None = None
-    """Bytes of record batches per second, on average over 11 samples of 1 s, that may be produced to the whole cluster; Kafka's quota
-    of this name is one for each broker."""
+    """Bytes of record batches per second, on average over 11 samples of 1 s, that may be produced to the whole cluster; Kafka's
+    quota of this name is one for each broker."""
     consumer_byte_rate: Rate | None = None
     """Bytes per second, in the same way, of answers to Fetch and ShareFetch from the whole cluster."""
     request_rate: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None

@@ -156,7 +156,7 @@ class Proxy:
         self._contexts = {**self._contexts, **contexts}
         for door in self._doors:
             door.rules = rules.get(door.name, door.rules)
-        self.engine.change(limits, self._clock())
+        self.engine.change(limits)
         _bound(self.shared.services, settings)
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
 

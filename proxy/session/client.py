@@ -29,8 +29,8 @@ MAX_RETIRED_SUMS: Final = 100
 
 
 class Aim:
-    """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where bytes in
-    are not limited, that of all topics where they are only counted."""
+    """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
+    bytes in are not limited, that of all topics where they are only counted."""
 
     __slots__ = ("exempt", "known", "meter", "name")
 

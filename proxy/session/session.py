@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from math import ceil
 from typing import Final
@@ -330,13 +331,10 @@ class Session:
                     if not as_it_is:
                         self._pass(buf, sent, start)
                         sent = end
-                if forward is not None and forward.pieces:
-                    self.port.to_broker(forward.pieces)
-                if forward is not None and forward.close:
-                    self._close()
-                    break
+                if forward is not None and not as_it_is:
+                    self._send_instead(forward)
                 if self.state is not State.OPEN:
-                    if rest := self._cutter.rest():
+                    if (rest := self._cutter.rest()) and self.state is not State.CLOSED:
                         self._backlog.appendleft(rest)
                     if isinstance(outcome, Hold | Ask):
                         self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
@@ -345,6 +343,12 @@ class Session:
                     break
         finally:  # what came before a request that is bad still goes on
             self._pass(buf, sent, pos)
+
+    def _send_instead(self, forward: Forward) -> None:
+        if forward.pieces:
+            self.port.to_broker(forward.pieces)
+        if forward.close:
+            self._close()
 
     def _pass(self, buf: Buffer, start: int, stop: int) -> None:
         if start < stop:
@@ -366,20 +370,9 @@ class Session:
         handler = self._handlers.get(key)
         outcome: Outcome = FORWARD
         if handler is not None:
-            low, high = handler.versions
-            if not low <= version <= high:
-                raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
-            recognized = handler.recognize(client, version, frame, stop, now)
-            if recognized is not None:
-                outcome = recognized
-            else:
-                outcome = handler.request(client, Request(key, version, correlation_id, frame, stop), now, self._held)
-                if isinstance(outcome, Hold):
-                    self._hold(outcome, now)
-                    return outcome
-                if isinstance(outcome, Ask):
-                    self._block(State.ASKING)
-                    return outcome
+            outcome = self._handle(handler, version, frame, stop, now)
+            if isinstance(outcome, Hold | Ask):
+                return outcome
         self._held = False
         throttle = 0.0
         if rate is not None and not rate.meter.take(1, now):
@@ -388,22 +381,45 @@ class Session:
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
         if isinstance(outcome, Forward):
+            if throttle or outcome.throttle:
+                outcome = self._throttled(outcome, key, version, max(throttle, outcome.throttle), now)
             plan = outcome.plan
-            throttle = max(throttle, outcome.throttle)
-            if throttle and outcome.reply:
-                plan = Throttled(plan, key, version, client, now + throttle)
             if outcome.reply and self._answers.expect(correlation_id, counted_in, plan) >= self._most_in_flight:
                 self._limited("max_in_flight", closed=False)
                 self._block(State.FULL)
             if plan is not None and plan.waits:
                 self._block(State.AWAITING)
-            elif throttle:
-                self._block(State.MUTED)
-                self.port.wake_at(now + throttle)
         elif isinstance(outcome, Answer):
             if throttle > outcome.mute:
                 outcome = Answer(b"".join(tell(key, version, [outcome.frame], ceil(throttle * 1000))), throttle)
             self._answer(correlation_id, counted_in, outcome, now)
+        return outcome
+
+    def _throttled(self, outcome: Forward, key: int, version: int, throttle: float, now: float) -> Forward:
+        """A request goes on whose client is throttled: told with the answer if there is one, else muted at once."""
+        if outcome.reply:
+            return replace(outcome, plan=Throttled(outcome.plan, key, version, self.client, now + throttle))
+        self._block(State.MUTED)
+        self.port.wake_at(now + throttle)
+        return outcome
+
+    def _handle(self, handler: Handler, version: int, frame: Frame, stop: int, now: float) -> Outcome:
+        """What the handler of its API says; blocked while the request is held or asked about."""
+        low, high = handler.versions
+        if not low <= version <= high:
+            raise BadBytes(
+                f"version {version} of API {handler.key}; the proxy understands {low} to {high}, and says so in ApiVersions"
+            )
+        recognized = handler.recognize(self.client, version, frame, stop, now)
+        if recognized is not None:
+            return recognized
+        buf, start, _, _ = frame
+        _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
+        outcome = handler.request(self.client, Request(key, version, correlation_id, frame, stop), now, self._held)
+        if isinstance(outcome, Hold):
+            self._hold(outcome, now)
+        elif isinstance(outcome, Ask):
+            self._block(State.ASKING)
         return outcome
 
     def _muted_elsewhere(self, rate: Metered, key: int, version: int, now: float) -> Hold | None:

@@ -1,4 +1,4 @@
-"""The answer to a request that a quota throttles: it goes out at once and tells for how long, then the client is muted (KIP-219)."""
+"""The answer to a throttled request: it goes out at once and tells for how long, then the client is muted (KIP-219)."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class Skim(TopicReader):
 
     # fmt: off
     __slots__ = (
-        "_batches", "_bytes", "_met", "_records", "acks", "batches", "exact", "partition_count", "producer_ids", "topics", "topics_at",
-        "walk",
+        "_batches", "_bytes", "_met", "_records", "acks", "batches", "exact", "partition_count", "producer_ids", "topics",
+        "topics_at", "walk",
     )
     # fmt: on
 

@@ -149,11 +149,8 @@ def _responses(version: int, parts: Mapping[Part, bytes]) -> bytes:
 
 
 def _topic_head(topic: bytes, partitions: int, *, compact: bool, by_id: bool) -> bytes:
-    if by_id:
-        name = topic
-    else:
-        name = (encode_uvarint(len(topic) + 1) if compact else INT16.pack(len(topic))) + topic
-    return name + encode_array_length(partitions, compact)
+    length = b"" if by_id else encode_uvarint(len(topic) + 1) if compact else INT16.pack(len(topic))
+    return length + topic + encode_array_length(partitions, compact)
 
 
 def _refused(version: int, partition: int, why: Refusal) -> bytes:

@@ -74,7 +74,7 @@ def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
 
 def test_defaults_of_quotas_and_metrics(tmp_path):
     settings = load(tmp_path, DESIGN)
-    assert limits_of(settings).controller_mutations.find("alice", "x") == (MutationLimit(5, 500, Algorithm.SPREAD), ("alice", None))
+    assert limits_of(settings).controller_mutations.find("alice", "x") == (MutationLimit(5, 500, Algorithm.SPREAD), Entity("alice", None))
     assert settings.quotas.default_partitions is None, "the cluster's own"
     assert settings.quotas.ask_timeout == 5.0
     assert settings.metrics.max_entities == 100

@@ -93,9 +93,7 @@ def test_the_broker_s_answer_with_what_is_refused_besides(version):
         topics = []
         for name, parts in itertools.groupby(sorted(there, key=lambda part: part[0]), lambda part: part[0]):
             which: dict[str, Any] = {"name": name.decode()} if version < 13 else {"topic_id": UUID(bytes=name)}
-            made = tuple(
-                make(part_schema, chance, index=p, error_code=ErrorCode.none, base_offset=1000 + p) for _, p in parts
-            )
+            made = tuple(make(part_schema, chance, index=p, error_code=ErrorCode.none, base_offset=1000 + p) for _, p in parts)
             topics.append(make(topic_schema, chance, partition_responses=made, **which))
         frame = response(0, version, 9, chance, responses=tuple(topics))
         before = read_response(0, version, frame)
