@@ -221,23 +221,18 @@ class Engine:
         free = self.limits.exempt.topics
         limited = [i for i in range(len(batches)) if not refusals.behind(i)]
         ids = self._judge_ids(rules, batches, limited, refusals, now)
-        throttled: dict[str, Decision] = {}
-        refused: dict[str, list[int]] = {}
+        over: dict[str, Decision] = {}
         accepted = 0
         for i in limited:
-            if i in refusals.refused:
-                continue
             batch = batches[i]
-            if not (self.limits.topics is None or self._take_topic(rules, batch, i, refusals, throttled, now)):
-                refused.setdefault(batch.topic, []).append(i)
+            if i in refusals.refused or not self._take_topic(rules, batch, i, refusals, over, now):
                 continue
             refusals.admit(i)
             if batch.topic not in free:
                 accepted += batch.size
-        decisions = [*refusals.decisions(), *ids, *throttled.values()]
-        decisions += [self._told_refused(topic, items, refusals, now) for topic, items in refused.items()]
-        if rules.produce is not None and accepted and (over := self.charge_rate(rules.produce, accepted, now)) is not None:
-            decisions.append(replace(over, items=tuple(i for i in range(len(batches)) if i not in refusals.refused)))
+        decisions = [*refusals.decisions(), *ids, *over.values()]
+        if rules.produce is not None and accepted and (slowed := self.charge_rate(rules.produce, accepted, now)) is not None:
+            decisions.append(replace(slowed, items=tuple(i for i in range(len(batches)) if i not in refusals.refused)))
         return Judgement(refusals.refused, decisions)
 
     def _judge_ids(
@@ -258,33 +253,31 @@ class Engine:
                 refusals.refuse(i, NOT_ENOUGH_REPLICAS, decision.message, decision.quota)
         return [replace(decision, items=items)] if items else []
 
-    def _take_topic(
-        self, rules: Rules, batch: Batch, i: int, refusals: Refusals, throttled: dict[str, Decision], now: float
-    ) -> bool:
-        """Count a batch towards its topic; False when it is refused, and not counted."""
-        bytes_in, topic = self.bytes_in, batch.topic
-        if rules.exempt or not batch.known:
-            bytes_in.total.put(batch.size, now)
+    def _take_topic(self, rules: Rules, batch: Batch, i: int, refusals: Refusals, over: dict[str, Decision], now: float) -> bool:
+        """Count a batch towards its topic; False when it is refused, and not counted. `over`: what is said of topics."""
+        bytes_in, topic, mode = self.bytes_in, batch.topic, self.limits.topics_mode
+        if self.limits.topics is None:
             return True
+        if rules.exempt or not batch.known:
+            return bytes_in.total.take(batch.size, now)
         if bytes_in.topic(topic, now).take(batch.size, now):
             return True
-        if self.limits.topics_mode is not Mode.THROTTLE and refusals.can(i):
-            decision = bytes_in.refuse(topic, batch.size, now)
-            code = NOT_ENOUGH_REPLICAS if self.limits.topics_mode is Mode.TRANSIENT else POLICY_VIOLATION
-            refusals.refuse(i, code, decision.message, decision.quota)
-            return False
-        over = bytes_in.charge(topic, batch.size, now).decision
-        if over is not None and self.limits.topics_mode is Mode.THROTTLE:
-            items = (*throttled[topic].items, i) if topic in throttled else (i,)
-            over = replace(over, entity=Entity(None, None, topic), items=items)
-            throttled[topic] = self._capped(Verdict(batch.size, over), now).decision or over
-        return True
-
-    def _told_refused(self, topic: str, items: Sequence[int], refusals: Refusals, now: float) -> Decision:
-        """What is logged of the batches of a topic that were refused. Their client is not throttled: others of its topics share
-        the connection."""
-        said = replace(self.bytes_in.explain(topic, now), entity=Entity(None, None, topic), items=tuple(items), throttle=0.0)
-        return replace(said, message=refusals.refused[items[0]].message)
+        refused = mode is not Mode.THROTTLE and refusals.can(i)
+        if refused:
+            # its client is not muted: other topics share the connection
+            decision: Decision | None = replace(bytes_in.refuse(topic, batch.size, now), throttle=0.0)
+        else:
+            decision = bytes_in.charge(topic, batch.size, now).decision
+        if decision is None or not (refused or mode is Mode.THROTTLE):
+            return True
+        if refused:
+            refusals.refuse(
+                i, NOT_ENOUGH_REPLICAS if mode is Mode.TRANSIENT else POLICY_VIOLATION, decision.message, decision.quota
+            )
+        items = (*over[topic].items, i) if topic in over else (i,)
+        decision = replace(decision, entity=Entity(None, None, topic), items=items)
+        over[topic] = decision if refused else self._capped(Verdict(0, decision), now).decision or decision
+        return not refused
 
     def hold_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
         """`hold` for a Produce request: of an entity over its byte rate, or with ids that are new to a user over its limit. Whoever

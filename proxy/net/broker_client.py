@@ -7,7 +7,6 @@ no message."""
 from __future__ import annotations
 
 import asyncio
-import importlib
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +21,7 @@ from proxy.net.tls import explain
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.wire.api_versions import read_ranges
 from proxy.wire.headers import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from proxy.wire.kio_bridge import decode_response, encode_request
+from proxy.wire.kio_bridge import decode_response, encode_request, nested
 from proxy.wire.metadata import KEY as METADATA
 from proxy.wire.metadata import Broker, read_brokers
 from proxy.wire.primitives import INT32, BadBytes
@@ -110,7 +109,7 @@ class BrokerClient:
         if version < max(low, 1):
             return None
         schema = load_request_schema(_DESCRIBE_CONFIGS, version)
-        resource: Any = importlib.import_module(schema.__module__).DescribeConfigsResource
+        resource = nested(schema, "DescribeConfigsResource")
         broker = resource(resource_type=_BROKER, resource_name=str(node_id), configuration_keys=("num.partitions",))
         flags = {field.name: False for field in fields(schema) if field.name != "resources"}
         try:
