@@ -37,7 +37,7 @@ from quota.windows.rate import RateWindow
 NAME: Final = "bytes_in"
 SAMPLES: Final = 11
 SECONDS: Final = 1.0
-MAX_CLAIMED: Final = 10_000
+MAX_CLAIMED = 10_000
 """Topics that nobody but a producer has named."""
 OTHERS: Final = "<others>"
 """The name of the meter that claimed topics share where there are too many; no topic can have it."""
@@ -47,7 +47,7 @@ SWEEP: Final = 60.0
 """seconds between two looks at all topics"""
 LOOKED_AT: Final = 10_000
 """Topics among which those nearest to their threshold are looked for."""
-SWEPT: Final = 1000
+SWEPT: Final = 300
 """Topics that one sweep looks at; the next goes on from there."""
 NOBODY: Final = Entity(None, None)
 """Whose limit it is: no client's."""
