@@ -19,7 +19,7 @@ from typing import Final
 from uuid import UUID
 
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream, Whole
+from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -256,16 +256,26 @@ class ProducePatch:
             self._head, self._tail = frame[8:at], frame[at + 24 :]
 
 
-class Merge(Whole):
+class Merge:
     """The answer to what went on of a request, with what was refused. `inner`: what is done with answers otherwise."""
 
-    __slots__ = ("_inner", "_order", "_refused", "_version")
+    __slots__ = ("_inner", "_order", "_refused", "_version", "mute", "waits")
 
     def __init__(self, version: int, order: Sequence[Part], refused: Mapping[Part, Refusal], inner: Plan | None) -> None:
-        super().__init__()
         self._version, self._order, self._refused, self._inner = version, order, refused, inner
+        self.mute = 0.0
+        self.waits = False
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        merged = with_refused(bytes(buf[start:end]), self._version, self._order, self._refused)
+        return self.finish_chunks([buf[start:end]])
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        merged = with_refused(b"".join(chunks), self._version, self._order, self._refused)
         pieces = None if self._inner is None else self._inner.finish(merged, 0, len(merged))
         return [merged] if pieces is None else pieces
