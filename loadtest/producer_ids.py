@@ -35,7 +35,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kio.records.schema import NewRecordBatch, Record
 from kio.records.writers import write_new_batch
-from kio.static.primitive import TZAwareMicros
+from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 from rich.console import Console
 from rich.table import Table
 
@@ -110,10 +110,16 @@ def text(value: str) -> bytes:
 
 def first_batch(id: int) -> bytes:
     """The first batch of a producer, with one record."""
-    record = Record(attributes=0, timestamp=TZAwareMicros.parse(datetime.datetime.now(datetime.UTC)), offset=0, key=None, value=b"storm", headers=())
+    now = TZAwareMicros.parse(datetime.datetime.now(datetime.UTC))
+    record = Record(attributes=i8(0), timestamp=now, offset=i64(0), key=None, value=b"storm", headers=())
     out = BytesIO()
     made = NewRecordBatch(
-        producer_id=id, producer_epoch=0, base_sequence=0, attributes=0, partition_leader_epoch=-1, records=(record,)
+        producer_id=i64(id),
+        producer_epoch=i16(0),
+        base_sequence=i32(0),
+        attributes=i16(0),
+        partition_leader_epoch=i32(-1),
+        records=(record,),
     )
     write_new_batch(out, made)
     return out.getvalue()
@@ -268,7 +274,9 @@ class OrdinaryJava:
     """The same with Java's producer, in a process of its own."""
 
     def __init__(self, folder: Path, address: str, rate: float) -> None:
-        jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="ordinary" password="{USERS["ordinary"]}";'
+        jaas = (
+            f'org.apache.kafka.common.security.plain.PlainLoginModule required username="ordinary" password="{USERS["ordinary"]}";'
+        )
         settings = folder / "ordinary.properties"
         settings.write_text(
             f"bootstrap.servers={address}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n"
@@ -323,7 +331,7 @@ class Seen(NamedTuple):
     proxied: dict[str, float]
 
 
-def run(plan: Plan, kind: str | None, way: str) -> Seen:
+def run(plan: Plan, kind: str, way: str) -> Seen:
     """One row."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -343,7 +351,7 @@ def run(plan: Plan, kind: str | None, way: str) -> Seen:
         storm = Storm(address, plan.partitions)
         with OrdinaryJava(folder, address, plan.pace) as java, Ordinary(address, plan.pace) as librdkafka:
             before = Broker.ask(port.number)
-            if kind is None:
+            if kind == "none":
                 time.sleep(plan.seconds)
             elif kind == "librdkafka":
                 storm.librdkafka(plan.seconds)
@@ -363,15 +371,15 @@ def settings_of(folder: Path, plan: Plan, way: str) -> dict[str, Any]:
     }
 
 
-def row(kind: str | None, way: str, plan: Plan, seen: Seen) -> list[str]:
+def row(kind: str, way: str, plan: Plan, seen: Seen) -> list[str]:
     storm, figures = seen.storm, seen.proxied
     new = (seen.after.ids - seen.before.ids) / (1 if kind == "librdkafka" else plan.partitions)
-    cells = [kind or "none", way, str(storm.begun), str(storm.codes[0]), str(storm.codes[REFUSED])]
+    cells = [kind, way, str(storm.begun), str(storm.codes[0]), str(storm.codes[REFUSED])]
     cells += [str(sum(storm.failed.values()) + sum(n for code, n in storm.codes.items() if code not in (0, REFUSED)))]
     cells += [f"{new:.0f}", f"{seen.after.heap / (1 << 20):.1f}"]
     for one in (seen.librdkafka, seen.java):
         cells += [f"{one.rate:.0f}", f"{one.p50:.1f} / {one.p99:.0f}", str(one.failed)]
-    decided = (f"{what}_total{{quota=\"producer_ids\"}}" for what in ("throttled_requests", "refused_items", "held_requests"))
+    decided = (f'{what}_total{{quota="producer_ids"}}' for what in ("throttled_requests", "refused_items", "held_requests"))
     return [*cells, " / ".join(f"{figures.get(name, 0):.0f}" for name in decided) if figures else ""]
 
 
@@ -392,20 +400,22 @@ COLUMNS: Final = (
     "failed",
     "throttled / refused / held",
 )
+STORMS: Final = ("none", "open", "loops", "librdkafka")
 ROWS: Final = (
-    (None, WAY_DIRECT),
-    (None, "throttle"),
-    ("open", WAY_DIRECT),
-    *(("open", way) for way in WAYS),
-    ("loops", WAY_DIRECT),
-    *(("loops", way) for way in WAYS),
-    ("librdkafka", WAY_DIRECT),
-    *(("librdkafka", way) for way in WAYS),
+    ("none", WAY_DIRECT),
+    ("none", "throttle"),
+    *((kind, way) for kind in STORMS[1:] for way in (WAY_DIRECT, *WAYS)),
 )
 
 
 @click.command()
-@click.option("--storm", "storms", multiple=True, type=click.Choice(["open", "loops", "librdkafka"]), help="May be given more than once.")
+@click.option(
+    "--storm",
+    "storms",
+    multiple=True,
+    type=click.Choice(["none", "open", "loops", "librdkafka"]),
+    help="May be given more than once.",
+)
 @click.option("--way", "ways", multiple=True, type=click.Choice([WAY_DIRECT, *WAYS]), help="May be given more than once.")
 @click.option("--rate", default=100.0, show_default=True, help="New producers a second; of loops, how many there are.")
 @click.option("--seconds", default=30.0, show_default=True, help="How long the storm lasts.")
@@ -417,11 +427,13 @@ def main(
 ) -> None:
     """A storm of new producers beside ordinary ones, directly and behind the producer id quota."""
     plan = Plan(rate, seconds, partitions, limit, pace)
-    title = f"{rate:g} new producers/s for {seconds:g} s, {partitions} partitions each; limit {limit}; ordinary ones {pace:g} records/s"
+    title = (
+        f"{rate:g} new producers/s for {seconds:g} s, {partitions} partitions each; limit {limit}; ordinary ones {pace:g} records/s"
+    )
     table = Table(*COLUMNS, title=title)
     for kind, way in ROWS:
-        if (kind is None or not storms or kind in storms) and (kind is None or not ways or way in ways):
-            print(f"{kind or 'nobody storms'}, {way} …", file=sys.stderr)
+        if (not storms or kind in storms) and (not ways or way in ways):
+            print(f"{kind}, {way} …", file=sys.stderr)
             table.add_row(*row(kind, way, plan, run(plan, kind, way)))
     Console(width=190).print(table)
 

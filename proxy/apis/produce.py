@@ -60,9 +60,7 @@ class Produce:
         topic, acks, _, size, producer_id, _, _, records = alike
         engine, by_id = client.services.engine, version >= FIRST_TOPIC_ID
         ids = engine.producer_ids
-        if producer_id in engine.fence.by_id or (
-            producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now)
-        ):
+        if producer_id in engine.fence.by_id or (producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now)):
             return None
         if engine.looks_at_produce and not passes(client, [(topic, size, records)], by_id, now):
             return None

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 from localkafka import LocalCluster, run_java
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import wait_until
 from tests.real.raw import Connection, connect
 from tests.real.records import record_batch
 from tests.real.test_reload import Settings, applied, send_hup
@@ -91,12 +91,13 @@ def aio(bootstrap: str, topic: str) -> str:
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=1)
         await producer.start()
         try:
-            results = []
+            results: list[Any] = []
             for i in range(RECORDS):
                 results += await asyncio.gather(producer.send_and_wait(topic, str(i).encode()), return_exceptions=True)
         finally:
             await producer.stop()
-        return f"{sum(not isinstance(it, BaseException) for it in results)} {[it for it in results if isinstance(it, BaseException)]}"
+        failed = [it for it in results if isinstance(it, BaseException)]
+        return f"{len(results) - len(failed)} {failed}"
 
     return asyncio.run(send())
 
@@ -226,10 +227,9 @@ def test_an_id_that_is_known_moves_between_connections_and_epochs_and_over_a_res
         with connect(proxy.bootstrap) as third:
             assert write(third, name, other, 0, 1) == REFUSED, "behind the one that was refused"
         assert proxy.metric("producer_ids_tokens", user="ANONYMOUS") == 0
-    with settings.proxy(kafka1.bootstrap_servers) as proxy:
-        with connect(proxy.bootstrap) as first, connect(proxy.bootstrap) as second:
-            assert write(first, name, id, 1, 1) == 0, "a restart does not forget who is known"
-            assert write(second, name, other, 0, 0) == REFUSED, "nor that there is no room"
+    with settings.proxy(kafka1.bootstrap_servers) as proxy, connect(proxy.bootstrap) as first, connect(proxy.bootstrap) as second:
+        assert write(first, name, id, 1, 1) == 0, "a restart does not forget who is known"
+        assert write(second, name, other, 0, 0) == REFUSED, "nor that there is no room"
 
 
 def new_id(connection: Connection) -> int:
