@@ -39,6 +39,7 @@ from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 from rich.console import Console
 from rich.table import Table
 
+from loadtest.bench.measure import cpu_seconds
 from loadtest.proxied import ProxyBefore, wait
 from localkafka import LocalCluster, run_java
 from localkafka.ports import HeldPort
@@ -48,6 +49,7 @@ JAVA: Final = Path(__file__).with_name("java")
 PRODUCE, HANDSHAKE, INIT_PRODUCER_ID, AUTHENTICATE = (0, 7), (17, 1), (22, 1), (36, 1)
 """(key, version), of before tagged fields"""
 REFUSED: Final = 19
+CPU: Final = "cpu"
 WAY_DIRECT: Final = "direct"
 WAYS: Final[dict[str, dict[str, Any]]] = {
     "throttle": {"mode": "throttle"},
@@ -351,13 +353,14 @@ def run(plan: Plan, kind: str, way: str) -> Seen:
         storm = Storm(address, plan.partitions)
         with OrdinaryJava(folder, address, plan.pace) as java, Ordinary(address, plan.pace) as librdkafka:
             before = Broker.ask(port.number)
+            cpu = 0.0 if proxy is None else cpu_seconds(proxy.pid)
             if kind == "none":
                 time.sleep(plan.seconds)
             elif kind == "librdkafka":
                 storm.librdkafka(plan.seconds)
             else:
                 asyncio.run(getattr(storm, kind)(plan.rate, plan.seconds))
-            proxied = {} if proxy is None else proxy.figures()
+            proxied = {} if proxy is None else {**proxy.figures(), CPU: cpu_seconds(proxy.pid) - cpu}
             after = Broker.ask(port.number)
         return Seen(storm, librdkafka.figures(), java.figures(), before, after, proxied)
 
@@ -380,7 +383,10 @@ def row(kind: str, way: str, plan: Plan, seen: Seen) -> list[str]:
     for one in (seen.librdkafka, seen.java):
         cells += [f"{one.rate:.0f}", f"{one.p50:.1f} / {one.p99:.0f}", str(one.failed)]
     decided = (f'{what}_total{{quota="producer_ids"}}' for what in ("throttled_requests", "refused_items", "held_requests"))
-    return [*cells, " / ".join(f"{figures.get(name, 0):.0f}" for name in decided) if figures else ""]
+    return [
+        *cells,
+        *((f"{figures[CPU]:.1f}", " / ".join(f"{figures.get(name, 0):.0f}" for name in decided)) if figures else ("", "")),
+    ]
 
 
 COLUMNS: Final = (
@@ -398,6 +404,7 @@ COLUMNS: Final = (
     "Java\nrecords/s",
     "ms p50/p99",
     "failed",
+    "proxy\nCPU s",
     "throttled / refused / held",
 )
 STORMS: Final = ("none", "open", "loops", "librdkafka")
