@@ -38,13 +38,14 @@ HOT = (
     "quota.windows.rate",
     "quota.kinds.rates",
     "quota.kinds.bytes_in",
+    "quota.engine",
     "proxy.apis.streams",
     "proxy.apis.produce",
     "proxy.apis.fetch",
 )
 """What is compiled: what every frame passes through."""
 
-READ_FROM = ("wire", "session", "identity", "apis/produce.py", "apis/fetch.py", "apis/streams.py", "../quota")
+READ_FROM = ("wire", "session", "identity", "apis/produce.py", "apis/fetch.py", "apis/streams.py", "apis/merge.py", "../quota")
 """Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
 
 

@@ -12,14 +12,15 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Final
 from uuid import UUID
 
+from proxy.apis.merge import Merge
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream, Whole
+from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Request, Stream
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -33,7 +34,7 @@ from proxy.wire.produce import (
     names_no_broker,
     skim,
 )
-from proxy.wire.refusals import Part, Refusal, parts_of, refusal, with_refused, without
+from proxy.wire.refusals import Refusal, parts_of, refusal, without
 from quota.decision import Action, Decision
 from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
@@ -62,9 +63,7 @@ class Produce:
         ids = engine.producer_ids
         if producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now):
             return None
-        if engine.looks_at_produce and (
-            producer_id in engine.fence.by_id or not passes(client, [(topic, size, records)], by_id, now)
-        ):
+        if engine.looks_at_produce and (producer_id in engine.fence.by_id or not passes_one(client, topic, size, by_id, now)):
             return None
         total = client.topic_sum(PRODUCE, topic, by_id=by_id)
         total.requests += 1
@@ -96,8 +95,24 @@ class Produce:
         return habits.outcome if found.acks else NO_REPLY
 
 
+def passes_one(client: Client, topic: bytes, size: int, by_id: bool, now: float) -> bool:
+    """`passes` for one topic, which most requests have."""
+    limit = client.rules(now).produce
+    aim = client.aim(topic, by_id, now)
+    meter = aim.meter
+    if meter is not None and not meter.take(size, now):
+        return False
+    if limit is None or aim.exempt or limit.meter.take(size, now):
+        return True
+    if meter is not None:
+        meter.give_back(size, now)
+    return False
+
+
 def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool, now: float) -> bool:
     """Are these topics with so many bytes within every limit of bytes? Then they are counted, else nothing is."""
+    if len(topics) == 1:
+        return passes_one(client, topics[0][0], topics[0][1], by_id, now)
     rules = client.rules(now)
     carried = 0
     counted: list[tuple[Flow, int]] = []
@@ -110,7 +125,7 @@ def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool
                 break
             counted.append((aim.meter, size))
     else:
-        if rules.produce is None or rules.produce.meter.take(carried, now):
+        if rules.produce is None or not carried or rules.produce.meter.take(carried, now):
             return True
     for meter, size in counted:
         meter.give_back(size, now)
@@ -254,18 +269,3 @@ class ProducePatch:
         if at > 0:
             self._size, self._offsets_at = len(frame), at
             self._head, self._tail = frame[8:at], frame[at + 24 :]
-
-
-class Merge(Whole):
-    """The answer to what went on of a request, with what was refused. `inner`: what is done with answers otherwise."""
-
-    __slots__ = ("_inner", "_order", "_refused", "_version")
-
-    def __init__(self, version: int, order: Sequence[Part], refused: Mapping[Part, Refusal], inner: Plan | None) -> None:
-        super().__init__()
-        self._version, self._order, self._refused, self._inner = version, order, refused, inner
-
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        merged = with_refused(bytes(buf[start:end]), self._version, self._order, self._refused)
-        pieces = None if self._inner is None else self._inner.finish(merged, 0, len(merged))
-        return [merged] if pieces is None else pieces
