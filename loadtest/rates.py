@@ -2,7 +2,7 @@
 
 In: options. Out: tables. Real librdkafka clients, each with connections of its own, want more than their quota allows; a real
 broker is asked what arrived: the sizes of its partitions count for produced bytes. What was fetched is what came over the sockets.
-All cases of a table run at the same time, each with a client id that has a quota.
+All cases of a message size run at the same time, each with a client id that has a quota.
 
 By the arithmetic of the quotas, until t no more than quota x (10 s + t) is accepted, and the debt of those who spoke at once: one
 request of each connection. Connections that wait for the same debt go on together, so what is accepted comes in rounds; the rate is
@@ -41,7 +41,7 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 BURST: Final = 10.0
 """Seconds of the quota that pass at once: all but one sample of 11."""
-SEARCH: Final = 15.0
+SEARCH: Final = 10.0
 """Seconds in which the longest silence is looked for; a round is shorter."""
 LOOK: Final = 0.1
 """Seconds between two looks."""
@@ -64,11 +64,11 @@ class Case:
 
 
 BYTES: Final = [
-    *(Case(100, n, KIB << 9) for n in (1, 10, 100)),
-    *(Case(10 * KIB, n, MIB) for n in (1, 10, 100)),
-    *(Case(MIB, n, quota * MIB) for n, quota in ((1, 2), (10, 4), (100, 16))),
+    [Case(100, n, 64 * KIB) for n in (1, 10, 100)],
+    [Case(10 * KIB, n, KIB << 9) for n in (1, 10, 100)],
+    [Case(MIB, n, quota * MIB) for n, quota in ((1, 1), (10, 2), (100, 12))],
 ]
-REQUESTS: Final = [Case(0, 1, 20), Case(0, 10, 50), Case(0, 100, 50)]
+REQUESTS: Final = [[Case(0, 1, 20), Case(0, 10, 50), Case(0, 100, 50)]]
 
 
 class Series:
@@ -143,27 +143,32 @@ def background(*works: Callable[[], None]) -> Iterator[None]:
 
 def create(bootstrap: str, topics: dict[str, int]) -> None:
     """These topics, with so many partitions."""
-    made = AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(name, n, 1) for name, n in topics.items()])
-    for future in made.values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, n, 1) for name, n in topics.items()]).values():
         future.result(60)
 
 
 def producer(bootstrap: str, client_id: str, size: int, **more: Any) -> Producer:
-    """Batches of 16 KiB, as Java's are; one message where that is larger."""
+    """Batches of 16 KiB, as Java's are; 2 KiB of small messages, so that many connections owe little; one of large ones."""
     return Producer(
         {
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
             "enable.idempotence": True,
             "message.max.bytes": 2 * MIB,
-            "batch.size": 16 * KIB,
+            "batch.size": (2 if size < KIB else 16) * KIB,
             "linger.ms": 5,
             "message.timeout.ms": 600_000,
             "log_level": 2,
-            "queue.buffering.max.messages": max(2, min(1000, 160 * KIB // size)),
+            "queue.buffering.max.messages": depth(size),
             **more,
         }
     )
+
+
+def depth(size: int) -> int:
+    """Messages that a producer has waiting."""
+    return 100 if size < 10 * KIB else 10 if size < MIB else 2
 
 
 def fill(producers: Sequence[tuple[Producer, str, int]], size: int) -> None:
@@ -171,7 +176,7 @@ def fill(producers: Sequence[tuple[Producer, str, int]], size: int) -> None:
     for one, topic, partition in producers:
         one.poll(0)
         try:
-            for _ in range(max(2, min(1000, 160 * KIB // size)) - len(one)):
+            for _ in range(depth(size) - len(one)):
                 one.produce(topic, b"x" * size, partition=partition)
         except BufferError:
             continue
@@ -241,7 +246,7 @@ def consumed(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tupl
                         "group.id": case.name,
                         "enable.auto.commit": False,
                         "enable.partition.eof": True,
-                        "fetch.message.max.bytes": max(64 * KIB, case.size),
+                        "fetch.message.max.bytes": max(4 * KIB, case.size),
                         "queued.max.messages.kbytes": 2 * KIB,
                         "statistics.interval.ms": 250,
                         "stats_cb": told(case.name, i),
@@ -295,8 +300,7 @@ def rows(cases: Sequence[Case], began: float, seen: dict[str, Series], seconds: 
     """What a table shows of each case; figures divided by `unit`."""
     for case in cases:
         series = seen[case.name]
-        first = next((now for now, _ in series.points if now >= began), began)
-        start = first
+        start = next((max(now - LOOK, began) for now, total in series.points if total > 0), began)
         spent = next((now for now, total in series.points if total >= case.quota * BURST), None)
         if spent is None:
             raise click.ClickException(f"{case.name}: the burst was not spent")
@@ -438,11 +442,11 @@ def main(kinds: tuple[str, ...], seconds: float) -> None:
     for kind in kinds or (*RUNS, "thresholds", "fairness"):
         with LocalCluster(1) as kafka:
             if kind in RUNS:
-                cases = REQUESTS if kind == "requests" else BYTES
-                began, seen = RUNS[kind](kafka, cases, seconds + 2 * SEARCH + BURST)
                 unit = 1 if kind == "requests" else KIB
                 title = f"{kind}: {'requests/s' if unit == 1 else 'KiB/s'}; the last three in seconds of the quota"
-                console.print(table(title, cases, began, seen, seconds, unit))
+                for cases in REQUESTS if kind == "requests" else BYTES:
+                    began, seen = RUNS[kind](kafka, cases, seconds + 2 * SEARCH + BURST)
+                    console.print(table(title, cases, began, seen, seconds, unit))
             else:
                 console.print(thresholds(kafka, seconds) if kind == "thresholds" else fairness(kafka, seconds))
 
