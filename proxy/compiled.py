@@ -28,6 +28,7 @@ HOT = (
     "proxy.wire.walk",
     "proxy.wire.produce",
     "proxy.wire.fetch",
+    "proxy.wire.share_fetch",
     "proxy.wire.throttle",
     "proxy.session.tally",
     "proxy.session.client",
@@ -42,10 +43,12 @@ HOT = (
     "proxy.apis.streams",
     "proxy.apis.produce",
     "proxy.apis.fetch",
+    "proxy.apis.share_fetch",
 )
 """What is compiled: what every frame passes through."""
 
-READ_FROM = ("wire", "session", "identity", "apis/produce.py", "apis/fetch.py", "apis/streams.py", "apis/merge.py", "../quota")
+APIS = ("produce", "fetch", "share_fetch", "streams")
+READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
 """Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
 
 

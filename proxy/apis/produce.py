@@ -12,15 +12,14 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.apis.merge import Merge
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Request, Stream
+from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -34,7 +33,7 @@ from proxy.wire.produce import (
     names_no_broker,
     skim,
 )
-from proxy.wire.refusals import Refusal, parts_of, refusal, without
+from proxy.wire.refusals import Part, Refusal, parts_of, refusal, with_refused, without
 from quota.decision import Action, Decision
 from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
@@ -269,3 +268,28 @@ class ProducePatch:
         if at > 0:
             self._size, self._offsets_at = len(frame), at
             self._head, self._tail = frame[8:at], frame[at + 24 :]
+
+
+class Merge:
+    """The answer to what went on of a request, with what was refused. `inner`: what is done with answers otherwise."""
+
+    __slots__ = ("_inner", "_order", "_refused", "_version", "mute", "waits")
+
+    def __init__(self, version: int, order: Sequence[Part], refused: Mapping[Part, Refusal], inner: Plan | None) -> None:
+        self._version, self._order, self._refused, self._inner = version, order, refused, inner
+        self.mute = 0.0
+        self.waits = False
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return self.finish_chunks([buf[start:end]])
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        merged = with_refused(b"".join(chunks), self._version, self._order, self._refused)
+        pieces = None if self._inner is None else self._inner.finish(merged, 0, len(merged))
+        return [merged] if pieces is None else pieces

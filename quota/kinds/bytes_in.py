@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import islice
 from math import fsum, inf
 from typing import Final, Literal, NamedTuple
 
@@ -35,7 +37,7 @@ from quota.windows.rate import RateWindow
 NAME: Final = "bytes_in"
 SAMPLES: Final = 11
 SECONDS: Final = 1.0
-MAX_CLAIMED: Final = 10_000
+MAX_CLAIMED = 10_000
 """Topics that nobody but a producer has named."""
 OTHERS: Final = "<others>"
 """The name of the meter that claimed topics share where there are too many; no topic can have it."""
@@ -43,7 +45,9 @@ IDLE: Final = 1.0
 """Bytes per second under which a topic is forgotten."""
 SWEEP: Final = 60.0
 """seconds between two looks at all topics"""
-SWEPT: Final = 1000
+LOOKED_AT: Final = 10_000
+"""Topics among which those nearest to their threshold are looked for."""
+SWEPT: Final = 300
 """Topics that one sweep looks at; the next goes on from there."""
 NOBODY: Final = Entity(None, None)
 """Whose limit it is: no client's."""
@@ -297,6 +301,11 @@ class BytesIn:
     def standings(self, now: float) -> Iterator[Stands]:
         """How every topic stands that has a meter."""
         return (Stands(meter.name, meter.measured(now), self.threshold(meter)) for meter in self._meters.values())
+
+    def nearest(self, most: int, now: float) -> list[Stands]:
+        """How those stand that are nearest to their threshold, or most above it: `most` of `LOOKED_AT`."""
+        looked_at = islice(self.standings(now), LOOKED_AT if most > 0 else 0)
+        return nlargest(most, looked_at, lambda it: it.rate / it.threshold if it.threshold else inf)
 
     def sweep(self, now: float) -> None:
         """Forget topics with next to no traffic. `SWEPT` are looked at each time, all of them once in `SWEEP` seconds at most."""

@@ -25,11 +25,11 @@ from quota.entity import Entity
 from quota.rounds import Rounds
 from quota.windows.rate import RateWindow
 
-MAX_ENTITIES: Final = 100_000
+MAX_ENTITIES = 100_000
 """Windows kept at most: a client id is whatever a client claims. One that holds nothing is forgotten first."""
 LOOKED_AT: Final = 10_000
 """Windows among which the busiest are looked for."""
-SWEPT: Final = 1000
+SWEPT: Final = 300
 """Windows that one sweep looks at; the next goes on from there."""
 TRIED: Final = 16
 """Windows among which one that holds nothing is looked for when there are too many."""

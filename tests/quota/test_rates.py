@@ -188,6 +188,14 @@ def test_the_short_cut_is_what_a_look_at_the_samples_says(steps):
         assert fast.left(now) == slow.left(now)
 
 
+def test_the_short_cut_ends_when_a_sample_passes():
+    window = RateWindow(100)
+    assert all(window.take(1, now) for now in (0.0, 0.9, 11.0))
+    assert window.room == 1097, "11 s since the oldest began"
+    assert not window.take(1095, 11.95), "but 10.95 since the next did"
+    assert window.take(1094, 11.95)
+
+
 def test_time_that_goes_back_does_no_harm():
     window = RateWindow(100)
     assert window.take(10, 1000.0)
@@ -369,3 +377,13 @@ def test_memory_is_bounded_and_who_owes_is_forgotten_last(monkeypatch):
         one.meter(Entity(f"user-{i}", None), 0.0)
         assert len(one) <= 20
     assert throttle(one, 0, 0.0) > 9000
+
+
+def test_where_many_owe_they_are_not_forgotten_one_by_one(monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENTITIES", 20)
+    one = rates({Entity(DEFAULT, None): 100})
+    for i in range(18):
+        throttle(one, 10**6, 0.0, f"owes-{i}")
+    for i in range(500):
+        one.meter(Entity(f"user-{i}", None), 0.0)
+    assert sum(standing.usage > 0 for _, standing in one.usage(0.0)) >= 17
