@@ -331,10 +331,10 @@ def table(title: str, cases: Sequence[Case], began: float, seen: dict[str, Serie
 
 def thresholds(kafka: LocalCluster, seconds: float) -> Table:
     """Bytes in: the total is wanted 5/4 times; one topic is above its threshold, four others are below their shares."""
-    total, own = 4 * MIB, MIB
+    total, own = MIB, MIB // 4
     names = ["hot", *(f"cool-{i}" for i in range(4))]
     create(kafka.bootstrap_servers, dict.fromkeys(names, 1))
-    wanted = {name: 3 * MIB if name == "hot" else MIB // 2 for name in names}
+    wanted = {name: 3 * MIB // 2 if name == "hot" else MIB // 8 for name in names}
     seen = {name: Series() for name in names}
     broker = Broker(kafka.brokers[0].address)
     topics = {"total_bytes_in_per_sec": total, "bytes_in_per_sec": {"hot": own}}
