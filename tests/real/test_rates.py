@@ -87,7 +87,7 @@ def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProce
 
 def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
     create(kafka3, name)
-    producer = Producer({"bootstrap.servers": kafka3.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka3.bootstrap_servers, "batch.size": BATCH})  # a batch is fetched whole
     for i in range(ENOUGH * RATE // 5000):
         producer.produce(name, b"x" * 5000, partition=i % CLIENTS)
     assert producer.flush(60) == 0
