@@ -14,6 +14,7 @@ from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Receipt
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
+from quota.kinds.storage import Storage, StorageLimits
 from quota.windows.bloom import Hash
 
 L = TypeVar("L")
@@ -44,6 +45,7 @@ class Limits:
     """Are producer ids of users without a limit counted too, for metrics?"""
     cleanup_interval: float = 60.0
     """seconds between two looks at all users whose producer ids may be past"""
+    storage: StorageLimits | None = None
 
 
 class Kind(Protocol[L]):
@@ -91,6 +93,7 @@ class Engine:
         self.producer_ids = ProducerIds(
             limits.producer_ids, hash128, windows, exempt=limits.exempt.users, count_unlimited=limits.count_unlimited
         )
+        self.storage = Storage(limits.storage)
         self._next_cleanup = 0.0
 
     def change(self, limits: Limits) -> None:
@@ -98,6 +101,7 @@ class Engine:
         self.limits = limits
         self.controller_mutations.book = limits.controller_mutations
         self.producer_ids.change(limits.producer_ids, limits.exempt.users, limits.count_unlimited)
+        self.storage.change(limits.storage)
         self._next_cleanup = 0.0
 
     def find_mutation_limit(self, user: str, client_id: str) -> Found[MutationLimit] | None:

@@ -107,7 +107,7 @@ DECISION = (
 )
 
 VOLUME = (
-    _must("at", Kind.TIME, "when the check began"),
+    _must("at", Kind.TIME, "when the check was done"),
     _must("source", Kind.TEXT, "cluster or local: who told"),
     _may("broker_id", Kind.COUNT, "whose log dir"),
     _must("log_dir", Kind.TEXT, "path on that broker"),

@@ -181,6 +181,11 @@ class Seen:
         self.hard, self.soft = hard, soft
 
     @property
+    def replicas_told(self) -> bool:
+        """Did anybody tell what it holds?"""
+        return self.replicas_at > -inf
+
+    @property
     def breached(self) -> bool:
         """Is it at or below a limit?"""
         return self.volume.available <= max(self.hard, self.soft)
@@ -217,7 +222,7 @@ class Storage:
     title: Final = "storage"
 
     def __init__(self, limits: StorageLimits | None) -> None:
-        self.limits = limits
+        self.limits: StorageLimits | None = None
         self.calm = True
         self.factor = 1.0
         self.lowest = 1.0
@@ -247,6 +252,10 @@ class Storage:
 
     def change(self, limits: StorageLimits | None) -> None:
         """These limits hold from now on, for what was seen last; before anything was seen, the fallback."""
+        if limits != self.limits:
+            self._change(limits)
+
+    def _change(self, limits: StorageLimits | None) -> None:
         self.limits = limits
         if limits is None:
             self._volumes.clear()
@@ -265,7 +274,7 @@ class Storage:
         else:
             self._settle(min(limits.fallback, lowest))
 
-    def observe(self, check: Check, rates: Rates = lambda: {}) -> list[Event]:
+    def observe(self, check: Check, rates: Rates = dict) -> list[Event]:
         """What a check gave; what that changed. `rates` is asked when somebody begins to be slowed."""
         limits = self.limits
         if limits is None:
