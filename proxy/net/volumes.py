@@ -128,7 +128,8 @@ def understand(broker_id: int, frame: bytes, version: int, replicas: bool) -> Lo
         reason = Reason.NOT_AUTHORIZED if error == _NOT_AUTHORIZED else Reason.BROKER
         why = "it wants Describe on the cluster" if error == _NOT_AUTHORIZED else f"error {error}"
         look.gaps.append(Gap(reason, f"broker {broker_id} does not describe its log dirs: {why}", broker_id))
-    elif not log_dirs:
+        return look
+    if not log_dirs:
         look.gaps.append(Gap(Reason.BROKER, f"broker {broker_id} names no log dir", broker_id))
     for log_dir in log_dirs:
         volume = Volume(broker_id, log_dir.path, log_dir.total, log_dir.usable)

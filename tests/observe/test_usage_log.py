@@ -195,3 +195,18 @@ def test_names_of_apis_are_those_of_kafka():
 @pytest.mark.parametrize(("seconds", "text"), [(0, "1970-01-01T00:00:00.000Z"), (1_767_225_600.1239, "2026-01-01T00:00:00.123Z")])
 def test_times(seconds, text):
     assert iso(seconds) == text
+
+
+def test_what_users_produced_in_the_last_interval_is_told_per_second(room):
+    for user, client_id, topic, key, size in (
+        ("alice", "a", "t", 0, 30_000),
+        ("alice", "b", "u", 0, 20_000),
+        ("bob", "a", "t", 1, 70_000),
+        ("carol", "a", None, 0, 0),
+    ):
+        traffic = room.tally.take(TallyKey(f"User:{user}", client_id, topic, None, key))
+        traffic.requests, traffic.record_bytes = 1, size
+    room.usage.close_interval(1_767_225_610.0)
+    assert room.usage.produced == {"alice": 5000.0}, "Fetch is not producing"
+    room.usage.close_interval(1_767_225_620.0)
+    assert room.usage.produced == {}
