@@ -152,13 +152,15 @@ class Event(NamedTuple):
 class Seen:
     """A volume, as it was seen last. `factor` is what it asks for; `hard` and `soft` are in bytes of it; `at` is when."""
 
-    __slots__ = ("_trend", "at", "factor", "hard", "replicas", "replicas_at", "soft", "volume", "warned")
+    __slots__ = ("_trend", "at", "factor", "hard", "released", "replicas", "replicas_at", "soft", "volume", "warned")
 
     def __init__(self, volume: Volume) -> None:
         self.volume = volume
         self.at = -inf
         self.factor = 1.0
         self.hard = self.soft = 0.0
+        self.released = 0.0
+        """bytes that have to be available before anything is produced again"""
         self.replicas = Replicas()
         self.replicas_at = -inf
         self.warned = False
@@ -178,7 +180,7 @@ class Seen:
         margin = min(limits.margin * max(hard, LEAST_MARGIN * total), max(total - max(hard, soft), 0) / 2)
         least = line(available, hard + margin, soft + margin)
         self.factor = min(max(self.factor, least), line(available, hard, soft))
-        self.hard, self.soft = hard, soft
+        self.hard, self.soft, self.released = hard, soft, hard + margin
 
     @property
     def replicas_told(self) -> bool:
@@ -290,6 +292,35 @@ class Storage:
         elif self.calm:
             self._rates = {}
         return events
+
+    def concerns(self, topic: str) -> bool:
+        """Has anybody who writes to this topic to be looked at? To be asked where this is not `calm`."""
+        return self.factor < 1 or any(topic in seen.replicas.partitions for seen in self._troubled)
+
+    def asks(self, topic: str | None, partition: int) -> tuple[float, Seen | None]:
+        """(the factor for what goes to a partition, the volume that it is for; None for the fallback). A topic that is None is one
+        whose name is not known: it may be anywhere."""
+        limits = self.limits
+        worst = self._troubled[0] if self._troubled else None
+        if limits is not None and limits.scope is Scope.VOLUME and topic is not None:
+            worst = self.trouble(topic, partition)
+        if worst is not None and worst.factor <= self.factor:
+            return worst.factor, worst
+        return self.factor, None
+
+    def why(self, seen: Seen | None) -> str:
+        """For whoever is refused or slowed."""
+        if seen is None:
+            detail = "they are not known" if self.gap is None else self.gap.detail
+            return f"The volumes of the cluster cannot be seen ({detail}); the throttle factor is {self.factor:.3g} meanwhile."
+        volume = seen.volume
+        figures = f"{size(volume.available)} of {size(volume.total)} available"
+        if seen.factor == 0:
+            return f"Volume {volume} is at its limit: {figures}, limit {size(seen.hard)}, released above {size(seen.released)}."
+        return (
+            f"Volume {volume} is past its soft limit: {figures}, soft limit {size(seen.soft)}, hard limit {size(seen.hard)};"
+            f" the throttle factor is {seen.factor:.3g}."
+        )
 
     def trouble(self, topic: str, partition: int) -> Seen | None:
         """The volume in the worst trouble that holds a replica of this partition, for scope `volume`; None when it may go on."""
@@ -403,6 +434,16 @@ def line(available: float, hard: float, soft: float) -> float:
     if available <= hard:
         return 0.0
     return 1.0 if available >= soft else (available - hard) / (soft - hard)
+
+
+def size(value: float) -> str:
+    """Bytes for people: 1.5 GiB."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    power = 0
+    while value >= 1024 and power < len(units) - 1:
+        value /= 1024
+        power += 1
+    return f"{value:.0f} {units[power]}" if value >= 100 else f"{value:.3g} {units[power]}"
 
 
 def _covers(gap: Gap, key: Key) -> bool:

@@ -298,6 +298,35 @@ def test_replicas_are_asked_for_where_they_matter() -> None:
     assert storage.wants_replicas(1, 61.0, 60.0), "it is near its limit"
 
 
+def test_what_is_asked_of_a_partition_and_why() -> None:
+    storage = Storage(BY_VOLUME)
+    full, slow = volume(50, total=1 << 40), volume(300, 2)
+    replicas = {full.key: held(("a", 0)), slow.key: held(("b", 0))}
+    storage.observe(check(0, full, slow, replicas=replicas))
+    asked = [storage.asks(*part) for part in (("a", 0), ("b", 0), ("b", 1), ("c", 0), (None, 0))]
+    assert [factor for factor, _ in asked] == [0.0, 0.5, 1.0, 1.0, 0.0], "what is not known may be anywhere"
+    assert [storage.concerns(topic) for topic in "abc"] == [True, True, False]
+    assert storage.why(asked[0][1]) == (
+        "Volume /data of broker 1 is at its limit: 50 B of 1 TiB available, limit 100 B, released above 100 B."
+    )
+    assert storage.why(asked[1][1]) == (
+        "Volume /data of broker 2 is past its soft limit: 300 B of 1000 B available, soft limit 500 B, hard limit 100 B;"
+        " the throttle factor is 0.5."
+    )
+
+
+def test_with_scope_cluster_everybody_is_asked_for_the_worst_volume() -> None:
+    storage = Storage(StorageLimits(Below(100), Below(500), fallback=0.25, validity=0.0, margin=0.0))
+    storage.observe(check(0, volume(900), volume(300, 2)))
+    factor, seen = storage.asks("a", 0)
+    assert (factor, seen and seen.volume.broker_id) == (0.5, 2)
+    assert storage.concerns("a")
+    storage.observe(check(1, volume(900), gaps=(SILENT,)))
+    factor, seen = storage.asks("a", 0)
+    assert (factor, seen) == (0.25, None)
+    assert "broker 2 does not answer" in storage.why(seen)
+
+
 # forecast
 
 
