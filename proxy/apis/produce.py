@@ -99,6 +99,8 @@ class Produce:
 def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool, now: float) -> bool:
     """Are these topics with so many bytes within every limit of bytes? Then they are counted, else nothing is."""
     rules = client.rules(now)
+    if not (rules.exempt or client.services.engine.storage.calm) and _concerned(client, topics, by_id, now):
+        return False
     carried = 0
     counted: list[tuple[Flow, int]] = []
     for topic, size, _ in topics:
@@ -115,6 +117,13 @@ def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool
     for meter, size in counted:
         meter.give_back(size, now)
     return False
+
+
+def _concerned(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool, now: float) -> bool:
+    """May any of these topics be on a volume in trouble?"""
+    storage = client.services.engine.storage
+    aims = [client.aim(topic, by_id, now) for topic, _, _ in topics]
+    return any(not aim.exempt and (not aim.known or storage.concerns(aim.name)) for aim in aims)
 
 
 def _calm(client: Client, found: Skim, now: float) -> bool:
@@ -137,6 +146,10 @@ def judge(client: Client, request: Request, habits: Habits, now: float, held: bo
     _check(client, found)
     batches = _batches(client, found, version, now)
     rules = client.rules(now)
+    full = engine.hold_full(rules, batches, now)
+    if full is not None:
+        _tell(client, request, batches, full)
+        return Hold(full.throttle)
     if not held and (wait := engine.hold_produce(rules, batches, now)) is not None:
         _tell(client, request, batches, wait)
         return Hold(wait.throttle)

@@ -77,6 +77,7 @@ def storage_of(settings: Settings) -> StorageLimits | None:
         margin=storage.release_margin,
         warn_before=storage.warn_before,
         hold=storage.when_full == "hold",
+        interval=storage.check_interval,
     )
 
 

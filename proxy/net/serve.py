@@ -115,9 +115,9 @@ class Proxy:
         self._volumes = Watch(
             self.engine.storage,
             settings.quotas.storage,
+            lambda check: self.engine.observe(check, lambda: self._usage.produced),
             self.brokers.addresses,
             self._upstream,
-            lambda: self._usage.produced,
             VolumeLog(log, self._usage),
             self._clock,
         )
@@ -322,7 +322,8 @@ class Proxy:
             await asyncio.sleep(SWEEP)
             self.engine.sweep(self._clock())
             self._observer.sweep()
-            self._observer.forget_quiet(set(self.engine.mutes.active(self._clock())))
+            lasting = () if self.engine.storage.calm else (self.engine.storage.name,)
+            self._observer.forget_quiet(set(self.engine.mutes.active(self._clock())), lasting)
 
 
 async def _pause(seconds: float, unless: asyncio.Event) -> None:

@@ -25,10 +25,12 @@ from proxy.observe.volumes import VolumeLog
 from proxy.wire.log_dirs import LogDir, read_log_dirs
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes
-from quota.kinds.storage import Check, Gap, Key, Rates, Reason, Replicas, Storage, Volume
+from quota.kinds.storage import Check, Event, Gap, Key, Reason, Replicas, Storage, Volume
 
 AT_ONCE: Final = 50
 """Brokers that are asked side by side."""
+ASKED: Final = 2
+"""Live brokers, and as many bootstrap servers, that are asked who the brokers are."""
 LARGEST: Final = 20
 """Topics of a volume that the usage log names."""
 REPLICAS_EVERY: Final = 60.0
@@ -83,19 +85,29 @@ class ClusterSource:
         return Check(at, volumes, gaps=gaps, brokers=active, replicas=replicas)
 
     async def _brokers(self) -> list[Broker]:
-        """Of whoever answers first, one after the other."""
-        reasons = []
-        for address in self._addresses():
-            try:
-                async with BrokerClient(address, self._upstream) as client:
-                    return await client.active_brokers()
-            except BrokerError as e:
-                if e.too_old or e.refused:
-                    raise
-                reasons.append(str(e))
-            except ConnectionError:
-                reasons.append(f"{address} closes the connection")
-        raise BrokerError("; ".join(reasons))
+        """Of whoever answers first: some are asked side by side, as one that hangs would take all the time that there is."""
+        addresses = self._addresses()
+        tasks = [asyncio.create_task(self._brokers_of(it)) for it in dict.fromkeys([*addresses[:ASKED], *addresses[-ASKED:]])]
+        failures: list[BrokerError] = []
+        try:
+            for answer in asyncio.as_completed(tasks):
+                try:
+                    return await answer
+                except BrokerError as e:
+                    failures.append(e)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        hopeless = [e for e in failures if e.too_old or e.refused]
+        raise hopeless[0] if hopeless else BrokerError("; ".join(map(str, failures)))
+
+    async def _brokers_of(self, address: HostPort) -> list[Broker]:
+        try:
+            async with BrokerClient(address, self._upstream) as client:
+                return await client.active_brokers()
+        except ConnectionError:
+            raise BrokerError(f"{address} closes the connection") from None
 
     async def _look_at(self, broker: Broker, at: float) -> Look:
         async with self._turns:
@@ -218,21 +230,21 @@ class LocalSource:
 
 
 class Watch:
-    """Keeps the storage quota informed. `settings` None: there is none. `rates` tells who produces how much; `clock` gives
-    monotonic seconds."""
+    """Keeps the storage quota informed. `settings` None: there is none. `observe` is told what a check saw; `clock`
+    gives monotonic seconds."""
 
     def __init__(
         self,
         storage: Storage,
         settings: Settings | None,
+        observe: Callable[[Check], list[Event]],
         addresses: Callable[[], list[HostPort]],
         upstream: Upstream,
-        rates: Rates,
         log: VolumeLog,
         clock: Callable[[], float],
     ) -> None:
         self._storage, self._settings = storage, settings
-        self._addresses, self._upstream, self._rates = addresses, upstream, rates
+        self._tell, self._addresses, self._upstream = observe, addresses, upstream
         self._log, self._clock = log, clock
         self._changed = asyncio.Event()
         self._source = self._source_of(settings)
@@ -278,7 +290,7 @@ class Watch:
             return Check(at, gaps=(Gap(Reason.CLUSTER, str(e)),))
 
     def _observe(self, check: Check) -> None:
-        events = self._storage.observe(check, self._rates)
+        events = self._tell(check)
         self._log.checked(check, self._storage, events, self._settings.source if self._settings is not None else "")
 
     def _source_of(self, settings: Settings | None) -> Source | None:

@@ -212,6 +212,7 @@ class ProxyCollector(Collector):
         fallbacks = {reason.value: storage.counts.fallbacks[reason] for reason in Reason}
         yield _by_label("storage_fallback_applied", "Checks after which the fallback factor held.", "reason", fallbacks)
         yield _gauge("storage_fallback", "1 while the fallback factor holds.", float(storage.gap is not None))
+        yield _gauge("storage_missing", "Brokers and log dirs that the last check could not see.", len(storage.missing))
         yield _counter(
             "storage_limit_violations", "Volumes at or below a limit, summed over the checks.", storage.counts.violations
         )

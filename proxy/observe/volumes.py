@@ -45,6 +45,8 @@ class VolumeLog:
                 self._log.info("volume within its limits", **about, throttle_factor=factor)
             case Happened.FORGOTTEN:
                 self._log.warning("volume in trouble not seen", **about, throttle_factor=factor)
+            case Happened.INCOMPLETE:
+                self._log.warning("volumes not seen", **why, missing=len(storage.missing))
             case Happened.FALLBACK:
                 self._log.error("volumes not known", **why, throttle_factor=factor)
             case Happened.KNOWN:

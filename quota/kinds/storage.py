@@ -26,12 +26,13 @@ TREND: Final = 15
 """sightings of a volume from which its fill rate is told"""
 LEAST_RATE: Final = 1 << 20
 """bytes per second that somebody without a byte rate starts from at least when it is slowed"""
+LEAST_WAIT: Final = 0.25
 LEAST_MARGIN: Final = 0.01
 """of a volume's size: what a margin is a part of where the limit is less"""
 
 Key = tuple[int | None, str]
 """broker id (None where it is not known) and log dir"""
-Rates = Callable[[], Mapping[str, float]]
+Produced = Callable[[], Mapping[str, float]]
 """users to the bytes per second that they produce"""
 
 
@@ -123,6 +124,8 @@ class StorageLimits:
     margin: float = 0.1
     warn_before: float = 3600.0
     hold: bool = False
+    interval: float = 60.0
+    """seconds between two checks"""
 
     def bytes_of(self, total: int) -> tuple[float, float]:
         """(hard, soft) of a volume of that size."""
@@ -137,6 +140,7 @@ class Happened(Enum):
     FULL = "a volume is at its hard limit"
     RELEASED = "a volume is within its limits again"
     FORGOTTEN = "a volume in trouble was not seen for longer than its sighting is valid"
+    INCOMPLETE = "a check could not see all volumes"
     FALLBACK = "the fallback factor holds"
     KNOWN = "the volumes are known again"
 
@@ -236,11 +240,15 @@ class Storage:
         """active brokers of the last check that knew them"""
         self.gap: Gap | None = None
         """why the fallback holds; None when it does not"""
+        self.missing: tuple[Gap, ...] = ()
+        """what the last check could not see"""
         self._volumes: dict[Key, Seen] = {}
         self._troubled: list[Seen] = []
         self._known: tuple[float, float] | None = None
         """tick of the last complete check, and the factor that it gave"""
         self._rates: Mapping[str, float] = {}
+        self._tick = -inf
+        """of the last check"""
         self.change(limits)
 
     def __len__(self) -> int:
@@ -261,10 +269,11 @@ class Storage:
         self.limits = limits
         if limits is None:
             self._volumes.clear()
-            self._known, self.gap, self.worst, self._rates = None, None, None, {}
+            self._known, self.gap, self.worst, self._rates, self.missing = None, None, None, {}, ()
             self._settle(1.0)
             return
         for seen in self._volumes.values():
+            seen.factor = 1.0  # a margin is for what a volume does, not for what operators do
             seen.judge(limits)
         lowest = min((seen.factor for seen in self._volumes.values()), default=1.0)
         if self._known is None:
@@ -276,11 +285,12 @@ class Storage:
         else:
             self._settle(min(limits.fallback, lowest))
 
-    def observe(self, check: Check, rates: Rates = dict) -> list[Event]:
-        """What a check gave; what that changed. `rates` is asked when somebody begins to be slowed."""
+    def observe(self, check: Check, produced: Produced = dict) -> list[Event]:
+        """What a check gave; what that changed. `produced` is asked when somebody begins to be slowed."""
         limits = self.limits
         if limits is None:
             return []
+        self._tick = check.at
         was_calm, before = self.calm, {key: seen.factor for key, seen in self._volumes.items()}
         self._see(check, limits)
         events = self._forget(check, limits)
@@ -288,7 +298,7 @@ class Storage:
         events += self._judge_knowledge(check, limits, lowest)
         events += self._judge_volumes(check.at, limits, before)
         if was_calm and not self.calm:
-            self._rates = dict(rates())
+            self._rates = dict(produced())
         elif self.calm:
             self._rates = {}
         return events
@@ -329,6 +339,11 @@ class Storage:
             if partitions is not None and partition in partitions:
                 return seen
         return None
+
+    def next_check(self, now: float) -> float:
+        """Seconds until volumes are looked at again, `LEAST_WAIT` at least, as it takes a moment."""
+        interval = 0.0 if self.limits is None else self.limits.interval
+        return max(self._tick + interval - now, LEAST_WAIT)
 
     def rate_of(self, user: str) -> float:
         """Bytes per second that a user without a byte rate is slowed from: what it produced when the limit was crossed."""
@@ -375,21 +390,24 @@ class Storage:
 
     def _judge_knowledge(self, check: Check, limits: StorageLimits, lowest: float) -> list[Event]:
         """Is what is known enough?"""
-        before, events = self.gap, []
+        before, events, saw_all = self.gap, [], not self.missing
+        self.missing = check.gaps
+        if check.gaps and saw_all:
+            events.append(Event(Happened.INCOMPLETE, gap=check.gaps[0]))
         if not check.gaps:
             self._known, self.gap = (check.at, lowest), None
             self._settle(lowest)
         elif self._known is not None and check.at - self._known[0] <= limits.validity:
             self._settle(min(self._known[1], lowest))
-            return []
+            return events
         else:
             self.gap = check.gaps[0]
             self.counts.fallbacks[self.gap.reason] += 1
             self._settle(min(limits.fallback, lowest))
         if self.gap is not None and (before is None or before.reason is not self.gap.reason):
             events.append(Event(Happened.FALLBACK, gap=self.gap))
-        elif self.gap is None and before is not None and before.reason is not Reason.NOT_YET:
-            events.append(Event(Happened.KNOWN, gap=before))
+        elif not (check.gaps or saw_all):
+            events.append(Event(Happened.KNOWN))
         return events
 
     def _judge_volumes(self, at: float, limits: StorageLimits, before: Mapping[Key, float]) -> list[Event]:

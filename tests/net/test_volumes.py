@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 
 from proxy.config.storage import Storage as Settings
+from proxy.config.units import HostPort
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.net.volumes import ALL_LOG_DIRS, ClusterSource, LocalSource, Watch
 from proxy.observe.usage_log import UsageLog
@@ -121,7 +122,7 @@ def test_a_broker_that_is_gone_when_it_is_asked_is_a_gap() -> None:
 def test_fenced_brokers_are_not_asked() -> None:
     check, brokers = look(lambda brokers: [broker.fenced.add(1) for broker in brokers])
     assert (check.brokers, check.gaps) == ({0}, ())
-    assert brokers[1].asked == []
+    assert 35 not in brokers[1].asked
 
 
 def test_a_cluster_that_nobody_names_is_a_gap() -> None:
@@ -132,6 +133,19 @@ def test_a_cluster_that_nobody_names_is_a_gap() -> None:
 
     check = run(work())
     assert reasons(check) == [(Reason.CLUSTER, None)]
+
+
+def test_a_broker_that_hangs_does_not_keep_others_from_naming_the_brokers() -> None:
+    async def work() -> Check:
+        async with describing(2) as brokers:
+            hung = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+            first = HostPort("127.0.0.1", hung.sockets[0].getsockname()[1])
+            addresses = [first, *(broker.address for broker in brokers)]
+            check = await ClusterSource(lambda: addresses, Upstream(5.0), 2.0, lambda _, __: False).look(0.0)
+            hung.close()
+            return check
+
+    assert not run(work()).gaps
 
 
 @pytest.mark.parametrize(("key", "versions"), [(35, (1, 3)), (35, (0, -1)), (60, (1, -1))], ids=["Kafka 3.2", "none", "no cluster"])
@@ -230,7 +244,7 @@ def watch(fixed: Fixed, limits: StorageLimits = SINGLE, interval: float = 0.02) 
     storage, log, lines = Storage(limits), Recorder(), Lines()
     loop = asyncio.get_running_loop()
     told = VolumeLog(cast(Any, log), cast(UsageLog, lines))
-    made = Watch(storage, settings, list, Upstream(1.0), lambda: {"alice": 5e6}, told, loop.time)
+    made = Watch(storage, settings, storage.observe, list, Upstream(1.0), told, loop.time)
     made._source = fixed
     return made, storage, log, lines
 
@@ -279,7 +293,7 @@ def test_other_settings_are_a_new_check_at_once_and_none_ends_it() -> None:
             storage, log = Storage(None), Recorder()
             told = VolumeLog(cast(Any, log), cast(UsageLog, Lines()))
             clock = asyncio.get_running_loop().time
-            made = Watch(storage, None, lambda: [brokers[0].address], Upstream(1.0), dict, told, clock)
+            made = Watch(storage, None, storage.observe, lambda: [brokers[0].address], Upstream(1.0), told, clock)
             await made.start()
             task = asyncio.create_task(made.run())
             await asyncio.sleep(0)

@@ -136,6 +136,18 @@ def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
     assert observer.throttle_seconds == {"controller_mutations": 84.0}
 
 
+def test_a_quota_that_lasts_is_said_once_for_an_entity(room):
+    log = Log()
+    observer = Observer(log, room.usage)
+    observer.decided(decision(), BY)
+    observer.forget_quiet(set(), ("controller_mutations",))
+    observer.decided(decision(), BY)
+    assert len(log.events) == 1
+    observer.forget_quiet(set(), ("storage",))
+    observer.decided(decision(), BY)
+    assert len(log.events) == 2
+
+
 def test_a_broker_that_does_not_tell_is_said_once_for_a_host_and_counted(room):
     log = Log()
     observer = Observer(log, room.usage)

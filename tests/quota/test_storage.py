@@ -126,7 +126,7 @@ def test_before_the_first_success_the_fallback_holds() -> None:
     storage = Storage(StorageLimits(Below(100), Below(100), fallback=0.0))
     assert (storage.factor, storage.calm) == (0.0, False)
     assert storage.gap is not None
-    assert happened(storage, check(0, gaps=(Gap(Reason.CLUSTER, "nobody answers"),))) == [Happened.FALLBACK]
+    assert happened(storage, check(0, gaps=(Gap(Reason.CLUSTER, "nobody answers"),))) == [Happened.INCOMPLETE, Happened.FALLBACK]
     assert storage.factor == 0.0
     assert happened(storage, check(60, volume(900))) == [Happened.KNOWN]
     assert (storage.factor, storage.gap) == (1.0, None)
@@ -174,6 +174,16 @@ def test_a_healthy_volume_of_a_broker_that_left_is_forgotten() -> None:
     assert (len(storage), storage.brokers) == (1, 1)
 
 
+def test_what_a_check_does_not_see_is_said_though_what_is_known_still_holds() -> None:
+    storage = Storage(SINGLE)
+    assert happened(storage, check(0, volume(900), volume(900, 2))) == []
+    assert happened(storage, check(60, volume(900), gaps=(SILENT,))) == [Happened.INCOMPLETE]
+    assert (storage.gap, storage.missing) == (None, (SILENT,))
+    assert happened(storage, check(120, volume(900), gaps=(SILENT,))) == []
+    assert happened(storage, check(180, volume(900), volume(900, 2))) == [Happened.KNOWN]
+    assert storage.missing == ()
+
+
 def test_log_lines_come_once() -> None:
     storage = Storage(StorageLimits(Below(100), Below(500), fallback=0.5, validity=0.0, margin=0.0))
     story = [
@@ -184,13 +194,24 @@ def test_log_lines_come_once() -> None:
         (check(4, volume(90)), []),
         (check(5, volume(200)), [Happened.SLOWED]),
         (check(6, volume(600)), [Happened.RELEASED]),
-        (check(7, gaps=(SILENT,)), [Happened.FALLBACK]),
+        (check(7, gaps=(SILENT,)), [Happened.INCOMPLETE, Happened.FALLBACK]),
         (check(8, gaps=(SILENT,)), []),
         (check(9, volume(900)), [Happened.KNOWN]),
     ]
     for seen, expected in story:
         assert [event for event in happened(storage, seen) if event is not Happened.WARNING] == expected, seen.at
     assert storage.counts.violations == 5, "one for each volume and tick"
+
+
+def test_a_clock_that_jumps_makes_what_is_known_old_and_nothing_worse() -> None:
+    """A machine that slept: a check that sees everything is as good as ever, one that does not brings the fallback."""
+    hour = 3600.0
+    storage = Storage(StorageLimits(Below(100), Below(100), fallback=0.5))
+    storage.observe(check(0, volume(900), volume(50, 2)))
+    storage.observe(check(hour, volume(900), volume(900, 2)))
+    assert storage.calm
+    assert set(happened(storage, check(2 * hour, gaps=(SILENT,)))) == {Happened.INCOMPLETE, Happened.FALLBACK}
+    assert storage.factor == 0.5
 
 
 # hysteresis
@@ -391,6 +412,8 @@ def test_a_change_of_settings_holds_at_once() -> None:
     assert storage.calm
     storage.change(StorageLimits(Below(300), Below(300)))
     assert (storage.factor, storage.calm) == (0.0, False)
+    storage.change(StorageLimits(Below(299), Below(299)))
+    assert storage.calm, "without a margin"
     storage.change(StorageLimits(Below(100), Below(500), margin=0.0))
     assert storage.factor == 0.5
     storage.change(None)
