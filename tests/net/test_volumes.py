@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +15,11 @@ from unittest import mock
 
 import pytest
 
+from proxy.config.models import Settings as Whole
 from proxy.config.storage import Storage as Settings
 from proxy.config.units import HostPort
+from proxy.net.reload import LIVE
+from proxy.net.serve import Proxy, StartError
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.net.volumes import ALL_LOG_DIRS, ClusterSource, LocalSource, Watch
 from proxy.observe.usage_log import UsageLog
@@ -311,5 +315,83 @@ def test_other_settings_are_a_new_check_at_once_and_none_ends_it() -> None:
             await until(lambda: log.find("volumes not known"))
             assert not task.done(), "a cluster that cannot tell is a gap, once the proxy runs"
             task.cancel()
+
+    run(work())
+
+
+# the whole proxy
+
+
+@contextlib.asynccontextmanager
+async def proxy_before(broker: HostPort, **storage: Any) -> AsyncIterator[tuple[Proxy, Callable[..., Whole]]]:
+    """A proxy with a storage quota, or without one, and what makes other settings of it."""
+
+    def settings(**quota: Any) -> Whole:
+        data = {"upstream": {"bootstrap_servers": [str(broker)], "connect_timeout": "1s"}, "reload": {"interval": 0}}
+        here = {"listen": {"bootstrap": "127.0.0.1:0"}, "admin": {"listen": "127.0.0.1:0"}}
+        return Whole.model_validate({**data, **here, "quotas": {"storage": quota} if quota else {}})
+
+    made = settings(**storage)
+    proxy = Proxy(made, lambda: made, None, cast(Any, Recorder()))
+    await proxy.start()
+    try:
+        yield proxy, settings
+    finally:
+        await proxy.stop(asyncio.Event())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda broker: broker.versions.update({35: (1, 3)}), "speaks DescribeLogDirs 1 to 3; sizes of volumes are told from"),
+        (lambda broker: broker.versions.pop(60), "does not speak DescribeCluster"),
+        (lambda broker: setattr(broker, "wants_login", True), "it wants authentication; set `upstream.sasl`"),
+    ],
+    ids=["Kafka 3.2", "Kafka 2.7", "a login"],
+)  # fmt: skip
+def test_a_proxy_does_not_start_where_it_can_never_know(spoil: Callable[[Describing], object], says: str) -> None:
+    async def work() -> None:
+        async with describing(1) as brokers:
+            spoil(brokers[0])
+            async with proxy_before(brokers[0].address, min_available_ratio=0.1):
+                raise AssertionError("it starts")
+
+    with pytest.raises(StartError) as e:
+        run(work())
+    assert "`quotas.storage` needs to know how full volumes are" in str(e.value)
+    assert says in str(e.value)
+
+
+def test_a_proxy_starts_while_the_cluster_is_away() -> None:
+    async def work() -> None:
+        async with proxy_before(HostPort("127.0.0.1", 1), min_available_ratio=0.1, fallback_throttle_factor=0.5) as (proxy, _):
+            assert proxy.engine.storage.factor == 0.5
+            assert not proxy.engine.storage.calm
+
+    run(work())
+
+
+def test_a_reload_turns_it_on_and_off() -> None:
+    async def work() -> None:
+        async with describing(1) as brokers:
+            brokers[0].dirs[0]["usable"] = GIB
+            async with proxy_before(brokers[0].address) as (proxy, settings):
+                proxy._use(settings(min_available_bytes="2GiB", check_interval="1h"))
+                await until(lambda: proxy.engine.storage.factor == 0)
+                assert proxy.engine.looks_at_produce
+                proxy._use(settings(min_available_bytes="2GiB", check_interval=0))
+                assert proxy.engine.storage.calm
+                assert not proxy.engine.looks_at_produce
+
+    run(work())
+    assert all(LIVE.match(key) for key in ("quotas.storage", "quotas.storage.soft.min_available_ratio"))
+
+
+def test_a_proxy_beside_a_broker_looks_at_its_disks_before_it_listens(tmp_path: Path) -> None:
+    async def work() -> None:
+        local = {"source": "local", "log_dirs": [str(tmp_path)], "broker_id": 3, "min_available_ratio": 1}
+        async with proxy_before(HostPort("127.0.0.1", 1), **local) as (proxy, _):
+            (seen,) = proxy.engine.storage.volumes
+            assert (str(seen.volume), proxy.engine.storage.factor) == (f"{tmp_path} of broker 3", 0.0)
 
     run(work())
