@@ -239,7 +239,7 @@ class Engine:
         free = self.limits.exempt.topics
         limited = [i for i in range(len(batches)) if not refusals.behind(i)]
         stored = [] if rules.exempt or self.storage.calm else [i for i in limited if batches[i].topic not in free]
-        full = self.slowing.refuse(rules.owner, batches, stored, refusals, now)
+        full = self.slowing.refuse(rules.owner, batches, stored, refusals, now, self.limits.max_throttle)
         limited = [i for i in limited if i not in refusals.refused]
         ids = self._judge_ids(rules, batches, limited, refusals, now)
         over: dict[str, Decision] = {}

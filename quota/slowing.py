@@ -63,10 +63,10 @@ class Slowing:
         return replace(self._said(Action.HOLD, owner, tuple(full), seen), throttle=self._until_next_check(now))
 
     def refuse(
-        self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals, now: float
+        self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals, now: float, most: float
     ) -> list[Decision]:
-        """Refuse what is at factor 0, but what could not be remembered to be refused. With scope `volume` the client is not
-        throttled: other partitions share its connection."""
+        """Refuse what is at factor 0, but what could not be remembered to be refused, and throttle the client, for `most` seconds
+        at most. With scope `volume` it is not throttled: other partitions share its connection."""
         by_volume: dict[Seen | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
             if factor == 0 and refusals.can(i):
@@ -75,7 +75,7 @@ class Slowing:
         return [
             replace(
                 self._said(Action.REFUSE, owner, tuple(refused), seen),
-                throttle=self._until_next_check(now) if self._everybody(seen) else 0.0,
+                throttle=min(self._until_next_check(now), most) if self._everybody(seen) else 0.0,
             )
             for seen, refused in by_volume.items()
         ]

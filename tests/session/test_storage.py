@@ -139,6 +139,13 @@ def test_the_usual_requests_of_a_connection_are_refused_as_soon_as_a_volume_is_f
     assert codes(9, d.to_client) == {("orders", 0): STORAGE_ERROR}
 
 
+def test_no_throttle_lasts_longer_than_settings_allow(world: Any) -> None:
+    w = limited(world(max_throttle=2.0), data=50)
+    d = w.dialogue()
+    d.client(write(9, ONE))
+    assert read_response(0, 9, d.to_client).throttle_time == timedelta(seconds=2)
+
+
 @pytest.mark.parametrize(
     "exempt",
     [
