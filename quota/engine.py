@@ -18,7 +18,9 @@ from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Receipt
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
 from quota.kinds.rates import RateLimit, RateMeter, Rates
+from quota.kinds.storage import Check, Event, Produced, Storage, StorageLimits
 from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Refusals
+from quota.slowing import Slowing
 from quota.windows.bloom import Hash
 
 L = TypeVar("L")
@@ -65,6 +67,7 @@ class Limits:
     """Are producer ids of users without a limit counted too, for metrics?"""
     cleanup_interval: float = 60.0
     """seconds between two looks at all users whose producer ids may be past"""
+    storage: StorageLimits | None = None
     hold_new_ids: bool = False
     """Does InitProducerId wait while its user is over the limit?"""
     producer_byte_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
@@ -147,6 +150,8 @@ class Engine:
         self.producer_ids = ProducerIds(
             limits.producer_ids, hash128, windows, exempt=limits.exempt.users, count_unlimited=limits.count_unlimited
         )
+        self.storage = Storage(limits.storage)
+        self.slowing = Slowing(self.storage, limits.producer_byte_rate)
         self.producer_rate = Rates("producer_byte_rate", "producer byte rate", "bytes", limits.producer_byte_rate)
         self.consumer_rate = Rates("consumer_byte_rate", "consumer byte rate", "bytes", limits.consumer_byte_rate)
         self.request_rate = Rates("request_rate", "request rate", "requests", limits.request_rate)
@@ -161,8 +166,12 @@ class Engine:
 
     def _settle(self) -> None:
         self.era += 1
+        self._look()
+
+    def _look(self) -> None:
         limits = self.limits
-        self.looks_at_produce = bool(limits.producer_byte_rate) or limits.topics is not None
+        rates = bool(limits.producer_byte_rate) or limits.topics is not None
+        self.looks_at_produce = rates or not self.storage.calm
 
     def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""
@@ -171,10 +180,19 @@ class Engine:
         self.consumer_rate.book = limits.consumer_byte_rate
         self.request_rate.book = limits.request_rate
         self.bytes_in.change(limits.topics, limits.exempt.topics)
+        self.storage.change(limits.storage)
+        self.slowing.change(limits.producer_byte_rate)
         self._settle()
         self.controller_mutations.book = limits.controller_mutations
         self.producer_ids.change(limits.producer_ids, limits.exempt.users, limits.count_unlimited)
         self._next_cleanup = 0.0
+
+    def observe(self, check: Check, produced: Produced) -> list[Event]:
+        """What a look at the volumes gave; what that changed. `produced`: users to the bytes per second."""
+        events = self.storage.observe(check, produced)
+        self.slowing.change(self.limits.producer_byte_rate)
+        self._look()
+        return events
 
     def find_mutation_limit(self, user: str, client_id: str) -> Found[MutationLimit] | None:
         """The controller mutation limit of a client, None when it has none or is exempt."""
@@ -220,6 +238,9 @@ class Engine:
         refusals = Refusals(self.fence, batches, rules.owner, now)
         free = self.limits.exempt.topics
         limited = [i for i in range(len(batches)) if not refusals.behind(i)]
+        stored = [] if rules.exempt or self.storage.calm else [i for i in limited if batches[i].topic not in free]
+        full = self.slowing.refuse(rules.owner, batches, stored, refusals, now, self.limits.max_throttle)
+        limited = [i for i in limited if i not in refusals.refused]
         ids = self._judge_ids(rules, batches, limited, refusals, now)
         over: dict[str, Decision] = {}
         accepted = 0
@@ -230,10 +251,20 @@ class Engine:
             refusals.admit(i)
             if batch.topic not in free:
                 accepted += batch.size
-        decisions = [*refusals.decisions(), *ids, *over.values()]
+        decisions = [*refusals.decisions(), *full, *ids, *over.values()]
+        decisions += self._slow(rules, batches, [i for i in stored if i not in refusals.refused], now)
         if rules.produce is not None and accepted and (slowed := self.charge_rate(rules.produce, accepted, now)) is not None:
             decisions.append(replace(slowed, items=tuple(i for i in range(len(batches)) if i not in refusals.refused)))
         return Judgement(refusals.refused, decisions)
+
+    def _slow(self, rules: Rules, batches: Sequence[Batch], items: Sequence[int], now: float) -> list[Decision]:
+        """Slow down who writes to a volume past its soft limit."""
+        if not items:
+            return []
+        found = self.slowing.rates.find(rules.user, rules.client_id)
+        over = None if found is None else self.slowing.slow(found, batches, items, now)
+        capped = self._capped(Verdict(0, over), now).decision
+        return [] if capped is None else [capped]
 
     def _judge_ids(
         self, rules: Rules, batches: Sequence[Batch], limited: Sequence[int], refusals: Refusals, now: float
@@ -286,6 +317,9 @@ class Engine:
             return None
         everything = tuple(range(len(batches)))
         waits: list[Decision | None] = []
+        slowed = None if self.storage.calm else self.slowing.rates.find(rules.user, rules.client_id)
+        if slowed is not None and self.slowing.slows(batches, self._limited(batches)):
+            waits.append(self.hold(self.slowing.rates, slowed, everything, now))
         if rules.produce is not None:
             waits.append(self.hold(rules.produce.rates, rules.produce.found, everything, now))
         ids = self.producer_ids.find(rules.user)
@@ -293,6 +327,16 @@ class Engine:
             new = self.producer_ids.new(rules.user, [batch.producer_id for batch in batches], now)
             waits.append(self.hold(self.producer_ids, ids, everything, now) if new else None)
         return max((wait for wait in waits if wait is not None), key=lambda wait: wait.throttle, default=None)
+
+    def hold_full(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
+        """A Produce request to a volume at its limit waits, where settings say so, again and again; None when it need not."""
+        if self.storage.calm or rules.exempt:
+            return None
+        return self.slowing.wait(rules.owner, batches, self._limited(batches), now)
+
+    def _limited(self, batches: Sequence[Batch]) -> list[int]:
+        """The batches of topics that are not exempt."""
+        return [i for i, batch in enumerate(batches) if batch.topic not in self.limits.exempt.topics]
 
     def hold_new_id(self, user: str, client_id: str, current: int, now: float) -> Decision | None:
         """A client that wants a producer id of a user over its limit waits, `MAX_HOLD` at most; None when it need not. `current`:
@@ -342,7 +386,7 @@ class Engine:
         """Forget what has passed; call it now and then, memory is bounded by what is in force."""
         self.mutes.sweep(now)
         self.controller_mutations.sweep(now)
-        for rates in (self.producer_rate, self.consumer_rate, self.request_rate):
+        for rates in (self.producer_rate, self.consumer_rate, self.request_rate, self.slowing.rates):
             rates.sweep(now)
         self.bytes_in.sweep(now)
         self.fence.sweep(now)

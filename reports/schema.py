@@ -59,7 +59,7 @@ def _may(name: str, kind: Kind, meaning: str) -> Field:
 
 COMMON = (
     _must("v", Kind.COUNT, "version of the format"),
-    _must("type", Kind.TEXT, "usage, decision or gap"),
+    _must("type", Kind.TEXT, "usage, decision, volume or gap"),
     _must("proxy", Kind.TEXT, "which proxy wrote the line"),
     _must("boot", Kind.TEXT, "new at each start of the proxy"),
     _must("seq", Kind.COUNT, "number of the line within (proxy, boot), from 1"),
@@ -106,19 +106,33 @@ DECISION = (
     _must("left_out", Kind.COUNT, "decisions of this quota and entity not written since the last line about it"),
 )
 
+VOLUME = (
+    _must("at", Kind.TIME, "when the check was done"),
+    _must("source", Kind.TEXT, "cluster or local: who told"),
+    _may("broker_id", Kind.COUNT, "whose log dir"),
+    _must("log_dir", Kind.TEXT, "path on that broker"),
+    _must("total_bytes", Kind.COUNT, "size of the file system"),
+    _must("usable_bytes", Kind.COUNT, "what is left of it"),
+    _may("limit_bytes", Kind.COUNT, "usable bytes at or below which nothing may be produced"),
+    _may("soft_limit_bytes", Kind.COUNT, "usable bytes at or below which producing is slowed"),
+    _must("factor", Kind.NUMBER, "throttle factor that this volume asks for, 0 to 1"),
+    _may("replica_bytes", Kind.COUNT, "bytes of all replicas on it"),
+    _must("topic_bytes", Kind.COUNTS, "topic -> bytes of its replicas there, the largest topics"),
+)
+
 GAP = (
     _must("at", Kind.TIME, "when the loss was noticed"),
     _must("lines", Kind.COUNT, "lines that were dropped"),
 )
 
-FIELDS: dict[str, tuple[Field, ...]] = {"usage": USAGE, "decision": DECISION, "gap": GAP}
+FIELDS: dict[str, tuple[Field, ...]] = {"usage": USAGE, "decision": DECISION, "volume": VOLUME, "gap": GAP}
 """Type of line -> its fields beyond `COMMON`."""
 
 
 def distinct_fields() -> tuple[Field, ...]:
     """Every field of every type of line, once. Fields that types share have one kind."""
     found: dict[str, Field] = {}
-    for field in (*COMMON, *USAGE, *DECISION, *GAP):
+    for field in (*COMMON, *USAGE, *DECISION, *VOLUME, *GAP):
         found.setdefault(field.name, field)
     return tuple(found.values())
 

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.session.client import Client
+from proxy.session.client import Aim, Client
 from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
@@ -37,6 +37,7 @@ from proxy.wire.refusals import Part, Refusal, parts_of, refusal, with_refused, 
 from quota.decision import Action, Decision
 from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
+from quota.kinds.storage import Storage
 from quota.produce import Batch, Judgement
 
 MAX_NAMED: Final = 10
@@ -96,8 +97,11 @@ class Produce:
 
 def passes_one(client: Client, topic: bytes, size: int, by_id: bool, now: float) -> bool:
     """`passes` for one topic, which most requests have."""
-    limit = client.rules(now).produce
+    rules, storage = client.rules(now), client.services.engine.storage
+    limit = rules.produce
     aim = client.aim(topic, by_id, now)
+    if not storage.calm and not rules.exempt and _concerned(storage, [aim]):
+        return False
     meter = aim.meter
     if meter is not None and not meter.take(size, now):
         return False
@@ -112,7 +116,9 @@ def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool
     """Are these topics with so many bytes within every limit of bytes? Then they are counted, else nothing is."""
     if len(topics) == 1:
         return passes_one(client, topics[0][0], topics[0][1], by_id, now)
-    rules = client.rules(now)
+    rules, storage = client.rules(now), client.services.engine.storage
+    if not storage.calm and not rules.exempt and _concerned(storage, [client.aim(topic, by_id, now) for topic, _, _ in topics]):
+        return False
     carried = 0
     counted: list[tuple[Flow, int]] = []
     for topic, size, _ in topics:
@@ -129,6 +135,11 @@ def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool
     for meter, size in counted:
         meter.give_back(size, now)
     return False
+
+
+def _concerned(storage: Storage, aims: Sequence[Aim]) -> bool:
+    """May any of these topics be on a volume in trouble?"""
+    return any(not aim.exempt and (not aim.known or storage.concerns(aim.name)) for aim in aims)
 
 
 def _calm(client: Client, found: Skim, now: float) -> bool:
@@ -151,6 +162,10 @@ def judge(client: Client, request: Request, habits: Habits, now: float, held: bo
     _check(client, found)
     batches = _batches(client, found, version, now)
     rules = client.rules(now)
+    full = engine.hold_full(rules, batches, now)
+    if full is not None:
+        _tell(client, request, batches, full)
+        return Hold(full.throttle)
     if not held and (wait := engine.hold_produce(rules, batches, now)) is not None:
         _tell(client, request, batches, wait)
         return Hold(wait.throttle)

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from proxy.config.base import FileName, Model, Name
 from proxy.config.listeners import Listener
+from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
 from quota.kinds.bytes_in import TopicLimits
@@ -228,6 +229,7 @@ class Quotas(Model):
     ask_timeout: Annotated[Duration, Field(gt=0)] = 5.0
     """How long the proxy waits when it asks the broker about topics before it decides."""
     producer_ids: ProducerIds = ProducerIds()
+    storage: Storage | None = None
     topics: TopicQuotas | None = None
     """Thresholds for bytes in. Not set: none."""
 

@@ -7,6 +7,7 @@
 - `upstream`       how brokers are reached: TLS, time, as whom
 - `broker_client`  the proxy's own requests to a broker
 - `follow`         asks the cluster for its brokers, again and again
+- `volumes`        looks at the volumes of all brokers, or of this machine, again and again
 - `admin`          /metrics, /healthz, /readyz
 - `serve`          puts the parts together, runs them, stops them
 - `tuning`         malloc and the garbage collector, for large buffers and many small objects

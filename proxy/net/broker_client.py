@@ -22,6 +22,9 @@ from proxy.net.upstream import BrokerError, Upstream
 from proxy.wire.api_versions import read_ranges
 from proxy.wire.headers import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.wire.kio_bridge import decode_response, encode_request, nested
+from proxy.wire.log_dirs import KEY as LOG_DIRS
+from proxy.wire.log_dirs import VERSIONS as LOG_DIRS_VERSIONS
+from proxy.wire.log_dirs import ask_log_dirs
 from proxy.wire.metadata import KEY as METADATA
 from proxy.wire.metadata import Broker, read_brokers
 from proxy.wire.primitives import INT32, BadBytes
@@ -32,6 +35,7 @@ CLIENT_ID: Final = "kafka-quota-proxy"
 MAX_RESPONSE: Final = 64 << 20
 _METADATA_VERSIONS: Final = (1, 12)
 _DESCRIBE_CONFIGS: Final = 32
+_DESCRIBE_CLUSTER: Final = 60
 _BROKER: Final = 4
 """the type of a broker among the resources that have settings"""
 _UNSUPPORTED_MECHANISM: Final = 33
@@ -100,6 +104,40 @@ class BrokerClient:
             raise BrokerError(
                 f"{self._address} closes the connection when asked for its brokers: it wants authentication", refused=True
             ) from None
+
+    async def active_brokers(self) -> list[Broker]:
+        """The brokers that the cluster names and does not call fenced (KIP-700, KIP-1073). `BrokerError.too_old` before Kafka
+        2.8."""
+        low, high = (await self.api_ranges()).get(_DESCRIBE_CLUSTER, (0, -1))
+        version = min(high, 2)
+        if version < low:
+            raise BrokerError(f"{self._address} does not speak DescribeCluster, Kafka 2.8 and up do", too_old=True)
+        schema: Any = load_request_schema(_DESCRIBE_CLUSTER, version)
+        flags = {field.name: False for field in fields(schema) if field.name != "endpoint_type"}
+        try:
+            answer = decode_response(_DESCRIBE_CLUSTER, version, await self._ask(schema(**flags)))
+        except ConnectionError:
+            raise BrokerError(
+                f"{self._address} closes the connection when asked for its cluster: it wants authentication", refused=True
+            ) from None
+        except BadBytes as e:
+            raise self._not_understood(e) from None
+        if answer.error_code:
+            raise BrokerError(f"{self._address} does not tell its brokers: {answer.error_message or answer.error_code.name}")
+        return [Broker(int(it.broker_id), it.host, int(it.port)) for it in answer.brokers if not getattr(it, "is_fenced", False)]
+
+    async def log_dirs(self, *, replicas: bool) -> tuple[bytes, int]:
+        """(response frame, its version) of DescribeLogDirs, with all replicas or none. `BrokerError.too_old` for a broker that
+        cannot tell sizes of file systems."""
+        low, high = (await self.api_ranges()).get(LOG_DIRS, (0, -1))
+        version = min(high, LOG_DIRS_VERSIONS[1])
+        if version < max(low, LOG_DIRS_VERSIONS[0]):
+            raise BrokerError(
+                f"{self._address} speaks DescribeLogDirs {low} to {high}; sizes of volumes are told from version"
+                f" {LOG_DIRS_VERSIONS[0]} on (KIP-827, Kafka 3.3)",
+                too_old=True,
+            )
+        return await self._ask(ask_log_dirs(version, replicas=replicas)), version
 
     async def default_partitions(self, node_id: int) -> int | None:
         """What a topic gets that does not say (num.partitions of this broker, whose id that is); None when the broker does not

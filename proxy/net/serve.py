@@ -38,11 +38,13 @@ from proxy.net.listeners import Door
 from proxy.net.reload import Reloader
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
-from proxy.net.upstream import Upstream
+from proxy.net.upstream import BrokerError, Upstream
+from proxy.net.volumes import Watch
 from proxy.observe.lines import Author, iso
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.operations import Log, operations_log
 from proxy.observe.usage_log import UsageLog
+from proxy.observe.volumes import VolumeLog
 from proxy.observe.watcher import Observer
 from proxy.observe.writer import LogWriter
 from proxy.session.budget import Budget, Census
@@ -110,6 +112,15 @@ class Proxy:
             self._upstream,
             log,
         )
+        self._volumes = Watch(
+            self.engine.storage,
+            settings.quotas.storage,
+            lambda check: self.engine.observe(check, lambda: self._usage.produced),
+            self.brokers.addresses,
+            self._upstream,
+            VolumeLog(log, self._usage),
+            self._clock,
+        )
         self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
         self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, self._gauges(), self._clock))
 
@@ -157,12 +168,19 @@ class Proxy:
         for door in self._doors:
             door.rules = rules.get(door.name, door.rules)
         self.engine.change(limits)
+        self._volumes.change(settings.quotas.storage)
         _bound(self.shared.services, settings)
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
 
     async def start(self) -> None:
-        """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had."""
+        """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had, or when the cluster
+        cannot tell how full its volumes are."""
         settings = self.settings
+        try:
+            await self._volumes.start()
+        except BrokerError as e:
+            remedy = "set `upstream.sasl`" if e.refused else "set `quotas.storage.source` to `local`, or leave `quotas.storage` out"
+            raise StartError(f"`quotas.storage` needs to know how full volumes are: {e}; {remedy}") from None
         try:
             self._keeper.load()
         except OSError as e:
@@ -204,7 +222,15 @@ class Proxy:
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on all the time."""
-        return [self.follower.run(), self._intervals(), self._sweeps(), guard(self.shared), self.reloader.run(), self._keeper.run()]
+        return [
+            self.follower.run(),
+            self._intervals(),
+            self._sweeps(),
+            guard(self.shared),
+            self.reloader.run(),
+            self._keeper.run(),
+            self._volumes.run(),
+        ]
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
@@ -296,7 +322,8 @@ class Proxy:
             await asyncio.sleep(SWEEP)
             self.engine.sweep(self._clock())
             self._observer.sweep()
-            self._observer.forget_quiet(set(self.engine.mutes.active(self._clock())))
+            lasting = () if self.engine.storage.calm else (self.engine.storage.name,)
+            self._observer.forget_quiet(set(self.engine.mutes.active(self._clock())), lasting)
 
 
 async def _pause(seconds: float, unless: asyncio.Event) -> None:

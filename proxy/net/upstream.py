@@ -19,11 +19,12 @@ Protocol = TypeVar("Protocol", bound=asyncio.BaseProtocol)
 
 
 class BrokerError(Exception):
-    """The broker cannot be asked; the message says why. `refused`: it answered, but wants authentication first."""
+    """The broker cannot be asked; the message says why. `refused`: it answered, but wants authentication first. `too_old`: it
+    does not know what it is asked."""
 
-    def __init__(self, reason: str, *, refused: bool = False) -> None:
+    def __init__(self, reason: str, *, refused: bool = False, too_old: bool = False) -> None:
         super().__init__(reason)
-        self.refused = refused
+        self.refused, self.too_old = refused, too_old
 
 
 def no_tls() -> ssl.SSLContext | None:

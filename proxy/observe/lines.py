@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import ceil
-from typing import Any
+from math import ceil, floor
+from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.index import api_key_map
@@ -14,8 +14,11 @@ from kio.schema.index import api_key_map
 from proxy.session.port import Requester
 from proxy.session.tally import Row
 from quota.decision import Decision
+from quota.kinds.storage import Replicas, Volume
 
 VERSION = 1
+LARGEST_SIZE: Final = 1 << 50
+"""what larger sizes of volumes are written as"""
 Line = dict[str, Any]
 
 
@@ -83,6 +86,37 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
         message=decision.message,
         left_out=left_out,
     )
+
+
+def volume_line(
+    author: Author,
+    volume: Volume,
+    at: str,
+    source: str,
+    limits: tuple[float, float] | None,
+    factor: float,
+    replicas: Replicas | None,
+) -> Line:
+    """One volume. `limits`: (hard, soft) in bytes, None where none is for single volumes; `replicas` None where nobody told."""
+    hard, soft = (None, None) if limits is None else (_size(floor(limit)) for limit in limits)
+    return author.line(
+        "volume",
+        at=at,
+        source=source,
+        broker_id=volume.broker_id,
+        log_dir=volume.log_dir,
+        total_bytes=_size(volume.total),
+        usable_bytes=_size(volume.available),
+        limit_bytes=hard,
+        soft_limit_bytes=soft,
+        factor=round(factor, 6),
+        replica_bytes=None if replicas is None else _size(replicas.size),
+        topic_bytes={} if replicas is None else {topic: _size(size) for topic, size in replicas.largest.items()},
+    )
+
+
+def _size(value: int) -> int:
+    return min(value, LARGEST_SIZE)
 
 
 def api_name(key: int) -> str:

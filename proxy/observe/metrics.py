@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from heapq import nsmallest
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -24,6 +25,7 @@ from proxy.session.tally import Tally
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import Rates
+from quota.kinds.storage import Reason, Seen
 
 U = TypeVar("U")
 
@@ -120,6 +122,8 @@ class ProxyCollector(Collector):
         yield family
         yield from self._controller_mutations()
         yield from self._producer_ids()
+        if self._engine.storage.limits is not None:
+            yield from self._storage()
         for rates in (self._engine.producer_rate, self._engine.consumer_rate, self._engine.request_rate):
             yield from self._rates(rates)
         yield from self._bytes_in()
@@ -199,6 +203,52 @@ class ProxyCollector(Collector):
         yield from (rate, tokens, throttle, limit, active)
         yield _gauge("producer_ids_users", "Users with producer ids that are remembered.", len(ids))
         yield _gauge("producer_ids_filter_bytes", "Memory of all filters of producer ids.", ids.size_bytes)
+
+    def _storage(self) -> Iterator[Metric]:
+        """LocalThrottleFactor and ClusterVolumeSource of seeds s0 and s3, and every volume: those nearest to their limit where they
+        are many."""
+        storage = self._engine.storage
+        yield _gauge("storage_throttle_factor", "The lowest factor that holds for anybody.", storage.lowest)
+        fallbacks = {reason.value: storage.counts.fallbacks[reason] for reason in Reason}
+        yield _by_label("storage_fallback_applied", "Checks after which the fallback factor held.", "reason", fallbacks)
+        yield _gauge("storage_fallback", "1 while the fallback factor holds.", float(storage.gap is not None))
+        yield _gauge("storage_missing", "Brokers and log dirs that the last check could not see.", len(storage.missing))
+        yield _counter(
+            "storage_limit_violations", "Volumes at or below a limit, summed over the checks.", storage.counts.violations
+        )
+        yield _gauge("storage_active_brokers", "Active brokers of the last check.", storage.brokers)
+        yield _gauge("storage_active_log_dirs", "Volumes that are known.", len(storage))
+        yield from self._totals()
+        labels = ["broker", "log_dir"]
+        throttling = _gauge("storage_throttling_volume", "The worst volume at a limit; 0 once it is well.", labels=labels)
+        if storage.worst is not None:
+            throttling.add_metric(_place(storage.worst), float(storage.worst.factor < 1))
+        yield throttling
+        total = _gauge("storage_volume_total_bytes", "Size of the volume.", labels=labels)
+        available = _gauge("storage_volume_available_bytes", "What is left of it.", labels=labels)
+        factor = _gauge("storage_volume_factor", "The throttle factor that it asks for.", labels=labels)
+        left = _gauge("storage_volume_seconds_to_limit", "Until its next limit, if it goes on filling like this.", labels=labels)
+        shown = nsmallest(self._gauges.max_entities(), storage.volumes, key=lambda seen: (seen.factor, seen.seconds_left))
+        for seen in shown:
+            place = _place(seen)
+            total.add_metric(place, seen.volume.total)
+            available.add_metric(place, seen.volume.available)
+            factor.add_metric(place, seen.factor)
+            left.add_metric(place, seen.seconds_left)
+        yield from (total, available, factor, left)
+
+    def _totals(self) -> Iterator[Metric]:
+        """StorageChecker of seed s0: all volumes together."""
+        volumes = [(seen.volume, seen) for seen in self._engine.storage.volumes]
+        yield _gauge("storage_used_bytes", "Used on all volumes.", sum(it.total - it.available for it, _ in volumes))
+        yield _gauge("storage_soft_limit_bytes", "May be used before slowing.", sum(it.total - seen.soft for it, seen in volumes))
+        yield _gauge("storage_hard_limit_bytes", "May be used at all.", sum(it.total - seen.hard for it, seen in volumes))
+
+
+def _place(seen: Seen) -> list[str]:
+    """A volume as labels."""
+    broker_id = seen.volume.broker_id
+    return ["" if broker_id is None else str(broker_id), _label(seen.volume.log_dir)]
 
 
 def registry_of(collector: ProxyCollector) -> CollectorRegistry:

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
-from proxy.observe.lines import Author, api_label, decision_line, iso, usage_line
+from proxy.observe.lines import Author, Line, api_label, decision_line, iso, usage_line
 from proxy.observe.writer import LogWriter
 from proxy.session.port import Requester
 from proxy.session.tally import Row, Tally
 from quota.decision import Decision
 from quota.entity import Entity
+
+PRODUCE: Final = 0
+SHORTEST: Final = 0.1
+"""seconds that an interval counts at least: the wall clock may be set"""
 
 
 class UsageLog:
@@ -31,6 +36,8 @@ class UsageLog:
         self.request_bytes: Counter[str] = Counter()
         self.response_bytes: Counter[str] = Counter()
         """Totals of the intervals that were closed, by API."""
+        self.produced: dict[str, float] = {}
+        """Bytes per second of record batches that users produced in the last interval, by name."""
 
     @property
     def dropped(self) -> int:
@@ -58,11 +65,25 @@ class UsageLog:
         start, self._start = self._start, end
         rows = self._tally.close_interval()
         self._logged.clear()
+        produced: Counter[str] = Counter()
         for row in rows:
             self._add(row)
+            if row.key.api_key == PRODUCE and row.record_bytes:
+                produced[row.key.principal.removeprefix("User:")] += row.record_bytes
+        self.produced = {user: size / max(end - start, SHORTEST) for user, size in produced.items()}
         if self._writer is not None:
             times = (iso(start), iso(end))
             self._writer.put([usage_line(self._author, row, *times) for row in rows])
+
+    @property
+    def on(self) -> bool:
+        """Is one written?"""
+        return self._writer is not None
+
+    def write(self, make: Callable[[Author, str], list[Line]]) -> None:
+        """Log lines of another kind, made if there is a log: of this author, at this time."""
+        if self._writer is not None:
+            self._writer.put(make(self._author, iso(self._wall())))
 
     def stop(self) -> None:
         """Log what there is, and wait for the disk, two seconds at most."""

@@ -6,6 +6,7 @@ what happens meanwhile is counted."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from typing import Final
 
 from proxy.observe.lines import api_name
@@ -83,9 +84,11 @@ class Observer:
             topics=request.topics[:10],
         )
 
-    def forget_quiet(self, muted: set[tuple[str, Entity]]) -> None:
-        """Entities that are no longer muted are within their limits: their next decision is an event again."""
-        self._over &= muted
+    def forget_quiet(self, muted: set[tuple[str, Entity]], lasting: Collection[str] = ()) -> None:
+        """Entities that are no longer muted are within their limits: their next decision is an event again. Not so of quotas that
+        are `lasting`: whoever was told once was told, and of more than `MAX_SAID` nobody is."""
+        kept = [key for key in self._over if key[0] in lasting]
+        self._over = (self._over & muted) | set(kept[:MAX_SAID])
 
     def limited(self, limit: str, client_address: str, client_id: str | None, principal: str, *, closed: bool) -> None:
         """Every time is counted; one line for a limit and a client's host until `sweep`, so that a flood of connections is

@@ -4,4 +4,5 @@
 - `producer_ids`          seed s2, KIP-936
 - `rates`                 bytes produced, bytes consumed and requests per second: KIP-13, KIP-219
 - `bytes_in`              seed s4
+- `storage`               seeds s0, s3: the volumes, and the factor that they ask for
 """

@@ -7,6 +7,7 @@
 - `samples`       rates and averages as Kafka's metrics tell them
 - `rate`          a limit on such a rate (KIP-13), whose excess is a debt
 - `ewma`          seed s4: the one-minute rate of the classic meter
+- `trend`         which way a figure goes, and when it reaches a limit
 
 The first two have the same methods, so that either can hold a limit: `admits` and `refuses` ask and leave no trace, `wait`
 promises an instant, `record` counts, `credit` takes back what was counted and did not happen.

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from proxy.observe.lines import VERSION, Author, decision_line, usage_line
+from proxy.observe.lines import LARGEST_SIZE, VERSION, Author, decision_line, usage_line, volume_line
 from proxy.session.port import Requester
 from proxy.session.tally import Row, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity
+from quota.kinds.storage import Replicas, Volume
 
 PAGE = (Path(__file__).parents[2] / "docs" / "log-format.md").read_text(encoding="utf-8")
 TYPES: dict[str, tuple[type, ...]] = {
@@ -66,6 +67,10 @@ def decided(entity: Entity = Entity("alice", None), client_id: str | None = "app
 LINES = {
     "usage": [usage(), usage("orders"), usage("", bytes(range(16)), 1), usage(None, None, 999, None)],
     "decision": [decided(), decided(Entity(None, "app")), decided(client_id=None, topics=0)],
+    "volume": [
+        volume_line(AUTHOR, Volume(1, "/data", 100, 40), AT, "cluster", (10.5, 50.0), 0.75, Replicas({}, {"orders": 7}, 9)),
+        volume_line(AUTHOR, Volume(None, "/data", 1 << 60, 1 << 55), AT, "local", None, 1.0, None),
+    ],
     "gap": [AUTHOR.line("gap", at=AT, lines=3)],
 }
 
@@ -111,6 +116,13 @@ def test_a_topic_known_by_its_id_alone():
     line = LINES["usage"][2]
     assert line["topic"] == line["topic_id"] == "00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert usage("orders")["topic_id"] is None
+
+
+def test_a_volume_whose_file_system_claims_more_than_is_believed():
+    known, local = LINES["volume"]
+    assert (known["limit_bytes"], known["soft_limit_bytes"], known["replica_bytes"]) == (10, 50, 9)
+    assert (local["total_bytes"], local["usable_bytes"], local["limit_bytes"]) == (LARGEST_SIZE, LARGEST_SIZE, None)
+    assert (local["replica_bytes"], local["topic_bytes"]) == (None, {})
 
 
 def test_records_are_counted_for_topics_of_produce_only():

@@ -11,6 +11,7 @@ from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from quota.kinds.storage import Below, Check, Gap, Reason, StorageLimits, Volume
 from tests.messages import request, response
 from tests.observe.support import Desk
 from tests.observe.test_usage_log import BY, Log
@@ -227,3 +228,24 @@ def test_users_that_look_alike_are_shown_once(tmp_path):
     generate_latest(room.registry)
     names = [name for name in figures(room) if name.startswith("kafka_quota_proxy_producer_ids_active")]
     assert len(names) == len(set(names)) >= 1
+
+
+def test_volumes_are_shown_while_there_is_a_storage_quota(room):
+    storage = room.world.engine.storage
+    assert not [name for name in figures(room) if "storage" in name]
+    storage.change(StorageLimits(Below(100), Below(300), margin=0.0))
+    volumes = [Volume(1, "/a", 1000, 200), Volume(2, '/b"\n', 1000, 900), Volume(None, "/c", 1000, 800)]
+    gap = Gap(Reason.BROKER, "broker 3 does not answer", 3)
+    storage.observe(Check(0.0, tuple(volumes), gaps=(gap,), brokers=frozenset({1, 2, 3})))
+    shown = figures(room)
+    of = "kafka_quota_proxy_storage_"
+    assert shown[f"{of}throttle_factor"] == 0.5
+    assert shown[f'{of}fallback_applied_total{{reason="broker_unknown"}}'] == 1
+    assert (shown[f"{of}fallback"], shown[f"{of}limit_violations_total"]) == (1, 1)
+    assert (shown[f"{of}active_brokers"], shown[f"{of}active_log_dirs"]) == (3, 3)
+    assert shown[f'{of}throttling_volume{{broker="1",log_dir="/a"}}'] == 1
+    assert shown[f'{of}volume_available_bytes{{broker="",log_dir="/c"}}'] == 800
+    assert shown[f'{of}volume_seconds_to_limit{{broker="1",log_dir="/a"}}'] == float("inf")
+    assert (shown[f"{of}used_bytes"], shown[f"{of}soft_limit_bytes"], shown[f"{of}hard_limit_bytes"]) == (1100, 2100, 2700)
+    room.shown.most = 1
+    assert [name for name in figures(room) if "volume_factor" in name] == [f'{of}volume_factor{{broker="1",log_dir="/a"}}']

@@ -136,6 +136,18 @@ def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
     assert observer.throttle_seconds == {"controller_mutations": 84.0}
 
 
+def test_a_quota_that_lasts_is_said_once_for_an_entity(room):
+    log = Log()
+    observer = Observer(log, room.usage)
+    observer.decided(decision(), BY)
+    observer.forget_quiet(set(), ("controller_mutations",))
+    observer.decided(decision(), BY)
+    assert len(log.events) == 1
+    observer.forget_quiet(set(), ("storage",))
+    observer.decided(decision(), BY)
+    assert len(log.events) == 2
+
+
 def test_a_broker_that_does_not_tell_is_said_once_for_a_host_and_counted(room):
     log = Log()
     observer = Observer(log, room.usage)
@@ -195,3 +207,18 @@ def test_names_of_apis_are_those_of_kafka():
 @pytest.mark.parametrize(("seconds", "text"), [(0, "1970-01-01T00:00:00.000Z"), (1_767_225_600.1239, "2026-01-01T00:00:00.123Z")])
 def test_times(seconds, text):
     assert iso(seconds) == text
+
+
+def test_what_users_produced_in_the_last_interval_is_told_per_second(room):
+    for user, client_id, topic, key, size in (
+        ("alice", "a", "t", 0, 30_000),
+        ("alice", "b", "u", 0, 20_000),
+        ("bob", "a", "t", 1, 70_000),
+        ("carol", "a", None, 0, 0),
+    ):
+        traffic = room.tally.take(TallyKey(f"User:{user}", client_id, topic, None, key))
+        traffic.requests, traffic.record_bytes = 1, size
+    room.usage.close_interval(1_767_225_610.0)
+    assert room.usage.produced == {"alice": 5000.0}, "Fetch is not producing"
+    room.usage.close_interval(1_767_225_620.0)
+    assert room.usage.produced == {}

@@ -74,6 +74,23 @@ class Log:
         }
         return self.line("decision", fields, changes)
 
+    def volume(self, at: float = 0, **changes: Any) -> Self:
+        """A volume as it was seen `at` seconds after noon."""
+        fields = {
+            "at": after(at),
+            "source": "cluster",
+            "broker_id": 1,
+            "log_dir": "/var/lib/kafka/data",
+            "total_bytes": 1 << 40,
+            "usable_bytes": 1 << 38,
+            "limit_bytes": 1 << 36,
+            "soft_limit_bytes": 1 << 37,
+            "factor": 1.0,
+            "replica_bytes": 3 << 38,
+            "topic_bytes": {"orders": 1 << 38},
+        }
+        return self.line("volume", fields, changes)
+
     def gap(self, at: float = 0, lines: int = 1) -> Self:
         """A gap noticed `at` seconds after noon."""
         return self.line("gap", {"at": after(at), "lines": lines}, {})

@@ -1,0 +1,345 @@
+"""Volumes of a real cluster are filled at full speed, and none fills: nothing that was acknowledged is lost, nothing is written
+twice or in another order, and everybody goes on by themselves once there is space again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from localkafka import LocalCluster, run_java, tool
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.volumes import MIB, Gauge, Volumes, can_mount, small_cluster
+
+pytestmark = pytest.mark.kafka
+
+SIZE = 256 * MIB
+LEFT = 96 * MIB
+"""the limit: what has to be left of it"""
+RECORD = 10_000
+PARTITIONS = 3
+QUICK = 60.0
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, Volumes]]:
+    with small_cluster(tmp_path_factory.mktemp("small"), SIZE) as made:
+        yield made
+
+
+def storage(**settings: Any) -> dict[str, Any]:
+    return {"quotas": {"storage": {"check_interval": "500ms", **settings}}}
+
+
+def create(bootstrap: str, topic: str, brokers: list[list[int]]) -> None:
+    """Partition n has replicas on `brokers[n]`."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, len(brokers), replica_assignment=brokers, config={"min.insync.replicas": "1"})])[
+        topic
+    ].result(20)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(20)
+
+
+class Flood:
+    """An idempotent producer of librdkafka at full speed: so many records, to partitions in turn."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, records: int, **settings: Any) -> None:
+        self.acknowledged = 0
+        self.failed: list[str] = []
+        self._topic, self._name, self._records = topic, name, records
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "queue.buffering.max.kbytes": 16 * 1024,
+                "error_cb": lambda _: None,
+                "log_level": 0,
+                **settings,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def join(self, limit: float = QUICK) -> None:
+        self._thread.join(limit)
+        assert not self._thread.is_alive(), f"{self._name} does not finish: {self.acknowledged} of {self._records}"
+
+    def _run(self) -> None:
+        for number in range(self._records):
+            value = f"{self._name} {number}".ljust(RECORD).encode()
+            while True:
+                try:
+                    self._producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=self._told)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+            self._producer.poll(0)
+        while len(self._producer):
+            self._producer.poll(0.1)
+
+    def _told(self, error: KafkaError | None, _: object) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failed.append(str(error))
+
+
+class AioFlood:
+    """The same with aiokafka, which says a line for every batch that is refused."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, records: int) -> None:
+        self.acknowledged = 0
+        self.failed: list[str] = []
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(bootstrap, topic, name, records)), daemon=True)
+        self._thread.start()
+
+    def join(self, limit: float = QUICK) -> None:
+        self._thread.join(limit)
+        assert not self._thread.is_alive(), f"aiokafka does not finish: {self.acknowledged}"
+
+    async def _run(self, bootstrap: str, topic: str, name: str, records: int) -> None:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=100_000
+        ) as producer:
+            for number in range(records):
+                value = f"{name} {number}".ljust(RECORD).encode()
+                (await producer.send(topic, value, partition=number % PARTITIONS)).add_done_callback(self._told)
+            await producer.flush()
+
+    def _told(self, future: asyncio.Future[Any]) -> None:
+        if future.exception() is None:
+            self.acknowledged += 1
+        else:
+            self.failed.append(repr(future.exception()))
+
+
+class JavaFlood:
+    """The same with Java."""
+
+    def __init__(self, bootstrap: str, topic: str, records: int) -> None:
+        self.acknowledged = self.failed = -1
+        self.errors = ""
+        source = Path(__file__).parent / "java" / "Flood.java"
+        arguments = (bootstrap, topic, str(records), str(RECORD - 10))
+
+        def work() -> None:
+            ended = run_java(source, *arguments, timeout=170)
+            self.errors = ended.stderr
+            if ended.stdout:
+                self.acknowledged, self.failed = map(int, ended.stdout.split())
+
+        self._thread = threading.Thread(target=work, daemon=True)
+        self._thread.start()
+
+    def join(self, limit: float = QUICK) -> None:
+        self._thread.join(limit)
+        assert not self._thread.is_alive(), "Java does not finish"
+
+
+def read_in_order(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[tuple[str, int], list[int]]:
+    """(producer, partition) to the numbers of its records as they stand there."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "log_level": 0})
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    left = {}
+    for n in range(partitions):
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)
+        if high > low:
+            left[n] = high
+    consumer.assign([TopicPartition(topic, n, 0) for n in left])
+    while left:
+        messages = consumer.consume(1000, 5.0)
+        assert messages, f"partitions {left} cannot be read to their ends"
+        for message in messages:
+            assert message.error() is None, message.error()
+            name, number = (message.value() or b"").decode().split()
+            found[name, message.partition() or 0].append(int(number))
+            if (message.offset() or 0) + 1 >= left.get(message.partition() or 0, 0):
+                left.pop(message.partition() or 0, None)
+    consumer.close()
+    return found
+
+
+def whole(name: str, records: int) -> dict[tuple[str, int], list[int]]:
+    """What a producer of so many records leaves where nothing is lost, doubled or out of order."""
+    return {(name, partition): list(range(partition, records, PARTITIONS)) for partition in range(PARTITIONS)}
+
+
+def test_no_volume_fills_and_everybody_goes_on_by_themselves(
+    small: tuple[LocalCluster, Volumes], tmp_path: Path, name: str
+) -> None:
+    cluster, volumes = small
+    direct = cluster.bootstrap_servers
+    everywhere = [[(n + i) % 3 for i in range(3)] for n in range(PARTITIONS)]
+    for topic in (f"{name}-old", name):
+        create(direct, topic, everywhere)
+    Flood(direct, f"{name}-old", "old", 10_000).join()
+    records = {"rdkafka": 8000, "aiokafka": 3000, "java": 3000}  # 140 MB, of which some 60 fit
+    with (
+        ProxyProcess(tmp_path, direct, storage(min_available_bytes=volumes.limit(LEFT), release_margin=0.0)) as proxy,
+        Gauge(volumes) as gauge,
+    ):
+        rdkafka = Flood(proxy.bootstrap, name, "rdkafka", records["rdkafka"])
+        aio = AioFlood(proxy.bootstrap, name, "aiokafka", records["aiokafka"])
+        java = JavaFlood(proxy.bootstrap, name, records["java"])
+        proxy.wait_for("volume at its limit")
+        wait_until(lambda: proxy.metric("refused_items_total", quota="storage") > 50, "clients to be refused again and again")
+        assert proxy.metric("storage_throttle_factor") == 0
+        assert rdkafka.acknowledged < records["rdkafka"]
+        delete(proxy.bootstrap, f"{name}-old")
+        proxy.wait_for("volume within its limits")
+        for flood in (rdkafka, aio, java):
+            flood.join()
+    assert (rdkafka.failed, aio.failed, java.failed) == ([], [], 0)
+    assert "is at its limit" in java.errors, "a client that shows messages shows why"
+    assert (rdkafka.acknowledged, aio.acknowledged, java.acknowledged) == tuple(records.values())
+    assert gauge.least > LEFT / 4
+    assert all(node.running for node in cluster.brokers)
+    assert read_in_order(direct, name) == {place: numbers for it in records.items() for place, numbers in whole(*it).items()}
+
+
+# scope volume
+
+
+def test_only_partitions_with_a_replica_on_the_full_volume_wait(
+    small: tuple[LocalCluster, Volumes], tmp_path: Path, name: str
+) -> None:
+    """Partition 0 is led by the full broker, 1 has a follower there, 2 is elsewhere; 1 and 3 are led by the same broker, so that
+    one request has to be taken apart."""
+    cluster, volumes = small
+    if not volumes.mounted:
+        pytest.skip("needs file systems of their own for the brokers, and mounting is not permitted here")
+    direct = cluster.bootstrap_servers
+    create(direct, name, [[0, 1], [1, 0], [2, 1], [1, 2]])
+    settings = storage(min_available_bytes=32 * MIB, scope="volume")
+    with ProxyProcess(tmp_path, direct, settings) as proxy:
+        ballast = volumes.fill(0, 16 * MIB)
+        proxy.wait_for("volume at its limit", broker=0)
+        try:
+            producer = Partitions(proxy.bootstrap, name)
+            producer.send(50)
+            wait_until(lambda: producer.done(2) == 50 and producer.done(3) == 50, "partitions elsewhere to be written")
+            wait_until(lambda: proxy.metric("refused_items_total", quota="storage") >= 4, "the others to be refused")
+            assert (producer.done(0), producer.done(1)) == (0, 0)
+            assert proxy.metric("storage_throttle_factor") == 0
+
+            reassign(direct, tmp_path, name, {1: [1, 2]})
+            wait_until(lambda: producer.done(1) == 50, "a partition that left the full broker to be written", QUICK)
+            assert producer.done(0) == 0
+        finally:
+            ballast.unlink()
+        wait_until(lambda: producer.done(0) == 50, "everything to be written", QUICK)
+        assert producer.failed == []
+        assert proxy.lines("volume within its limits", broker=0)
+        kept = read_in_order(direct, name, 4)
+        assert kept == {("p", partition): list(range(50)) for partition in range(4)}
+        decided = [line for line in proxy.usage() if line["type"] == "decision" and line["quota"] == "storage"]
+        assert {line["action"] for line in decided} == {"refuse"}
+        assert "of broker 0 is at its limit: 1" in decided[0]["message"]
+        told = [line for line in proxy.usage() if line["type"] == "volume" and line["broker_id"] == 2]
+        assert name in told[-1]["topic_bytes"]
+
+
+class Partitions:
+    """An idempotent producer that writes the same to each of some partitions; how many of each were acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 4) -> None:
+        self.failed: list[str] = []
+        self._done = [0] * partitions
+        self._topic = topic
+        more = {"enable.idempotence": True, "linger.ms": 50, "error_cb": lambda _: None, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **more})
+
+    def send(self, records: int, size: int = 0) -> None:
+        for number in range(records):
+            for partition in range(len(self._done)):
+                self._producer.produce(self._topic, f"p {number}".ljust(size).encode(), partition=partition, on_delivery=self._told)
+
+    def done(self, partition: int) -> int:
+        self._producer.poll(0)
+        return self._done[partition]
+
+    def _told(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self._done[message.partition()] += 1
+        else:
+            self.failed.append(str(error))
+
+
+def reassign(bootstrap: str, folder: Path, topic: str, where: dict[int, list[int]]) -> None:
+    """Move partitions with Kafka's own tool."""
+    partitions = [{"topic": topic, "partition": partition, "replicas": brokers} for partition, brokers in where.items()]
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    arguments = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan))
+    tool("reassign-partitions", *arguments, "--execute", check=True)
+
+
+def test_brokers_are_killed_while_a_volume_is_full(small: tuple[LocalCluster, Volumes], tmp_path: Path, name: str) -> None:
+    """The broker with the full volume dies: it stays in trouble; and what was refused is written when it is back and there is
+    space."""
+    cluster, volumes = small
+    direct = cluster.bootstrap_servers
+    create(direct, name, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
+    settings = storage(min_available_bytes=volumes.limit(32 * MIB), check_timeout="1s")
+    with ProxyProcess(tmp_path, direct, settings) as proxy:
+        flood = Flood(proxy.bootstrap, name, "flood", 300, **{"linger.ms": 5})
+        wait_until(lambda: flood.acknowledged, "records to be written")
+        ballast = volumes.fill(0, 16 * MIB)
+        try:
+            proxy.wait_for("volume at its limit")
+            late = Flood(proxy.bootstrap, name, "late", 300)
+            wait_until(lambda: proxy.metric("refused_items_total", quota="storage") > 3, "producers to be refused")
+            cluster.kill_broker(0)
+            wait_until(lambda: proxy.metric("storage_active_brokers") == 2, "the cluster to notice", QUICK)
+            seen = volume_lines(proxy, 1)
+            wait_until(lambda: volume_lines(proxy, 1) > seen + 1, "further checks")
+            assert proxy.metric("storage_throttle_factor") == 0
+            assert late.acknowledged == 0
+        finally:
+            ballast.unlink()
+        cluster.start_broker(0)
+        proxy.wait_for("volume within its limits", broker=0)
+        for each in (flood, late):
+            each.join()
+            assert each.failed == []
+        kept = read_in_order(direct, name)
+        assert kept == whole("flood", 300) | whole("late", 300)
+
+
+def volume_lines(proxy: ProxyProcess, broker: int) -> int:
+    return sum(line["type"] == "volume" and line["broker_id"] == broker for line in proxy.usage())
+
+
+def test_a_log_dir_goes_offline(tmp_path: Path, name: str) -> None:
+    """A disk that cannot be written to, as something else has filled it, is not known to be well: the fallback holds. Its broker
+    goes on with the other."""
+    if not can_mount(tmp_path / "probe"):
+        pytest.skip("needs file systems of their own for log dirs, and mounting is not permitted here")
+    with small_cluster(tmp_path / "kafka", 64 * MIB, brokers=1, log_dirs=2) as (cluster, volumes):
+        settings = storage(min_available_bytes=0, throttle_factor_validity="0s", fallback_throttle_factor=0.75)
+        with ProxyProcess(tmp_path / "proxy", cluster.bootstrap_servers, settings) as proxy:
+            assert proxy.metric("storage_active_log_dirs") == 2
+            create(cluster.bootstrap_servers, name, [[0], [0]])
+            volumes.fill(0, MIB // 2, 1)
+            flood = Partitions(proxy.bootstrap, name, 2)
+            flood.send(20, 100_000)
+            line = proxy.wait_for("volumes not known")
+            assert (line["reason"], line["throttle_factor"]) == ("volume_unknown", 0.75)
+            assert str(volumes.dirs[0, 1]) in line["detail"]
+            assert proxy.metric("storage_fallback_applied_total", reason="volume_unknown") >= 1
+            wait_until(lambda: sorted(map(flood.done, range(2))) >= [0, 20], "the other log dir to be written")
