@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from proxy.identity.sasl import SaslExchange
 from proxy.session.budget import ANONYMOUS
-from proxy.session.port import Peer, Requester, Services
+from proxy.session.port import Peer, Services
+from proxy.session.requester import Requester
 from proxy.session.tally import Sum, TallyKey
 
 MAX_TOPIC_SUMS: Final = 1000
@@ -40,6 +41,7 @@ class Client:
         "exchange",
         "memo",
         "now",
+        "progress",
         "raw_client_id",
         "services",
         "tokens",
@@ -68,6 +70,8 @@ class Client:
         self.asked: dict[tuple[str | None, bytes], int] = {}
         """What the broker said of topics for the request that is looked at: partitions by name or id, 0 of those that are not
         there, `NOT_TOLD` where it did not answer in time."""
+        self.progress: Any = None
+        """What a handler has done so far for the request that is looked at, where that takes several looks."""
 
     @property
     def principal(self) -> str:
@@ -139,3 +143,4 @@ class Client:
             self.services.tally.give_back(s)
         self._retired.clear()
         self.memo.clear()  # plans in it refer to this client
+        self.progress = None

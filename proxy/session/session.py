@@ -23,7 +23,7 @@ from typing import Final
 
 from proxy.session.answers import Answers
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request
+from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.wire.frames import Frame, FrameCutter
@@ -48,7 +48,7 @@ class State(Enum):
     AWAITING = "a request waits for its answer: a throttled one, or a login"
     MUTED = "the client is muted"
     HELD = "a request waits for a mute on another connection"
-    ASKING = "a request waits for what the proxy asked its broker"
+    ASKING = "a request waits for what the proxy asked its broker, or does elsewhere"
     FULL = "too many requests wait for their answers"
     LAST = "the proxy stops, and reads the rest of a request that has begun"
     CLOSED = "the end"
@@ -92,7 +92,7 @@ class Session:
         self._most_in_flight = services.bounds.max_in_flight
         self._backlog: deque[Buffer] = deque()
         self._held = False  # the next request was held before, and goes on now
-        self._asking: Question | None = None  # what the proxy waits to be told about the next request
+        self._asking: Question | None = None  # what the proxy waits to be told about the next request; None: it waits for itself
         self._ended = False  # the client sends nothing more, or nothing more is read
         self._draining = False  # the proxy stops
         self._charged = 0  # bytes of the memory of all that are this session's
@@ -320,9 +320,9 @@ class Session:
                 if self.state is not State.OPEN:
                     if rest := self._cutter.rest():
                         self._backlog.appendleft(rest)
-                    if isinstance(outcome, Hold | Ask):
+                    if isinstance(outcome, Hold | Ask | Wait):
                         self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
-                    if isinstance(outcome, Ask):
+                    if isinstance(outcome, Ask | Wait):
                         self._ask(outcome, now)
                     break
         finally:  # what came before a request that is bad still goes on
@@ -356,7 +356,7 @@ class Session:
                 if isinstance(outcome, Hold):
                     self._hold(outcome, now)
                     return outcome
-                if isinstance(outcome, Ask):
+                if isinstance(outcome, Ask | Wait):
                     self._block(State.ASKING)
                     return outcome
             self._held = False
@@ -381,12 +381,21 @@ class Session:
         self._block(State.HELD)
         self.port.wake_at(now + outcome.seconds)
 
-    def _ask(self, outcome: Ask, now: float) -> None:
+    def _ask(self, outcome: Ask | Wait, now: float) -> None:
         """Everything before it has gone out. Its answer is counted nowhere, as no client asked for it."""
+        if isinstance(outcome, Wait):
+            self._asking = None
+            outcome.pending.tell(self._done_elsewhere)
+            return
         self._asking = outcome.question
         self._answers.expect(outcome.correlation_id, Sum(_OWN), outcome.question)
         self.port.to_broker([outcome.frame])
         self.port.wake_at(now + self.services.bounds.ask_timeout)
+
+    def _done_elsewhere(self, now: float) -> None:
+        """What `Wait` waits for is done: the request is looked at again."""
+        if self.state is State.ASKING and self._asking is None:
+            self._unblock(now)
 
     def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
         """The proxy answers itself, as soon as all earlier requests are answered."""
