@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.hashing import murmur3
 from proxy.session.budget import Budget, Census
-from proxy.session.port import Bounds, Peer, Requester, Services
+from proxy.session.port import Bounds, Peer, Services
+from proxy.session.requester import Requester
 from proxy.session.session import Session, State
 from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker

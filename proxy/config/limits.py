@@ -1,30 +1,38 @@
-"""The quotas of the settings as the engine wants them."""
+"""The quotas of the settings as the engine wants them, with what was set while the proxy runs on top."""
 
 from __future__ import annotations
 
-from proxy.config.models import Settings
+from proxy.config.models import EntityQuota, Settings
 from quota.book import QuotaBook
 from quota.engine import Exempt, Limits
 from quota.entity import Entity
+from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTINGS, Values
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, Windows, user_book
+from quota.layers import Table
 
 
-def limits_of(settings: Settings) -> Limits:
-    """The quota book of these settings."""
+def table_of(settings: Settings) -> Table:
+    """The limits of these settings, by the names that they have in the protocol."""
+    return {Entity(entity.user, entity.client_id): _values(entity) for entity in settings.quotas.entities}
+
+
+def _values(entity: EntityQuota) -> Values:
+    given = ((key.name, getattr(entity, setting, None)) for setting, key in SETTINGS.items())
+    return {name: float(value) for name, value in given if value is not None}
+
+
+def limits_of(settings: Settings, table: Table | None = None) -> Limits:
+    """The quota book of these settings, with the limits of a table in the place of their own."""
+    if table is None:
+        table = table_of(settings)
     algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
     mutations = {
-        Entity(entity.user, entity.client_id): MutationLimit.of(
-            entity.controller_mutations_rate, entity.controller_mutations_burst, algorithm
-        )
-        for entity in settings.quotas.entities
-        if entity.controller_mutations_rate is not None
+        entity: MutationLimit.of(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm)
+        for entity, values in table.items()
+        if MUTATIONS_RATE in values
     }
-    ids = {
-        Entity(entity.user, None): ProducerIdLimit(entity.producer_ids_rate)
-        for entity in settings.quotas.entities
-        if entity.producer_ids_rate is not None
-    }
+    ids = {entity: ProducerIdLimit(values[PRODUCER_IDS_RATE]) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
     exempt = settings.exempt
     return Limits(
         controller_mutations=QuotaBook(mutations),

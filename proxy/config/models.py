@@ -6,7 +6,7 @@ The descriptions are the documentation: docs/settings.md and `--print-schema` ar
 from __future__ import annotations
 
 import platform
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -14,6 +14,7 @@ from proxy.config.base import FileName, Model, Name
 from proxy.config.listeners import Listener
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
+from quota.keys import MOST, MUTATIONS_BURST, MUTATIONS_RATE, wrong_together
 
 
 class Admin(Model):
@@ -108,9 +109,7 @@ class Metrics(Model):
     Names of users and clients are labels there."""
 
 
-LONGEST_BURST: Final = 1e9
-"""Seconds of the rate that a burst may be, some thirty years."""
-Mutations = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+Mutations = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 
 
 class EntityQuota(Model):
@@ -125,7 +124,7 @@ class EntityQuota(Model):
     """Partitions per second that may be created, added and deleted on average."""
     controller_mutations_burst: Mutations | None = None
     """Partitions that may be created, added and deleted at once; 11 times the rate when not set."""
-    producer_ids_rate: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = None
+    producer_ids_rate: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)] | None = None
     """Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only."""
 
     @field_validator("producer_ids_rate")
@@ -148,15 +147,8 @@ class EntityQuota(Model):
             return self
         if rate is None:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
-        if burst is not None and burst < rate:
-            raise ValueError(
-                f"`controller_mutations_burst` {burst:g} is below `controller_mutations_rate` {rate:g}; at least {rate:g} is right"
-            )
-        if burst is not None and burst / LONGEST_BURST > rate:
-            raise ValueError(
-                f"`controller_mutations_burst` {burst:g} is too much for `controller_mutations_rate` {rate:g};"
-                f" at most {rate * LONGEST_BURST:g} is right"
-            )
+        if (wrong := wrong_together({MUTATIONS_RATE: rate, MUTATIONS_BURST: burst or rate})) is not None:
+            raise ValueError(wrong)
         return self
 
 
@@ -178,8 +170,24 @@ class ProducerIds(Model):
     """File in which what was counted outlives the proxy. Without it a restart forgets."""
 
 
+class DynamicQuotas(Model):
+    """Quotas that are altered while the proxy runs, by AlterClientQuotas, and kept in a topic of the cluster that all proxies
+    follow; `dynamic: {}` switches them on. A limit that was set so goes before the one in this file."""
+
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")] = "__kafka_quota_proxy_quotas"
+    """The topic. The proxy creates it where it is not there: compacted, one partition, three replicas or as many as there are
+    brokers. `upstream.sasl` has to be allowed to create it, read it and write to it; nobody else should be."""
+    start_timeout: Duration = 10.0
+    """How long `/readyz` waits at start until the topic was read. Then the proxy goes on with the quotas of this file, until it
+    can be read."""
+
+
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
+    admins: list[Name] = Field(default_factory=list)
+    """Names of users who may alter the quotas of the proxy, as in the principal `User:name`. What brokers may be told is up to
+    the brokers."""
+    dynamic: DynamicQuotas | None = None
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
     """How a burst of controller mutations is forgotten: spread over the windows before it, or as a bucket that fills at the
     rate. In the long run the bucket holds the rate; spreading may let about twice as much pass."""

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.index import api_key_map
 
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from proxy.session.tally import Row
 from quota.decision import Decision
 

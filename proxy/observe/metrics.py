@@ -43,6 +43,10 @@ class Gauges:
     settings_current: Callable[[], bool]
     settings_applied: Callable[[], int]
     settings_refused: Callable[[], int]
+    dynamic_quotas: Callable[[], int] = lambda: 0
+    dynamic_quotas_up: Callable[[], float] = lambda: 0.0
+    quota_changes: Callable[[], int] = lambda: 0
+    quota_records_skipped: Callable[[], int] = lambda: 0
     max_entities: Callable[[], int] = lambda: 100
     """setting `metrics.max_entities`"""
 
@@ -77,6 +81,12 @@ class ProxyCollector(Collector):
             "Settings read again while the proxy runs.",
             "outcome",
             {"applied": gauges.settings_applied(), "refused": gauges.settings_refused()},
+        )
+        yield _gauge("dynamic_quotas", "Limits that were set while proxies ran.", gauges.dynamic_quotas())
+        yield _gauge("dynamic_quotas_up", "1 while the quota topic can be read and written.", gauges.dynamic_quotas_up())
+        yield _counter("quota_changes", "Limits that became others since the start.", gauges.quota_changes())
+        yield _counter(
+            "quota_records_skipped", "Records of the quota topic that could not be used.", gauges.quota_records_skipped()
         )
         yield _gauge("usage_log_keys", "Sums kept for the usage log.", len(self._tally))
         yield _gauge("usage_log_waiting_lines", "Lines of the usage log that wait for the disk.", self._usage.waiting)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from proxy.observe.lines import Author, api_label, decision_line, iso, usage_line
 from proxy.observe.writer import LogWriter
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from proxy.session.tally import Row, Tally
 from quota.decision import Decision
 from quota.entity import Entity

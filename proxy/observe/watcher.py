@@ -11,7 +11,7 @@ from typing import Final
 from proxy.observe.lines import api_name
 from proxy.observe.operations import Log
 from proxy.observe.usage_log import UsageLog
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from quota.decision import Action, Decision
 from quota.entity import Entity
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from proxy.session.budget import Budget, Census
+from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.expected import Expected
+from proxy.session.requester import Requester
 from proxy.session.tally import Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import Buffer
@@ -132,18 +134,6 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Requester:
-    """Who sent a request, for logs. `topics` are names of what was refused or throttled."""
-
-    principal: str
-    client_id: str | None
-    client_address: str
-    api_key: int
-    api_version: int
-    topics: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Services:
     """What all sessions of a proxy share."""
 
@@ -156,6 +146,7 @@ class Services:
     budget: Budget = field(default_factory=lambda: Budget(1 << 30))
     census: Census = field(default_factory=lambda: Census(10_000))
     expected: Expected = field(default_factory=Expected)
+    desk: Desk = CLOSED_DESK
 
     @property
     def max_held_response(self) -> int:

@@ -31,6 +31,11 @@ def response_layout(key: int, version: int) -> Entity:
     return layout_of(load_response_schema(key, version))
 
 
+def decode_request(key: int, version: int, body: bytes) -> Any:
+    """The kio entity of a request body."""
+    return _decode(load_request_schema(key, version), body, 0)
+
+
 def decode_response(key: int, version: int, frame: bytes) -> Any:
     """The kio entity in a whole response frame, its 4-byte size included."""
     return _decode(load_response_schema(key, version), frame, response_body(frame, 0, len(frame), key, version))

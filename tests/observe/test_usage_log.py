@@ -7,7 +7,7 @@ import pytest
 from proxy.observe.lines import api_name, iso
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from proxy.session.tally import OTHER, Tally, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity

@@ -1,0 +1,194 @@
+"""Quotas that are altered while proxies run: by the AdminClient of Java and by Kafka's own tool, kept in the cluster, followed by
+every proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from localkafka import LocalCluster, run_java, tool
+from tests.conftest import QUICK_START
+from tests.real.proxies import ProxyProcess
+
+pytestmark = pytest.mark.kafka
+
+JAVA = Path(__file__).parent / "java"
+TOPIC = "__kafka_quota_proxy_quotas"
+USERS = {"admin": "admin-secret", "other": "other-secret", "nobody": "nobody-secret", "proxy": "proxy-secret"}
+"""admin may alter all quotas, other those of the brokers only, nobody none"""
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:admin;User:other;User:proxy",
+}
+
+
+def settings() -> dict[str, object]:
+    login = {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password": USERS["proxy"]}
+    entities = [
+        {"user": "filed", "controller_mutations_rate": 7, "producer_ids_rate": 70},
+        {"client_id": "<default>", "controller_mutations_rate": 100},
+    ]
+    return {
+        "upstream": {"sasl": login},
+        "quotas": {"admins": ["admin"], "dynamic": {}, "entities": entities},
+        "reload": {"interval": "100ms"},
+    }
+
+
+@dataclass
+class House:
+    """Three brokers and two proxies before them."""
+
+    kafka: LocalCluster
+    one: ProxyProcess
+    two: ProxyProcess
+    folder: Path
+
+    def java(self, *orders: str, user: str = "admin", at: str | None = None) -> list[list[str]]:
+        """What each order was answered, by the AdminClient."""
+        run = run_java(JAVA / "Quotas.java", self.properties(user, at), stdin="\n".join(orders), check=True)
+        lines = [line.split(" ", 1) for line in run.stdout.splitlines()]
+        return [[text for number, text in lines if int(number) == i] for i in range(len(orders))]
+
+    def properties(self, user: str, at: str | None = None) -> str:
+        path = self.folder / f"{user}.properties"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        path.write_text(
+            f"bootstrap.servers={at or self.one.bootstrap}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+            f'sasl.jaas.config={module} required username="{user}" password="{USERS[user]}";\n'
+        )
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("quotas")
+    with (
+        LocalCluster(3, sasl=USERS, properties=AUTHORIZER, jvm_flags=QUICK_START) as kafka,
+        ProxyProcess(folder / "one", kafka.bootstrap_servers, {"proxy_id": "one", **settings()}) as one,
+        ProxyProcess(folder / "two", kafka.bootstrap_servers, {"proxy_id": "two", **settings()}) as two,
+    ):
+        yield House(kafka, one, two, folder)
+
+
+def test_an_admin_client_sees_and_alters_both(house: House) -> None:
+    alter = "alter user=both controller_mutations_rate=3 controller_mutations_burst=30 producer_byte_rate=1000000"
+    done, seen, file, taken, left = house.java(
+        alter,
+        "describe user=both",
+        "describe user=filed",
+        "alter user=both controller_mutations_burst=- producer_byte_rate=-",
+        "describe user=both",
+    )
+    assert done == ["user=both: done"]
+    assert seen == ["user=both: {controller_mutations_burst=30.0, controller_mutations_rate=3.0, producer_byte_rate=1000000.0}"]
+    assert file == ["user=filed: {controller_mutations_rate=7.0, producer_ids_rate=70.0}"]
+    assert taken == ["user=both: done"]
+    assert left == ["user=both: {controller_mutations_rate=3.0}"]
+    for proxy in (house.one, house.two):
+        line = proxy.wait_for("quota changed", entity="user both", quota="controller_mutations_burst", new=30.0)
+        assert line["old"] is None
+        assert line["by"]["principal"] == "User:admin"
+        assert line["by"]["proxy"] == "one"
+        assert line["by"]["client"].startswith("127.0.0.1:")
+        proxy.wait_for("quota changed", entity="user both", quota="controller_mutations_burst", old=30.0, new=None)
+
+
+def test_filters_are_those_of_kafka(house: House) -> None:
+    house.java(
+        "alter user=f-a producer_ids_rate=1 / user= producer_ids_rate=2 / user=f-a,client-id=f-c controller_mutations_rate=3"
+        " / client-id=f-c controller_mutations_rate=4 / user=f-a,client-id= controller_mutations_rate=5",
+        # the same entities at the broker, under a key that only the broker knows: both have to give the same answers
+        "alter user=f-a consumer_byte_rate=1 / user= consumer_byte_rate=2 / user=f-a,client-id=f-c consumer_byte_rate=3"
+        " / client-id=f-c consumer_byte_rate=4 / user=f-a,client-id= consumer_byte_rate=5",
+    )
+    filters = ["", "user=f-a", "strict user=f-a", "user=", "user=*", "user=f-a client-id=f-c", "user=f-a client-id=",
+               "strict client-id=f-c", "client-id=f-c", "user=f-a client-id=*", "client-id=*"]  # fmt: skip
+    answers = house.java(*(f"describe {which}".strip() for which in filters))
+    taken = "producer_ids_rate=- consumer_byte_rate=-", "controller_mutations_rate=- consumer_byte_rate=-"
+    house.java(
+        f"alter user=f-a {taken[0]} / user= {taken[0]} / user=f-a,client-id=f-c {taken[1]} / client-id=f-c {taken[1]}"
+        f" / user=f-a,client-id= {taken[1]}"
+    )
+    for which, answer in zip(filters, answers, strict=True):
+        mine = [line for line in answer if "consumer_byte_rate" in line]
+        assert mine, f"the broker finds nothing for {which!r}"
+        assert all(line.count(".0") == 2 for line in mine), f"both or none for {which!r}: {mine}"
+        others = [line for line in answer if "consumer_byte_rate" not in line]
+        assert not [line for line in others if "f-a" in line or "f-c" in line or line.startswith("user=:")], (which, others)
+
+
+def test_who_may_what(house: House) -> None:
+    orders = "alter user=x producer_ids_rate=5", "alter user=x consumer_byte_rate=5", "describe user=x"
+    mixed = "alter user=x producer_ids_rate=5 consumer_byte_rate=5 / user=y consumer_byte_rate=6"
+    assert house.java(*orders, mixed, "describe user=x", user="other") == [
+        ["user=x: ClusterAuthorizationException: User:other may not alter producer_ids_rate:"
+         " it is none of the proxy's `quotas.admins`."],
+        ["user=x: done"],
+        ["user=x: {consumer_byte_rate=5.0}"],
+        ["user=x: ClusterAuthorizationException: User:other may not alter producer_ids_rate:"
+         " it is none of the proxy's `quotas.admins`.", "user=y: done"],
+        ["user=x: {consumer_byte_rate=5.0}"],
+    ]  # fmt: skip
+    own, brokers, seen = house.java(*orders, user="nobody")
+    assert "quotas.admins" in own[0]
+    assert brokers[0].startswith("user=x: ClusterAuthorizationException: Cluster authorization failed"), "the broker's own verdict"
+    assert seen == ["! ClusterAuthorizationException"], "who may not see the broker's quotas sees none of the proxy's"
+
+
+WRONG = {
+    "user=x producer_ids_rate=0": "producer_ids_rate 0 is out of range; more than 0",
+    "user=x producer_ids_rate=-5": "is out of range",
+    "user=x producer_ids_rate=NaN": "is out of range",
+    "user=x producer_ids_rate=1e13": "at most 1e+12 ids/window is right",
+    "client-id=x producer_ids_rate=5": "for users and the default user only",
+    "user=x,client-id=x producer_ids_rate=5": "for users and the default user only",
+    "user=x controller_mutations_burst=5": "`controller_mutations_burst` needs `controller_mutations_rate` beside it",
+    "user=x controller_mutations_rate=9 controller_mutations_burst=5": "at least 9 is right",
+    "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; at least 7 is right",
+    "ip=10.0.0.1 producer_ids_rate=5": "not of 'ip'",
+    "user=x cluster_producer_byte_rate=5": "is not enforced by this version",
+    "user=x producer_ids_rate=5 producer_ids_rate=6": "stands 2 times in the request",
+}
+
+
+def test_nothing_wrong_is_done_by_half(house: House) -> None:
+    orders = [f"alter {order} consumer_byte_rate=77" for order in WRONG]
+    orders += ["alter user=x producer_ids_rate=5 no_such_rate=5", "alter user=x producer_ids_rate=5 consumer_byte_rate=-1"]
+    *answers, unknown, negative, left = house.java(*orders, "describe user=x")
+    for (order, message), answer in zip(WRONG.items(), answers, strict=True):
+        assert len(answer) == 1
+        assert "InvalidRequestException" in answer[0], order
+        assert message in answer[0], order
+    assert "InvalidRequestException" in unknown[0]
+    assert "no_such_rate" in unknown[0], "the broker's verdict and words"
+    assert "InvalidRequestException" in negative[0]
+    assert "consumer_byte_rate=77" not in str(left)
+    assert "producer_ids_rate" not in str(left)
+
+
+def test_only_validating_changes_nothing(house: House) -> None:
+    good, bad, left = house.java(
+        "validate user=v producer_ids_rate=5 consumer_byte_rate=5 / user=w producer_ids_rate=6",
+        "validate user=v producer_ids_rate=0",
+        "describe user=v",
+    )
+    assert good == ["user=v: done", "user=w: done"]
+    assert "InvalidRequestException" in bad[0]
+    assert left == []
+
+
+def test_kafkas_own_tool_shows_both(house: House) -> None:
+    house.java("alter user=tooled controller_mutations_rate=2 consumer_byte_rate=5")
+    how = ("--bootstrap-server", house.two.bootstrap, "--command-config", house.properties("admin"))
+    run = tool("configs", *how, "--describe", "--entity-type", "users", "--entity-name", "tooled", check=True)
+    assert "controller_mutations_rate=2.0" in run.stdout
+    assert "consumer_byte_rate=5.0" in run.stdout
+    tool("configs", *how, "--alter", "--entity-type", "users", "--entity-name", "tooled", "--add-config",
+         "producer_byte_rate=9", check=True)  # fmt: skip
+    run = tool("configs", *how, "--describe", "--entity-type", "users", "--entity-name", "tooled", check=True)
+    assert "producer_byte_rate=9.0" in run.stdout
+    assert "controller_mutations_rate=2.0" in run.stdout
