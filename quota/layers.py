@@ -58,24 +58,30 @@ def count(table: Table) -> int:
     return sum(map(len, table.values()))
 
 
+def together(file: Table, dynamic: Table, entity: Entity) -> Values:
+    """The limits of one entity that are in force. Two layers may not fit: a burst that does not fit its rate is left out, so that
+    the default holds."""
+    values = {**file.get(entity, {}), **dynamic.get(entity, {})}
+    if wrong_together(values) is not None:
+        del values[MUTATIONS_BURST]
+    return values
+
+
 def merged(file: Table, dynamic: Table) -> dict[Entity, Values]:
-    """What is in force. Two layers may not fit: a burst that does not fit its rate is left out, so that the default holds."""
+    """What is in force."""
     both: dict[Entity, Values] = dict(file)
-    for entity, values in dynamic.items():
-        together = {**file.get(entity, {}), **values}
-        if wrong_together(together) is not None:
-            del together[MUTATIONS_BURST]
-        if together:
-            both[entity] = together
+    both |= {entity: values for entity in dynamic if (values := together(file, dynamic, entity))}
     return both
 
 
 def differences(old: Table, new: Table) -> Iterator[Difference]:
     """What is not the same."""
     for entity in dict.fromkeys((*old, *new)):
-        before, after = old.get(entity, {}), new.get(entity, {})
-        if before is after:
-            continue
-        for key in dict.fromkeys((*before, *after)):
-            if before.get(key) != after.get(key):
-                yield Difference(entity, key, before.get(key), after.get(key))
+        yield from difference(entity, old.get(entity, {}), new.get(entity, {}))
+
+
+def difference(entity: Entity, old: Values, new: Values) -> Iterator[Difference]:
+    """The same for one entity."""
+    for key in dict.fromkeys((*old, *new)):
+        if old.get(key) != new.get(key):
+            yield Difference(entity, key, old.get(key), new.get(key))

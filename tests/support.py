@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.hashing import murmur3
 from proxy.session.budget import Budget, Census
+from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.port import Bounds, Peer, Services
 from proxy.session.requester import Requester
 from proxy.session.session import Session, State
@@ -147,6 +148,7 @@ class World:
     max_in_flight: int = 1000
     memory_total: int = 1 << 30
     max_connections_per_principal: int | None = None
+    desk: Desk = CLOSED_DESK
     knows_nothing: bool = False
     """the broker answers the proxy's own questions at once: none of these topics is there"""
 
@@ -165,6 +167,7 @@ class World:
             Bounds(self.max_frame, self.max_held_response, self.max_in_flight),
             Budget(self.memory_total),
             Census(1000, per_principal=self.max_connections_per_principal),
+            desk=self.desk,
         )
         self.dialogues: list[Dialogue] = []
 

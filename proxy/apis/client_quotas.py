@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from proxy.session.client import Client
 from proxy.session.desk import Alteration, Desk
-from proxy.session.plans import FORWARD, Answer, Ask, Forward, Outcome, Plain, Question, Request, Wait, Whole
+from proxy.session.plans import FORWARD, Answer, Ask, Forward, Hold, Outcome, Plain, Question, Request, Wait, Whole
 from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
 from proxy.wire.primitives import BadBytes, Buffer
@@ -29,9 +29,12 @@ from quota.keys import KEYS, named, wrong_entity, wrong_together, wrong_value
 from quota.layers import Change
 
 USER, CLIENT_ID = "user", "client-id"
-NOT_IN_TIME, NOT_ALLOWED, INVALID = 7, 31, 42
-"""REQUEST_TIMED_OUT, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST"""
+NOT_ALLOWED, INVALID = 31, 42
+"""CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST"""
 
+PATIENCE = 60.0
+"""Seconds between two looks whether the broker has answered; its answer has the request looked at anyway."""
+STRANGE = Result(-1, "The proxy does not understand what the broker says of this request.")
 UNSAID = Result(-1, "The broker says nothing of this entity.")
 
 
@@ -93,6 +96,8 @@ class _Order:
     results: dict[int, Result] = field(default_factory=dict)
     own: dict[int, list[Change]] = field(default_factory=dict)
     theirs: dict[int, Entry] = field(default_factory=dict)
+    judged: bool = False
+    """Did the broker say something, if it has to?"""
     throttle_ms: int = 0
     alteration: Alteration | None = None
 
@@ -124,6 +129,8 @@ class AlterClientQuotas(Plain):
             client.progress = order
             if order.theirs:
                 return _ask(client, request, order)
+        if order.theirs and not order.judged:
+            return Hold(PATIENCE)  # it is looked at again as soon as the broker answers
         if order.alteration is None and not order.validate_only and (changes := order.accepted()):
             order.alteration = client.services.desk.alter(changes, client.requester(self.key, request.version))
             if not order.alteration.done:
@@ -212,23 +219,19 @@ class _Verdicts(Question):
         self._order, self._version = order, version
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        if self.waits:
-            order = self._order
-            try:
-                order.throttle_ms, results = wire.read_results(bytes(buf[start:end]), self._version)
-            except BadBytes:
-                self._tell("answered with what the proxy does not understand")
-            else:
-                for i, entry in order.theirs.items():
-                    order.results[i] = results.get(frozenset(entry.who), UNSAID)
+        order = self._order
+        order.judged = True
+        try:
+            order.throttle_ms, results = wire.read_results(bytes(buf[start:end]), self._version)
+        except BadBytes:
+            order.results |= dict.fromkeys(order.theirs, STRANGE)
+        else:
+            for i, entry in order.theirs.items():
+                order.results[i] = results.get(frozenset(entry.who), UNSAID)
         return []
 
     def give_up(self) -> None:
-        super().give_up()
-        self._tell("did not answer in time")
-
-    def _tell(self, what: str) -> None:
-        self._order.results |= dict.fromkeys(self._order.theirs, Result(NOT_IN_TIME, f"The broker {what}; nothing else was done."))
+        """A client waits for what its broker says, however long that takes: so it does here."""
 
 
 def _body(request: Request) -> bytes:

@@ -20,7 +20,7 @@ from proxy.session.requester import Requester
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.keys import Values, named, wrong_together
-from quota.layers import NOTHING, Change, Table, change, changed, count, differences, merged
+from quota.layers import NOTHING, Change, Difference, Table, change, changed, count, difference, differences, merged, together
 
 By = Mapping[str, Any]
 """Who made a change, as lines have it."""
@@ -66,7 +66,8 @@ class QuotaDesk:
     def use(self, settings: Settings) -> None:
         """The file is another."""
         self._settings, self._file = settings, table_of(settings)
-        self._put_in_force({}, {"principal": "the settings file"})
+        before = self._put_in_force()
+        self._tell([(it, {"principal": "the settings file"}) for it in differences(before, self.table)])
 
     # ------------------------------------------------------------------ Desk
 
@@ -130,18 +131,25 @@ class QuotaDesk:
     def take(self, records: Sequence[Written]) -> None:
         changes = [*self._understood(records)]
         if self._read is not None:
-            self._apply(self._read, changes)
+            for what, _ in changes:
+                self._apply(self._read, what)
             return
-        made = dict(self._dynamic)
-        self._apply(made, changes)
+        made, found = dict(self._dynamic), []
+        for what, by in changes:
+            before = together(self._file, made, what.entity)
+            self._apply(made, what)
+            found += [(it, by) for it in difference(what.entity, before, together(self._file, made, what.entity))]
         self._dynamic = made
-        self._put_in_force({(what.entity, what.key): by for what, by in changes})
+        self._put_in_force()
+        self._tell(found)
 
     def complete(self) -> None:
         assert self._read is not None
         first = self._dynamic is NOTHING
         self._dynamic, self._read = self._read, None
-        self._put_in_force({}, None if first else {"principal": "the topic, read again"})
+        before = self._put_in_force()
+        if not first:
+            self._tell([(it, {"principal": "the topic, read again"}) for it in differences(before, self.table)])
         self._log.info("quotas read", entities=len(self._dynamic), limits=count(self._dynamic), skipped=self.skipped)
 
     def _understood(self, records: Iterable[Written]) -> Iterator[tuple[Change, By]]:
@@ -151,12 +159,11 @@ class QuotaDesk:
             except BadRecord as e:
                 self._skip(record.offset, str(e))
 
-    def _apply(self, table: dict[Entity, Values], changes: Iterable[tuple[Change, By]]) -> None:
-        for what, _ in changes:
-            if what.value is not None and len(table) >= 2 * MAX_LIMITS and what.entity not in table:
-                self._skip(-1, f"there are {len(table)} entities with limits already")  # somebody else writes to the topic
-            else:
-                change(table, what)
+    def _apply(self, table: dict[Entity, Values], what: Change) -> None:
+        if what.value is not None and len(table) >= 2 * MAX_LIMITS and what.entity not in table:
+            self._skip(-1, f"there are {len(table)} entities with limits already")  # somebody else writes to the topic
+        else:
+            change(table, what)
 
     def _skip(self, offset: int, reason: str) -> None:
         self.skipped += 1
@@ -165,14 +172,16 @@ class QuotaDesk:
 
     # ------------------------------------------------------------------ in force
 
-    def _put_in_force(self, authors: Mapping[tuple[Entity, str], By], by: By | None = None) -> None:
-        """Swap all limits at once, and say what is another now, and by whom: as known of each, else `by`; None: not a word."""
+    def _put_in_force(self) -> Table:
+        """Swap all limits at once. Those that held before."""
         before, self.table = self.table, merged(self._file, self._dynamic)
-        found = list(differences(before, self.table))
         self._engine.change(limits_of(self._settings, self.table))
+        return before
+
+    def _tell(self, found: Sequence[tuple[Difference, By]]) -> None:
+        """Who changed what."""
         self.changes += len(found)
-        for entity, key, old, new in found[:MAX_LINES]:
-            if (who := authors.get((entity, key), by)) is not None:
-                self._log.info("quota changed", entity=named(entity), quota=key, old=old, new=new, by=who)
+        for (entity, key, old, new), by in found[:MAX_LINES]:
+            self._log.info("quota changed", entity=named(entity), quota=key, old=old, new=new, by=by)
         if len(found) > MAX_LINES:
             self._log.info("more quotas changed", changes=len(found) - MAX_LINES)

@@ -4,14 +4,19 @@ every proxy."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from localkafka import LocalCluster, run_java, tool
 from tests.conftest import QUICK_START
-from tests.real.proxies import ProxyProcess
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.raw import Connection, connect
+from tests.real.secured import log_in
 
 pytestmark = pytest.mark.kafka
 
@@ -78,10 +83,10 @@ def test_an_admin_client_sees_and_alters_both(house: House) -> None:
     alter = "alter user=both controller_mutations_rate=3 controller_mutations_burst=30 producer_byte_rate=1000000"
     done, seen, file, taken, left = house.java(
         alter,
-        "describe user=both",
+        "await producer_byte_rate describe user=both",
         "describe user=filed",
         "alter user=both controller_mutations_burst=- producer_byte_rate=-",
-        "describe user=both",
+        "await !producer_byte_rate describe user=both",
     )
     assert done == ["user=both: done"]
     assert seen == ["user=both: {controller_mutations_burst=30.0, controller_mutations_rate=3.0, producer_byte_rate=1000000.0}"]
@@ -107,7 +112,7 @@ def test_filters_are_those_of_kafka(house: House) -> None:
     )
     filters = ["", "user=f-a", "strict user=f-a", "user=", "user=*", "user=f-a client-id=f-c", "user=f-a client-id=",
                "strict client-id=f-c", "client-id=f-c", "user=f-a client-id=*", "client-id=*"]  # fmt: skip
-    answers = house.java(*(f"describe {which}".strip() for which in filters))
+    answers = house.java(*(f"await consumer_byte_rate describe {which}".strip() for which in filters))
     taken = "producer_ids_rate=- consumer_byte_rate=-", "controller_mutations_rate=- consumer_byte_rate=-"
     house.java(
         f"alter user=f-a {taken[0]} / user= {taken[0]} / user=f-a,client-id=f-c {taken[1]} / client-id=f-c {taken[1]}"
@@ -122,7 +127,7 @@ def test_filters_are_those_of_kafka(house: House) -> None:
 
 
 def test_who_may_what(house: House) -> None:
-    orders = "alter user=x producer_ids_rate=5", "alter user=x consumer_byte_rate=5", "describe user=x"
+    orders = "alter user=x producer_ids_rate=5", "alter user=x consumer_byte_rate=5", "await consumer describe user=x"
     mixed = "alter user=x producer_ids_rate=5 consumer_byte_rate=5 / user=y consumer_byte_rate=6"
     assert house.java(*orders, mixed, "describe user=x", user="other") == [
         ["user=x: ClusterAuthorizationException: User:other may not alter producer_ids_rate:"
@@ -192,3 +197,152 @@ def test_kafkas_own_tool_shows_both(house: House) -> None:
     run = tool("configs", *how, "--describe", "--entity-type", "users", "--entity-name", "tooled", check=True)
     assert "producer_byte_rate=9.0" in run.stdout
     assert "controller_mutations_rate=2.0" in run.stdout
+
+
+def described(user: str, proxy: ProxyProcess) -> str:
+    """What a proxy says of a user, by the protocol."""
+    with raw_login(proxy, "admin") as connection:
+        answer = connection.decoded(48, 1, components=[{"entity_type": "user", "match_type": 0, "match": user}])
+    assert not answer.error_code
+    return str({value.key: value.value for entry in answer.entries for value in entry.values})
+
+
+@contextmanager
+def raw_login(proxy: ProxyProcess, user: str) -> Iterator[Connection]:
+    with connect(proxy.bootstrap) as connection:
+        assert log_in(connection, user, USERS[user]) == 0
+        yield connection
+
+
+def alter(connection: Connection, user: str, **limits: float | None) -> tuple[int, str | None]:
+    """(error, message) of one entry; None takes a limit away."""
+    ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in limits.items()]
+    entity = [{"entity_type": "user", "entity_name": user}]
+    answer = connection.decoded(49, 1, entries=[{"entity": entity, "ops": ops}])
+    return int(answer.entries[0].error_code), answer.entries[0].error_message
+
+
+def test_a_limit_set_at_one_proxy_holds_at_the_other(house: House, name: str) -> None:
+    with raw_login(house.one, "admin") as admin, raw_login(house.two, "other") as client:
+        topics = [{"name": f"{name}-{i}", "num_partitions": 5, "replication_factor": 1} for i in range(3)]
+        assert [topic.error_code for topic in client.decoded(19, 7, topics=topics[:1]).topics] == [0]
+        assert alter(admin, "other", controller_mutations_rate=0.001, controller_mutations_burst=1) == (0, None)
+        house.two.wait_for("quota changed", entity="user other", quota="controller_mutations_rate", new=0.001)
+        codes = [topic.error_code for topic in client.decoded(19, 7, topics=topics[1:]).topics]
+        assert codes == [0, 89], "the first is admitted, as the window is new"
+        assert alter(admin, "other", controller_mutations_rate=None, controller_mutations_burst=None) == (0, None)
+
+
+def test_many_at_once_converge(house: House) -> None:
+    """Both proxies alter the same limits as fast as they can; the order of the topic decides, the same for both."""
+
+    def storm(proxy: ProxyProcess, first: int) -> None:
+        with raw_login(proxy, "admin") as connection:
+            for i in range(first, first + 60, 2):
+                assert alter(connection, f"storm-{i // 2 % 3}", producer_ids_rate=float(i + 1)) == (0, None)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(storm, house.one, 0), pool.submit(storm, house.two, 1)]:
+            done.result(60)
+
+    def said() -> list[list[str]]:
+        return [[described(f"storm-{i}", proxy) for i in range(3)] for proxy in (house.one, house.two)]
+
+    wait_until(lambda: said()[0] == said()[1], "the same at both")
+    assert all("producer_ids_rate" in one for one in said()[0])
+    ours, theirs = (
+        [(line["entity"], line["new"]) for line in list(proxy.lines("quota changed")) if "storm" in line["entity"]]
+        for proxy in (house.one, house.two)
+    )
+    assert ours == theirs, "in the same order"
+
+
+def test_what_was_altered_outlives_the_proxies(house: House) -> None:
+    with raw_login(house.one, "admin") as admin:
+        assert alter(admin, "kept", producer_ids_rate=41) == (0, None)
+        assert alter(admin, "filed", producer_ids_rate=42) == (0, None)
+    with ProxyProcess(house.folder / "third", house.kafka.bootstrap_servers, settings()) as third:
+        assert third.lines("quotas read"), "before it is ready"
+        assert not third.lines("quota changed"), "nobody changed anything"
+        assert described("kept", third) == "{'producer_ids_rate': 41.0}"
+        assert described("filed", third) == "{'controller_mutations_rate': 7.0, 'producer_ids_rate': 42.0}"
+        assert third.metric("dynamic_quotas") >= 2
+    with raw_login(house.one, "admin") as admin:
+        assert alter(admin, "filed", producer_ids_rate=None) == (0, None)
+    assert "'producer_ids_rate': 70.0" in described("filed", house.one), "the file is the base"
+
+
+def test_the_topic_is_safe(house: House) -> None:
+    how = ("--bootstrap-server", house.kafka.bootstrap_servers, "--command-config", house.properties("admin"))
+    said = tool("topics", *how, "--describe", "--topic", TOPIC, check=True).stdout
+    assert "PartitionCount: 1\tReplicationFactor: 3" in said
+    for setting in ("cleanup.policy=compact", "min.insync.replicas=2", "unclean.leader.election.enable=false"):
+        assert setting in said
+
+
+def test_bad_records_are_skipped_and_named(house: House) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
+    producer = Producer({"bootstrap.servers": house.kafka.bootstrap_servers, **login, "sasl.password": USERS["admin"]})
+    before = house.one.metric("quota_records_skipped_total")
+    key = b'{"client_id":null,"quota":"producer_ids_rate","user":"spoilt"}'
+    values = (b"{}", b'{"v":1,"value":"much"}', b'{"v":9,"value":5}', b'{"v":1,"value":-1}')
+    unheard = key.replace(b"producer_ids_rate", b"unheard_of"), b'{"v":1,"value":5}'
+    for raw, value in [(b"\xff\0", b"5"), *((key, value) for value in values), unheard]:
+        producer.produce(TOPIC, key=raw, value=value)
+    producer.produce(TOPIC, key=key, value=b'{"v":1,"value":5}')
+    producer.flush(20)
+    line = house.one.wait_for("quota changed", entity="user spoilt")
+    assert line["by"] == {}, "whoever it was"
+    assert house.one.metric("quota_records_skipped_total") == before + 6
+    reasons = [line["reason"] for line in house.one.lines("quota record skipped")]
+    assert "is no JSON object" in reasons[0]
+    assert "knows no quota 'unheard_of'" in reasons[-1]
+    with raw_login(house.one, "admin") as admin:
+        assert alter(admin, "spoilt", producer_ids_rate=None) == (0, None)
+
+
+def test_a_proxy_that_may_not_read_starts_with_its_file(house: House) -> None:
+    own = settings()
+    own["upstream"] = {"sasl": {"mechanism": "PLAIN", "username": "nobody", "password": USERS["nobody"]}}
+    own["quotas"] = {**own["quotas"], "dynamic": {"start_timeout": "1s"}}  # type: ignore[dict-item]
+    with ProxyProcess(house.folder / "blind", house.kafka.bootstrap_servers, own) as blind:
+        line = blind.wait_for("quota topic is away")
+        assert TOPIC in line["topic"]
+        assert "secret" not in str(blind.events)
+        assert described("filed", blind) == "{'controller_mutations_rate': 7.0, 'producer_ids_rate': 70.0}"
+        with raw_login(blind, "admin") as admin:
+            code, message = alter(admin, "filed", producer_ids_rate=5)
+            assert code == 8
+            assert message is not None
+            assert TOPIC in message
+        assert blind.metric("dynamic_quotas_up") == 0
+
+
+def test_a_changed_file_is_told_line_by_line(house: House) -> None:
+    path = house.one.folder / "settings.yaml"
+    before = path.read_text()
+    path.write_text(before.replace("controller_mutations_rate: 100", "controller_mutations_rate: 101"))
+    line = house.one.wait_for("quota changed", entity="default client-id", new=101.0)
+    assert (line["old"], line["by"]) == (100.0, {"principal": "the settings file"})
+    path.write_text(before)
+    house.one.wait_for("quota changed", entity="default client-id", new=100.0)
+
+
+def test_without_enough_replicas_nothing_is_acknowledged_and_nothing_is_lost(house: House) -> None:
+    """One broker away is no matter; two are. What was acknowledged is there when they are back."""
+    with raw_login(house.one, "admin") as admin:
+        assert alter(admin, "lasting", producer_ids_rate=1) == (0, None)
+    house.kafka.kill_broker(2)
+    altered = wait_until(lambda: altered_to(house, 2.0), "an alteration with two of three brokers")
+    assert altered
+    house.kafka.start_broker(2)
+    assert "2.0" in described("lasting", house.one)
+    wait_until(lambda: altered_to(house, 3.0), "an alteration with all brokers")
+
+
+def altered_to(house: House, rate: float) -> bool:
+    try:
+        with raw_login(house.one, "admin") as admin:
+            return alter(admin, "lasting", producer_ids_rate=rate)[0] == 0
+    except (ConnectionError, TimeoutError):  # its broker is the one that is away
+        return False

@@ -1,6 +1,7 @@
 // What an AdminClient makes of quotas. Argument: a properties file. One order a line on standard input, each answered at once:
 //   alter|validate ENTITY KEY=VALUE|KEY=- … [/ ENTITY …]      KEY=- takes a limit away; each ENTITY is an entry of one request
 //   describe [strict] [TYPE=NAME|TYPE=|TYPE=*] …              exact, default, any
+//   await [!]TEXT describe …        the same, again and again until TEXT is in the answer (or is not): brokers hear of changes later
 // ENTITY is TYPE=NAME[,TYPE=NAME], without a name for a default. A line of output begins with the number of its order.
 import java.io.BufferedReader;
 import java.io.FileReader;
@@ -33,11 +34,27 @@ public class Quotas {
             String order;
             for (int number = 0; (order = orders.readLine()) != null; number++) {
                 List<String> words = new ArrayList<>(Arrays.asList(order.trim().split(" +")));
-                String what = words.remove(0);
-                for (String line : what.equals("describe") ? describe(admin, words) : alter(admin, words, what.equals("validate"))) {
+                for (String line : answer(admin, words)) {
                     System.out.println(number + " " + line);
                 }
             }
+        }
+    }
+
+    static List<String> answer(Admin admin, List<String> words) throws Exception {
+        String what = words.remove(0);
+        if (!what.equals("await")) {
+            return what.equals("describe") ? describe(admin, words) : alter(admin, words, what.equals("validate"));
+        }
+        String text = words.remove(0);
+        boolean there = !text.startsWith("!");
+        long deadline = System.nanoTime() + 20_000_000_000L;
+        while (true) {
+            List<String> lines = describe(admin, new ArrayList<>(words.subList(1, words.size())));
+            if (lines.toString().contains(there ? text : text.substring(1)) == there || System.nanoTime() > deadline) {
+                return lines;
+            }
+            Thread.sleep(50);
         }
     }
 
