@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from proxy.session.client import Client
 from proxy.session.desk import Alteration, Desk
-from proxy.session.plans import FORWARD, Answer, Ask, Forward, Hold, Outcome, Plain, Question, Request, Wait, Whole
+from proxy.session.plans import FORWARD, Answer, Ask, Forward, Outcome, Plain, Question, Request, Wait, Whole
 from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
 from proxy.wire.primitives import BadBytes, Buffer
@@ -32,8 +32,6 @@ USER, CLIENT_ID = "user", "client-id"
 NOT_ALLOWED, INVALID = 31, 42
 """CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST"""
 
-PATIENCE = 60.0
-"""Seconds between two looks whether the broker has answered; its answer has the request looked at anyway."""
 STRANGE = Result(-1, "The proxy does not understand what the broker says of this request.")
 UNSAID = Result(-1, "The broker says nothing of this entity.")
 
@@ -83,7 +81,10 @@ class _Both(Whole):
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         found = {who: values for entity, values in self._desk.table.items() if self._wanted.matches(who := who_of(entity))}
-        return wire.with_entries(bytes(buf[start:end]), self._version, found) if found else None
+        try:
+            return wire.with_entries(bytes(buf[start:end]), self._version, found) if found else None
+        except BadBytes:  # of a newer broker: better without the proxy's than not at all
+            return None
 
 
 @dataclass(slots=True)
@@ -96,8 +97,6 @@ class _Order:
     results: dict[int, Result] = field(default_factory=dict)
     own: dict[int, list[Change]] = field(default_factory=dict)
     theirs: dict[int, Entry] = field(default_factory=dict)
-    judged: bool = False
-    """Did the broker say something, if it has to?"""
     throttle_ms: int = 0
     alteration: Alteration | None = None
 
@@ -129,8 +128,6 @@ class AlterClientQuotas(Plain):
             client.progress = order
             if order.theirs:
                 return _ask(client, request, order)
-        if order.theirs and not order.judged:
-            return Hold(PATIENCE)  # it is looked at again as soon as the broker answers
         if order.alteration is None and not order.validate_only and (changes := order.accepted()):
             order.alteration = client.services.desk.alter(changes, client.requester(self.key, request.version))
             if not order.alteration.done:
@@ -220,7 +217,6 @@ class _Verdicts(Question):
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         order = self._order
-        order.judged = True
         try:
             order.throttle_ms, results = wire.read_results(bytes(buf[start:end]), self._version)
         except BadBytes:

@@ -169,7 +169,7 @@ class Question(Whole):
         super().__init__(waits=True)
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Nobody waits for it any more; or `waits` stays true, and the answer is waited for however long it takes."""
         self.waits = False
 
 

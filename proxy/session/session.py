@@ -182,7 +182,8 @@ class Session:
         """The time of `Port.wake_at` has come."""
         if self.state is State.ASKING and self._asking is not None:
             self._asking.give_up()
-            self._unblock(now)
+            if not self._asking.waits:
+                self._unblock(now)
         elif self.state in (State.MUTED, State.HELD):
             self._unblock(now)
 

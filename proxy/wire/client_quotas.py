@@ -20,7 +20,7 @@ from kio.static.primitive import i32Timedelta
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import decode_request, decode_response, encode_request, encode_response, response_layout
 from proxy.wire.layout import Rewriter
-from proxy.wire.primitives import INT32, Buffer, encode_array_length
+from proxy.wire.primitives import INT32, BadBytes, Buffer, encode_array_length
 
 DESCRIBE: Final = 48
 ALTER: Final = 49
@@ -88,14 +88,15 @@ DONE: Final = Result(0, None)
 def read_filter(body: bytes, version: int) -> Filter:
     """What a DescribeClientQuotas request asks for."""
     request = decode_request(DESCRIBE, version, body)
-    return Filter(tuple(Component(c.entity_type, c.match_type, c.match) for c in request.components), request.strict)
+    return Filter(tuple(Component(c.entity_type, c.match_type, c.match) for c in _all(request.components)), request.strict)
 
 
 def read_alterations(body: bytes, version: int) -> tuple[list[Entry], bool]:
     """(what an AlterClientQuotas request wants, whether it only wants to know if that would do)."""
     request = decode_request(ALTER, version, body)
     entries = [
-        Entry(_who(entry.entity), tuple(Op(op.key, float(op.value), op.remove) for op in entry.ops)) for entry in request.entries
+        Entry(_who(entry.entity), tuple(Op(op.key, float(op.value), op.remove) for op in _all(entry.ops)))
+        for entry in _all(request.entries)
     ]
     return entries, request.validate_only
 
@@ -117,7 +118,7 @@ def alter_request(correlation_id: int, client_id: str, version: int, entries: Se
 def read_results(frame: bytes, version: int) -> tuple[int, dict[frozenset[tuple[str, str | None]], Result]]:
     """(throttle time in ms, what became of each entity) of an AlterClientQuotas response."""
     response = decode_response(ALTER, version, frame)
-    results = {frozenset(_who(e.entity)): Result(int(e.error_code), e.error_message) for e in response.entries}
+    results = {frozenset(_who(e.entity)): Result(int(e.error_code), e.error_message) for e in _all(response.entries)}
     return _ms(response.throttle_time), results
 
 
@@ -144,7 +145,7 @@ def describe_request(correlation_id: int, client_id: str, version: int, wanted: 
 def read_description(frame: bytes, version: int) -> tuple[Result, dict[Who, dict[str, float]]]:
     """(whether it was done, limits by entity) of a DescribeClientQuotas response."""
     response = decode_response(DESCRIBE, version, frame)
-    found = {_who(entry.entity): {v.key: float(v.value) for v in entry.values} for entry in response.entries or ()}
+    found = {_who(entry.entity): {v.key: float(v.value) for v in _all(entry.values)} for entry in response.entries or ()}
     return Result(int(response.error_code), response.error_message), found
 
 
@@ -164,7 +165,7 @@ def with_entries(frame: bytes, version: int, own: Mapping[Who, Mapping[str, floa
     for entry, (at, stop) in zip(response.entries, spans, strict=True):
         shared = left.pop(frozenset(_who(entry.entity)), None)
         if shared is not None:
-            values = {**{v.key: float(v.value) for v in entry.values}, **shared[1]}
+            values = {**{v.key: float(v.value) for v in _all(entry.values)}, **shared[1]}
             r.replace(at, stop, _entry(parts, _who(entry.entity), values))
     stop = spans[-1][1] if spans else first
     r.replace(stop, stop, *(_entry(parts, who, values) for who, values in left.values()))
@@ -192,7 +193,14 @@ def _entity(parts: Any, who: Who) -> tuple[Any, ...]:
 
 
 def _who(entity: Any) -> Who:
-    return tuple((part.entity_type, part.entity_name) for part in entity)
+    return tuple((part.entity_type, part.entity_name) for part in _all(entity))
+
+
+def _all(array: Any) -> Any:
+    """An array that may not be null, which kio takes all the same."""
+    if array is None:
+        raise BadBytes("a null array where none may be")
+    return array
 
 
 def _ms(time: timedelta) -> int:
