@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from proxy.config.models import EntityQuota, Settings
 from quota.book import QuotaBook
 from quota.engine import Exempt, Limits
@@ -28,11 +30,11 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
         table = table_of(settings)
     algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
     mutations = {
-        entity: MutationLimit.of(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm)
+        entity: _mutations(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm)
         for entity, values in table.items()
         if MUTATIONS_RATE in values
     }
-    ids = {entity: ProducerIdLimit(values[PRODUCER_IDS_RATE]) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
+    ids = {entity: _ids(values[PRODUCER_IDS_RATE]) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
     exempt = settings.exempt
     return Limits(
         controller_mutations=QuotaBook(mutations),
@@ -42,6 +44,11 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
         count_unlimited=settings.quotas.producer_ids.count_unlimited,
         cleanup_interval=settings.quotas.producer_ids.cleanup_interval,
     )
+
+
+# The same limit is the same object, which tells books apart at once where they are of thousands.
+_mutations = lru_cache(20_000)(MutationLimit.of)
+_ids = lru_cache(20_000)(ProducerIdLimit)
 
 
 def windows_of(settings: Settings) -> Windows:
