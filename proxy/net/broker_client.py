@@ -23,7 +23,7 @@ from proxy.net.upstream import BrokerError, Upstream
 from proxy.wire.api_versions import read_ranges
 from proxy.wire.headers import API_VERSIONS, SASL_HANDSHAKE
 from proxy.wire.kio_bridge import decode_response, encode_request
-from proxy.wire.metadata import ASK_VERSION, Broker, read_brokers, read_topics
+from proxy.wire.metadata import ASK_VERSION, Broker, Topic, read_brokers, read_topics
 from proxy.wire.metadata import KEY as METADATA
 from proxy.wire.metadata import ask as ask_of_topics
 from proxy.wire.primitives import INT32, BadBytes
@@ -96,12 +96,12 @@ class BrokerClient:
         except BadBytes as e:
             raise self._not_understood(e) from None
 
-    async def partitions(self, topic: str) -> int:
-        """How many a topic has, 0 when it is not there, or may not be seen. It is not created by being asked for."""
+    async def topic(self, name: str) -> Topic | None:
+        """A topic; None when it is not there, or may not be seen. It is not created by being asked for."""
         self._correlation_id += 1
         try:
-            answer = await self._send(ask_of_topics(self._correlation_id, CLIENT_ID, [topic], []))
-            return max((found.partitions for found in read_topics(answer, ASK_VERSION)), default=0)
+            answer = await self._send(ask_of_topics(self._correlation_id, CLIENT_ID, [name], []))
+            return next((found for found in read_topics(answer, ASK_VERSION) if found.partitions), None)
         except ConnectionError:
             raise BrokerError(f"{self._address} closes the connection when asked for topics") from None
         except BadBytes as e:

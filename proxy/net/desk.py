@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from proxy.cluster.quota_records import BadRecord, author, decode, encode
+from proxy.cluster.quota_records import BadRecord, Record, author, decode, encode
 from proxy.config.limits import limits_of, table_of
 from proxy.config.models import Settings
 from proxy.net.quota_topic import QuotaTopic, TopicError, Written
@@ -143,14 +143,20 @@ class QuotaDesk:
         self._put_in_force()
         self._tell(found)
 
-    def complete(self) -> None:
+    def complete(self, *, nothing_ever: bool) -> Sequence[Record]:
         assert self._read is not None
+        if nothing_ever and self._dynamic:
+            self._read = None
+            self._log.error("quotas written again", topic=self._topic and self._topic.name, limits=count(self._dynamic))
+            who = {"principal": "the proxy, as the topic was made anew", "proxy": self._settings.proxy_id, "at": self._wall()}
+            return [encode(Change(entity, *limit), who) for entity, values in self._dynamic.items() for limit in values.items()]
         first = self._dynamic is NOTHING
         self._dynamic, self._read = self._read, None
         before = self._put_in_force()
         if not first:
             self._tell([(it, {"principal": "the topic, read again"}) for it in differences(before, self.table)])
         self._log.info("quotas read", entities=len(self._dynamic), limits=count(self._dynamic), skipped=self.skipped)
+        return ()
 
     def _understood(self, records: Iterable[Written]) -> Iterator[tuple[Change, By]]:
         for record in records:

@@ -23,11 +23,15 @@ from proxy.config.units import HostPort
 from proxy.net.broker_client import CLIENT_ID, BrokerClient, BrokerError, secret_of
 from proxy.net.upstream import Upstream
 from proxy.observe.operations import Log
+from proxy.wire.metadata import Broker, Topic
 
 AT_ONCE: Final = 500
 """Records that are looked at before others have their turn."""
 LOOK: Final = 2.0
 """Seconds of silence after which the proxy asks whether the topic is still there: aiokafka does not tell."""
+LOOK_AT_ID: Final = 10.0
+"""Seconds between two looks whether it is the same topic, and not another that was given its name."""
+ANEW: Final = "it was made anew, and is read from its beginning"
 PATIENCE: Final = 8.0
 """Seconds that anything asked of the brokers may take."""
 FIRST_RETRY, SLOWEST_RETRY = 0.25, 5.0
@@ -63,8 +67,9 @@ class Reader(Protocol):
         """All that follows stands in the topic from its beginning."""
 
     def take(self, records: Sequence[Written]) -> None: ...
-    def complete(self) -> None:
-        """This was all; what is taken from now on is new."""
+    def complete(self, *, nothing_ever: bool) -> Sequence[Record]:
+        """This was all; what is taken from now on is new. `nothing_ever`: nothing was ever written to the topic. Records to write
+        to it again, as somebody made it anew and they were in it."""
 
 
 class QuotaTopic:
@@ -80,10 +85,12 @@ class QuotaTopic:
         self._said = ""
         self._producer: AIOKafkaProducer | None = None
         self._position = 0
+        self._topic_id = b""
         self._moved = asyncio.Condition()
 
     async def run(self) -> None:
         """Until cancelled."""
+        asyncio.get_running_loop().set_exception_handler(_quiet)
         delay = FIRST_RETRY
         while True:
             try:
@@ -101,6 +108,15 @@ class QuotaTopic:
         producer = self._producer
         if self.why_not is not None or producer is None:
             raise TopicError(f"the topic {self.name} cannot be written: {self.why_not}")
+        last = await self._send(producer, records)
+        try:
+            async with asyncio.timeout(PATIENCE), self._moved:
+                await self._moved.wait_for(lambda: self._position > last)
+        except TimeoutError:
+            raise TopicError(f"the change is written to the topic {self.name}, which cannot be read now; it holds then") from None
+
+    async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> int:
+        """Write these as one; the offset of the last."""
         batch = producer.create_batch()
         for record in records:
             if batch.append(key=record.key, value=record.value, timestamp=None, headers=record.headers) is None:
@@ -112,11 +128,7 @@ class QuotaTopic:
             raise TopicError(f"the topic {self.name} did not take the change in time; it may come to hold all the same") from None
         except KafkaError as e:
             raise TopicError(f"the topic {self.name} did not take the change: {_said(e)}") from None
-        try:
-            async with asyncio.timeout(PATIENCE), self._moved:
-                await self._moved.wait_for(lambda: self._position >= written.offset + len(records))
-        except TimeoutError:
-            raise TopicError(f"the change is written to the topic {self.name}, which cannot be read now; it holds then") from None
+        return int(written.offset) + len(records) - 1
 
     # ------------------------------------------------------------------ reading
 
@@ -136,18 +148,28 @@ class QuotaTopic:
             end = await _end(consumer, at)
             while await _position(consumer, at) < end:
                 await self._take_some(consumer, at)
-            self.reader.complete()
+            await self._check(access, empty=end == 0)
+            lost = self.reader.complete(nothing_ever=end == 0)
             self._producer = producer
             self._works()
             try:
+                if lost:
+                    await self._send(producer, lost)
                 await self._follow(consumer, at)
             finally:
                 self._producer = None
 
     async def _follow(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
+        clock = asyncio.get_running_loop().time
+        next_look = clock() + LOOK_AT_ID
         while True:
             await self._reached(await _position(consumer, at))
             await self._take_some(consumer, at)
+            if clock() >= next_look:
+                next_look = clock() + LOOK_AT_ID
+                topic, _ = await self._look()
+                if topic is not None and topic.topic_id != self._topic_id:
+                    raise TopicError(ANEW)
 
     async def _take_some(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
         """`TopicError` when the topic is not what was read so far, or cannot be asked for."""
@@ -155,7 +177,7 @@ class QuotaTopic:
         if records := found.get(at):
             self.reader.take(records)
         elif await _end(consumer, at) < await _position(consumer, at):
-            raise TopicError("it was made anew, and is read from its beginning")
+            raise TopicError(ANEW)
 
     async def _reached(self, position: int) -> None:
         if position > self._position:
@@ -165,26 +187,29 @@ class QuotaTopic:
 
     # ------------------------------------------------------------------ the topic itself
 
-    async def _prepare(self) -> list[str]:
-        """See that there is such a topic, and that it keeps what it is given. The servers to start with."""
+    async def _look(self) -> tuple[Topic | None, list[Broker]]:
+        """The topic, and the brokers."""
         reasons = []
         for address in self._servers():
             try:
                 async with BrokerClient(address, self._upstream) as client:
-                    partitions, brokers = await client.partitions(self.name), await client.brokers()
+                    return await client.topic(self.name), await client.brokers()
             except (BrokerError, ConnectionError) as e:
                 reasons.append(str(e) or f"{address} closes the connection")
-                continue
-            servers = [str(HostPort(broker.host, broker.port)) for broker in brokers]
-            if partitions > 1:
-                raise TopicError(f"it has {partitions} partitions; one is right, as all proxies need the same order")
-            own = AIOKafkaAdminClient(bootstrap_servers=servers, **self._access())
-            async with _started(own) as admin, asyncio.timeout(PATIENCE):
-                if partitions == 0:
-                    await self._create(admin, min(3, len(brokers)))
-                await self._check(admin)
-            return servers
         raise TopicError("; ".join(reasons) or "no broker is known")
+
+    async def _prepare(self) -> list[str]:
+        """See that there is such a topic. The servers to start with."""
+        topic, brokers = await self._look()
+        servers = [str(HostPort(broker.host, broker.port)) for broker in brokers]
+        if topic is None:
+            async with _started(AIOKafkaAdminClient(bootstrap_servers=servers, **self._access())) as admin:
+                await self._create(admin, min(3, len(brokers)))
+            topic, _ = await self._look()
+        if topic is not None and topic.partitions > 1:
+            raise TopicError(f"it has {topic.partitions} partitions; one is right, as all proxies need the same order")
+        self._topic_id = b"" if topic is None else topic.topic_id
+        return servers
 
     async def _create(self, admin: AIOKafkaAdminClient, replicas: int) -> None:
         """No replica that has not all of it may lead, and no write counts that only one of three has."""
@@ -195,21 +220,30 @@ class QuotaTopic:
             "max.message.bytes": str(MAX_BATCH + 100_000),
         }
         new = NewTopic(name=self.name, num_partitions=1, replication_factor=replicas, topic_configs=settings)
-        answer = await admin.create_topics([new])
+        async with asyncio.timeout(PATIENCE):
+            answer = await admin.create_topics([new])
         code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
         if code not in (0, _TOPIC_EXISTS):
             raise TopicError(f"it cannot be created: {message or _said(for_code(code)())}")
         if code == 0:
             self._log.info("quota topic created", topic=self.name, replicas=replicas, settings=settings)
 
-    async def _check(self, admin: AIOKafkaAdminClient) -> None:
-        """A topic that is not compacted forgets. Whoever may not ask for its settings is believed."""
-        asked = ConfigResource(ConfigResourceType.TOPIC, self.name, {"cleanup.policy": ""})
-        (answer,) = await admin.describe_configs([asked])
-        for _, _, _, _, configs in answer.resources:
-            for name, value, *_ in configs:
-                if name == "cleanup.policy" and value != _COMPACT:
-                    raise TopicError(f"its cleanup.policy is {value}, so that quotas would be lost; set it to {_COMPACT}")
+    async def _check(self, access: dict[str, Any], *, empty: bool) -> None:
+        """A topic that is not compacted forgets: an empty one is mended, another is not used. Whoever may not ask for its settings
+        is believed. (Brokers that create what is asked for make such topics when one is deleted.)"""
+        async with _started(AIOKafkaAdminClient(**access)) as admin, asyncio.timeout(PATIENCE):
+            (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, self.name, {"cleanup.policy": ""})])
+            found = {name: value for resource in answer.resources for name, value, *_ in resource[4]}
+            policy = found.get("cleanup.policy", _COMPACT)
+            if policy == _COMPACT:
+                return
+            if empty:
+                wanted = ConfigResource(ConfigResourceType.TOPIC, self.name, {"cleanup.policy": _COMPACT})
+                (changed,) = await admin.alter_configs([wanted])
+                if changed.resources[0][0] == 0:
+                    self._log.info("quota topic mended", topic=self.name, was={"cleanup.policy": policy})
+                    return
+        raise TopicError(f"its cleanup.policy is {policy}, so that quotas would be lost; set it to {_COMPACT}")
 
     def _access(self) -> dict[str, Any]:
         """How brokers are reached, as aiokafka has it."""
@@ -242,6 +276,12 @@ class QuotaTopic:
         if self._said != reason:
             self._said = reason
             self._log.error("quota topic is away", topic=self.name, reason=reason, detail="the quotas in force stay; trying on")
+
+
+def _quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """aiokafka leaves a future of its own behind for every batch that fails; what failed was said to whoever waited for it."""
+    if not isinstance(context.get("exception"), KafkaError):
+        loop.default_exception_handler(context)
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]

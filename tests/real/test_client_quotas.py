@@ -3,6 +3,9 @@ every proxy."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 
 from localkafka import LocalCluster, run_java, tool
@@ -346,3 +350,54 @@ def altered_to(house: House, rate: float) -> bool:
             return alter(admin, "lasting", producer_ids_rate=rate)[0] == 0
     except (ConnectionError, TimeoutError):  # its broker is the one that is away
         return False
+
+
+def command(house: House, *arguments: str, code: int = 0, user: str = "admin") -> str:
+    """What `kafka-quota-proxy quotas` prints."""
+    how = ("--bootstrap-server", house.one.bootstrap, "--command-config", house.properties(user))
+    words = [sys.executable, "-m", "proxy", "quotas", arguments[0], *how, *arguments[1:]]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == code, (run.stdout, run.stderr)
+    return run.stdout + run.stderr
+
+
+def test_the_command_alters_and_describes(house: House) -> None:
+    whose = ("--entity-type", "users", "--entity-name", "cli", "--entity-type", "clients", "--entity-default")
+    limits = "controller_mutations_rate=5,controller_mutations_burst=50,consumer_byte_rate=2MiB"
+    assert command(house, "alter", *whose, "--add-config", limits) == "user cli, default client-id: altered\n"
+
+    def seen() -> list[dict[str, object]]:
+        return list(json.loads(command(house, "describe", "--user", "cli", "--client-defaults", "--json")))
+
+    own = {"controller_mutations_rate": 5, "controller_mutations_burst": 50}
+    entity = {"user": "cli", "client-id": None}
+    wait_until(lambda: seen() == [{"entity": entity, "quotas": {"consumer_byte_rate": 2 << 20, **own}}], "both limits")
+    table = command(house, "describe", *whose)
+    assert "2,097,152" in table
+    assert "each broker" in table
+    assert "the proxy" in table
+    refused = command(house, "alter", "--user", "cli", "--add-config", "producer_ids_rate=0", code=1)
+    assert "INVALID_REQUEST: user cli: producer_ids_rate 0 is out of range" in refused
+    assert "would do" in command(house, "alter", "--user", "cli", "--add-config", "producer_ids_rate=1", "--validate-only")
+    assert "CLUSTER_AUTHORIZATION_FAILED" in command(house, "describe", code=1, user="nobody")
+    command(house, "alter", *whose, "--delete-config", ",".join([*own, "consumer_byte_rate"]))
+    wait_until(lambda: seen() == [], "nothing left")
+
+
+def test_quotas_go_to_a_file_and_come_back(house: House, tmp_path: Path) -> None:
+    house.java("alter user=moved producer_ids_rate=3 / client-id=moved controller_mutations_rate=4", at=house.one.bootstrap)
+    file = tmp_path / "quotas.yaml"
+    file.write_text(command(house, "export").partition("left out")[0])
+    assert command(house, "diff", str(file)) == "no difference\n"
+    assert command(house, "import", str(file), "--prune") == "nothing to do\n"
+    text = file.read_text()
+    file.write_text(text.replace("user: moved\n    producer_ids_rate: 3", "user: moved\n    producer_ids_rate: 33"))
+    assert text != file.read_text()
+    house.java("alter user=new producer_ids_rate=8")
+    found = json.loads(command(house, "diff", str(file), "--prune", "--json", code=1))
+    assert [(one["entity"]["user"], one["old"], one["new"]) for one in found] == [("moved", 3, 33), ("new", 8, None)]
+    assert "33" in command(house, "diff", str(file), code=1)
+    assert set(command(house, "import", str(file), "--prune").splitlines()) == {"user moved: altered", "user new: altered"}
+    assert command(house, "diff", str(file), "--prune") == "no difference\n"
+    with ProxyProcess(house.folder / "of-file", house.kafka.bootstrap_servers, yaml.safe_load(file.read_text())) as other:
+        assert other.lines("started")[0]["quotas"] == len(yaml.safe_load(text)["quotas"]["entities"])
