@@ -18,7 +18,10 @@ Values = Mapping[str, float]
 """Limits of one entity, by the names of their keys."""
 
 MOST: Final = 1e12
-"""No limit is larger, whatever its unit."""
+"""No limit is larger, but for bytes."""
+MOST_BYTES: Final = 1 << 50
+MOST_REQUESTS: Final = 1e9
+"""The largest rates, per second."""
 LONGEST_BURST: Final = 1e9
 """Seconds of the rate that a burst may be, some thirty years."""
 MAX_NAME: Final = 1024
@@ -32,23 +35,24 @@ PRODUCER_IDS_RATE: Final = "producer_ids_rate"
 @dataclass(frozen=True, slots=True)
 class Key:
     """One limit. `setting` is its name under `quotas.entities` of the settings file; `users_only`: not for client ids;
-    `enforced`: whether this version does anything about it."""
+    `most`: the largest value; `whole`: whole numbers only."""
 
     name: str
     setting: str
     unit: str
     text: str
     users_only: bool = False
-    enforced: bool = True
+    most: float = MOST
+    whole: bool = False
 
 
 _ALL: Final = (
     Key(MUTATIONS_RATE, MUTATIONS_RATE, "partitions/s", "Partitions created, added and deleted per second on average."),
     Key(MUTATIONS_BURST, MUTATIONS_BURST, "partitions", "Partitions created, added and deleted at once."),
     Key(PRODUCER_IDS_RATE, PRODUCER_IDS_RATE, "ids/window", "New producer ids of a user within a window.", users_only=True),
-    Key("cluster_producer_byte_rate", "producer_byte_rate", "bytes/s", "Bytes produced to the whole cluster.", enforced=False),
-    Key("cluster_consumer_byte_rate", "consumer_byte_rate", "bytes/s", "Bytes fetched from the whole cluster.", enforced=False),
-    Key("cluster_request_rate", "request_rate", "requests/s", "Requests to the whole cluster.", enforced=False),
+    Key("cluster_producer_byte_rate", "producer_byte_rate", "bytes/s", "Bytes produced.", most=MOST_BYTES, whole=True),
+    Key("cluster_consumer_byte_rate", "consumer_byte_rate", "bytes/s", "Bytes fetched.", most=MOST_BYTES, whole=True),
+    Key("cluster_request_rate", "request_rate", "requests/s", "Requests.", most=MOST_REQUESTS),
 )
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ALL}
 """By name in the Kafka protocol."""
@@ -63,18 +67,18 @@ def wrong_entity(entity: Entity) -> str | None:
             return f"the name of the {what} is empty"
         if name is not None and len(name.encode(errors="replace")) > MAX_NAME:
             return f"the name of the {what} has more than {MAX_NAME} bytes"
-    return "neither a user nor a client-id is named" if entity == (None, None) else None
+    return "neither a user nor a client-id is named" if entity.user is None and entity.client_id is None else None
 
 
 def wrong_value(entity: Entity, name: str, value: float) -> str | None:
     """Why an entity cannot have this limit; None when it can, seen for itself."""
     key = KEYS[name]
-    if not key.enforced:
-        return f"{name} is not enforced by this version of the proxy"
     if key.users_only and entity.client_id is not None:
         return f"{name} is for users and the default user only, as a client id is whatever a client claims"
-    if not (isfinite(value) and 0 < value <= MOST):
-        return f"{name} {value:g} is out of range; more than 0 and at most {MOST:g} {key.unit} is right"
+    if not (isfinite(value) and 0 < value <= key.most):
+        return f"{name} {value:g} is out of range; more than 0 and at most {key.most:g} {key.unit} is right"
+    if key.whole and value % 1:
+        return f"{name} {value:g} is no whole number of bytes"
     return None
 
 

@@ -6,11 +6,14 @@ from functools import lru_cache
 
 from proxy.config.models import EntityQuota, Settings
 from quota.book import QuotaBook
-from quota.engine import Exempt, Limits
+from quota.engine import Exempt, Limits, Mode
 from quota.entity import Entity
 from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTINGS, Values
+from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, Windows, user_book
+from quota.kinds.rates import RateLimit
 from quota.layers import Table
 
 
@@ -34,8 +37,9 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
         for entity, values in table.items()
         if MUTATIONS_RATE in values
     }
-    ids = {entity: _ids(values[PRODUCER_IDS_RATE]) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
-    exempt = settings.exempt
+    mode = IdMode(settings.quotas.producer_ids.mode)
+    ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
+    exempt, topics = settings.exempt, settings.quotas.topics
     return Limits(
         controller_mutations=QuotaBook(mutations),
         max_throttle=settings.limits.max_throttle,
@@ -43,12 +47,25 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
         producer_ids=user_book(ids),
         count_unlimited=settings.quotas.producer_ids.count_unlimited,
         cleanup_interval=settings.quotas.producer_ids.cleanup_interval,
+        hold_new_ids=settings.quotas.producer_ids.hold_new,
+        producer_byte_rate=_rates(table, "producer_byte_rate"),
+        consumer_byte_rate=_rates(table, "consumer_byte_rate"),
+        request_rate=_rates(table, "request_rate"),
+        topics=None if topics is None else TopicLimits(topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, topics.meter),
+        topics_mode=Mode.TRANSIENT if topics is None else Mode(topics.mode),
     )
+
+
+def _rates(table: Table, setting: str) -> QuotaBook[RateLimit]:
+    """The limits of one kind of rate, by its name in the settings."""
+    key = SETTINGS[setting].name
+    return QuotaBook({entity: _rate(values[key]) for entity, values in table.items() if key in values})
 
 
 # The same limit is the same object, which tells books apart at once where they are of thousands.
 _mutations = lru_cache(20_000)(MutationLimit.of)
 _ids = lru_cache(20_000)(ProducerIdLimit)
+_rate = lru_cache(20_000)(RateLimit)
 
 
 def windows_of(settings: Settings) -> Windows:

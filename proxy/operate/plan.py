@@ -63,7 +63,7 @@ def _settings_of(entity: Entity, values: Values) -> dict[str, Any]:
 
 def plain(value: float) -> int | float:
     """A whole number where it is one."""
-    return int(value) if value.is_integer() else value
+    return value if value % 1 else int(value)
 
 
 def as_json(found: Mapping[Who, Values]) -> list[dict[str, Any]]:

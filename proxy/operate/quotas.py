@@ -192,7 +192,12 @@ def _wanted(file: Path) -> Table:
 
 
 def _difference(one: Difference) -> dict[str, Any]:
-    return {"entity": one.entity._asdict(), "quota": one.key, "old": one.old, "new": one.new}
+    return {
+        "entity": {"user": one.entity.user, "client_id": one.entity.client_id},
+        "quota": one.key,
+        "old": one.old,
+        "new": one.new,
+    }
 
 
 def _report(results: Sequence[tuple[Entry, Result]], as_json: bool, done: str) -> None:

@@ -15,7 +15,7 @@ names = st.none() | st.sampled_from([DEFAULT, "alice", "CN=a, O=b", "ü\n\0"])
 values = st.none() | st.floats(1e-9, 1e12)
 
 
-@given(st.builds(Entity, names, names).filter(any), values)
+@given(st.builds(Entity, names, names, st.none()).filter(any), values)
 def test_a_change_comes_back(entity, value):
     record = encode(Change(entity, RATE, value), BY)
     assert decode(record.key, record.value) == Change(entity, RATE, value)

@@ -74,7 +74,10 @@ def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
 
 def test_defaults_of_quotas_and_metrics(tmp_path):
     settings = load(tmp_path, DESIGN)
-    assert limits_of(settings).controller_mutations.find("alice", "x") == (MutationLimit(5, 500, Algorithm.SPREAD), ("alice", None))
+    assert limits_of(settings).controller_mutations.find("alice", "x") == (
+        MutationLimit(5, 500, Algorithm.SPREAD),
+        Entity("alice", None),
+    )
     assert settings.quotas.default_partitions is None, "the cluster's own"
     assert settings.quotas.ask_timeout == 5.0
     assert settings.metrics.max_entities == 100
@@ -153,7 +156,7 @@ MISTAKES = {
         "0.000001",
     ),
     "always wrong": ("quotas: {producer_ids: {false_positive_rate: 1}}\n", 1, "`quotas.producer_ids.false_positive_rate`", "0.5"),
-    "rejecting": ("quotas: {producer_ids: {mode: reject}}\n", 1, "`quotas.producer_ids.mode`", "there is no such setting"),
+    "rejecting": ("quotas: {producer_ids: {mode: refuse}}\n", 1, "`quotas.producer_ids.mode`", "reject"),
     "unknown key": ("upstream: {}\nlisten:\n  advertize: x\n", 3, "`listen.advertize`", "`advertise` is probably meant"),
     "unknown root key": ("quota: {}\n", 1, "`quota`", "`quotas` is probably meant"),
     "nothing alike": ("admin:\n  zzz: 1\n", 2, "`admin.zzz`", "here there are listen"),

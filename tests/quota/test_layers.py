@@ -87,7 +87,11 @@ def test_who_can_have_which_limit():
     for entity in (APP, Entity("alice", "app"), Entity("alice", DEFAULT)):
         assert "users and the default user only" in str(wrong_value(entity, IDS, 5))
         assert wrong_value(entity, RATE, 5) is None
-    assert "not enforced" in str(wrong_value(ALICE, "cluster_request_rate", 5))
+    for byte_rate in ("cluster_producer_byte_rate", "cluster_consumer_byte_rate"):
+        assert wrong_value(APP, byte_rate, 1 << 50) is None
+        assert "out of range" in str(wrong_value(APP, byte_rate, 1 << 51))
+        assert "no whole number" in str(wrong_value(APP, byte_rate, 1.5))
+    assert wrong_value(APP, "cluster_request_rate", 0.5) is None
 
 
 def test_who_can_be_called_how():

@@ -159,7 +159,7 @@ WRONG = {
     "user=x controller_mutations_rate=9 controller_mutations_burst=5": "at least 9 is right",
     "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; at least 7 is right",
     "ip=10.0.0.1 producer_ids_rate=5": "not of 'ip'",
-    "user=x cluster_producer_byte_rate=5": "is not enforced by this version",
+    "user=x cluster_producer_byte_rate=5.5": "is no whole number of bytes",
     "user=x producer_ids_rate=5 producer_ids_rate=6": "stands 2 times in the request",
 }
 

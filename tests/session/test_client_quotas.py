@@ -247,7 +247,7 @@ def test_a_desk_that_is_closed_says_why(admin: Dialogue, desk: Desk, refusal: Re
         (((USER, DEFAULT),), {RATE: 1.0}, "is no name"),
         (((CLIENT, "x"),), {IDS: 1.0}, "for users and the default user only"),
         (A, {RATE: 9.0, BURST: 5.0}, "at least 9 is right"),
-        (A, {"cluster_request_rate": 5.0}, "not enforced"),
+        (A, {"cluster_producer_byte_rate": 0.5}, "no whole number"),
     ],
 )
 def test_what_is_wrong_is_said(admin: Dialogue, desk: Desk, who: Who, ops: Ops, said: str) -> None:
