@@ -5,7 +5,7 @@ A `Dialogue` fails at its end if bytes came out that no step asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.apis.registry import by_key, default_handlers, understood
@@ -19,7 +19,7 @@ from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes, Buffer
 from quota.book import QuotaBook
-from quota.decision import Decision
+from quota.decision import Action, Decision
 from quota.engine import Engine, Exempt, Limits, Mode
 from quota.entity import Entity
 from quota.kinds.bytes_in import TopicLimits
@@ -73,6 +73,7 @@ class Cluster:
 @dataclass
 class Watcher:
     decisions: list[tuple[Decision, Requester]] = field(default_factory=list)
+    would: list[tuple[Decision, Requester]] = field(default_factory=list)
     client_failures: list[str] = field(default_factory=list)
     broker_failures: list[str] = field(default_factory=list)
     limits: list[tuple[str, bool]] = field(default_factory=list)
@@ -80,6 +81,9 @@ class Watcher:
 
     def decided(self, decision: Decision, request: Requester) -> None:
         self.decisions.append((decision, request))
+
+    def would_have(self, decision: Decision, request: Requester) -> None:
+        self.would.append((decision, request))
 
     def not_told(self, request: Requester) -> None:
         self.silent.append(request)
@@ -150,6 +154,7 @@ class World:
     requests: dict[Entity, float] = field(default_factory=dict)
     topics: TopicLimits | None = None
     topics_mode: Mode = Mode.TRANSIENT
+    observed: Mapping[str, Action] = field(default_factory=dict)
     count_unlimited: bool = True
     exempt: Exempt = field(default_factory=Exempt)
     max_throttle: float = 30.0
@@ -183,6 +188,7 @@ class World:
             request_rate=requests,
             topics=self.topics,
             topics_mode=self.topics_mode,
+            observed=self.observed,
         )
         self.engine = Engine(limits, murmur3)
         self.services = Services(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import get_args
 
-from proxy.config.models import EntityQuota, Settings
+from proxy.config.models import EntityQuota, Kind, Settings
 from quota.book import QuotaBook
+from quota.decision import Action
 from quota.engine import Exempt, Limits, Mode
 from quota.entity import Entity
 from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTINGS, Values
@@ -37,7 +39,8 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
         for entity, values in table.items()
         if MUTATIONS_RATE in values
     }
-    mode = IdMode(settings.quotas.producer_ids.mode)
+    observed = observed_of(settings)
+    mode = IdMode.THROTTLE if "producer_ids" in observed else IdMode(settings.quotas.producer_ids.mode)
     ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
     exempt, topics = settings.exempt, settings.quotas.topics
     return Limits(
@@ -52,8 +55,20 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
         consumer_byte_rate=_rates(table, "consumer_byte_rate"),
         request_rate=_rates(table, "request_rate"),
         topics=None if topics is None else TopicLimits(topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, topics.meter),
-        topics_mode=Mode.TRANSIENT if topics is None else Mode(topics.mode),
+        topics_mode=Mode.TRANSIENT if topics is None else Mode.THROTTLE if "bytes_in" in observed else Mode(topics.mode),
+        observed=observed,
     )
+
+
+def observed_of(settings: Settings) -> dict[str, Action]:
+    """The quotas that are only observed, and what each would do if it were not."""
+    quotas = settings.quotas
+    kinds = get_args(Kind) if quotas.observe is True else quotas.observe or ()
+    refuses = {
+        "producer_ids": quotas.producer_ids.mode == "reject",
+        "bytes_in": quotas.topics is not None and quotas.topics.mode != "throttle",
+    }
+    return {kind: Action.REFUSE if refuses.get(kind) else Action.THROTTLE for kind in kinds}
 
 
 def _rates(table: Table, setting: str) -> QuotaBook[RateLimit]:

@@ -188,6 +188,9 @@ class ProducerIds(Model):
     """File in which what was counted outlives the proxy. Without it a restart forgets."""
 
 
+Kind = Literal["controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in"]
+
+
 class DynamicQuotas(Model):
     """Quotas that are altered while the proxy runs, by AlterClientQuotas, and kept in a topic of the cluster that all proxies
     follow; `dynamic: {}` switches them on. A limit that was set so goes before the one in this file."""
@@ -226,6 +229,9 @@ class Quotas(Model):
     """Names of users who may alter the quotas of the proxy, as in the principal `User:name`. What brokers may be told is up to
     the brokers."""
     dynamic: DynamicQuotas | None = None
+    observe: bool | list[Kind] = False
+    """Quotas that are only observed: computed, logged and counted, never enforced. `true` for all, or a list of
+    `controller_mutations`, `producer_ids`, `producer_byte_rate`, `consumer_byte_rate`, `request_rate`, `bytes_in`."""
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
     """How a burst of controller mutations is forgotten: spread over the windows before it, or as a bucket that fills at the
     rate. In the long run the bucket holds the rate; spreading may let about twice as much pass."""

@@ -120,6 +120,10 @@ class ProxyCollector(Collector):
         yield _by_label("held_requests", "Requests held for a mute on another connection.", "quota", observer.held_requests)
         yield _by_label("refused_items", "Topics and partitions that a quota refused.", "quota", observer.refused_items)
         yield _by_label("throttle_seconds", "Throttle time that clients were told.", "quota", observer.throttle_seconds)
+        would = _counter_of("would_have", "Requests that observed quotas would have acted on.", ["quota", "action"])
+        for labels, count in sorted(observer.would_have_done.items()):
+            would.add_metric(labels, count)
+        yield would
         yield _counter(
             "unanswered_questions", "Requests charged by guess, as the broker did not tell in time.", observer.unanswered_questions
         )
@@ -226,6 +230,10 @@ def _gauge(name: str, text: str, value: float | None = None, labels: Sequence[st
 
 def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(f"{PREFIX}_{name}", text, value=value)
+
+
+def _counter_of(name: str, text: str, labels: Sequence[str]) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
 
 
 def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

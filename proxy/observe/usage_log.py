@@ -42,7 +42,7 @@ class UsageLog:
         """Lines that wait for the disk."""
         return self._writer.waiting if self._writer else 0
 
-    def decided(self, decision: Decision, by: Requester) -> None:
+    def decided(self, decision: Decision, by: Requester, mode: str = "enforce") -> None:
         """Log a decision, unless its quota and entity had their share of this interval: then it is counted in their next line."""
         if self._writer is None:
             return
@@ -51,7 +51,7 @@ class UsageLog:
             self._left_out[key] += 1
             return
         self._logged[key] += 1
-        self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0))])
+        self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0), mode)])
 
     def close_interval(self, end: float) -> None:
         """The interval ends at `end`, seconds since the epoch: log its rows."""

@@ -29,6 +29,8 @@ class Observer:
         self.throttled_requests: Counter[str] = Counter()
         self.throttle_seconds: defaultdict[str, float] = defaultdict(float)
         self.held_requests: Counter[str] = Counter()
+        self.would_have_done: Counter[tuple[str, str]] = Counter()
+        """by quota and action"""
         self.client_failures = 0
         self.broker_failures = 0
         self.limit_hits: Counter[str] = Counter()
@@ -51,20 +53,32 @@ class Observer:
         key = (decision.quota, decision.entity)
         if key not in self._over:
             self._over.add(key)
-            self._log.info(
-                "over quota",
-                quota=decision.quota,
-                entity=str(decision.entity),
-                action=decision.action.value,
-                usage=round(decision.usage, 3),
-                limit=decision.limit,
-                left=round(decision.left, 3),
-                throttle_seconds=round(decision.throttle, 3),
-                client=request.client_address,
-                client_id=request.client_id,
-                principal=request.principal,
-                api=api_name(request.api_key),
-            )
+            self._tell("over quota", decision, request)
+
+    def _tell(self, event: str, decision: Decision, request: Requester) -> None:
+        self._log.info(
+            event,
+            quota=decision.quota,
+            entity=str(decision.entity),
+            action=decision.action.value,
+            usage=round(decision.usage, 3),
+            limit=decision.limit,
+            left=round(decision.left, 3),
+            throttle_seconds=round(decision.throttle, 3),
+            client=request.client_address,
+            client_id=request.client_id,
+            principal=request.principal,
+            api=api_name(request.api_key),
+        )
+
+    def would_have(self, decision: Decision, request: Requester) -> None:
+        """The same for a quota that is only observed."""
+        self._usage.decided(decision, request, mode="observe")
+        self.would_have_done[decision.quota, decision.action.value] += 1
+        key = (f"{decision.quota}, observed", decision.entity)
+        if key not in self._over:
+            self._over.add(key)
+            self._tell("over quota, only observed", decision, request)
 
     def not_told(self, request: Requester) -> None:
         """Every time is counted; one line for a client's host until `sweep`."""

@@ -162,6 +162,13 @@ class Client:
         known = TallyKey(self.principal, self.client_id, name or "", None if name is not None else topic_id, key)
         return self.services.tally.take(known)
 
+    def would_have(self, key: int, version: int) -> None:
+        """Tell what observed quotas would have done just now about a request of this client."""
+        would, by = self.services.engine.would, self.requester(key, version)
+        for decision in would:
+            self.services.watcher.would_have(decision, by)
+        would.clear()
+
     def requester(self, key: int, version: int, topics: tuple[str, ...] = ()) -> Requester:
         """The client as the author of a request."""
         return Requester(self.principal, self.client_id, self.address, key, version, topics)

@@ -97,6 +97,9 @@ class Watcher(Protocol):
     def decided(self, decision: Decision, request: Requester) -> None:
         """A request was throttled, refused or held."""
 
+    def would_have(self, decision: Decision, request: Requester) -> None:
+        """A quota that is only observed would have throttled or refused a request."""
+
     def not_told(self, request: Requester) -> None:
         """The broker did not say in time how large these topics are; each counts as one partition."""
 

@@ -378,6 +378,8 @@ class Session:
         throttle = 0.0
         if rate is not None and not rate.meter.take(1, now):
             throttle = self._too_many_requests(rate, key, version, now)
+        if self.services.engine.would:
+            client.would_have(key, version)
         counted_in = client.api_sum(key)
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))

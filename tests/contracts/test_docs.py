@@ -51,7 +51,7 @@ def metrics() -> set[str]:
         match call.func:
             case ast.Name(id="_gauge"):
                 found.add(first_text(call))
-            case ast.Name(id="_counter" | "_by_label") if name := first_text(call):
+            case ast.Name(id="_counter" | "_counter_of" | "_by_label") if name := first_text(call):
                 found.add(f"{name}_total")
     return {name for name in found if name} | {"muted_entities"}
 
