@@ -41,6 +41,7 @@ from proxy.net.reload import Reloader
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
 from proxy.net.upstream import Upstream
+from proxy.observe.board import Board
 from proxy.observe.lines import Author, iso
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.operations import Log, operations_log
@@ -90,7 +91,8 @@ class Proxy:
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._writer = self._make_writer()
         self._usage = UsageLog(tally, self._author, self._writer, settings.logs.usage.decisions_per_interval, time.time)
-        self._observer = Observer(log, self._usage)
+        self._board = Board(self._clock, time.time)
+        self._observer = Observer(log, self._usage, self._board)
         self._contexts = contexts_of(settings)
         upstream = settings.upstream
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
@@ -197,7 +199,7 @@ class Proxy:
                 where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
                 raise StartError(f"cannot listen at {address}: {_reason(e)}; set {where} to a free address") from None
         try:
-            self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready)
+            self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready, self._seen)
         except OSError as e:
             raise StartError(
                 f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` to a free address"
@@ -275,6 +277,10 @@ class Proxy:
         if not task.cancelled() and task.exception() is not None:
             self._log.critical("internal error", exc_info=task.exception())
             self.failed.set()
+
+    def _seen(self) -> dict[str, Any]:
+        """What `/throttles` says."""
+        return {"proxy": self.settings.proxy_id, **self._board.seen()}
 
     def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""

@@ -8,5 +8,6 @@ in time is dropped and counted.
 - `lines`       the lines of the usage log, as docs/log-format.md has them
 - `writer`      the thread that writes them, and rotates files
 - `usage_log`   closes intervals, and limits how often one entity is in the log
+- `board`       who is throttled now, and what was refused lately: for the admin page
 - `watcher`     what sessions report: incidents to the operations log, decisions to both logs
 """

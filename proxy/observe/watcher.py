@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Final
 
+from proxy.observe.board import Board
 from proxy.observe.lines import api_name
 from proxy.observe.operations import Log
 from proxy.observe.usage_log import UsageLog
@@ -22,8 +23,8 @@ MAX_SAID: Final = 1000
 class Observer:
     """The `Watcher` of all sessions."""
 
-    def __init__(self, log: Log, usage: UsageLog) -> None:
-        self._log, self._usage = log, usage
+    def __init__(self, log: Log, usage: UsageLog, board: Board) -> None:
+        self._log, self._usage, self._board = log, usage, board
         self._over: set[tuple[str, Entity]] = set()
         self.refused_items: Counter[str] = Counter()
         self.throttled_requests: Counter[str] = Counter()
@@ -42,6 +43,7 @@ class Observer:
         """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit
         is an event of operations."""
         self._usage.decided(decision, request)
+        self._board.decided(decision, request)
         if decision.action is Action.HOLD:
             self.held_requests[decision.quota] += 1
             return
@@ -74,6 +76,7 @@ class Observer:
     def would_have(self, decision: Decision, request: Requester) -> None:
         """The same for a quota that is only observed."""
         self._usage.decided(decision, request, mode="observe")
+        self._board.decided(decision, request, mode="observe")
         self.would_have_done[decision.quota, decision.action.value] += 1
         key = (f"{decision.quota}, observed", decision.entity)
         if key not in self._over:
@@ -121,6 +124,7 @@ class Observer:
 
     def sweep(self) -> None:
         """Limits that bit more than once since the last time: how often."""
+        self._board.sweep()
         for (limit, host), times in self._said.items():
             if times > 1:
                 self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)
