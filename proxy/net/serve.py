@@ -164,6 +164,7 @@ class Proxy:
             settings_refused=lambda: self.reloader.refused,
             dynamic_quotas=lambda: count(self._desk.dynamic),
             dynamic_quotas_up=lambda: float(self._topic is not None and self._topic.why_not is None),
+            dynamic_quotas_configured=lambda: float(self._topic is not None),
             quota_changes=lambda: self._desk.changes,
             quota_records_skipped=lambda: self._desk.skipped,
         )

@@ -47,6 +47,7 @@ class Gauges:
     settings_refused: Callable[[], int]
     dynamic_quotas: Callable[[], int] = lambda: 0
     dynamic_quotas_up: Callable[[], float] = lambda: 0.0
+    dynamic_quotas_configured: Callable[[], float] = lambda: 0.0
     quota_changes: Callable[[], int] = lambda: 0
     quota_records_skipped: Callable[[], int] = lambda: 0
     max_entities: Callable[[], int] = lambda: 100
@@ -86,6 +87,7 @@ class ProxyCollector(Collector):
         )
         yield _gauge("dynamic_quotas", "Limits that were set while proxies ran.", gauges.dynamic_quotas())
         yield _gauge("dynamic_quotas_up", "1 while the quota topic can be read and written.", gauges.dynamic_quotas_up())
+        yield _gauge("dynamic_quotas_configured", "1 where there is to be such a topic.", gauges.dynamic_quotas_configured())
         yield _counter("quota_changes", "Limits that became others since the start.", gauges.quota_changes())
         yield _counter(
             "quota_records_skipped", "Records of the quota topic that could not be used.", gauges.quota_records_skipped()
