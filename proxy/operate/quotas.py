@@ -20,12 +20,13 @@ from proxy.config.load import SettingsError, load_settings
 from proxy.config.units import HostPort, parse_server
 from proxy.net.quota_client import QuotaClient, ask, said
 from proxy.net.upstream import BrokerError, Upstream
-from proxy.operate import plan, show
+from proxy.operate import plan, show, suggest
 from proxy.operate.access import AccessError, upstream_of
 from proxy.operate.entities import TYPES, filter_of, ops_of, parts_of, spelled_out, who_of_parts
 from proxy.wire.client_quotas import DONE, Entry, Filter, Result, Who
+from quota.entity import Entity
 from quota.keys import wrong_value
-from quota.layers import Difference, Table
+from quota.layers import Change, Difference, Table, changed
 
 T = TypeVar("T")
 Found = dict[Who, dict[str, float]]
@@ -179,6 +180,49 @@ def diff(place: Place, file: Path, prune: bool, as_json: bool) -> None:
     sys.exit(bool(found))
 
 
+@quotas.command("suggest")
+@click.option(
+    "--from",
+    "folders",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of usage logs; may be given several times.",
+)
+@click.option("--by", type=click.Choice(["user", "client-id", "both"]), default="user", show_default=True, help="Whose limits.")
+@click.option("--percentile", type=click.FloatRange(1, 100), default=99.0, show_default=True, help="Of the use per interval.")
+@click.option(
+    "--headroom", type=click.FloatRange(1, 1000), default=1.5, show_default=True, help="What the percentile is multiplied by."
+)
+@click.option(
+    "--min-intervals", "least", type=click.IntRange(1), default=30, show_default=True, help="Who was seen less gets no limit."
+)
+@click.option("--yaml", "as_yaml", is_flag=True, help="A settings file instead of a table.")
+@AS_JSON
+def suggest_(
+    folders: Sequence[Path], by: str, percentile: float, headroom: float, least: int, as_yaml: bool, as_json: bool
+) -> None:
+    """Propose limits from usage logs."""
+    try:
+        found = suggest.read(folders, by)
+    except OSError as e:
+        fail(f"{e.filename}: cannot be read: {e.strerror}", 1)
+    if not found.lines:
+        fail(f"no lines of usage in {', '.join(map(str, folders))}: files usage-*.jsonl are looked for", 1)
+    made = suggest.suggest(found, part=percentile / 100, headroom=headroom, least=least)
+    if as_yaml:
+        click.echo(plan.as_settings(changed({}, [Change(one.entity, one.key, one.limit) for one in made])), nl=False)
+    elif as_json:
+        click.echo(json.dumps([{**one._asdict(), "entity": _entity_of(one.entity)} for one in made], indent=2))
+    else:
+        show.console().print(show.suggestions(made, f"p{percentile:g}"))
+    left = len({entity for (entity, _), seen in found.histograms.items() if seen.total < least})
+    text = f"{found.lines:,} lines, {found.intervals:,} intervals from {found.first} to {found.last}"
+    text += f"; {found.bad} line(s) could not be read" * bool(found.bad)
+    text += f"; {left} had too few intervals for some limit" * bool(left)
+    click.echo(text, err=True)
+
+
 def _wanted(file: Path) -> Table:
     """The limits that a file wants; none that the proxy would refuse one by one."""
     try:
@@ -192,12 +236,11 @@ def _wanted(file: Path) -> Table:
 
 
 def _difference(one: Difference) -> dict[str, Any]:
-    return {
-        "entity": {"user": one.entity.user, "client_id": one.entity.client_id},
-        "quota": one.key,
-        "old": one.old,
-        "new": one.new,
-    }
+    return {"entity": _entity_of(one.entity), "quota": one.key, "old": one.old, "new": one.new}
+
+
+def _entity_of(entity: Entity) -> dict[str, str | None]:
+    return {"user": entity.user, "client_id": entity.client_id}
 
 
 def _report(results: Sequence[tuple[Entry, Result]], as_json: bool, done: str) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.operate.plan import in_order, plain
+from proxy.operate.suggest import Suggestion
 from proxy.wire.client_quotas import Who
 from quota.keys import KEYS, Values, named
 from quota.layers import Difference
@@ -58,6 +59,17 @@ def changes(found: Sequence[Difference]) -> Table:
     for entity, key, old, new in found:
         made.add_row(*map(Text, (named(entity), key, figure(old), figure(new), KEYS[key].unit)))
     return made
+
+
+def suggestions(made: Sequence[Suggestion], percentile: str) -> Table:
+    """What would have fitted."""
+    shown = table(
+        "entity", "quota", "usage", "limit", "unit", "intervals", title=f"usage is {percentile} of the intervals with any"
+    )
+    for one in made:
+        cells = (named(one.entity), one.key, f"{one.used:,.4g}" if one.used < 1e4 else f"{one.used:,.0f}", figure(one.limit))
+        shown.add_row(*map(Text, (*cells, KEYS[one.key].unit, f"{one.intervals:,}")))
+    return shown
 
 
 def figure(value: float | None) -> str:
