@@ -20,7 +20,8 @@ from quota.kinds.bytes_in import TopicLimits
 
 class Admin(Model):
     listen: Address = HostPort("127.0.0.1", 9190)
-    """Where `/metrics`, `/healthz` and `/readyz` are served, in plain HTTP."""
+    """Where `/metrics`, `/healthz`, `/readyz`, `/throttles` and a page for people are served, in plain HTTP. Nothing can be changed
+    by it."""
 
 
 class UsageLog(Model):
