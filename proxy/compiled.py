@@ -39,6 +39,7 @@ HOT = (
     "quota.windows.rate",
     "quota.kinds.rates",
     "quota.kinds.bytes_in",
+    "quota.engine",
     "proxy.apis.streams",
     "proxy.apis.produce",
     "proxy.apis.fetch",
@@ -46,16 +47,8 @@ HOT = (
 )
 """What is compiled: what every frame passes through."""
 
-READ_FROM = (
-    "wire",
-    "session",
-    "identity",
-    "apis/produce.py",
-    "apis/fetch.py",
-    "apis/share_fetch.py",
-    "apis/streams.py",
-    "../quota",
-)
+APIS = ("produce", "fetch", "share_fetch", "streams")
+READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
 """Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
 
 

@@ -177,10 +177,10 @@ class Proxy:
         that they leave out stays as it is until a restart."""
         contexts, listeners = contexts_of(settings), settings.listeners
         rules = {name: parse_rules(listener.tls.principal_mapping_rules) for name, listener in listeners.items() if listener.tls}
+        self._desk.use(settings)
         self._contexts = {**self._contexts, **contexts}
         for door in self._doors:
             door.rules = rules.get(door.name, door.rules)
-        self._desk.use(settings)
         _bound(self.shared.services, settings)
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
 

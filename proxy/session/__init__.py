@@ -6,6 +6,7 @@
 - `pending`   what the proxy does for a request outside of its connection
 - `plans`     what is to be done with a request, and with its response: whole or while it streams
 - `answers`   the in-flight queue: answers matched with their requests, in order
+- `throttled` the answer to a request of a client that is throttled
 - `client`    who is on the connection, and the sums that its traffic goes to
 - `budget`    the memory that all sessions may hold together, and how many connections there may be
 - `desk`      where quotas are altered, as sessions see it

@@ -11,6 +11,8 @@ is `BadBytes`. What is not understood is passed on untouched.
 - `addresses`      patch of the broker addresses in responses
 - `api_versions`   clamp of the ranges in ApiVersions responses
 - `produce`        skim of Produce requests: topics, partitions, batches; records are never decoded
+- `refusals`       Produce requests without what is refused of them, and answers that tell of it
+- `throttle`       the throttle time in any response
 - `fetch`          the same for Fetch responses, while they stream through
 - `share_fetch`    the same for ShareFetch
 - `walk`           reading a frame that comes in pieces, without joining them
@@ -18,6 +20,7 @@ is `BadBytes`. What is not understood is passed on untouched.
 - `items`          requests about a list of topics of which some may be refused: read, trim, merge
 - `create_topics`, `create_partitions`, `delete_topics`  these requests
 - `metadata`       what a Metadata response tells of brokers and topics, what a request would have created, the proxy's own question
+- `init_producer_id` which producer id a client has already that wants another epoch
 - `client_quotas`  requests about quotas and their answers
 - `proxy_protocol` who the client is behind a load balancer, before its first byte
 """
