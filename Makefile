@@ -41,6 +41,7 @@ bench-rates: kafka
 
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
+	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
 
 # The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.
 setup: $(READY)

@@ -12,6 +12,7 @@ back the same way. `observe` is told and changes nothing.
 - `identity/`  who is on this connection
 - `net/`       the only asyncio: listeners, upstream connections, the proxy's own broker client, admin HTTP, start and stop
 - `observe/`   operations log, metrics, usage log. Sees everything, changes nothing
+- `operate/`   commands for operators
 - `cli`        the console command
 - `hashing`    MurmurHash3 of ids, for the filters of `quota`
 - `compiled`   where Python finds the hot path: compiled, if there is a build of these very sources, else as it is read

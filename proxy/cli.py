@@ -18,6 +18,8 @@ class LazyGroup(click.Group):
     """Commands of other rooms are imported when they are asked for: `serve` needs no Spark."""
 
     others = {  # noqa: RUF012
+        "throttles": ("proxy.operate.throttles", "throttles", "Who is throttled now, by which quota, until when."),
+        "quotas": ("proxy.operate.quotas", "quotas", "Quotas of a running proxy: describe, alter, export, import, diff."),
         "report": ("reports.cli", "report", "Turn usage logs into the capacity report (PySpark)."),
         "demo": ("demo.cli", "demo", "Real Kafka, proxy, load and report on this machine."),
     }

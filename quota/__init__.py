@@ -3,6 +3,8 @@
 In come entities, amounts and the time; out comes a `Decision`. Nothing here knows what a frame or a socket is.
 
 - `entity`    who: a user and a client id, and Kafka's eight levels of precedence
+- `keys`      the limits that there are, by their names in the Kafka protocol; what can be one
+- `layers`    tables of limits: the settings file, what was set meanwhile, and what holds
 - `book`      the limits that operators set, looked up by entity
 - `windows/`  arithmetic of rates, one concept a file
 - `kinds/`    one file per quota: what it charges and what it answers

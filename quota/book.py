@@ -26,6 +26,11 @@ class QuotaBook(Generic[L]):
     def __bool__(self) -> bool:
         return bool(self._limits)
 
+    def touched(self, other: QuotaBook[L]) -> list[Entity]:
+        """Those whose limit is another object there."""
+        mine, theirs = self._limits, other._limits
+        return [entity for entity in mine.keys() | theirs.keys() if mine.get(entity) is not theirs.get(entity)]
+
     def find(self, user: str, client_id: str) -> Found[L] | None:
         """The limit of the most specific level that has one; None when nothing limits this client."""
         for level in levels(user, client_id):

@@ -5,7 +5,7 @@ the entity, so a charged request of the same kind from the same entity on anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol, TypeVar
@@ -26,6 +26,7 @@ from quota.windows.bloom import Hash
 L = TypeVar("L")
 
 HOURS: Final = Windows()
+MAX_WOULD: Final = 1000
 MAX_HOLD = 10.0
 """Seconds that a request on another connection is held at most."""
 
@@ -75,6 +76,9 @@ class Limits:
     request_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
     topics: TopicLimits | None = None
     topics_mode: Mode = Mode.TRANSIENT
+    observed: Mapping[str, Action] = field(default_factory=dict)
+    """quotas that are computed and not enforced, by name, and what each would do. Where that is to refuse, limits have to be such
+    that nothing is refused: what goes on all the same counts all the same"""
 
 
 class Kind(Protocol[L]):
@@ -157,6 +161,8 @@ class Engine:
         self.request_rate = Rates("request_rate", "request rate", "requests", limits.request_rate)
         self.bytes_in = BytesIn(limits.topics, limits.exempt.topics)
         self.fence = Fence()
+        self.would: list[Decision] = []
+        """what observed quotas would have done since somebody last took it from here; `MAX_WOULD` at most"""
         self.era = 0
         """another number whenever limits change"""
         self.looks_at_produce = False
@@ -214,6 +220,8 @@ class Engine:
     def refuses_mutations(self, found: Found[MutationLimit], partitions: Sequence[int], now: float) -> bool:
         """Would `charge_mutations` refuse any of these now, if the client's version can be refused? Nothing is recorded, and
         `charge_mutations` with the same arguments and time refuses iff this is true."""
+        if self.controller_mutations.name in self.limits.observed:
+            return False
         return self.controller_mutations.refuses(found, partitions, now)
 
     def charge_mutations(
@@ -221,7 +229,11 @@ class Engine:
     ) -> Verdict:
         """Charge a request that creates, adds or deletes partitions. The throttle is capped at `max_throttle`, and the entity
         is muted for it, but for `mute` False: where no answer tells of a throttle and no connection is muted."""
-        return self._capped(self.controller_mutations.charge(found, partitions, refusable=refusable, now=now), now, mute)
+        enforced = refusable and self.controller_mutations.name not in self.limits.observed
+        verdict = self.controller_mutations.charge(found, partitions, refusable=enforced, now=now)
+        if refusable and not enforced and verdict.decision is not None:
+            verdict = replace(verdict, decision=replace(verdict.decision, action=Action.REFUSE))
+        return self._capped(verdict, now, mute)
 
     def hold_rate(self, metered: Metered, now: float) -> Decision | None:
         """`hold` for what counts against a rate."""
@@ -307,7 +319,10 @@ class Engine:
             )
         items = (*over[topic].items, i) if topic in over else (i,)
         decision = replace(decision, entity=Entity(None, None, topic), items=items)
-        over[topic] = decision if refused else self._capped(Verdict(0, decision), now).decision or decision
+        if refused:
+            over[topic] = decision
+        elif (capped := self._capped(Verdict(0, decision), now).decision) is not None:
+            over[topic] = capped
         return not refused
 
     def hold_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
@@ -344,6 +359,8 @@ class Engine:
         found = self.producer_ids.find(user)
         if found is None or not self.limits.hold_new_ids or client_id in self.limits.exempt.client_ids:
             return None
+        if self.producer_ids.name in self.limits.observed:
+            return None
         if not self.producer_ids.over(user, now, one_more=True):
             return None
         if current >= 0 and not self.producer_ids.new(user, (current,), now):
@@ -368,6 +385,11 @@ class Engine:
         if verdict.decision is None:
             return verdict
         decision = replace(verdict.decision, throttle=min(verdict.decision.throttle, self.limits.max_throttle))
+        action = self.limits.observed.get(decision.quota)
+        if action is not None:
+            if len(self.would) < MAX_WOULD:
+                self.would.append(decision if action is Action.THROTTLE else replace(decision, action=action))
+            return replace(verdict, decision=None)
         if mute:
             self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
         return replace(verdict, decision=decision)

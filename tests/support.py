@@ -5,19 +5,21 @@ A `Dialogue` fails at its end if bytes came out that no step asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.hashing import murmur3
 from proxy.session.budget import Budget, Census
-from proxy.session.port import Bounds, Peer, Requester, Services
+from proxy.session.desk import CLOSED_DESK, Desk
+from proxy.session.port import Bounds, Peer, Services
+from proxy.session.requester import Requester
 from proxy.session.session import Session, State
 from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes, Buffer
 from quota.book import QuotaBook
-from quota.decision import Decision
+from quota.decision import Action, Decision
 from quota.engine import Engine, Exempt, Limits, Mode
 from quota.entity import Entity
 from quota.kinds.bytes_in import TopicLimits
@@ -71,6 +73,7 @@ class Cluster:
 @dataclass
 class Watcher:
     decisions: list[tuple[Decision, Requester]] = field(default_factory=list)
+    would: list[tuple[Decision, Requester]] = field(default_factory=list)
     client_failures: list[str] = field(default_factory=list)
     broker_failures: list[str] = field(default_factory=list)
     limits: list[tuple[str, bool]] = field(default_factory=list)
@@ -78,6 +81,9 @@ class Watcher:
 
     def decided(self, decision: Decision, request: Requester) -> None:
         self.decisions.append((decision, request))
+
+    def would_have(self, decision: Decision, request: Requester) -> None:
+        self.would.append((decision, request))
 
     def not_told(self, request: Requester) -> None:
         self.silent.append(request)
@@ -148,6 +154,7 @@ class World:
     requests: dict[Entity, float] = field(default_factory=dict)
     topics: TopicLimits | None = None
     topics_mode: Mode = Mode.TRANSIENT
+    observed: Mapping[str, Action] = field(default_factory=dict)
     count_unlimited: bool = True
     exempt: Exempt = field(default_factory=Exempt)
     max_throttle: float = 30.0
@@ -157,6 +164,7 @@ class World:
     max_in_flight: int = 1000
     memory_total: int = 1 << 30
     max_connections_per_principal: int | None = None
+    desk: Desk = CLOSED_DESK
     knows_nothing: bool = False
     """the broker answers the proxy's own questions at once: none of these topics is there"""
 
@@ -180,6 +188,7 @@ class World:
             request_rate=requests,
             topics=self.topics,
             topics_mode=self.topics_mode,
+            observed=self.observed,
         )
         self.engine = Engine(limits, murmur3)
         self.services = Services(
@@ -191,6 +200,7 @@ class World:
             Bounds(self.max_frame, self.max_held_response, self.max_in_flight),
             Budget(self.memory_total),
             Census(1000, per_principal=self.max_connections_per_principal),
+            desk=self.desk,
         )
         self.dialogues: list[Dialogue] = []
 

@@ -195,6 +195,8 @@ class _Told:
         done = [i for i in self.late if i in results and results[i].error == 0]
         costs = [self.api.estimate(self.client, self.items.topics[i]) for i in done]
         charged += engine.charge_mutations(self.found, costs, refusable=False, now=self.client.now, mute=False).charged
+        if engine.would:
+            self.client.would_have(self.wire.key, self.sent.version)
         self._learn(results)
         undone = [i for i, result in results.items() if result.error not in (0, REQUEST_TIMED_OUT)]
         self.total.mutations += charged - engine.credit_mutations(receipt, undone)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from proxy.apis.addresses import ADDRESS_APIS
 from proxy.apis.api_versions import ApiVersions
+from proxy.apis.client_quotas import AlterClientQuotas, DescribeClientQuotas
 from proxy.apis.create_partitions import CreatePartitions
 from proxy.apis.create_topics import CreateTopics
 from proxy.apis.delete_topics import DeleteTopics
@@ -24,7 +25,8 @@ def default_handlers() -> list[Handler]:
     """One of each."""
     records: list[Handler] = [Produce(), InitProducerId(), Fetch(), ShareFetch()]
     connections: list[Handler] = [SaslHandshake(), ApiVersions(), SaslAuthenticate()]
-    return [*records, *connections, Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics(), *ADDRESS_APIS]
+    topics: list[Handler] = [Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics()]
+    return [*records, *connections, *topics, DescribeClientQuotas(), AlterClientQuotas(), *ADDRESS_APIS]
 
 
 def by_key(handlers: Iterable[Handler]) -> dict[int, Handler]:

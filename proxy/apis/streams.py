@@ -56,6 +56,7 @@ class Delivery:
             return
         decision = client.services.engine.charge_rate(consume, size, now)
         if decision is None:
+            client.would_have(self._key, self._version)
             return
         self._until, self.waits = now + decision.throttle, True
         client.api_sum(self._key).throttle_ms += ceil(decision.throttle * 1000)

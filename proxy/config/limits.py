@@ -1,37 +1,49 @@
-"""The quotas of the settings as the engine wants them."""
+"""The quotas of the settings as the engine wants them, with what was set while the proxy runs on top."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import lru_cache
+from typing import get_args
 
-from proxy.config.models import EntityQuota, Settings
+from proxy.config.models import EntityQuota, Kind, Settings
 from proxy.config.storage import AvailableLimit, UsedLimit
 from quota.book import QuotaBook
+from quota.decision import Action
 from quota.engine import Exempt, Limits, Mode
 from quota.entity import Entity
+from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTINGS, Values
 from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, Windows, user_book
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Scope, StorageLimits
+from quota.layers import Table
 
 
-def limits_of(settings: Settings) -> Limits:
-    """The quota book of these settings."""
+def table_of(settings: Settings) -> Table:
+    """The limits of these settings, by the names that they have in the protocol."""
+    return {Entity(entity.user, entity.client_id): _values(entity) for entity in settings.quotas.entities}
+
+
+def _values(entity: EntityQuota) -> Values:
+    given = ((key.name, getattr(entity, setting, None)) for setting, key in SETTINGS.items())
+    return {name: float(value) for name, value in given if value is not None}
+
+
+def limits_of(settings: Settings, table: Table | None = None) -> Limits:
+    """The quota book of these settings, with the limits of a table in the place of their own."""
+    if table is None:
+        table = table_of(settings)
     algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
     mutations = {
-        Entity(entity.user, entity.client_id): MutationLimit.of(
-            entity.controller_mutations_rate, entity.controller_mutations_burst, algorithm
-        )
-        for entity in settings.quotas.entities
-        if entity.controller_mutations_rate is not None
+        entity: _mutations(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm)
+        for entity, values in table.items()
+        if MUTATIONS_RATE in values
     }
-    ids = {
-        Entity(entity.user, None): ProducerIdLimit(entity.producer_ids_rate, IdMode(settings.quotas.producer_ids.mode))
-        for entity in settings.quotas.entities
-        if entity.producer_ids_rate is not None
-    }
+    observed = observed_of(settings)
+    mode = IdMode.THROTTLE if "producer_ids" in observed else IdMode(settings.quotas.producer_ids.mode)
+    ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
     exempt, topics = settings.exempt, settings.quotas.topics
     return Limits(
         controller_mutations=QuotaBook(mutations),
@@ -42,18 +54,36 @@ def limits_of(settings: Settings) -> Limits:
         cleanup_interval=settings.quotas.producer_ids.cleanup_interval,
         storage=storage_of(settings),
         hold_new_ids=settings.quotas.producer_ids.hold_new,
-        producer_byte_rate=_rates(settings, lambda entity: entity.producer_byte_rate),
-        consumer_byte_rate=_rates(settings, lambda entity: entity.consumer_byte_rate),
-        request_rate=_rates(settings, lambda entity: entity.request_rate),
+        producer_byte_rate=_rates(table, "producer_byte_rate"),
+        consumer_byte_rate=_rates(table, "consumer_byte_rate"),
+        request_rate=_rates(table, "request_rate"),
         topics=None if topics is None else TopicLimits(topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, topics.meter),
-        topics_mode=Mode.TRANSIENT if topics is None else Mode(topics.mode),
+        topics_mode=Mode.TRANSIENT if topics is None else Mode.THROTTLE if "bytes_in" in observed else Mode(topics.mode),
+        observed=observed,
     )
 
 
-def _rates(settings: Settings, rate_of: Callable[[EntityQuota], float | None]) -> QuotaBook[RateLimit]:
-    """The limits of one kind of rate."""
-    rates = {Entity(entity.user, entity.client_id): rate_of(entity) for entity in settings.quotas.entities}
-    return QuotaBook({entity: RateLimit(rate) for entity, rate in rates.items() if rate is not None})
+def observed_of(settings: Settings) -> dict[str, Action]:
+    """The quotas that are only observed, and what each would do if it were not."""
+    quotas = settings.quotas
+    kinds = get_args(Kind) if quotas.observe is True else quotas.observe or ()
+    refuses = {
+        "producer_ids": quotas.producer_ids.mode == "reject",
+        "bytes_in": quotas.topics is not None and quotas.topics.mode != "throttle",
+    }
+    return {kind: Action.REFUSE if refuses.get(kind) else Action.THROTTLE for kind in kinds}
+
+
+def _rates(table: Table, setting: str) -> QuotaBook[RateLimit]:
+    """The limits of one kind of rate, by its name in the settings."""
+    key = SETTINGS[setting].name
+    return QuotaBook({entity: _rate(values[key]) for entity, values in table.items() if key in values})
+
+
+# The same limit is the same object, which tells books apart at once where they are of thousands.
+_mutations = lru_cache(20_000)(MutationLimit.of)
+_ids = lru_cache(20_000)(ProducerIdLimit)
+_rate = lru_cache(20_000)(RateLimit)
 
 
 def windows_of(settings: Settings) -> Windows:

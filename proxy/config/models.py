@@ -6,7 +6,7 @@ The descriptions are the documentation: docs/settings.md and `--print-schema` ar
 from __future__ import annotations
 
 import platform
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -15,12 +15,14 @@ from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
+from quota.keys import MOST, MOST_BYTES, MOST_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, wrong_together
 from quota.kinds.bytes_in import TopicLimits
 
 
 class Admin(Model):
     listen: Address = HostPort("127.0.0.1", 9190)
-    """Where `/metrics`, `/healthz` and `/readyz` are served, in plain HTTP."""
+    """Where `/metrics`, `/healthz`, `/readyz`, `/throttles` and a page for people are served, in plain HTTP. Nothing can be changed
+    by it."""
 
 
 class UsageLog(Model):
@@ -110,10 +112,8 @@ class Metrics(Model):
     Names of users and clients are labels there."""
 
 
-LONGEST_BURST: Final = 1e9
-"""Seconds of the rate that a burst may be, some thirty years."""
-Rate = Annotated[Size, Field(ge=1, le=1 << 50)]
-Mutations = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+Rate = Annotated[Size, Field(ge=1, le=MOST_BYTES)]
+Mutations = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 
 
 class EntityQuota(Model):
@@ -128,14 +128,14 @@ class EntityQuota(Model):
     """Partitions per second that may be created, added and deleted on average."""
     controller_mutations_burst: Mutations | None = None
     """Partitions that may be created, added and deleted at once; 11 times the rate when not set."""
-    producer_ids_rate: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = None
+    producer_ids_rate: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)] | None = None
     """Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only."""
     producer_byte_rate: Rate | None = None
     """Bytes of record batches per second, on average over 11 samples of 1 s, that may be produced to the whole cluster; Kafka's
     quota of this name is one for each broker."""
     consumer_byte_rate: Rate | None = None
     """Bytes per second, in the same way, of answers to Fetch and ShareFetch from the whole cluster."""
-    request_rate: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    request_rate: Annotated[float, Field(gt=0, le=MOST_REQUESTS, allow_inf_nan=False)] | None = None
     """Requests per second, in the same way, of any kind but those of a login."""
 
     @field_validator("producer_ids_rate")
@@ -162,15 +162,8 @@ class EntityQuota(Model):
             return self
         if rate is None:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
-        if burst is not None and burst < rate:
-            raise ValueError(
-                f"`controller_mutations_burst` {burst:g} is below `controller_mutations_rate` {rate:g}; at least {rate:g} is right"
-            )
-        if burst is not None and burst / LONGEST_BURST > rate:
-            raise ValueError(
-                f"`controller_mutations_burst` {burst:g} is too much for `controller_mutations_rate` {rate:g};"
-                f" at most {rate * LONGEST_BURST:g} is right"
-            )
+        if (wrong := wrong_together({MUTATIONS_RATE: rate, MUTATIONS_BURST: burst or rate})) is not None:
+            raise ValueError(wrong)
         return self
 
 
@@ -198,6 +191,21 @@ class ProducerIds(Model):
     """File in which what was counted outlives the proxy. Without it a restart forgets."""
 
 
+Kind = Literal["controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in"]
+
+
+class DynamicQuotas(Model):
+    """Quotas that are altered while the proxy runs, by AlterClientQuotas, and kept in a topic of the cluster that all proxies
+    follow; `dynamic: {}` switches them on. A limit that was set so goes before the one in this file."""
+
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")] = "__kafka_quota_proxy_quotas"
+    """The topic. The proxy creates it where it is not there: compacted, one partition, three replicas or as many as there are
+    brokers. `upstream.sasl` has to be allowed to create it, read it and write to it; nobody else should be."""
+    start_timeout: Duration = 10.0
+    """How long `/readyz` waits at start until the topic was read. Then the proxy goes on with the quotas of this file, until it
+    can be read."""
+
+
 class TopicQuotas(Model):
     """Thresholds for bytes in, of all topics and of each. Only when the total is over its threshold are topics over theirs
     refused or slowed down."""
@@ -220,6 +228,13 @@ class TopicQuotas(Model):
 
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
+    admins: list[Name] = Field(default_factory=list)
+    """Names of users who may alter the quotas of the proxy, as in the principal `User:name`. What brokers may be told is up to
+    the brokers."""
+    dynamic: DynamicQuotas | None = None
+    observe: bool | list[Kind] = False
+    """Quotas that are only observed: computed, logged and counted, never enforced. `true` for all, or a list of
+    `controller_mutations`, `producer_ids`, `producer_byte_rate`, `consumer_byte_rate`, `request_rate`, `bytes_in`."""
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
     """How a burst of controller mutations is forgotten: spread over the windows before it, or as a bucket that fills at the
     rate. In the long run the bucket holds the rate; spreading may let about twice as much pass."""

@@ -8,6 +8,8 @@
 - `broker_client`  the proxy's own requests to a broker
 - `follow`         asks the cluster for its brokers, again and again
 - `volumes`        looks at the volumes of all brokers, or of this machine, again and again
+- `desk`           where quotas are altered while the proxy runs
+- `quota_topic`    the topic that keeps them
 - `admin`          /metrics, /healthz, /readyz
 - `serve`          puts the parts together, runs them, stops them
 - `tuning`         malloc and the garbage collector, for large buffers and many small objects

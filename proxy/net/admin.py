@@ -1,21 +1,33 @@
-"""Admin HTTP: /metrics, /healthz, /readyz. In: the registry and whether the proxy is ready. Out: an aiohttp server, on
-loopback unless told otherwise."""
+"""Admin HTTP: /metrics, /healthz, /readyz, /throttles and a page for people. In: the registry, whether the proxy is ready, who is
+throttled. Out: an aiohttp server, on loopback unless told otherwise. Nothing can be changed by it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
+import orjson
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from proxy import observe
 from proxy.config.units import HostPort
 
+PAGE: Final = Path(observe.__file__).with_name("page.html")
+NOT_KEPT: Final = {"Cache-Control": "no-store"}
+ONLY_ITSELF: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The page loads nothing from elsewhere, and its own script only."""
+Seen = Callable[[], dict[str, Any]]
 Ready = Callable[[], str | None]
 """None when clients can be served, else the reason why not."""
 
 
-async def start_admin(listen: HostPort, registry: CollectorRegistry, ready: Ready) -> tuple[web.AppRunner, int]:
+async def start_admin(listen: HostPort, registry: CollectorRegistry, ready: Ready, seen: Seen) -> tuple[web.AppRunner, int]:
     """Serve until `cleanup()` of the runner; OSError when the address cannot be had. The port is the one it got."""
 
     async def metrics(request: web.Request) -> web.Response:
@@ -29,8 +41,15 @@ async def start_admin(listen: HostPort, registry: CollectorRegistry, ready: Read
         reason = ready()
         return web.Response(text="ok\n") if reason is None else web.Response(text=f"{reason}\n", status=503)
 
+    async def throttles(_: web.Request) -> web.Response:
+        return web.Response(body=orjson.dumps(seen()), content_type="application/json", headers=NOT_KEPT)
+
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers={**NOT_KEPT, **ONLY_ITSELF})
+
     app = web.Application()
-    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    paths = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/throttles": throttles, "/": page}
+    app.add_routes([web.get(path, answer) for path, answer in paths.items()])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

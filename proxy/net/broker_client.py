@@ -25,8 +25,9 @@ from proxy.wire.kio_bridge import decode_response, encode_request, nested
 from proxy.wire.log_dirs import KEY as LOG_DIRS
 from proxy.wire.log_dirs import VERSIONS as LOG_DIRS_VERSIONS
 from proxy.wire.log_dirs import ask_log_dirs
+from proxy.wire.metadata import ASK_VERSION, Broker, Topic, read_brokers, read_topics
 from proxy.wire.metadata import KEY as METADATA
-from proxy.wire.metadata import Broker, read_brokers
+from proxy.wire.metadata import ask as ask_of_topics
 from proxy.wire.primitives import INT32, BadBytes
 
 __all__ = ["BrokerClient", "BrokerError"]
@@ -138,6 +139,16 @@ class BrokerClient:
                 too_old=True,
             )
         return await self._ask(ask_log_dirs(version, replicas=replicas)), version
+    async def topic(self, name: str) -> Topic | None:
+        """A topic; None when it is not there, or may not be seen. It is not created by being asked for."""
+        self._correlation_id += 1
+        try:
+            answer = await self._send(ask_of_topics(self._correlation_id, CLIENT_ID, [name], []))
+            return next((found for found in read_topics(answer, ASK_VERSION) if found.partitions), None)
+        except ConnectionError:
+            raise BrokerError(f"{self._address} closes the connection when asked for topics") from None
+        except BadBytes as e:
+            raise self._not_understood(e) from None
 
     async def default_partitions(self, node_id: int) -> int | None:
         """What a topic gets that does not say (num.partitions of this broker, whose id that is); None when the broker does not
@@ -193,11 +204,15 @@ class BrokerClient:
         return BrokerError(f"the answer of {self._address} cannot be understood: {error}")
 
     async def _ask(self, body: Any) -> bytes:
-        """The response frame to one request. ConnectionError when the broker closes the connection instead."""
+        """The response frame to one request."""
         self._correlation_id += 1
+        return await self._send(encode_request(self._correlation_id, CLIENT_ID, body))
+
+    async def _send(self, request: bytes) -> bytes:
+        """The response frame to a request frame. ConnectionError when the broker closes the connection instead."""
         try:
             async with asyncio.timeout(self._upstream.timeout):
-                self._transport.write(encode_request(self._correlation_id, CLIENT_ID, body))
+                self._transport.write(request)
                 size = await self._reader.readexactly(4)
                 (length,) = INT32.unpack(size)
                 if not 4 <= length <= MAX_RESPONSE:
@@ -215,19 +230,24 @@ class BrokerClient:
 
 def _exchange(identity: UpstreamSasl) -> tuple[Exchange, str, str]:
     """The login, who it is for people, and the secret that must not be shown."""
+    secret = secret_of(identity)
     if identity.token_file is not None:
-        token = _secret("upstream.sasl.token_file", identity.token_file)
-        return bearer(token), f"the token in {identity.token_file} by OAUTHBEARER", token
+        return bearer(secret), f"the token in {identity.token_file} by OAUTHBEARER", secret
     assert identity.username is not None
-    if identity.password_file is not None:
-        password = _secret("upstream.sasl.password_file", identity.password_file)
-    else:
-        assert identity.password is not None
-        password = identity.password.get_secret_value()
     who = f"user {identity.username} by {identity.mechanism}"
     if identity.mechanism == "PLAIN":
-        return plain(identity.username, password), who, password
-    return scram(identity.mechanism, identity.username, password), who, password
+        return plain(identity.username, secret), who, secret
+    return scram(identity.mechanism, identity.username, secret), who, secret
+
+
+def secret_of(identity: UpstreamSasl) -> str:
+    """The password or the token of an identity as it is now; `BrokerError` when its file is of no use."""
+    if identity.token_file is not None:
+        return _secret("upstream.sasl.token_file", identity.token_file)
+    if identity.password_file is not None:
+        return _secret("upstream.sasl.password_file", identity.password_file)
+    assert identity.password is not None
+    return identity.password.get_secret_value()
 
 
 def _secret(setting: str, file: str) -> str:

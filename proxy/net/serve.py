@@ -12,7 +12,7 @@ import ssl
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,16 +30,19 @@ from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.net.admin import start_admin
 from proxy.net.connection import ClientConnection, Shared
+from proxy.net.desk import QuotaDesk
 from proxy.net.directory import Directory
 from proxy.net.follow import Follower
 from proxy.net.guard import guard
 from proxy.net.keeper import Keeper
 from proxy.net.listeners import Door
+from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.net.volumes import Watch
+from proxy.observe.board import Board
 from proxy.observe.lines import Author, iso
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.operations import Log, operations_log
@@ -52,6 +55,7 @@ from proxy.session.port import Services
 from proxy.session.session import State
 from proxy.session.tally import Tally
 from quota.engine import Engine
+from quota.layers import count
 
 Load = Callable[[], Settings]
 """Reads the settings; `SettingsError` when they cannot be used."""
@@ -78,7 +82,7 @@ class Proxy:
     def __init__(self, settings: Settings, load: Load, path: Path | None, log: Log) -> None:
         self.settings, self._log = settings, log
         loop = asyncio.get_running_loop()
-        self._clock = loop.time
+        self._clock, self._born = loop.time, loop.time()
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,10 +93,12 @@ class Proxy:
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._writer = self._make_writer()
         self._usage = UsageLog(tally, self._author, self._writer, settings.logs.usage.decisions_per_interval, time.time)
-        self._observer = Observer(log, self._usage)
+        self._board = Board(self._clock, time.time)
+        self._observer = Observer(log, self._usage, self._board)
         self._contexts = contexts_of(settings)
         upstream = settings.upstream
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self._topic, self._desk = self._make_desk()
         self.shared = self._make_shared(tally)
         self._doors = [
             Door(name, listener, settings.fixed_ports, self.shared, partial(self._context, name), log)
@@ -124,6 +130,18 @@ class Proxy:
         self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
         self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, self._gauges(), self._clock))
 
+    def _make_desk(self) -> tuple[QuotaTopic | None, QuotaDesk]:
+        """Where quotas are altered, and the topic that keeps them, if there is to be one."""
+        dynamic = self.settings.quotas.dynamic
+        topic = None
+        if dynamic is not None:
+            topic = QuotaTopic(dynamic.topic, self._servers, self._upstream, self._log)
+        return topic, QuotaDesk(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
+
+    def _servers(self) -> Iterable[HostPort]:
+        """Brokers to ask, the known ones first."""
+        return self.brokers.addresses()
+
     def _make_shared(self, tally: Tally) -> Shared:
         """What all connections share."""
         settings, handlers = self.settings, by_key(default_handlers())
@@ -137,6 +155,7 @@ class Proxy:
             understood(handlers),
             budget=Budget(limits.memory_total),
             census=Census(limits.max_connections),
+            desk=self._desk,
         )
         _bound(services, settings)
         return Shared(services, handlers, self._upstream.connect)
@@ -154,6 +173,11 @@ class Proxy:
             settings_current=lambda: self.reloader.current,
             settings_applied=lambda: self.reloader.applied,
             settings_refused=lambda: self.reloader.refused,
+            dynamic_quotas=lambda: count(self._desk.dynamic),
+            dynamic_quotas_up=lambda: float(self._topic is not None and self._topic.why_not is None),
+            dynamic_quotas_configured=lambda: float(self._topic is not None),
+            quota_changes=lambda: self._desk.changes,
+            quota_records_skipped=lambda: self._desk.skipped,
         )
 
     def _context(self, name: str) -> ssl.SSLContext | None:
@@ -162,12 +186,12 @@ class Proxy:
     def _use(self, settings: Settings) -> None:
         """Take what can change while the proxy runs from these settings: all of it or, with `TlsError`, nothing. A listener
         that they leave out stays as it is until a restart."""
-        contexts, limits, listeners = contexts_of(settings), limits_of(settings), settings.listeners
+        contexts, listeners = contexts_of(settings), settings.listeners
         rules = {name: parse_rules(listener.tls.principal_mapping_rules) for name, listener in listeners.items() if listener.tls}
+        self._desk.use(settings)
         self._contexts = {**self._contexts, **contexts}
         for door in self._doors:
             door.rules = rules.get(door.name, door.rules)
-        self.engine.change(limits)
         self._volumes.change(settings.quotas.storage)
         _bound(self.shared.services, settings)
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
@@ -194,7 +218,7 @@ class Proxy:
                 where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
                 raise StartError(f"cannot listen at {address}: {_reason(e)}; set {where} to a free address") from None
         try:
-            self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready)
+            self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready, self._seen)
         except OSError as e:
             raise StartError(
                 f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` to a free address"
@@ -222,6 +246,7 @@ class Proxy:
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on all the time."""
+        own = [] if self._topic is None else [self._topic.run()]
         return [
             self.follower.run(),
             self._intervals(),
@@ -230,6 +255,7 @@ class Proxy:
             self.reloader.run(),
             self._keeper.run(),
             self._volumes.run(),
+            *own,
         ]
 
     async def stop(self, hurry: asyncio.Event) -> None:
@@ -279,11 +305,20 @@ class Proxy:
             self._log.critical("internal error", exc_info=task.exception())
             self.failed.set()
 
+    def _seen(self) -> dict[str, Any]:
+        """What `/throttles` says."""
+        return {"proxy": self.settings.proxy_id, **self._board.seen()}
+
     def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""
         if self.shared.draining:
             return "stopping"
-        return None if self.follower.up else "the cluster does not answer"
+        if not self.follower.up:
+            return "the cluster does not answer"
+        dynamic = self.settings.quotas.dynamic
+        if self._topic is None or dynamic is None or self._topic.settled.is_set():
+            return None
+        return "quotas are not read yet" if self._clock() < self._born + dynamic.start_timeout else None
 
     def _make_writer(self) -> LogWriter | None:
         usage = self.settings.logs.usage

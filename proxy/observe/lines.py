@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.index import api_key_map
 
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from proxy.session.tally import Row
 from quota.decision import Decision
 from quota.kinds.storage import Replicas, Volume
@@ -62,14 +62,14 @@ def usage_line(author: Author, row: Row, start: str, end: str) -> Line:
     )
 
 
-def decision_line(author: Author, decision: Decision, by: Requester, at: str, left_out: int) -> Line:
+def decision_line(author: Author, decision: Decision, by: Requester, at: str, left_out: int, mode: str = "enforce") -> Line:
     """One decision."""
     return author.line(
         "decision",
         at=at,
         quota=decision.quota,
         action=decision.action.value,
-        mode="enforce",
+        mode=mode,
         entity={"user": decision.entity.user, "client_id": decision.entity.client_id},
         principal=by.principal,
         client_id=by.client_id,

@@ -47,6 +47,11 @@ class Gauges:
     settings_current: Callable[[], bool]
     settings_applied: Callable[[], int]
     settings_refused: Callable[[], int]
+    dynamic_quotas: Callable[[], int] = lambda: 0
+    dynamic_quotas_up: Callable[[], float] = lambda: 0.0
+    dynamic_quotas_configured: Callable[[], float] = lambda: 0.0
+    quota_changes: Callable[[], int] = lambda: 0
+    quota_records_skipped: Callable[[], int] = lambda: 0
     max_entities: Callable[[], int] = lambda: 100
     """setting `metrics.max_entities`"""
 
@@ -82,6 +87,13 @@ class ProxyCollector(Collector):
             "outcome",
             {"applied": gauges.settings_applied(), "refused": gauges.settings_refused()},
         )
+        yield _gauge("dynamic_quotas", "Limits that were set while proxies ran.", gauges.dynamic_quotas())
+        yield _gauge("dynamic_quotas_up", "1 while the quota topic can be read and written.", gauges.dynamic_quotas_up())
+        yield _gauge("dynamic_quotas_configured", "1 where there is to be such a topic.", gauges.dynamic_quotas_configured())
+        yield _counter("quota_changes", "Limits that became others since the start.", gauges.quota_changes())
+        yield _counter(
+            "quota_records_skipped", "Records of the quota topic that could not be used.", gauges.quota_records_skipped()
+        )
         yield _gauge("usage_log_keys", "Sums kept for the usage log.", len(self._tally))
         yield _gauge("usage_log_waiting_lines", "Lines of the usage log that wait for the disk.", self._usage.waiting)
         yield _counter("usage_log_dropped_lines", "Lines of the usage log that were lost.", self._usage.dropped)
@@ -112,6 +124,10 @@ class ProxyCollector(Collector):
         yield _by_label("held_requests", "Requests held for a mute on another connection.", "quota", observer.held_requests)
         yield _by_label("refused_items", "Topics and partitions that a quota refused.", "quota", observer.refused_items)
         yield _by_label("throttle_seconds", "Throttle time that clients were told.", "quota", observer.throttle_seconds)
+        would = _counter_of("would_have", "Requests that observed quotas would have acted on.", ["quota", "action"])
+        for labels, count in sorted(observer.would_have_done.items()):
+            would.add_metric(labels, count)
+        yield would
         yield _counter(
             "unanswered_questions", "Requests charged by guess, as the broker did not tell in time.", observer.unanswered_questions
         )
@@ -266,6 +282,10 @@ def _gauge(name: str, text: str, value: float | None = None, labels: Sequence[st
 
 def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(f"{PREFIX}_{name}", text, value=value)
+
+
+def _counter_of(name: str, text: str, labels: Sequence[str]) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
 
 
 def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.observe.lines import Author, Line, api_label, decision_line, iso, usage_line
 from proxy.observe.writer import LogWriter
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from proxy.session.tally import Row, Tally
 from quota.decision import Decision
 from quota.entity import Entity
@@ -49,7 +49,7 @@ class UsageLog:
         """Lines that wait for the disk."""
         return self._writer.waiting if self._writer else 0
 
-    def decided(self, decision: Decision, by: Requester) -> None:
+    def decided(self, decision: Decision, by: Requester, mode: str = "enforce") -> None:
         """Log a decision, unless its quota and entity had their share of this interval: then it is counted in their next line."""
         if self._writer is None:
             return
@@ -58,7 +58,7 @@ class UsageLog:
             self._left_out[key] += 1
             return
         self._logged[key] += 1
-        self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0))])
+        self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0), mode)])
 
     def close_interval(self, end: float) -> None:
         """The interval ends at `end`, seconds since the epoch: log its rows."""

@@ -9,10 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Final
 
+from proxy.observe.board import Board
 from proxy.observe.lines import api_name
 from proxy.observe.operations import Log
 from proxy.observe.usage_log import UsageLog
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from quota.decision import Action, Decision
 from quota.entity import Entity
 
@@ -23,13 +24,15 @@ MAX_SAID: Final = 1000
 class Observer:
     """The `Watcher` of all sessions."""
 
-    def __init__(self, log: Log, usage: UsageLog) -> None:
-        self._log, self._usage = log, usage
+    def __init__(self, log: Log, usage: UsageLog, board: Board) -> None:
+        self._log, self._usage, self._board = log, usage, board
         self._over: set[tuple[str, Entity]] = set()
         self.refused_items: Counter[str] = Counter()
         self.throttled_requests: Counter[str] = Counter()
         self.throttle_seconds: defaultdict[str, float] = defaultdict(float)
         self.held_requests: Counter[str] = Counter()
+        self.would_have_done: Counter[tuple[str, str]] = Counter()
+        """by quota and action"""
         self.client_failures = 0
         self.broker_failures = 0
         self.limit_hits: Counter[str] = Counter()
@@ -41,6 +44,7 @@ class Observer:
         """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit
         is an event of operations."""
         self._usage.decided(decision, request)
+        self._board.decided(decision, request)
         if decision.action is Action.HOLD:
             self.held_requests[decision.quota] += 1
             return
@@ -52,20 +56,33 @@ class Observer:
         key = (decision.quota, decision.entity)
         if key not in self._over:
             self._over.add(key)
-            self._log.info(
-                "over quota",
-                quota=decision.quota,
-                entity=str(decision.entity),
-                action=decision.action.value,
-                usage=round(decision.usage, 3),
-                limit=decision.limit,
-                left=round(decision.left, 3),
-                throttle_seconds=round(decision.throttle, 3),
-                client=request.client_address,
-                client_id=request.client_id,
-                principal=request.principal,
-                api=api_name(request.api_key),
-            )
+            self._tell("over quota", decision, request)
+
+    def _tell(self, event: str, decision: Decision, request: Requester) -> None:
+        self._log.info(
+            event,
+            quota=decision.quota,
+            entity=str(decision.entity),
+            action=decision.action.value,
+            usage=round(decision.usage, 3),
+            limit=decision.limit,
+            left=round(decision.left, 3),
+            throttle_seconds=round(decision.throttle, 3),
+            client=request.client_address,
+            client_id=request.client_id,
+            principal=request.principal,
+            api=api_name(request.api_key),
+        )
+
+    def would_have(self, decision: Decision, request: Requester) -> None:
+        """The same for a quota that is only observed."""
+        self._usage.decided(decision, request, mode="observe")
+        self._board.decided(decision, request, mode="observe")
+        self.would_have_done[decision.quota, decision.action.value] += 1
+        key = (f"{decision.quota}, observed", decision.entity)
+        if key not in self._over:
+            self._over.add(key)
+            self._tell("over quota, only observed", decision, request)
 
     def not_told(self, request: Requester) -> None:
         """Every time is counted; one line for a client's host until `sweep`."""
@@ -110,6 +127,7 @@ class Observer:
 
     def sweep(self) -> None:
         """Limits that bit more than once since the last time: how often."""
+        self._board.sweep()
         for (limit, host), times in self._said.items():
             if times > 1:
                 self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)

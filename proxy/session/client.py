@@ -8,7 +8,8 @@ from uuid import UUID
 
 from proxy.identity.sasl import SaslExchange
 from proxy.session.budget import ANONYMOUS
-from proxy.session.port import Peer, Requester, Services
+from proxy.session.port import Peer, Services
+from proxy.session.requester import Requester
 from proxy.session.tally import Sum, TallyKey
 from quota.engine import Rules
 from quota.kinds.bytes_in import Flow
@@ -55,6 +56,7 @@ class Client:
         "exchange",
         "memo",
         "now",
+        "progress",
         "raw_client_id",
         "services",
         "tokens",
@@ -85,6 +87,8 @@ class Client:
         self.asked: dict[tuple[str | None, bytes], int] = {}
         """What the broker said of topics for the request that is looked at: partitions by name or id, 0 of those that are not
         there, `NOT_TOLD` where it did not answer in time."""
+        self.progress: Any = None
+        """What a handler has done so far for the request that is looked at, where that takes several looks."""
 
     @property
     def principal(self) -> str:
@@ -158,6 +162,13 @@ class Client:
         known = TallyKey(self.principal, self.client_id, name or "", None if name is not None else topic_id, key)
         return self.services.tally.take(known)
 
+    def would_have(self, key: int, version: int) -> None:
+        """Tell what observed quotas would have done just now about a request of this client."""
+        would, by = self.services.engine.would, self.requester(key, version)
+        for decision in would:
+            self.services.watcher.would_have(decision, by)
+        would.clear()
+
     def requester(self, key: int, version: int, topics: tuple[str, ...] = ()) -> Requester:
         """The client as the author of a request."""
         return Requester(self.principal, self.client_id, self.address, key, version, topics)
@@ -184,3 +195,4 @@ class Client:
             self.services.tally.give_back(s)
         self._retired.clear()
         self.memo.clear()  # plans in it refer to this client
+        self.progress = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from proxy.session.client import Client
+from proxy.session.pending import Pending
 from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
 from proxy.wire.primitives import BadBytes, Buffer
@@ -169,11 +170,19 @@ class Question(Whole):
         super().__init__(waits=True)
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Nobody waits for it any more; or `waits` stays true, and the answer is waited for however long it takes."""
         self.waits = False
 
 
-Outcome = Forward | Hold | Answer | Ask
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look at the request again when this is done; nothing behind it is looked at before. What has become of it so far stands in
+    `Client.progress`."""
+
+    pending: Pending
+
+
+Outcome = Forward | Hold | Answer | Ask | Wait
 
 FORWARD = Forward()
 NO_REPLY = Forward(reply=False)

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from proxy.session.budget import Budget, Census
+from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.expected import Expected
+from proxy.session.requester import Requester
 from proxy.session.tally import Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import Buffer
@@ -95,6 +97,9 @@ class Watcher(Protocol):
     def decided(self, decision: Decision, request: Requester) -> None:
         """A request was throttled, refused or held."""
 
+    def would_have(self, decision: Decision, request: Requester) -> None:
+        """A quota that is only observed would have throttled or refused a request."""
+
     def not_told(self, request: Requester) -> None:
         """The broker did not say in time how large these topics are; each counts as one partition."""
 
@@ -132,18 +137,6 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Requester:
-    """Who sent a request, for logs. `topics` are names of what was refused or throttled."""
-
-    principal: str
-    client_id: str | None
-    client_address: str
-    api_key: int
-    api_version: int
-    topics: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Services:
     """What all sessions of a proxy share."""
 
@@ -156,6 +149,7 @@ class Services:
     budget: Budget = field(default_factory=lambda: Budget(1 << 30))
     census: Census = field(default_factory=lambda: Census(10_000))
     expected: Expected = field(default_factory=Expected)
+    desk: Desk = CLOSED_DESK
 
     @property
     def max_held_response(self) -> int:

@@ -25,7 +25,7 @@ from typing import Final
 
 from proxy.session.answers import Answers
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request
+from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.session.throttled import Throttled
@@ -63,7 +63,7 @@ class State(Enum):
     AWAITING = "a request waits for its answer: a throttled one, or a login"
     MUTED = "the client is muted"
     HELD = "a request waits for a mute on another connection"
-    ASKING = "a request waits for what the proxy asked its broker"
+    ASKING = "a request waits for what the proxy asked its broker, or does elsewhere"
     FULL = "too many requests wait for their answers"
     LAST = "the proxy stops, and reads the rest of a request that has begun"
     CLOSED = "the end"
@@ -107,7 +107,7 @@ class Session:
         self._most_in_flight = services.bounds.max_in_flight
         self._backlog: deque[Buffer] = deque()
         self._held = False  # the next request was held before, and goes on now
-        self._asking: Question | None = None  # what the proxy waits to be told about the next request
+        self._asking: Question | None = None  # what the proxy waits to be told about the next request; None: it waits for itself
         self._ended = False  # the client sends nothing more, or nothing more is read
         self._draining = False  # the proxy stops
         self._charged = 0  # bytes of the memory of all that are this session's
@@ -197,7 +197,8 @@ class Session:
         """The time of `Port.wake_at` has come."""
         if self.state is State.ASKING and self._asking is not None:
             self._asking.give_up()
-            self._unblock(now)
+            if not self._asking.waits:
+                self._unblock(now)
         elif self.state in (State.MUTED, State.HELD):
             self._unblock(now)
 
@@ -336,9 +337,9 @@ class Session:
                 if self.state is not State.OPEN:
                     if (rest := self._cutter.rest()) and self.state is not State.CLOSED:
                         self._backlog.appendleft(rest)
-                    if isinstance(outcome, Hold | Ask):
+                    if isinstance(outcome, Hold | Ask | Wait):
                         self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
-                    if isinstance(outcome, Ask):
+                    if isinstance(outcome, Ask | Wait):
                         self._ask(outcome, now)
                     break
         finally:  # what came before a request that is bad still goes on
@@ -375,12 +376,14 @@ class Session:
         outcome: Outcome = FORWARD
         if handler is not None:
             outcome = self._handle(handler, version, frame, stop, now)
-            if isinstance(outcome, Hold | Ask):
+            if isinstance(outcome, Hold | Ask | Wait):
                 return outcome
         self._held = False
         throttle = 0.0
         if rate is not None and not rate.meter.take(1, now):
             throttle = self._too_many_requests(rate, key, version, now)
+        if self.services.engine.would:
+            client.would_have(key, version)
         counted_in = client.api_sum(key)
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
@@ -422,7 +425,7 @@ class Session:
         outcome = handler.request(self.client, Request(key, version, correlation_id, frame, stop), now, self._held)
         if isinstance(outcome, Hold):
             self._hold(outcome, now)
-        elif isinstance(outcome, Ask):
+        elif isinstance(outcome, Ask | Wait):
             self._block(State.ASKING)
         return outcome
 
@@ -450,12 +453,21 @@ class Session:
         self._block(State.HELD)
         self.port.wake_at(now + outcome.seconds)
 
-    def _ask(self, outcome: Ask, now: float) -> None:
+    def _ask(self, outcome: Ask | Wait, now: float) -> None:
         """Everything before it has gone out. Its answer is counted nowhere, as no client asked for it."""
+        if isinstance(outcome, Wait):
+            self._asking = None
+            outcome.pending.tell(self._done_elsewhere)
+            return
         self._asking = outcome.question
         self._answers.expect(outcome.correlation_id, Sum(_OWN), outcome.question)
         self.port.to_broker([outcome.frame])
         self.port.wake_at(now + self.services.bounds.ask_timeout)
+
+    def _done_elsewhere(self, now: float) -> None:
+        """What `Wait` waits for is done: the request is looked at again."""
+        if self.state is State.ASKING and self._asking is None:
+            self._unblock(now)
 
     def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
         """The proxy answers itself, as soon as all earlier requests are answered."""

@@ -22,5 +22,6 @@ is `BadBytes`. What is not understood is passed on untouched.
 - `metadata`       what a Metadata response tells of brokers and topics, what a request would have created, the proxy's own question
 - `init_producer_id` which producer id a client has already that wants another epoch
 - `log_dirs`       DescribeLogDirs: how full log dirs are, and what they hold
+- `client_quotas`  requests about quotas and their answers
 - `proxy_protocol` who the client is behind a load balancer, before its first byte
 """

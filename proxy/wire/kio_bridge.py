@@ -32,6 +32,11 @@ def response_layout(key: int, version: int) -> Entity:
     return layout_of(load_response_schema(key, version))
 
 
+def decode_request(key: int, version: int, body: bytes) -> Any:
+    """The kio entity of a request body."""
+    return _decode(load_request_schema(key, version), body, 0)
+
+
 def nested(schema: Any, name: str) -> Any:
     """kio's class of a structure within a message: each version of a message has classes of its own."""
     return getattr(import_module(schema.__module__), name)

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from quota.book import Found, QuotaBook
 from quota.decision import Action, Decision, Standing, Verdict
-from quota.entity import Entity
+from quota.entity import DEFAULT, Entity
 from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import Hash
 from quota.windows.samples import Samples
@@ -178,10 +178,19 @@ class ProducerIds:
         self.change(book, self._exempt, self._count_unlimited)
 
     def change(self, book: QuotaBook[ProducerIdLimit], exempt: frozenset[str], count_unlimited: bool) -> None:
-        """These limits hold from now on; what was counted stays counted, but of users who are counted no more."""
+        """These limits hold from now on; what was counted stays counted, but of users who are counted no more. Looks at those
+        only whose limit may be another."""
+        touched = book.touched(self._book)
+        alike = (exempt, count_unlimited) == (self._exempt, self._count_unlimited)
         self._book, self._exempt, self._count_unlimited = book, exempt, count_unlimited
+        if alike and not touched:
+            return
         self._uncounted.clear()
-        for name, user in list(self._users.items()):
+        everybody = not alike or any(entity.user == DEFAULT for entity in touched)
+        for name in list(self._users) if everybody else [entity.user for entity in touched]:
+            user = None if name is None else self._users.get(name)
+            if name is None or user is None:
+                continue
             user.limit, user.calm_until = self._limit(name), -inf
             if user.limit is None and not count_unlimited:
                 self._drop(name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.reference import reference
+from proxy.observe.catalogue import catalogue
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -51,13 +52,17 @@ def metrics() -> set[str]:
         match call.func:
             case ast.Name(id="_gauge"):
                 found.add(first_text(call))
-            case ast.Name(id="_counter" | "_by_label") if name := first_text(call):
+            case ast.Name(id="_counter" | "_counter_of" | "_by_label") if name := first_text(call):
                 found.add(f"{name}_total")
     return {name for name in found if name} | {"muted_entities"}
 
 
 def test_the_settings_page_is_up_to_date() -> None:
     assert (DOCS / "settings.md").read_text() == reference(), "run `make docs`"
+
+
+def test_the_metrics_page_is_up_to_date() -> None:
+    assert (DOCS / "metrics.md").read_text() == catalogue(), "run `make docs`"
 
 
 @pytest.mark.parametrize(("named", "least"), [(events(), 15), (metrics(), 20)], ids=["log events", "metrics"])

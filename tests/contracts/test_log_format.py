@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.observe.lines import LARGEST_SIZE, VERSION, Author, decision_line, usage_line, volume_line
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from proxy.session.tally import Row, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity

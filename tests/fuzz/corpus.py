@@ -6,15 +6,18 @@ from __future__ import annotations
 import base64
 from functools import lru_cache
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from kio.index import load_request_schema
+
+from quota.keys import KEYS
 from tests.fuzz.places import Place, request_places, response_places
-from tests.messages import batch, produce, request, response, versions_of
+from tests.messages import batch, part_of, produce, request, response, versions_of
 from tests.support import HANDLERS
 
 PAIRS = 400
 """Requests with their responses that are made at once: making them takes longer than breaking them."""
-PRODUCE, FETCH, HANDSHAKE, CREATE_TOPICS, AUTHENTICATE = 0, 1, 17, 19, 36
+PRODUCE, FETCH, HANDSHAKE, CREATE_TOPICS, AUTHENTICATE, ALTER_QUOTAS = 0, 1, 17, 19, 36, 49
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI")
 _JWT = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in (b'{"alg":"none"}', b'{"sub":"alice","n":[1,{}]}', b"x"))
 TOKENS = [b"\0alice\0secret", b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL", b"n,,\x01auth=Bearer " + _JWT + b"\x01\x01", b"`\x82\x01"]
@@ -71,7 +74,21 @@ def _request(key: int, version: int, chance: Random) -> bytes:
         given["auth_bytes"] = chance.choice(TOKENS)
     elif key == HANDSHAKE and chance.random() < 0.7:
         given["mechanism"] = chance.choice(MECHANISMS)
+    elif key == ALTER_QUOTAS and chance.random() < 0.7:
+        given["entries"] = tuple(_altered(version, chance) for _ in range(chance.randrange(1, 4)))
     return request(key, version, 1, chance=chance, **given)
+
+
+def _altered(version: int, chance: Random) -> Any:
+    """An entry about limits of the proxy, and maybe of brokers."""
+    entry = part_of(load_request_schema(ALTER_QUOTAS, version), "entries")
+    entity, op = part_of(entry, "entity"), part_of(entry, "ops")
+    kinds = chance.sample(["user", "client-id", "ip"], chance.choice((1, 1, 2)))
+    keys = chance.sample([*KEYS, "consumer_byte_rate"], chance.choice((1, 2, 3)))
+    return entry(
+        entity=tuple(entity(entity_type=kind, entity_name=chance.choice((None, "alice", ""))) for kind in kinds),
+        ops=tuple(op(key=key, value=chance.uniform(-1, 9), remove=chance.random() < 0.3) for key in keys),
+    )
 
 
 _STAND_IN = {CREATE_TOPICS: 4}

@@ -8,14 +8,18 @@ end a session holds nothing any more.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 from proxy.cluster.topics import Topics
+from proxy.session.desk import Alteration, ClosedDesk, Refusal
 from proxy.session.port import Peer
+from proxy.session.requester import Requester
 from proxy.session.session import Session, State
-from quota.entity import Entity
+from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import MutationLimit
+from quota.layers import Change
 from tests.fuzz.corpus import AUTHENTICATE, HANDSHAKE, PAIRS, TOKENS, Pair, corpus, logins
 from tests.fuzz.mutations import mutate
 from tests.support import ANYBODY, HANDLERS, Port, World, endpoint
@@ -50,12 +54,30 @@ def cut(data: bytes, chance: Random) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(sorted({0, len(data), *inner}))]
 
 
+class Desk(ClosedDesk):
+    """Anybody may alter anything; it is done a moment later."""
+
+    def __init__(self) -> None:
+        self.table = {Entity("alice", None): {"producer_ids_rate": 5.0}, Entity(None, DEFAULT): {"controller_mutations_rate": 1.0}}
+        self.under_way: list[Alteration] = []
+
+    def may_alter(self, user: str) -> bool:  # noqa: ARG002
+        return True
+
+    def closed(self) -> Refusal | None:
+        return None
+
+    def alter(self, changes: Sequence[Change], by: Requester) -> Alteration:  # noqa: ARG002
+        self.under_way.append(Alteration())
+        return self.under_way[-1]
+
+
 class Victim:
     """A session that is checked after every step. Its world lasts as long as it does."""
 
     def __init__(self, memory_total: int = 1 << 30) -> None:
         self.world = World(
-            LIMITS, PRODUCER_IDS, max_frame=1 << 16, max_held_response=200, max_in_flight=4, memory_total=memory_total
+            LIMITS, PRODUCER_IDS, max_frame=1 << 16, max_held_response=200, max_in_flight=4, memory_total=memory_total, desk=Desk()
         )
         self.port = Port()
         self.session = Session(self.world.services, HANDLERS, self.port, Peer("10.0.0.1:1", endpoint))
@@ -112,6 +134,11 @@ class Victim:
 
     def _settle(self) -> None:
         self._wait()
+        desk = self.world.desk
+        assert isinstance(desk, Desk)
+        while desk.under_way:
+            desk.under_way.pop().finish(self.now)
+            self._wait()
         state, watcher = self.session.state, self.world.watcher
         reports = len(watcher.client_failures) + len(watcher.broker_failures) + sum(closed for _, closed in watcher.limits)
         assert reports == self.port.closes == int(state is State.CLOSED), f"{reports} reports, {self.port.closes} closes, {state}"

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.observe.board import Board
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
@@ -23,7 +24,7 @@ def make_room(tmp_path, limits, producer_ids=None):
     desk = Desk(tmp_path / "logs")
     world = World(limits=limits, producer_ids=producer_ids or {})
     usage = UsageLog(world.tally, desk.author, desk.writer, 3, lambda: 0.0)
-    observer = Observer(Log(), usage)
+    observer = Observer(Log(), usage, Board(lambda: 0.0, lambda: 0.0))
     gauges = Gauges(
         client_connections=lambda: 7,
         brokers=lambda: 3,

@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from proxy.observe.board import Board
 from proxy.observe.lines import api_name, iso
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
-from proxy.session.port import Requester
+from proxy.session.requester import Requester
 from proxy.session.tally import OTHER, Tally, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity
@@ -119,7 +120,7 @@ def test_sums_that_nobody_holds_are_dropped_when_they_are_logged():
 
 def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
     log = Log()
-    observer = Observer(log, room.usage)
+    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
     for _ in range(5):
         observer.decided(decision(), BY)
     assert [event for _, event, _ in log.events] == ["over quota"]
@@ -150,7 +151,7 @@ def test_a_quota_that_lasts_is_said_once_for_an_entity(room):
 
 def test_a_broker_that_does_not_tell_is_said_once_for_a_host_and_counted(room):
     log = Log()
-    observer = Observer(log, room.usage)
+    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
     for _ in range(3):
         observer.not_told(BY)
     assert [(level, event) for level, event, _ in log.events] == [("warning", "broker did not tell")]
@@ -166,14 +167,14 @@ def test_a_broker_that_does_not_tell_is_said_once_for_a_host_and_counted(room):
 
 
 def test_a_throttle_refuses_nothing(room):
-    observer = Observer(Log(), room.usage)
+    observer = Observer(Log(), room.usage, Board(lambda: 0.0, lambda: 0.0))
     observer.decided(decision(action=Action.THROTTLE), BY)
     assert observer.refused_items == {}
 
 
 def test_incidents_are_counted_and_said(room):
     log = Log()
-    observer = Observer(log, room.usage)
+    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
     observer.client_failed("10.0.0.1:5", "app", "garbage")
     observer.broker_failed("10.0.0.1:5", "away")
     assert (observer.client_failures, observer.broker_failures) == (1, 1)

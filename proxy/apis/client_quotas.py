@@ -1,0 +1,235 @@
+"""DescribeClientQuotas: key 48, versions 0-1, and AlterClientQuotas: key 49, versions 0-1 (KIP-546). Charge nothing.
+
+So Kafka's own tools and the AdminClients of all languages see the proxy's quotas beside those of the brokers. A broker knows
+nothing of the proxy's keys (`quota.keys`), so these never reach one.
+
+- describing: the broker is asked as ever, and what it answers is added to; if it refuses, so does the proxy;
+- altering: an entry with a key of the proxy's is judged here first, as a whole: the user has to be one of `quotas.admins`, else 31
+  CLUSTER_AUTHORIZATION_FAILED; anything wrong is 42 INVALID_REQUEST, and nothing of the entry is done. What is left of the
+  request for the broker goes there next, in the client's name. Entries that the broker takes then come to the proxy's own keys;
+  those are answered once they are written. Should writing fail then, the entry fails, although a broker's key in it is set: doing
+  it again does no harm.
+
+It does not read requests that do not alter any of its keys; these pass as they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proxy.session.client import Client
+from proxy.session.desk import Alteration, Desk
+from proxy.session.plans import FORWARD, Answer, Ask, Forward, Outcome, Plain, Question, Request, Wait, Whole
+from proxy.wire import client_quotas as wire
+from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
+from proxy.wire.primitives import BadBytes, Buffer
+from quota.entity import DEFAULT, Entity
+from quota.keys import KEYS, named, wrong_entity, wrong_together, wrong_value
+from quota.layers import Change
+
+USER, CLIENT_ID = "user", "client-id"
+NOT_ALLOWED, INVALID = 31, 42
+"""CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST"""
+
+STRANGE = Result(-1, "The proxy does not understand what the broker says of this request.")
+UNSAID = Result(-1, "The broker says nothing of this entity.")
+
+
+def who_of(entity: Entity) -> Who:
+    """An entity of a limit as the protocol has it."""
+    parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
+    return tuple((kind, None if name == DEFAULT else name) for kind, name in parts if name is not None)
+
+
+def entity_of(who: Who) -> Entity:
+    """The other way round; ValueError, with a message for people, for what has no limits of the proxy's."""
+    names: dict[str, str] = {}
+    for kind, name in who:
+        if kind not in (USER, CLIENT_ID):
+            raise ValueError(f"limits of the proxy are of a {USER}, a {CLIENT_ID} or both, not of {kind!r}")
+        if kind in names:
+            raise ValueError(f"{kind} stands twice in one entity")
+        if name == DEFAULT:
+            raise ValueError(f"{DEFAULT!r} is no name of a {kind}; the default has none")
+        names[kind] = DEFAULT if name is None else name
+    entity = Entity(names.get(USER), names.get(CLIENT_ID))
+    if (wrong := wrong_entity(entity)) is not None:
+        raise ValueError(wrong)
+    return entity
+
+
+class DescribeClientQuotas(Plain):
+    key, versions = wire.DESCRIBE, wire.VERSIONS
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        try:
+            wanted = wire.read_filter(_body(request), request.version)
+        except BadBytes:  # for the broker to judge
+            return FORWARD
+        return Forward(_Both(client.services.desk, wanted, request.version))
+
+
+class _Both(Whole):
+    """The broker's answer with the proxy's limits in it."""
+
+    __slots__ = ("_desk", "_version", "_wanted")
+
+    def __init__(self, desk: Desk, wanted: Filter, version: int) -> None:
+        super().__init__()
+        self._desk, self._wanted, self._version = desk, wanted, version
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        found = {who: values for entity, values in self._desk.table.items() if self._wanted.matches(who := who_of(entity))}
+        try:
+            return wire.with_entries(bytes(buf[start:end]), self._version, found) if found else None
+        except BadBytes:  # of a newer broker: better without the proxy's than not at all
+            return None
+
+
+@dataclass(slots=True)
+class _Order:
+    """An AlterClientQuotas request that is about limits of the proxy. `results` by number of the entry, as they come; `own` are
+    the changes of entries that are right; `theirs` is what the broker has to judge of each."""
+
+    entries: list[Entry]
+    validate_only: bool
+    results: dict[int, Result] = field(default_factory=dict)
+    own: dict[int, list[Change]] = field(default_factory=dict)
+    theirs: dict[int, Entry] = field(default_factory=dict)
+    throttle_ms: int = 0
+    alteration: Alteration | None = None
+
+    def accepted(self) -> list[Change]:
+        """What is to be done of the proxy's own, now that nothing is wrong with the rest of these entries."""
+        return [change for i, changes in self.own.items() if self.results.get(i, DONE) == DONE for change in changes]
+
+    def written(self, alteration: Alteration) -> None:
+        """The changes were written, or not."""
+        if alteration.refusal is not None:
+            for i in self.own:
+                if self.results.get(i, DONE) == DONE:
+                    self.results[i] = Result(*alteration.refusal)
+
+    def answer(self, request: Request) -> bytes:
+        results = [(entry.who, self.results.get(i, DONE)) for i, entry in enumerate(self.entries)]
+        return wire.alter_response(request.correlation_id, request.version, self.throttle_ms, results)
+
+
+class AlterClientQuotas(Plain):
+    key, versions = wire.ALTER, wire.VERSIONS
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        order: _Order | None = client.progress
+        if order is None:
+            order = _read(client, request)
+            if order is None:
+                return FORWARD
+            client.progress = order
+            if order.theirs:
+                return _ask(client, request, order)
+        if order.alteration is None and not order.validate_only and (changes := order.accepted()):
+            order.alteration = client.services.desk.alter(changes, client.requester(self.key, request.version))
+            if not order.alteration.done:
+                return Wait(order.alteration)
+        if order.alteration is not None:
+            order.written(order.alteration)
+        client.progress = None
+        return Answer(order.answer(request))
+
+
+def _read(client: Client, request: Request) -> _Order | None:
+    """The request, judged as far as the proxy can; None when it is the broker's alone."""
+    try:
+        entries, validate_only = wire.read_alterations(_body(request), request.version)
+    except BadBytes:  # for the broker to judge
+        return None
+    if not any(op.key in KEYS for entry in entries for op in entry.ops):
+        return None
+    order = _Order(entries, validate_only)
+    times = Counter(frozenset(entry.who) for entry in entries)
+    for i, entry in enumerate(entries):
+        own = [op for op in entry.ops if op.key in KEYS]
+        theirs = tuple(op for op in entry.ops if op.key not in KEYS)
+        if own:
+            try:
+                order.own[i] = _judge(client, entry.who, own, times[frozenset(entry.who)])
+            except _Refused as e:
+                order.results[i] = e.result
+                continue
+        if theirs or not own:
+            order.theirs[i] = Entry(entry.who, theirs)
+    return order
+
+
+class _Refused(Exception):
+    """An entry that is not done, and why."""
+
+    def __init__(self, error: int, message: str) -> None:
+        super().__init__(message)
+        self.result = Result(error, message)
+
+
+def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Change]:
+    """The changes of one entry; `_Refused` when any of them is not right. `times`: how often its entity stands in the request."""
+    desk = client.services.desk
+    if not desk.may_alter(client.user):
+        raise _Refused(NOT_ALLOWED, f"{client.principal} may not alter {ops[0].key}: it is none of the proxy's `quotas.admins`.")
+    if (closed := desk.closed()) is not None:
+        raise _Refused(*closed)
+    try:
+        entity = entity_of(who)
+    except ValueError as e:
+        raise _Refused(INVALID, f"{ops[0].key}: {e}.") from None
+    if times > 1:
+        raise _Refused(INVALID, f"{named(entity)} stands {times} times in the request; once is right.")
+    for key, count in Counter(op.key for op in ops).items():
+        if count > 1:
+            raise _Refused(INVALID, f"{key} of {named(entity)} stands {count} times in the request; once is right.")
+    changes = [Change(entity, op.key, None if op.remove else op.value) for op in ops]
+    wrongs = [wrong_value(*change) for change in changes if change.value is not None]  # type: ignore[arg-type]
+    wrongs.append(wrong_together(desk.outlook(changes).get(entity, {})))
+    if (wrong := next(filter(None, wrongs), None)) is not None:
+        raise _Refused(INVALID, f"{named(entity)}: {wrong}.")
+    return changes
+
+
+def _ask(client: Client, request: Request, order: _Order) -> Ask:
+    """What the broker has to judge."""
+    frame = wire.alter_request(
+        request.correlation_id,
+        client.client_id or "",
+        request.version,
+        list(order.theirs.values()),
+        validate_only=order.validate_only,
+    )
+    return Ask(frame, request.correlation_id, _Verdicts(order, request.version))
+
+
+class _Verdicts(Question):
+    """What the broker says of its part."""
+
+    __slots__ = ("_order", "_version")
+
+    def __init__(self, order: _Order, version: int) -> None:
+        super().__init__()
+        self._order, self._version = order, version
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        order = self._order
+        try:
+            order.throttle_ms, results = wire.read_results(bytes(buf[start:end]), self._version)
+        except BadBytes:
+            order.results |= dict.fromkeys(order.theirs, STRANGE)
+        else:
+            for i, entry in order.theirs.items():
+                order.results[i] = results.get(frozenset(entry.who), UNSAID)
+        return []
+
+    def give_up(self) -> None:
+        """A client waits for what its broker says, however long that takes: so it does here."""
+
+
+def _body(request: Request) -> bytes:
+    request.join()
+    return bytes(request.buf[request.body : request.end])

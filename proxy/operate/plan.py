@@ -1,0 +1,78 @@
+"""How to get from the quotas that are to those that stand in a file.
+
+In: what a proxy says, a settings file. Out: what differs, and the alterations that make it the same; a settings file of what is.
+
+Only limits of the proxy: those of brokers cannot stand in its settings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from proxy.apis.client_quotas import entity_of, who_of
+from proxy.wire.client_quotas import Entry, Op, Who
+from quota.entity import Entity
+from quota.keys import KEYS, Values
+from quota.layers import Difference, Table, differences
+
+
+def own(found: Mapping[Who, Values]) -> Table:
+    """The limits of the proxy among these."""
+    table: dict[Entity, Values] = {}
+    for who, values in found.items():
+        if mine := {key: value for key, value in values.items() if key in KEYS}:
+            table[entity_of(who)] = mine
+    return table
+
+
+def theirs(found: Mapping[Who, Values]) -> int:
+    """How many of these are limits of brokers."""
+    return sum(key not in KEYS for values in found.values() for key in values)
+
+
+def steps(have: Table, want: Table, *, prune: bool) -> list[Difference]:
+    """What has to change; `prune`: limits that are not wanted go."""
+    return [one for one in differences(have, want) if prune or one.new is not None]
+
+
+def entries_of(found: Iterable[Difference]) -> list[Entry]:
+    """The same as alterations, an entry for each entity."""
+    ops: defaultdict[Entity, list[Op]] = defaultdict(list)
+    for entity, key, _, new in found:
+        ops[entity].append(Op(key, new or 0.0, new is None))
+    return [Entry(who_of(entity), tuple(made)) for entity, made in ops.items()]
+
+
+def as_settings(table: Table) -> str:
+    """A settings file with these limits."""
+    entities = [_settings_of(entity, values) for entity, values in sorted(table.items(), key=lambda item: _order(item[0]))]
+    return yaml.safe_dump({"quotas": {"entities": entities}}, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _order(entity: Entity) -> tuple[str, str]:
+    return entity.user or "", entity.client_id or ""
+
+
+def _settings_of(entity: Entity, values: Values) -> dict[str, Any]:
+    named = {name: part for name, part in entity._asdict().items() if part is not None}
+    return named | {key.setting: plain(values[name]) for name, key in KEYS.items() if name in values}
+
+
+def plain(value: float) -> int | float:
+    """A whole number where it is one."""
+    return value if value % 1 else int(value)
+
+
+def as_json(found: Mapping[Who, Values]) -> list[dict[str, Any]]:
+    """Limits for programs: null is the default's name."""
+    return [
+        {"entity": dict(who), "quotas": {key: plain(value) for key, value in values.items()}} for who, values in in_order(found)
+    ]
+
+
+def in_order(found: Mapping[Who, Values]) -> Sequence[tuple[Who, Values]]:
+    """Users first, then by name."""
+    return sorted(found.items(), key=lambda item: sorted((kind, name or "") for kind, name in item[0])[::-1])

@@ -1,0 +1,267 @@
+"""`kafka-quota-proxy quotas`: describe and alter, with the flags of kafka-configs.sh; export, import and diff of settings files.
+
+In: arguments. Out: tables or JSON on standard output; exit code 0, 1 when something was refused or failed, or differs (`diff`),
+2 when what was given is not right."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from proxy.config.limits import table_of
+from proxy.config.load import SettingsError, load_settings
+from proxy.config.units import HostPort, parse_server
+from proxy.net.quota_client import QuotaClient, ask, said
+from proxy.net.upstream import BrokerError, Upstream
+from proxy.operate import plan, show, suggest
+from proxy.operate.access import AccessError, upstream_of
+from proxy.operate.entities import TYPES, filter_of, ops_of, parts_of, spelled_out, who_of_parts
+from proxy.wire.client_quotas import DONE, Entry, Filter, Result, Who
+from quota.entity import Entity
+from quota.keys import wrong_value
+from quota.layers import Change, Difference, Table, changed
+
+T = TypeVar("T")
+Found = dict[Who, dict[str, float]]
+EVERYTHING = Filter((), strict=False)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which proxy, and how to get in."""
+
+    servers: list[HostPort]
+    upstream: Upstream
+
+    def ask(self, work: Callable[[QuotaClient], Awaitable[T]]) -> T:
+        try:
+            return ask(self.servers, self.upstream, work)
+        except BrokerError as e:
+            fail(str(e), 1)
+
+    def describe(self, wanted: Filter = EVERYTHING) -> Found:
+        return self.ask(lambda client: client.describe(wanted))
+
+
+class ByType(click.Command):
+    """A command whose names belong to the types before them, as kafka-configs.sh has it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spelled_out(args))
+
+
+def _place(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which proxy; the command gets a `Place`."""
+
+    @wraps(function)
+    def with_place(bootstrap_server: str, command_config: Path | None, **others: Any) -> None:
+        try:
+            servers = [parse_server(server) for server in bootstrap_server.split(",")]
+            place = Place(servers, upstream_of(command_config))
+        except (AccessError, ValueError) as e:
+            fail(str(e) if isinstance(e, AccessError) else f"--bootstrap-server {bootstrap_server}: {e}")
+        function(place, **others)
+
+    config = click.option(
+        "--command-config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Properties file with how to get in, as Kafka's own tools take it.",
+    )
+    server = click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="The proxy.")
+    return server(config(with_place))
+
+
+def _entity(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say whose quotas; `spelled_out` makes the others of these."""
+    shown = "--user NAME, --client-id NAME, --user-defaults and --client-defaults say the same in short."
+    name = click.option("--entity-name", "names", multiple=True, help="Its name, after its type; or --entity-default.")
+    kind = click.option("--entity-type", "types", multiple=True, type=click.Choice([*TYPES]), help=f"May be given twice. {shown}")
+    return kind(name(function))
+
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+PRUNE = click.option("--prune", is_flag=True, help="Limits that are not in the file go; those in a proxy's own file cannot.")
+ONLY = click.option("--validate-only", is_flag=True, help="Say whether it would do, and change nothing.")
+FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@click.group()
+def quotas() -> None:
+    """Quotas of a running proxy: describe, alter, export, import, diff."""
+
+
+@quotas.command(cls=ByType)
+@_place
+@_entity
+@AS_JSON
+def describe(place: Place, types: Sequence[str], names: Sequence[str], as_json: bool) -> None:
+    """Show quotas: all, or those of an entity. Those of the brokers are shown beside the proxy's."""
+    found = place.describe(filter_of(_right(lambda: parts_of(types, names))))
+    if as_json:
+        click.echo(json.dumps(plan.as_json(found), indent=2))
+    elif found:
+        show.console().print(show.limits(found))
+    else:
+        click.echo("no quotas")
+
+
+@quotas.command(cls=ByType)
+@_place
+@_entity
+@click.option("--add-config", "add", multiple=True, metavar="KEY=VALUE[,…]", help="Limits to set; rates of bytes may be 20MiB.")
+@click.option("--delete-config", "delete", multiple=True, metavar="KEY[,…]", help="Limits to take away.")
+@ONLY
+@AS_JSON
+def alter(
+    place: Place,
+    types: Sequence[str],
+    names: Sequence[str],
+    add: Sequence[str],
+    delete: Sequence[str],
+    validate_only: bool,
+    as_json: bool,
+) -> None:
+    """Set quotas of an entity, or take them away."""
+    who = _right(lambda: who_of_parts(parts_of(types, names)))
+    entry = Entry(who, _right(lambda: ops_of(add, delete)))
+    results = place.ask(lambda client: client.alter([entry], validate_only=validate_only))
+    _report(results, as_json, "would do" if validate_only else "altered")
+
+
+@quotas.command()
+@_place
+def export(place: Place) -> None:
+    """Print the quotas of the proxy as a settings file."""
+    found = place.describe()
+    click.echo(plan.as_settings(plan.own(found)), nl=False)
+    if left := plan.theirs(found):
+        click.echo(f"left out: {left} limit(s) of brokers, which cannot stand in the proxy's settings", err=True)
+
+
+@quotas.command("import")
+@_place
+@FILE
+@PRUNE
+@ONLY
+@AS_JSON
+def import_(place: Place, file: Path, prune: bool, validate_only: bool, as_json: bool) -> None:
+    """Make the quotas of the proxy those of a settings file."""
+    wanted = _wanted(file)
+    found = plan.steps(plan.own(place.describe()), wanted, prune=prune)
+    if not found and not as_json:
+        click.echo("nothing to do")
+        return
+    entries = plan.entries_of(found)
+    results = place.ask(lambda client: client.alter(entries, validate_only=validate_only)) if entries else []
+    _report(results, as_json, "would do" if validate_only else "altered")
+
+
+@quotas.command()
+@_place
+@FILE
+@PRUNE
+@AS_JSON
+def diff(place: Place, file: Path, prune: bool, as_json: bool) -> None:
+    """Show what an import would change; exit code 1 if anything."""
+    found = plan.steps(plan.own(place.describe()), _wanted(file), prune=prune)
+    if as_json:
+        click.echo(json.dumps([_difference(one) for one in found], indent=2))
+    elif found:
+        show.console().print(show.changes(found))
+    else:
+        click.echo("no difference")
+    sys.exit(bool(found))
+
+
+@quotas.command("suggest")
+@click.option(
+    "--from",
+    "folders",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of usage logs; may be given several times.",
+)
+@click.option("--by", type=click.Choice(["user", "client-id", "both"]), default="user", show_default=True, help="Whose limits.")
+@click.option("--percentile", type=click.FloatRange(1, 100), default=99.0, show_default=True, help="Of the use per interval.")
+@click.option(
+    "--headroom", type=click.FloatRange(1, 1000), default=1.5, show_default=True, help="What the percentile is multiplied by."
+)
+@click.option(
+    "--min-intervals", "least", type=click.IntRange(1), default=30, show_default=True, help="Who was seen less gets no limit."
+)
+@click.option("--yaml", "as_yaml", is_flag=True, help="A settings file instead of a table.")
+@AS_JSON
+def suggest_(
+    folders: Sequence[Path], by: str, percentile: float, headroom: float, least: int, as_yaml: bool, as_json: bool
+) -> None:
+    """Propose limits from usage logs."""
+    try:
+        found = suggest.read(folders, by)
+    except OSError as e:
+        fail(f"{e.filename}: cannot be read: {e.strerror}", 1)
+    if not found.lines:
+        fail(f"no lines of usage in {', '.join(map(str, folders))}: files usage-*.jsonl are looked for", 1)
+    made = suggest.suggest(found, part=percentile / 100, headroom=headroom, least=least)
+    if as_yaml:
+        click.echo(plan.as_settings(changed({}, [Change(one.entity, one.key, one.limit) for one in made])), nl=False)
+    elif as_json:
+        click.echo(json.dumps([{**one._asdict(), "entity": _entity_of(one.entity)} for one in made], indent=2))
+    else:
+        show.console().print(show.suggestions(made, f"p{percentile:g}"))
+    left = len({entity for (entity, _), seen in found.histograms.items() if seen.total < least})
+    text = f"{found.lines:,} lines, {found.intervals:,} intervals from {found.first} to {found.last}"
+    text += f"; {found.bad} line(s) could not be read" * bool(found.bad)
+    text += f"; {left} had too few intervals for some limit" * bool(left)
+    click.echo(text, err=True)
+
+
+def _wanted(file: Path) -> Table:
+    """The limits that a file wants; none that the proxy would refuse one by one."""
+    try:
+        table = table_of(load_settings(file))
+    except SettingsError as e:
+        fail(str(e))
+    wrongs = [wrong_value(entity, key, value) for entity, values in table.items() for key, value in values.items()]
+    if (wrong := next(filter(None, wrongs), None)) is not None:
+        fail(f"{file}: {wrong}")
+    return table
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return {"entity": _entity_of(one.entity), "quota": one.key, "old": one.old, "new": one.new}
+
+
+def _entity_of(entity: Entity) -> dict[str, str | None]:
+    return {"user": entity.user, "client_id": entity.client_id}
+
+
+def _report(results: Sequence[tuple[Entry, Result]], as_json: bool, done: str) -> None:
+    """What became of each entry; exit code 1 when any was refused."""
+    if as_json:
+        lines = [{"entity": dict(entry.who), "error": result.error, "message": result.message} for entry, result in results]
+        click.echo(json.dumps(lines, indent=2))
+    else:
+        for entry, result in results:
+            click.echo(f"{show.name_of(entry.who)}: {done if result == DONE else said(result)}", err=result != DONE)
+    sys.exit(any(result != DONE for _, result in results))
+
+
+def _right(make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except ValueError as e:
+        fail(str(e))
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """The end."""
+    click.echo(message, err=True)
+    sys.exit(code)

@@ -1,0 +1,216 @@
+"""Limits that would have fitted: for every entity the 99th percentile of what it did per
+interval, times a headroom.
+
+In: folders of usage logs (docs/log-format.md, version 1), read line by line. Out: suggestions.
+
+Several proxies write intervals of the same bounds, which are summed up: files are read side by side in the order of time, and an
+interval is closed when all have passed it. Memory is that of one interval and of a histogram per entity and quota, whose buckets
+are 2% wide: a percentile is up to 2% too high, never too low."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import ceil, floor, log, log10
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from quota.entity import Entity
+from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS
+from quota.kinds.controller_mutations import DEFAULT_WINDOWS
+
+VERSION: Final = 1
+PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
+OTHER: Final = "<other>"
+_STEP: Final = log(1.02)
+PRODUCER_RATE, CONSUMER_RATE, REQUEST_RATE = (
+    SETTINGS[name].name for name in ("producer_byte_rate", "consumer_byte_rate", "request_rate")
+)
+
+
+class Suggestion(NamedTuple):
+    """A limit that would have fitted: the percentile of what was used, per second, in so many intervals, and the limit."""
+
+    entity: Entity
+    key: str
+    intervals: int
+    used: float
+    limit: float
+
+
+class Histogram:
+    """Amounts above 0, in buckets of 2%."""
+
+    __slots__ = ("_counts", "most", "total")
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self.total = 0
+        self.most = 0.0
+
+    def add(self, amount: float) -> None:
+        self._counts[ceil(log(amount) / _STEP)] += 1
+        self.total += 1
+        self.most = max(self.most, amount)
+
+    def percentile(self, part: float) -> float:
+        """What this part of all amounts, 0 to 1, is at most."""
+        left = part * self.total
+        for bucket, count in sorted(self._counts.items()):
+            left -= count
+            if left <= 1e-9:
+                return min(1.02**bucket, self.most)
+        return self.most
+
+
+@dataclass(slots=True)
+class Read:
+    """What was found. `bad`: lines that are none, or of another version."""
+
+    lines: int = 0
+    bad: int = 0
+    intervals: int = 0
+    first: str = ""
+    last: str = ""
+    histograms: dict[tuple[Entity, str], Histogram] = field(default_factory=lambda: defaultdict(Histogram))
+
+
+def read(folders: Iterable[Path], by: str) -> Read:
+    """The use of each entity, `by` "user", "client-id" or "both"; OSError when a file cannot be read."""
+    found = Read()
+    sums: Counter[tuple[Entity, str]] = Counter()
+    start = end = ""
+    for line in _in_order([file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))], found):
+        if line["start"] != start:
+            _close(found, sums, start, end)
+            start = line["start"]
+            end = line["end"]
+        end = max(end, line["end"])
+        entity = _entity(line, by)
+        if entity is not None:
+            for key, amount in _amounts(line):
+                sums[entity, key] += amount
+    _close(found, sums, start, end)
+    return found
+
+
+def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Suggestion]:
+    """What fits entities that did something in at least `least` intervals."""
+    made = []
+    for (entity, key), histogram in found.histograms.items():
+        if key == MUTATIONS_BURST or histogram.total < least:
+            continue
+        used = histogram.percentile(part)
+        limit = _rounded(used * headroom, whole=key in (PRODUCER_RATE, CONSUMER_RATE))
+        made.append(Suggestion(entity, key, histogram.total, used, limit))
+        burst = found.histograms.get((entity, MUTATIONS_BURST))
+        if key == MUTATIONS_RATE and burst is not None and burst.most > limit * DEFAULT_WINDOWS:
+            wanted = _rounded(burst.most * headroom, whole=True)
+            made.append(Suggestion(entity, MUTATIONS_BURST, burst.total, burst.most, wanted))
+    return sorted(made, key=lambda one: (one.entity.user or "", one.entity.client_id or "", one.key))
+
+
+def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str) -> None:
+    """An interval is over."""
+    if not start:
+        return
+    seconds = max((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 0.001)
+    for (entity, key), amount in sums.items():
+        if amount > 0:
+            found.histograms[entity, key].add(amount if key == MUTATIONS_BURST else amount / seconds)
+    sums.clear()
+    found.intervals += 1
+    found.first, found.last = found.first or start, end
+
+
+def _amounts(line: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """What a line adds to which quota, as the proxy counts it."""
+    api = line["api_key"]
+    if line["topic"] is not None:
+        if api == PRODUCE:
+            yield PRODUCER_RATE, line["record_bytes"]
+        return
+    yield REQUEST_RATE, line["requests"]
+    if api in (FETCH, SHARE_FETCH):
+        yield CONSUMER_RATE, line["response_bytes"]
+    if line["mutations"]:
+        yield MUTATIONS_RATE, line["mutations"]
+        yield MUTATIONS_BURST, line["mutations"]
+
+
+def _entity(line: dict[str, Any], by: str) -> Entity | None:
+    principal, client_id = line["principal"], line["client_id"]
+    if principal == OTHER:
+        return None
+    user = principal.partition(":")[2]
+    if by == "user":
+        return Entity(user, None)
+    if not client_id:
+        return None
+    return Entity(None, client_id) if by == "client-id" else Entity(user, client_id)
+
+
+def _rounded(value: float, *, whole: bool) -> float:
+    """Up to two significant digits."""
+    scale = 10.0 ** (floor(log10(value)) - 1)
+    rounded = ceil(round(value / scale, 6)) * scale
+    return float(ceil(rounded)) if whole else float(f"{rounded:.6g}")
+
+
+def _in_order(files: list[Path], found: Read) -> Iterator[dict[str, Any]]:
+    """The usage lines of all files by their start. A file is opened when its first line is due, so that few are open at once. Lines
+    that come twice are read once."""
+    waiting: list[tuple[str, int, Iterator[dict[str, Any]] | None, dict[str, Any]]] = []
+    for number, file in enumerate(files):
+        first = next(_lines(file, Read()), None)
+        if first is not None:
+            waiting.append((first["start"], number, None, {}))
+        else:
+            for _ in _lines(file, found):
+                pass
+    heapq.heapify(waiting)
+    seen: dict[tuple[str, str], int] = {}
+    while waiting:
+        _, number, lines, line = heapq.heappop(waiting)
+        if lines is None:
+            lines = _lines(files[number], found)
+        else:
+            author = line["proxy"], line["boot"]
+            if line["seq"] > seen.get(author, 0):
+                seen[author] = line["seq"]
+                found.lines += 1
+                yield line
+        following = next(lines, None)
+        if following is not None:
+            heapq.heappush(waiting, (following["start"], number, lines, following))
+
+
+def _lines(file: Path, found: Read) -> Iterator[dict[str, Any]]:
+    """The usage lines of a file."""
+    with file.open("rb") as source:
+        for raw in source:
+            try:
+                line = json.loads(raw)
+                good = line["v"] == VERSION and (line["type"] != "usage" or _is_usage(line))
+            except (ValueError, KeyError, TypeError):
+                good = False
+            if not good:
+                found.bad += 1
+            elif line["type"] == "usage":
+                yield line
+
+
+def _is_usage(line: dict[str, Any]) -> bool:
+    """Has it what is looked at?"""
+    numbers = ("seq", "api_key", "requests", "response_bytes", "record_bytes", "mutations")
+    texts = ("proxy", "boot", "start", "end", "principal")
+    datetime.fromisoformat(line["start"]), datetime.fromisoformat(line["end"])
+    return (
+        all(isinstance(line[name], int) and line[name] >= 0 for name in numbers)
+        and all(isinstance(line[name], str) for name in texts)
+        and all(line[name] is None or isinstance(line[name], str) for name in ("client_id", "topic"))
+    )

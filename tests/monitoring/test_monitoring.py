@@ -1,0 +1,85 @@
+"""The dashboard and the alert rules: what they ask for is there, Prometheus understands it, and alerts fire when they should."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy.observe.catalogue import names
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="there is no promtool on this machine (Debian package prometheus)")
+PREFIX = "kafka_quota_proxy_"
+FROM_LIBRARIES = {"process_cpu_seconds_total", "process_open_fds", "process_max_fds", "process_resident_memory_bytes"}
+
+BOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
+RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"][0]["rules"]
+TARGETS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
+EXPRESSIONS = [*TARGETS, *(rule["expr"] for rule in RULES)]
+
+
+def promtool(*arguments: str) -> str:
+    run = subprocess.run([str(PROMTOOL), *arguments], capture_output=True, text=True, timeout=120, check=False, cwd=FOLDER)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_what_is_asked_for_is_there(expression: str) -> None:
+    """Figures of volumes come with the storage quota."""
+    known = names()
+    asked = set(re.findall(rf"{PREFIX}\w+|process_\w+", expression))
+    assert asked, expression
+    unknown = {name for name in asked - FROM_LIBRARIES if name not in known and not name.startswith(f"{PREFIX}storage_")}
+    assert not unknown
+    for by in re.findall(r"by \(([^)]*)\)", expression):
+        labels = {label for name in asked for label in known.get(name, ["broker", "log_dir", "quota"])} | {"instance"}
+        assert set(by.replace(" ", "").split(",")) <= labels
+
+
+@needs_promtool
+def test_prometheus_understands_every_panel(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"panel:{i}", "expr": expr.replace("$__rate_interval", "5m").replace("$instance", ".*")}
+        for i, expr in enumerate(TARGETS)
+    ]
+    assert not [rule for rule in rules if "$" in rule["expr"]]
+    file = tmp_path / "panels.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    assert f"{len(TARGETS)} rules found" in promtool("check", "rules", str(file))
+
+
+@needs_promtool
+def test_alerts_are_right_and_fire_when_they_should() -> None:
+    assert f"{len(RULES)} rules found" in promtool("check", "rules", "rules.yaml")
+    promtool("test", "rules", "rules_test.yaml")
+
+
+def test_every_alert_is_tested_and_says_what_to_do() -> None:
+    tests = (FOLDER / "rules_test.yaml").read_text()
+    for rule in RULES:
+        assert rule["alert"] in tests
+        assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"]
+
+
+def test_the_dashboard_is_whole() -> None:
+    ids = [panel["id"] for panel in BOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    taken: set[tuple[int, int]] = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert {variable["name"] for variable in BOARD["templating"]["list"]} == {"datasource", "instance"}

@@ -1,0 +1,100 @@
+"""Who is throttled now, and what was refused within the last hour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.observe.board import HOUR, MOST, Board
+from proxy.session.requester import Requester
+from quota.decision import Action, Decision
+from quota.entity import Entity
+
+ALICE = Entity("alice", None)
+
+
+class Room:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.board = Board(lambda: self.now, lambda: 1_700_000_000.0 + self.now)
+
+    def decide(
+        self, action: Action, throttle: float, *topics: str, entity: Entity = ALICE, items: int = 1, mode: str = "enforce"
+    ) -> None:
+        decision = Decision("controller_mutations", action, entity, tuple(range(items)), 7.5, 5, throttle, "why")
+        by = Requester("User:alice", "app", "10.0.0.1:5", 19, 7, topics)
+        self.board.decided(decision, by, mode)
+
+    def throttled(self) -> list[dict[str, Any]]:
+        return list(self.board.seen()["throttled"])
+
+    def refused(self) -> dict[str | None, int]:
+        return {line["topic"]: line["items"] for line in self.board.seen()["refused_last_hour"]}
+
+
+def test_since_when_and_until_when():
+    room = Room()
+    room.decide(Action.THROTTLE, 10)
+    room.now += 4
+    room.decide(Action.THROTTLE, 2)
+    (one,) = room.throttled()
+    assert (one["usage"], one["limit"], one["quota"], one["action"]) == (7.5, 5, "controller_mutations", "throttle")
+    assert one["entity"] == {"user": "alice", "client_id": None, "topic": None}
+    assert one["since"] == "2023-11-14T22:30:00.000Z"
+    assert one["until"] == "2023-11-14T22:30:10.000Z", "the longer of the two"
+    assert (one["seconds_left"], one["requests"]) == (6, 2)
+    room.now += 6
+    assert room.throttled() == []
+    room.decide(Action.THROTTLE, 1)
+    assert room.throttled()[0]["since"] == "2023-11-14T22:30:10.000Z", "anew"
+
+
+def test_who_is_held_is_throttled_by_what_holds_it():
+    room = Room()
+    room.decide(Action.HOLD, 5)
+    assert room.throttled() == []
+    room.decide(Action.THROTTLE, 3)
+    room.decide(Action.HOLD, 9)
+    (one,) = room.throttled()
+    assert (one["seconds_left"], one["requests"], one["action"]) == (3, 2, "throttle")
+
+
+def test_what_was_refused_by_topic_within_an_hour():
+    room = Room()
+    room.decide(Action.REFUSE, 1, "a", "b", items=2)
+    room.now += HOUR / 2
+    room.decide(Action.REFUSE, 1, "a", items=3)
+    room.decide(Action.THROTTLE, 1, "a")
+    assert room.refused() == {"a": 2, "b": 1, None: 2}
+    assert list(room.refused())[-1] == "b", "the most first"
+    room.now += HOUR / 2
+    assert room.refused() == {"a": 1, None: 2}
+    room.now += HOUR
+    assert room.refused() == {}
+    room.board.sweep()
+    assert not room.board._refused
+    assert not room.board._throttled
+
+
+def test_what_is_observed_stands_apart():
+    room = Room()
+    room.decide(Action.REFUSE, 5, "a", mode="observe")
+    room.decide(Action.REFUSE, 3, "a")
+    assert [(one["mode"], one["seconds_left"]) for one in room.throttled()] == [("enforce", 3), ("observe", 5)]
+    assert [line["mode"] for line in room.board.seen()["refused_last_hour"]] == ["enforce", "observe"]
+
+
+def test_memory_is_bounded():
+    room = Room()
+    for i in range(3 * MOST):
+        room.now += 0.001
+        room.decide(Action.REFUSE, 100, f"topic-{i}", entity=Entity(None, f"client-{i}" + "x" * 1000))
+    seen = room.board.seen()
+    assert len(seen["throttled"]) == len(seen["refused_last_hour"]) == MOST
+    assert seen["refused_last_hour_others"] == 2 * MOST
+    assert seen["throttled"][0]["entity"]["client_id"].startswith(f"client-{3 * MOST - 1}x")
+    assert len(seen["throttled"][0]["entity"]["client_id"]) == 200
+    for _ in range(500):
+        room.now += 30
+        room.decide(Action.REFUSE, 1, "same")
+    (same,) = (sums for (_, topic), sums in room.board._refused.items() if topic == "same")
+    assert len(same._slices) <= 61

@@ -1,0 +1,132 @@
+"""Limits from usage logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from proxy.config.limits import table_of
+from proxy.config.load import load_settings
+from proxy.observe.lines import Author, iso, usage_line
+from proxy.operate.quotas import quotas
+from proxy.operate.suggest import Histogram
+from proxy.session.tally import Row, TallyKey
+from quota.entity import Entity
+
+T0 = 1_700_000_000.0
+ALICE = Entity("alice", None)
+
+
+class Log:
+    """The log of one proxy, as the proxy itself writes it."""
+
+    def __init__(self, folder: Path, proxy: str) -> None:
+        self.file, self.author = folder / f"usage-{proxy}-00-0.jsonl", Author(proxy, "00")
+
+    def add(self, interval: int, user: str, api: int, *, topic: str | None = None, client_id: str = "app", **sums: int) -> None:
+        row = {"requests": 1, "request_bytes": 0, "response_bytes": 0, "record_bytes": 0, "records": 0, "mutations": 0}
+        key = TallyKey(f"User:{user}", client_id, topic, None, api)
+        values = [*({**row, **sums}).values(), 0]
+        line = usage_line(self.author, Row(key, *values, {}), iso(T0 + 10 * interval), iso(T0 + 10 * interval + 10))
+        with self.file.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    done = CliRunner().invoke(quotas, ["suggest", *arguments])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def suggested(folder: Path, *more: str) -> dict[tuple[str | None, str], tuple[float, float, int]]:
+    found = json.loads(run("--from", str(folder), "--json", "--min-intervals", "1", *more).stdout)
+    return {
+        (one["entity"]["user"] or one["entity"]["client_id"], one["key"]): (one["used"], one["limit"], one["intervals"])
+        for one in found
+    }
+
+
+def test_percentiles_are_at_most_two_percent_too_high() -> None:
+    chance = Random(1)
+    for _ in range(20):
+        amounts = sorted(chance.lognormvariate(5, 3) for _ in range(1000))
+        histogram = Histogram()
+        for amount in amounts:
+            histogram.add(amount)
+        for part in (0.5, 0.99, 1.0):
+            exact = amounts[int(part * 1000) - 1]
+            assert exact * 0.999999 <= histogram.percentile(part) <= exact * 1.0201
+
+
+def test_proxies_are_summed_up_interval_by_interval(tmp_path: Path) -> None:
+    one, two = Log(tmp_path, "one"), Log(tmp_path, "two")
+    for interval in range(100):
+        for log in (one, two):
+            log.add(interval, "alice", 0, topic="a", record_bytes=5000)
+            log.add(interval, "alice", 0, topic="b", record_bytes=1000)
+            log.add(interval, "alice", 0, requests=40)
+            log.add(interval, "alice", 1, response_bytes=50_000, requests=10)
+    found = suggested(tmp_path)
+    assert found["alice", "cluster_producer_byte_rate"] == (1200, 1800, 100)
+    assert found["alice", "cluster_consumer_byte_rate"] == (10_000, 15_000, 100)
+    assert found["alice", "cluster_request_rate"] == (10, 15, 100)
+
+
+def test_a_peak_in_a_hundred_is_beyond_the_percentile(tmp_path: Path) -> None:
+    log = Log(tmp_path, "one")
+    for interval in range(200):
+        log.add(interval, "alice", 19, mutations=1000 if interval == 7 else 10)
+    found = suggested(tmp_path, "--headroom", "2")
+    assert found["alice", "controller_mutations_rate"][1] == pytest.approx(2.0, rel=0.05)
+    assert found["alice", "controller_mutations_burst"] == (1000, 2000, 200), "the rate alone would not let it pass"
+    assert found["alice", "controller_mutations_rate"][1] * 11 < 1000
+    assert suggested(tmp_path, "--percentile", "100")["alice", "controller_mutations_rate"][1] == 150
+
+
+def test_the_settings_file_is_right(tmp_path: Path) -> None:
+    log = Log(tmp_path, "one")
+    for interval in range(40):
+        log.add(interval, "alice", 0, topic="a", record_bytes=123_456)
+        log.add(interval, "bob", 19, mutations=3)
+    log.add(1, "rare", 0, topic="a", record_bytes=5)
+    done = run("--from", str(tmp_path), "--yaml")
+    file = tmp_path / "suggested.yaml"
+    file.write_text(done.stdout)
+    table = table_of(load_settings(file))
+    assert table[ALICE]["cluster_producer_byte_rate"] == 19_000
+    assert Entity("rare", None) not in table
+    assert "1 had too few intervals" in done.stderr
+    assert yaml.safe_load(done.stdout)["quotas"]["entities"][0]["user"] == "alice"
+    both = yaml.safe_load(run("--from", str(tmp_path), "--yaml", "--by", "both").stdout)["quotas"]["entities"]
+    assert both[0]["user"] == "alice"
+    assert both[0]["client_id"] == "app"
+    assert "alice" in run("--from", str(tmp_path)).stdout
+
+
+def test_bad_lines_and_lines_that_come_twice(tmp_path: Path) -> None:
+    log = Log(tmp_path, "one")
+    for interval in range(3):
+        log.add(interval, "alice", 19, mutations=10)
+    copy = tmp_path / "usage-one-00-copy.jsonl"
+    copy.write_bytes(log.file.read_bytes())
+    good = json.loads(log.file.read_text().splitlines()[0])
+    bad = [b"{", b"[]", b"\xff", b'{"v":2,"type":"usage"}', b'{"v":1,"type":"usage"}']
+    bad += [json.dumps(good | change).encode() for change in ({"start": "yesterday"}, {"mutations": -1}, {"requests": "1"})]
+    (tmp_path / "usage-two-00-0.jsonl").write_bytes(b"\n".join(bad) + b"\n" + json.dumps({**good, "type": "gap"}).encode())
+    (tmp_path / "usage-three-00-0.jsonl").write_bytes(b"")
+    done = run("--from", str(tmp_path), "--json", "--min-intervals", "1")
+    found = {one["key"]: one["used"] for one in json.loads(done.stdout)}
+    assert found["controller_mutations_rate"] == 1, "counted once"
+    assert f"{len(bad)} line(s) could not be read" in done.stderr
+    assert "3 lines" in done.stderr
+
+
+def test_a_folder_without_logs(tmp_path: Path) -> None:
+    assert "files usage-*.jsonl are looked for" in run("--from", str(tmp_path), code=1).output
+    assert "does not exist" in run("--from", str(tmp_path / "nowhere"), code=2).output
