@@ -251,7 +251,11 @@ class Engine:
         free = self.limits.exempt.topics
         limited = [i for i in range(len(batches)) if not refusals.behind(i)]
         stored = [] if rules.exempt or self.storage.calm else [i for i in limited if batches[i].topic not in free]
-        full = self.slowing.refuse(rules.owner, batches, stored, refusals, now, self.limits.max_throttle)
+        observed = self.slowing.rates.name in self.limits.observed
+        full = self.slowing.refuse(rules.owner, batches, stored, None if observed else refusals, now, self.limits.max_throttle)
+        if observed:
+            self.would += full[: MAX_WOULD - len(self.would)]
+            full = []
         limited = [i for i in limited if i not in refusals.refused]
         ids = self._judge_ids(rules, batches, limited, refusals, now)
         over: dict[str, Decision] = {}
@@ -345,7 +349,7 @@ class Engine:
 
     def hold_full(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
         """A Produce request to a volume at its limit waits, where settings say so, again and again; None when it need not."""
-        if self.storage.calm or rules.exempt:
+        if self.storage.calm or rules.exempt or self.slowing.rates.name in self.limits.observed:
             return None
         return self.slowing.wait(rules.owner, batches, self._limited(batches), now)
 

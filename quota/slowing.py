@@ -63,14 +63,16 @@ class Slowing:
         return replace(self._said(Action.HOLD, owner, tuple(full), seen), throttle=self._until_next_check(now))
 
     def refuse(
-        self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals, now: float, most: float
+        self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals | None, now: float, most: float
     ) -> list[Decision]:
         """Refuse what is at factor 0, but what could not be remembered to be refused, and throttle the client, for `most` seconds
-        at most. With scope `volume` it is not throttled: other partitions share its connection."""
+        at most. With scope `volume` it is not throttled: other partitions share its connection. Without `refusals` it is only said
+        what would be."""
         by_volume: dict[Seen | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
-            if factor == 0 and refusals.can(i):
-                refusals.refuse(i, STORAGE_ERROR, self.storage.why(seen), NAME)
+            if factor == 0 and (refusals is None or refusals.can(i)):
+                if refusals is not None:
+                    refusals.refuse(i, STORAGE_ERROR, self.storage.why(seen), NAME)
                 by_volume.setdefault(seen, []).append(i)
         return [
             replace(

@@ -12,6 +12,7 @@ from kio.index import load_request_schema
 
 from proxy.session.session import State
 from quota.book import QuotaBook
+from quota.decision import Action
 from quota.engine import Exempt
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
@@ -300,3 +301,16 @@ def test_the_fallback_slows_everybody(world: Any) -> None:
     d = w.dialogue("alice")
     assert amount(d, 30 * MIB) == pytest.approx(5, abs=0.1)
     assert "broker 1 does not answer" in w.watcher.decisions[-1][0].message
+
+
+@pytest.mark.parametrize("limits", [CLUSTER, replace(CLUSTER, hold=True), BY_VOLUME], ids=["cluster", "hold", "volume"])
+def test_what_is_only_observed_goes_on_and_what_would_have_been_refused_is_told(world: Any, limits: StorageLimits) -> None:
+    w = limited(world(observed={"storage": Action.REFUSE}), limits, full=(50, {"orders": {0}}))
+    d = w.dialogue()
+    frame = write(9, {("orders", 0): batch(1, 100, 7, 0, 0)})
+    d.client(frame)
+    assert d.to_broker == frame
+    assert d.session.state is State.OPEN
+    ((would, _),) = w.watcher.would
+    assert (would.quota, would.action, would.items) == ("storage", Action.REFUSE, (0,))
+    assert len(w.engine.fence) == 0
