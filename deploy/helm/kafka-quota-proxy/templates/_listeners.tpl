@@ -72,8 +72,8 @@
 {{- if not (hasKey .Values.listeners "main") }}{{ fail "listeners.main: it is always there; {} has the defaults" }}{{ end }}
 {{- range $name := keys .Values.listeners | sortAlpha }}
 {{- $l := include "kqp.listener" (dict "root" $ "name" $name) | fromYaml }}
-{{- range $port := values $l.ports }}
-{{- $port := int $port | toString }}
+{{- range $port_name := keys $l.ports | sortAlpha }}
+{{- $port := get $l.ports $port_name | int | toString }}
 {{- if hasKey $taken $port }}{{ fail (printf "listeners.%s: port %s is taken by %s; keep them apart" $name $port (get $taken $port)) }}{{ end }}
 {{- $_ := set $taken $port (printf "listeners.%s" $name) }}
 {{- end }}

@@ -75,9 +75,10 @@
 {{/* What of the settings is read at start only: pods are rolled when it changes. The rest is in force without a restart
      (docs/operations.md, Changing settings). */}}
 {{- define "kqp.restartSettings" -}}
-{{- $s := include "kqp.settings" . | fromYaml }}
+{{- $s := omit (include "kqp.settings" . | fromYaml) "limits" "exempt" "metrics" "reload" }}
 {{- $quotas := omit ($s.quotas | default dict) "entities" "controller_mutations_algorithm" "ask_timeout" }}
-{{- if $quotas.producer_ids }}{{ $_ := set $quotas "producer_ids" (omit $quotas.producer_ids "count_unlimited" "cleanup_interval") }}{{ end }}
-{{- $_ := set $s "quotas" $quotas }}
-{{- omit $s "limits" "exempt" "metrics" "reload" | toYaml }}
+{{- $ids := omit ($quotas.producer_ids | default dict) "count_unlimited" "cleanup_interval" }}
+{{- $_ := set $s "quotas" (ternary (set $quotas "producer_ids" $ids) (omit $quotas "producer_ids") (not (empty $ids))) }}
+{{- range concat (list $s.upstream $s.listen) (values ($s.more_listeners | default dict)) }}{{ $_ := unset . "tls" }}{{ end }}
+{{- toYaml $s }}
 {{- end }}
