@@ -132,7 +132,7 @@ class ApiServer:
         context: SSLContext = create_default_context()
         context.check_hostname, context.verify_mode = False, CERT_NONE
         try:
-            with urllib.request.urlopen(self.url + path, context=context, timeout=5) as answer:
+            with urllib.request.urlopen(self.url + path, context=context, timeout=5) as answer:  # noqa: S310
                 return int(answer.status)
         except OSError:
             return 0
@@ -149,7 +149,12 @@ class ApiServer:
         raise AssertionError(f"waited {limit:g} s in vain for {what}:\n" + "\n".join(part.tail() for part in self.parts))
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [self._programs["kubectl"], f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self._folder / 'cache'}", *arguments]
+        command = [
+            self._programs["kubectl"],
+            f"--kubeconfig={self.kubeconfig}",
+            f"--cache-dir={self._folder / 'cache'}",
+            *arguments,
+        ]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
         assert not check or done.returncode == 0, done.stderr
         return done

@@ -35,5 +35,3 @@ def promtool(request: pytest.FixtureRequest) -> Path:
 def unittest(request: pytest.FixtureRequest) -> Path:
     """It takes Go a minute to make: in `make test` it runs where `make test-chart` has made it."""
     return need(request, "helm-unittest")
-
-

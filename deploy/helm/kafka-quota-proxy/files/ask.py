@@ -72,7 +72,9 @@ def check(name, service, port, told, tls):
         try:
             ask((service, port if names else broker_port), host, tls, 18, 0, b"")
         except OSError as error:
-            wrong.append(f"{name}: clients are told that broker {broker} is at {host}:{broker_port}, and it does not answer there: {error}")
+            wrong.append(
+                f"{name}: clients are told that broker {broker} is at {host}:{broker_port}, and it does not answer there: {error}"
+            )
         else:
             print(f"{name}: broker {broker} answers; clients are told {host}:{broker_port}")
     return wrong
