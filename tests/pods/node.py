@@ -35,7 +35,9 @@ class Node:
 
     def __init__(self, programs: dict[str, Path], folder: Path) -> None:
         self._programs, self._folder = programs, folder
-        self.server = ApiServer(programs, folder / "server", "--service-cluster-ip-range=" + SERVICES, "--allow-privileged=true")
+        self.server = ApiServer(
+            programs, folder / "server", "--service-cluster-ip-range=" + SERVICES, "--kubelet-preferred-address-types=InternalIP"
+        )
         self._socket = folder / "c.sock"
         self._parts: list[Part] = []
 

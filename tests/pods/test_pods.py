@@ -85,7 +85,8 @@ def test_a_quota_is_in_force_without_a_restart(release: Release) -> None:
 def make_two(release: Release, name: str) -> None:
     """Two topics in one request: the second is over a quota that the first uses up."""
     topics = [NewTopic(f"{name}-{number}", 5, 1) for number in range(2)]
-    for made in AdminClient({"bootstrap.servers": release.bootstrap}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": release.bootstrap})
+    for made in admin.create_topics(topics).values():
         made.result(30)
 
 
@@ -138,34 +139,24 @@ def test_a_rollout_under_load_loses_nothing(release: Release, kafka: LocalCluste
 def test_a_pod_ends_within_its_time(release: Release) -> None:
     """SIGTERM reaches the program, which drains and ends by itself: not with 137, which is what being killed gives."""
     pod = sorted(release.names())[0]
+    keep = '{"metadata": {"finalizers": ["example.com/seen"]}}'
+    release.kubectl("patch", "pod", pod, f"--patch={keep}")  # or it would be gone before it is seen
     command = [release.node.program("kubectl"), f"--kubeconfig={release.node.server.kubeconfig}", "-n", NAMESPACE]
-    watch = [*command, "get", "pod", pod, "--watch", "--output=json"]
-    logs = [*command, "logs", pod, "--container=proxy", "--follow"]
-    with (
-        subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as watching,
-        subprocess.Popen(logs, stdout=subprocess.PIPE, text=True) as said,
-    ):
-        release.kubectl("delete", "pod", pod, "--wait=true", "--timeout=120s")
-        events = [json.loads(line)["event"] for line in said.communicate(timeout=60)[0].splitlines() if line.startswith("{")]
-        watching.terminate()
-        states = documents(watching.communicate(timeout=60)[0])
-    ended = [
-        status["state"]["terminated"]
-        for state in states
-        for status in state["status"].get("containerStatuses", [])
-        if status["name"] == "proxy" and "terminated" in status["state"]
-    ]
-    assert ended, "it was seen to end"
-    assert {state["exitCode"] for state in ended} == {0}
+    follow = [*command, "logs", pod, "--container=proxy", "--follow"]
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as said:
+        release.kubectl("delete", "pod", pod, "--wait=false")
+        events = [json.loads(line)["event"] for line in said.communicate(timeout=120)[0].splitlines() if line.startswith("{")]
     assert events[-2:] == ["stopping", "stopped"]
+    ended = release.node.wait(lambda: terminated(release, pod), "its containers to have ended")
+    assert {name: state["exitCode"] for name, state in ended.items()} == {"proxy": 0, "usage-log-cleaner": 0}
+    release.kubectl("patch", "pod", pod, "--type=merge", '--patch={"metadata": {"finalizers": null}}')
     release.settled()
 
 
-def documents(text: str) -> list[dict[str, Any]]:
-    """JSON documents, one after the other."""
-    decoder, found, at = json.JSONDecoder(), [], 0
-    while at < len(text.rstrip()):
-        one, at = decoder.raw_decode(text, at)
-        found.append(one)
-        at += len(text[at:]) - len(text[at:].lstrip())
-    return found
+def terminated(release: Release, pod: str) -> dict[str, Any] | None:
+    """How its containers ended, once all of them have."""
+    (found,) = release.node.server.get("pod", pod, "-n", NAMESPACE)
+    status = found["status"]
+    states = {one["name"]: one["state"] for one in status["containerStatuses"] + status["initContainerStatuses"]}
+    ended = {name: state["terminated"] for name, state in states.items() if "terminated" in state}
+    return ended if ended.keys() == states.keys() else None
