@@ -98,7 +98,7 @@ def release(node: Node, kafka: LocalCluster, tmp_path_factory: pytest.TempPathFa
         "listeners": {"main": {"brokerPorts": {"count": 3}}},
         "preStopSeconds": 2,
         "drainSeconds": 15,
-        "usageLog": {"enabled": True},
+        "usageLog": {"enabled": True, "volume": "stdout"},
         "settings": {"reload": {"interval": "1s"}, "upstream": {"metadata_refresh": "1s"}},
     }
     installed = Release(node, Helm(tool("helm"), tmp_path_factory.mktemp("helm"), node.server.kubeconfig), values)

@@ -14,7 +14,7 @@ from tests.pods.node import PAUSE
 
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/debian-python"
-PROXY = "localhost/kafka-quota-proxy:test"
+PROXY, REPORT = "localhost/kafka-quota-proxy:test", "localhost/kafka-quota-proxy-report:test"
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 NEEDED = {
     "buildah": "buildah",
@@ -90,9 +90,10 @@ def main() -> int:
     folder().mkdir(parents=True, exist_ok=True)
     make_base()
     make_pause()
-    build("proxy", PROXY)
     save(PAUSE, archive("pause"))
-    save(PROXY, archive("proxy"))
+    for target, name in (("proxy", PROXY), ("report", REPORT)):
+        build(target, name)
+        save(name, archive(target))
     print(f"images are in {folder().name}: {buildah('images', '--format', '{{.Name}}:{{.Tag}} {{.Size}}')}")
     return 0
 

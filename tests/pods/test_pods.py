@@ -148,7 +148,7 @@ def test_a_pod_ends_within_its_time(release: Release) -> None:
         events = [json.loads(line)["event"] for line in said.communicate(timeout=120)[0].splitlines() if line.startswith("{")]
     assert events[-2:] == ["stopping", "stopped"]
     ended = release.node.wait(lambda: terminated(release, pod), "its containers to have ended")
-    assert {name: state["exitCode"] for name, state in ended.items()} == {"proxy": 0, "usage-log-cleaner": 0}
+    assert {name: state["exitCode"] for name, state in ended.items()} == {"proxy": 0, "usage-log": 0}
     release.kubectl("patch", "pod", pod, "--type=merge", '--patch={"metadata": {"finalizers": null}}')
     release.settled()
 

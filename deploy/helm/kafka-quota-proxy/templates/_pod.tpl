@@ -20,7 +20,8 @@
 {{- define "kqp.podTemplate" -}}
 {{- $listeners := include "kqp.listeners" . | fromYaml }}
 {{- $secrets := include "kqp.secretVolumes" . | fromYaml }}
-{{- $clean := and .Values.usageLog.enabled (gt (int .Values.usageLog.keepHours) 0) }}
+{{- $ship := and .Values.usageLog.enabled (eq .Values.usageLog.volume "stdout") }}
+{{- $clean := and .Values.usageLog.enabled (not $ship) (gt (int .Values.usageLog.keepHours) 0) }}
 metadata:
   labels:
     {{- merge (include "kqp.proxyLabels" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml | nindent 4 }}
@@ -50,13 +51,20 @@ spec:
       {{- end }}
     {{- end }}
   {{- end }}
-  {{- if $clean }}
+  {{- if or $clean $ship }}
   initContainers:
-    # Runs beside the proxy: the proxy deletes no file.
-    - name: usage-log-cleaner
+    # Runs beside the proxy, and ends after it: the proxy deletes no file.
+    - name: usage-log
       image: {{ include "kqp.image" (dict "root" . "image" .Values.image) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       restartPolicy: Always
+      {{- if $ship }}
+      command: [python3, -c]
+      args:
+        - |
+          {{- .Files.Get "files/ship.py" | nindent 10 }}
+        - {{ include "kqp.dataPath" . }}/usage
+      {{- else }}
       command:
         - /bin/sh
         - -c
@@ -69,10 +77,11 @@ spec:
       env:
         - {name: FOLDER, value: {{ include "kqp.dataPath" . }}/usage}
         - {name: MINUTES, value: {{ mul .Values.usageLog.keepHours 60 | quote }}}
+      {{- end }}
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
       resources:
-        {{- toYaml .Values.usageLog.cleanerResources | nindent 8 }}
+        {{- toYaml .Values.usageLog.containerResources | nindent 8 }}
       volumeMounts:
         - {name: data, mountPath: {{ include "kqp.dataPath" . }}}
   {{- end }}
@@ -128,7 +137,7 @@ spec:
       secret: {secretName: {{ $secret }}, defaultMode: 0440}
     {{- end }}
     {{- if .Values.usageLog.enabled }}
-    {{- if eq .Values.usageLog.volume "emptyDir" }}
+    {{- if has .Values.usageLog.volume (list "emptyDir" "stdout") }}
     - name: data
       emptyDir: {sizeLimit: {{ .Values.usageLog.sizeLimit }}}
     {{- else if eq .Values.usageLog.volume "claim" }}
