@@ -18,8 +18,10 @@ from proxy.config.models import Settings
 
 HERE = Path(__file__).parent
 CHART = HERE / "kafka-quota-proxy"
-OWN = ("listen", "more_listeners", "admin", "upstream.bootstrap_servers", "upstream.tls", "upstream.sasl", "proxy_id")
-OWN += ("logs.usage.path", "limits.drain_timeout", "quotas.producer_ids.state_file")
+OWN = (
+    *("listen", "more_listeners", "admin", "upstream.bootstrap_servers", "upstream.tls", "upstream.sasl", "proxy_id"),
+    *("logs.usage.path", "limits.drain_timeout", "quotas.producer_ids.state_file"),
+)
 """Settings that the chart makes of other values: they cannot be given as `settings`."""
 BEGIN, END = "<!-- made of values.yaml by `make docs` -->\n", "<!-- end -->\n"
 COPIES = {"rules.yaml": "monitoring/rules.yaml", "dashboard.json": "monitoring/dashboard.json"}

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     )
     programs = {name: tool(name) for name in (*CONTROL, *NODE_TOOLS)}
     with Node(programs, tmp_path_factory.mktemp("n")) as node:
-        node.load([archive("pause"), archive("proxy")])
+        node.load([archive("pause"), archive("proxy"), archive("report")])
         yield node
 
 
@@ -99,7 +100,7 @@ def release(node: Node, kafka: LocalCluster, tmp_path_factory: pytest.TempPathFa
         "preStopSeconds": 2,
         "drainSeconds": 15,
         "usageLog": {"enabled": True, "volume": "stdout"},
-        "settings": {"reload": {"interval": "1s"}, "upstream": {"metadata_refresh": "1s"}},
+        "settings": {"logs": {"usage": {"interval": "1s"}}, "reload": {"interval": "1s"}, "upstream": {"metadata_refresh": "1s"}},
     }
     installed = Release(node, Helm(tool("helm"), tmp_path_factory.mktemp("helm"), node.server.kubeconfig), values)
     installed.change()
@@ -119,3 +120,15 @@ def topic(request: pytest.FixtureRequest, kafka: LocalCluster) -> Callable[[int]
         return str(name)
 
     return make
+
+
+@pytest.fixture
+def volume(node: Node, tmp_path: Path) -> Path:
+    """The folder behind a volume that several pods can have; on a node of its own any storage class would do."""
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    for part in (folder, *list(folder.parents)[:3]):
+        part.chmod(0o777)
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": str(folder)}}
+    node.server.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "usage"}, "spec": spec})
+    return folder

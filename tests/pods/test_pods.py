@@ -6,6 +6,7 @@ import json
 import subprocess
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from localkafka import LocalCluster
 from tests.chart.helm import NAMESPACE, RELEASE
 from tests.pods.conftest import ADVERTISED, NAME, Release
+from tests.pods.images import PROXY, REPORT, buildah
 from tests.real.steady import SteadyConsumer, SteadyProducer, read_all
 
 pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -45,6 +47,15 @@ def test_a_pod_has_no_rights_and_no_tools(release: Release) -> None:
         == "1"
     )
     assert "hot path: compiled" in in_pod(release, pod, "kafka-quota-proxy --version")
+
+
+def test_the_image_says_how_to_run_it() -> None:
+    config = json.loads(buildah("inspect", "--type", "image", PROXY))["Docker"]["config"]
+    assert config["User"] == "65532:65532"
+    assert config["Entrypoint"] == ["kafka-quota-proxy"]
+    assert config["StopSignal"] == "SIGTERM"
+    assert "/healthz" in config["Healthcheck"]["Test"][-1]
+    assert config["Labels"]["org.opencontainers.image.title"] == "kafka-quota-proxy"
 
 
 def test_clients_are_told_the_service_and_get_through(release: Release, kafka: LocalCluster, topic: Callable[[int], str]) -> None:
@@ -134,6 +145,36 @@ def test_a_rollout_under_load_loses_nothing(release: Release, kafka: LocalCluste
         assert producer.noticed.keys() <= HARMLESS, key
         assert {found[value] for value in producer.acknowledged} == {1}, key
     assert not consumer.errors
+
+
+def test_the_usage_log_is_on_standard_output(release: Release) -> None:
+    def topics() -> set[str]:
+        said = release.kubectl("logs", "--selector=app.kubernetes.io/component=proxy", "--container=usage-log", "--tail=-1")
+        return {line["topic"] for line in map(json.loads, said.splitlines()) if line["type"] == "usage"}
+
+    admin = AdminClient({"bootstrap.servers": release.bootstrap})
+    admin.create_topics([NewTopic("logged", 1, 1)])["logged"].result(30)
+    with SteadyProducer(release.bootstrap, "logged", "records") as producer:
+        release.node.wait(lambda: producer.acknowledged, "records to be written")
+        release.node.wait(lambda: "logged" in topics(), "the topic to be in the log")
+
+
+def test_the_report_is_made_by_the_clock(release: Release, volume: Path) -> None:
+    """All proxies write to one volume, and a Job of the CronJob makes the report out of it, with no more rights than they have."""
+    repository, _, tag = REPORT.rpartition(":")
+    image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
+    release.change(
+        usageLog={"enabled": True, "volume": "claim", "claim": {"size": "1Gi"}},
+        report={"enabled": True, "image": image, "resources": {"requests": {"cpu": "100m"}}},
+    )
+    release.settled()
+    with SteadyProducer(release.bootstrap, "reported", "records") as producer:
+        release.node.wait(lambda: len(producer.acknowledged) > 100, "records to be written")
+        release.node.wait(lambda: any('"reported"' in file.read_text() for file in volume.rglob("*.jsonl")), "the log")
+    release.kubectl("create", "job", "report-now", f"--from=cronjob/{NAME}-report")
+    release.kubectl("wait", "--for=condition=Complete", "job/report-now", "--timeout=230s")
+    assert "reported" in (volume / "report" / "report.html").read_text()
+    assert {file.stat().st_uid for file in volume.rglob("*.jsonl")} == {65532}
 
 
 def test_a_pod_ends_within_its_time(release: Release) -> None:

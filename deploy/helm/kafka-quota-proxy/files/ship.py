@@ -1,5 +1,5 @@
-"""What runs beside a proxy whose usage log goes to standard output. In: the folder of the log. Out: every whole line of it, once, in
-the order of each file. A file is deleted when all of it is out and a newer one is there: so the folder stays small.
+"""What runs beside a proxy whose usage log goes to standard output. In: the folder of the log. Out: every whole line of it, once,
+in the order of each file. A file is deleted when all of it is out and a newer one is there: so the folder stays small.
 
 Ends at SIGTERM, when it has written what is there: Kubernetes ends it after the proxy, whose last lines are then in the folder."""
 
