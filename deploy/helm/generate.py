@@ -1,6 +1,6 @@
 """What is made for the chart out of other files. In: values.yaml, values.schema.yaml, the models of the settings, ../monitoring.
-Out: in the chart its values.schema.json, the table in its README.md, and copies of the monitoring files, as a chart can take in
-nothing that stands beside it.
+Out: in the chart its values.schema.json, the table in its README.md, files/live.txt with the settings that a running proxy takes,
+and copies of the monitoring files, as a chart can take in nothing that stands beside it.
 
 `python deploy/helm/generate.py` writes them (`make docs`); a test compares."""
 
@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
+from proxy.config.load import model_in
 from proxy.config.models import Settings
+from proxy.net.reload import LIVE
 
 HERE = Path(__file__).parent
 CHART = HERE / "kafka-quota-proxy"
@@ -31,6 +34,7 @@ COPIES = {"rules.yaml": "monitoring/rules.yaml", "dashboard.json": "monitoring/d
 def made() -> dict[Path, str]:
     """Every file, with what has to stand in it."""
     files = {CHART / "values.schema.json": schema(), CHART / "README.md": readme()}
+    files[CHART / "files" / "live.txt"] = "".join(f"{key}\n" for key in live(Settings, ""))
     sources = {CHART / "files" / name: HERE.parent / source for name, source in COPIES.items()}
     return files | {copy: source.read_text() for copy, source in sources.items() if source.exists()}
 
@@ -100,6 +104,16 @@ def _plain(node: Any) -> Any:
         for key, value in node.items()
         if key not in ("title", "default", "examples")
     }
+
+
+def live(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    """Settings and whole sections that take effect while the proxy runs; `*` stands for a name that the user chose."""
+    for name, field in model.model_fields.items():
+        inner = model_in(field.annotation)
+        if LIVE.match(f"{prefix}{name}") or (inner and LIVE.match(f"{prefix}{name}.")):
+            yield f"{prefix}{name}"
+        elif inner:
+            yield from live(inner, f"{prefix}{name}.{'*.' if str(field.annotation).startswith('dict') else ''}")
 
 
 def readme() -> str:

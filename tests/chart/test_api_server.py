@@ -51,6 +51,8 @@ def installed(installer: Helm, values: Path) -> Iterator[Path]:
     """A release of these values, which is gone afterwards."""
     said = installer.run("install", RELEASE, str(CHART), "-n", NAMESPACE, "--values", str(values))
     assert "violate PodSecurity" not in said
+    for listener in notes(values):
+        assert f"bootstrap.servers={listener}" in said
     yield values
     installer.run("uninstall", RELEASE, "-n", NAMESPACE, "--ignore-not-found")
 
@@ -61,6 +63,20 @@ def strict(server: ApiServer, text: str) -> str:
     done = server.kubectl("apply", *options, stdin=text, check=False)
     assert done.returncode == 0, done.stderr
     return done.stderr
+
+
+def notes(values: Path) -> list[str]:
+    """Where clients are to bootstrap, as the notes have to say."""
+    inside = f"{RELEASE}-kafka-quota-proxy.{NAMESPACE}.svc.cluster.local"
+    other = {
+        "loadbalancer": [f"{inside}:9192", "kafka.example.com:9392"],
+        "nodeport": ["node.example.com:30192"],
+        "sni-gateway": [f"{inside}:9192", "kafka.example.com:443"],
+        "sni-ingress": ["kafka.example.com:443"],
+        "sni-loadbalancer": ["kafka.example.com:443"],
+        "scheduling": [f"edge.{NAMESPACE}.svc.cluster.local:9192"],
+    }
+    return other.get(values.name.removesuffix("-values.yaml"), [f"{inside}:9192"])
 
 
 @EVERY

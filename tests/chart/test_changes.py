@@ -22,6 +22,7 @@ LIVE: dict[str, dict[str, Any]] = {
     "no quotas": {"settings": {"quotas": {"entities": []}}},
     "algorithm": {"settings": {"quotas": {"controller_mutations_algorithm": "token_bucket", "ask_timeout": "1s"}}},
     "producer ids": {"settings": {"quotas": {"producer_ids": {"count_unlimited": False, "cleanup_interval": "30s"}}}},
+    "topics": {"settings": {"quotas": {"topics": {"total_bytes_in_per_sec": "1MiB"}}}},
     "limits": {"settings": {"limits": {"max_connections": 5, "memory_total": "300MiB"}}},
     "exempt": {"settings": {"exempt": {"users": ["operator"]}}},
     "metrics": {"settings": {"metrics": {"max_entities": 5}}},

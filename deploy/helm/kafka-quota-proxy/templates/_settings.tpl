@@ -72,13 +72,22 @@
 {{- toYaml $s }}
 {{- end }}
 
-{{/* What of the settings is read at start only: pods are rolled when it changes. The rest is in force without a restart
-     (docs/operations.md, Changing settings). */}}
+{{/* What of the settings is read at start only: pods are rolled when it changes. The rest, which files/live.txt names, is in force
+     without a restart (docs/operations.md, Changing settings). */}}
 {{- define "kqp.restartSettings" -}}
-{{- $s := omit (include "kqp.settings" . | fromYaml) "limits" "exempt" "metrics" "reload" }}
-{{- $quotas := omit ($s.quotas | default dict) "entities" "controller_mutations_algorithm" "ask_timeout" }}
-{{- $ids := omit ($quotas.producer_ids | default dict) "count_unlimited" "cleanup_interval" }}
-{{- $_ := set $s "quotas" (ternary (set $quotas "producer_ids" $ids) (omit $quotas "producer_ids") (not (empty $ids))) }}
-{{- range concat (list $s.upstream $s.listen) (values ($s.more_listeners | default dict)) }}{{ $_ := unset . "tls" }}{{ end }}
+{{- $s := include "kqp.settings" . | fromYaml }}
+{{- range .Files.Lines "files/live.txt" }}
+{{- if . }}{{ include "kqp.without" (dict "settings" $s "path" (splitList "." .)) }}{{ end }}
+{{- end }}
 {{- toYaml $s }}
+{{- end }}
+
+{{/* Take one setting out of `settings`, and sections that are empty then; `*` in its path stands for every name. */}}
+{{- define "kqp.without" -}}
+{{- $rest := rest .path }}
+{{- range (eq (first .path) "*") | ternary (keys .settings) (list (first .path)) }}
+{{- $below := get $.settings . }}
+{{- if and $rest (kindIs "map" $below) }}{{ include "kqp.without" (dict "settings" $below "path" $rest) }}{{ end }}
+{{- if or (not $rest) (empty $below) }}{{ $_ := unset $.settings . }}{{ end }}
+{{- end }}
 {{- end }}
