@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.helm import Helm
-from tests.chart.tools import ToolMissing, tool
+from tests.chart.tools import ToolMissing, made, tool
 
 
 def need(request: pytest.FixtureRequest, name: str) -> Path:
@@ -33,5 +33,7 @@ def promtool(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def unittest(request: pytest.FixtureRequest) -> Path:
-    """It takes Go a minute to make: in `make test` it runs where `make test-chart` has made it."""
+    """It takes Go a minute or two to make, so other tests run it only where `make test-chart` has made it."""
+    if not (request.config.getoption("--api-server") or made("helm-unittest")):
+        pytest.skip("helm-unittest is not built yet; `make chart-tools` does it")
     return need(request, "helm-unittest")

@@ -89,11 +89,19 @@ def crds() -> Path:
     return _once(cache_dir() / "chart" / f"crds-{_sum(module)}", make)
 
 
+def made(name: str) -> bool:
+    """Whether one that Go builds is there already."""
+    return _built(name).exists()
+
+
+def _built(name: str) -> Path:
+    return cache_dir() / "chart" / f"{name}-{_sum(GO / (GO_TOOLS | NODE_TOOLS)[name][0])}"
+
+
 def _from_go(name: str) -> Path:
     folder, package = (GO_TOOLS | NODE_TOOLS)[name]
-    module = GO / folder
+    module, found = GO / folder, _built(name)
     go = shutil.which("go")
-    found = cache_dir() / "chart" / f"{name}-{_sum(module)}"
     if go is None and not found.exists():
         raise ToolMissing(f"{name} is built by Go, which is not there; install Go (its version is in {module.name}/go.mod)")
 
