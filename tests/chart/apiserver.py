@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 import yaml
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 READY_LIMIT = 120.0
 TOKEN = "test-admin"
@@ -73,7 +75,8 @@ class ApiServer:
         clients, peers, port = free_port(), free_port(), free_port()
         folder, etcd = self._folder, f"http://127.0.0.1:{clients}"
         key = self.accounts_key
-        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        key.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         (folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
         self.url = f"https://127.0.0.1:{port}"
         self.kubeconfig.write_text(yaml.safe_dump(self._config()))

@@ -23,6 +23,7 @@ NEEDED = {
     "dnsmasq": "dnsmasq-base",
     "runc": "runc",
     "nft": "nftables",
+    "ip": "iproute2",
 }
 """Program → Debian's package. Besides them the bridge of containernetworking-plugins."""
 
