@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench docs clean setup java kafka
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench docs clean setup java kafka bench-producer-ids bench-rates
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -43,6 +43,14 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
+
+# A storm of new producers beside ordinary ones; some 10 minutes.
+bench-producer-ids: kafka
+	$(BIN)/python -m loadtest.producer_ids $(BENCH_ARGS)
+
+# What real clients get through beside their quotas; some 15 minutes.
+bench-rates: kafka
+	$(BIN)/python -m loadtest.rates $(BENCH_ARGS)
 
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
