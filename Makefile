@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure check bench bench-producer-ids bench-rates docs clean setup java kafka
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench docs clean setup java kafka bench-producer-ids bench-rates
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -21,6 +21,19 @@ test-quick: setup
 # What the compiled build replaces, as it is read.
 test-pure: setup
 	KAFKA_QUOTA_PROXY_PURE=1 $(BIN)/pytest tests/wire tests/session tests/apis tests/fuzz $(PYTEST_ARGS)
+
+# The chart on a real API server (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead.
+test-chart: setup chart-tools
+	$(BIN)/pytest tests/chart --api-server $(PYTEST_ARGS)
+
+chart-tools: setup
+	@$(BIN)/python -m tests.chart.tools
+
+# The chart in real pods: root only, and only by hand. The pods' network is gone when the tests end.
+test-pods: setup java kafka
+	$(BIN)/python -m tests.chart.tools helm etcd kube-apiserver node
+	$(BIN)/python -m tests.pods.images
+	unshare --net --mount --propagation private $(BIN)/pytest tests/pods --pods $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .
@@ -42,6 +55,7 @@ bench-rates: kafka
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
+	$(BIN)/python deploy/helm/generate.py
 
 # The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.
 setup: $(READY)

@@ -19,6 +19,26 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+OPT_IN = {
+    "api_server": ("--api-server", "run the tests that need a Kubernetes API server, which Go builds once in five minutes"),
+    "pods": ("--pods", "run the tests that need real pods: root, buildah and a container runtime"),
+}
+"""Marker → the option that it takes, and its help."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    for option, text in OPT_IN.values():
+        parser.addoption(option, action="store_true", help=text)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes an option that was not given."""
+    off = [marker for marker, (option, _) in OPT_IN.items() if not config.getoption(option)]
+    left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in off)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture(scope="session")
 def kafka1() -> Iterator[LocalCluster]:
     """One broker. A test that uses it makes topics of its own, and leaves the broker running."""

@@ -18,7 +18,7 @@ from tests.support import ALICE, ANYBODY, Dialogue, World
 from tests.wire.test_fetch import fetched
 
 BIG = {("orders", 0): records(5000)}
-KINDS = ["controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in"]
+KINDS = ["controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in", "storage"]
 OBSERVED = dict.fromkeys(KINDS, Action.THROTTLE)
 
 

@@ -1,0 +1,93 @@
+{{/* The settings file of the proxy: what the values say of it, and what the chart knows. */}}
+
+{{- define "kqp.listenSettings" -}}
+{{- $l := .listener }}
+{{- $out := dict "bootstrap" (printf "%s:%d" .root.Values.bindAddress (int $l.port)) "advertise" $l.host }}
+{{- if eq $l.routing "sni" }}
+{{- $out = merge $out (dict "routing" "sni" "broker_name" $l.brokerName "advertise_port" (int $l.toldPort)) }}
+{{- else }}
+{{- $first := int $l.brokerPorts.first }}
+{{- $out = merge $out (dict "broker_ports" (printf "%d-%d" $first (add $first (int $l.brokerPorts.count) -1 | int))) }}
+{{- end }}
+{{- if $l.proxyProtocol }}{{ $_ := set $out "proxy_protocol" true }}{{ end }}
+{{- if $l.tls.enabled }}
+{{- $folder := printf "/etc/kafka-quota-proxy/listener-%s" .name }}
+{{- $tls := dict "cert_file" (printf "%s/tls.crt" $folder) "key_file" (printf "%s/tls.key" $folder) "min_version" $l.tls.minVersion }}
+{{- if $l.tls.clientCaSecret }}
+{{- $tls = merge $tls (dict "client_ca_file" (printf "%s-clients/%s" $folder $l.tls.clientCaKey) "client_auth" $l.tls.clientAuth "principal_mapping_rules" $l.tls.principalMappingRules) }}
+{{- end }}
+{{- $_ := set $out "tls" $tls }}
+{{- end }}
+{{- toYaml $out }}
+{{- end }}
+
+{{/* The whole file, as YAML. */}}
+{{- define "kqp.settings" -}}
+{{- $listeners := include "kqp.listeners" . | fromYaml }}
+{{- $s := deepCopy .Values.settings }}
+{{- if not .Values.upstream.bootstrapServers }}{{ fail "upstream.bootstrapServers: which cluster? name some brokers, such as --set 'upstream.bootstrapServers={kafka-0.kafka:9092}'" }}{{ end }}
+{{- $upstream := merge (dict "bootstrap_servers" .Values.upstream.bootstrapServers) ($s.upstream | default dict) }}
+{{- with .Values.upstream.tls }}
+{{- if .enabled }}
+{{- $tls := dict "verify_hostname" .verifyHostname }}
+{{- if .caSecret }}{{ $_ := set $tls "ca_file" (printf "/etc/kafka-quota-proxy/upstream-ca/%s" .caKey) }}{{ end }}
+{{- if .certSecret }}{{ $tls = merge $tls (dict "cert_file" "/etc/kafka-quota-proxy/upstream-cert/tls.crt" "key_file" "/etc/kafka-quota-proxy/upstream-cert/tls.key") }}{{ end }}
+{{- $_ := set $upstream "tls" $tls }}
+{{- else if or .caSecret .certSecret }}{{ fail "upstream.tls.enabled: it is false, and the Secret beside it would not be used" }}
+{{- end }}
+{{- end }}
+{{- with .Values.upstream.sasl }}
+{{- if .mechanism }}
+{{- if not .existingSecret }}{{ fail "upstream.sasl.existingSecret: name the Secret with the password or token" }}{{ end }}
+{{- $file := printf "/etc/kafka-quota-proxy/upstream-sasl/%s" .key }}
+{{- if eq .mechanism "OAUTHBEARER" }}
+{{- if .username }}{{ fail "upstream.sasl.username: OAUTHBEARER has none, who it is stands in the token" }}{{ end }}
+{{- $_ := set $upstream "sasl" (dict "mechanism" .mechanism "token_file" $file) }}
+{{- else }}
+{{- if not .username }}{{ fail (printf "upstream.sasl.username: %s needs one" .mechanism) }}{{ end }}
+{{- $_ := set $upstream "sasl" (dict "mechanism" .mechanism "username" .username "password_file" $file) }}
+{{- end }}
+{{- else if or .existingSecret .username }}{{ fail "upstream.sasl.mechanism: none is set, and what is beside it would not be used" }}
+{{- end }}
+{{- end }}
+{{- $_ := set $s "upstream" $upstream }}
+{{- $_ := set $s "admin" (dict "listen" (printf "%s:%d" .Values.bindAddress (int .Values.admin.port))) }}
+{{- $_ := set $s "listen" (include "kqp.listenSettings" (dict "root" . "name" "main" "listener" $listeners.main) | fromYaml) }}
+{{- $more := dict }}
+{{- range $name, $l := omit $listeners "main" }}
+{{- $_ := set $more $name (include "kqp.listenSettings" (dict "root" $ "name" $name "listener" $l) | fromYaml) }}
+{{- end }}
+{{- if $more }}{{ $_ := set $s "more_listeners" $more }}{{ end }}
+{{- $_ := set $s "limits" (mergeOverwrite ($s.limits | default dict) (dict "drain_timeout" (printf "%ds" (int .Values.drainSeconds)))) }}
+{{- if .Values.usageLog.enabled }}
+{{- $logs := $s.logs | default dict }}
+{{- $_ := set $logs "usage" (merge (dict "path" (printf "%s/usage" (include "kqp.dataPath" .))) ($logs.usage | default dict)) }}
+{{- $_ := set $s "logs" $logs }}
+{{- end }}
+{{- if eq .Values.kind "StatefulSet" }}
+{{- $quotas := $s.quotas | default dict }}
+{{- $_ := set $quotas "producer_ids" (merge (dict "state_file" (printf "%s/producer-ids" (include "kqp.dataPath" .))) ($quotas.producer_ids | default dict)) }}
+{{- $_ := set $s "quotas" $quotas }}
+{{- end }}
+{{- toYaml $s }}
+{{- end }}
+
+{{/* What of the settings is read at start only: pods are rolled when it changes. The rest, which files/live.txt names, is in force
+     without a restart (docs/operations.md, Changing settings). */}}
+{{- define "kqp.restartSettings" -}}
+{{- $s := include "kqp.settings" . | fromYaml }}
+{{- range .Files.Lines "files/live.txt" }}
+{{- if . }}{{ include "kqp.without" (dict "settings" $s "path" (splitList "." .)) }}{{ end }}
+{{- end }}
+{{- toYaml $s }}
+{{- end }}
+
+{{/* Take one setting out of `settings`, and sections that are empty then; `*` in its path stands for every name. */}}
+{{- define "kqp.without" -}}
+{{- $rest := rest .path }}
+{{- range (eq (first .path) "*") | ternary (keys .settings) (list (first .path)) }}
+{{- $below := get $.settings . }}
+{{- if and $rest (kindIs "map" $below) }}{{ include "kqp.without" (dict "settings" $below "path" $rest) }}{{ end }}
+{{- if or (not $rest) (empty $below) }}{{ $_ := unset $.settings . }}{{ end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,39 @@
+"""Tools for tests of the chart. Where one cannot be had the tests that need it are skipped with the reason; with --api-server
+(`make test-chart`) they fail, as there it has to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chart.helm import Helm
+from tests.chart.tools import ToolMissing, made, tool
+
+
+def need(request: pytest.FixtureRequest, name: str) -> Path:
+    """A tool, or no test."""
+    try:
+        return tool(name)
+    except ToolMissing as error:
+        if request.config.getoption("--api-server"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(need(request, "helm"), tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def promtool(request: pytest.FixtureRequest) -> Path:
+    return need(request, "promtool")
+
+
+@pytest.fixture(scope="session")
+def unittest(request: pytest.FixtureRequest) -> Path:
+    """It takes Go a minute or two to make, so other tests run it only where `make test-chart` has made it."""
+    if not (request.config.getoption("--api-server") or made("helm-unittest")):
+        pytest.skip("helm-unittest is not built yet; `make chart-tools` does it")
+    return need(request, "helm-unittest")

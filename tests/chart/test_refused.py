@@ -1,0 +1,88 @@
+"""Values that cannot be right are refused before anything is installed, with a message that names the value and says what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chart.helm import CHART, Helm, Refused
+
+DEFAULT = CHART / "ci" / "default-values.yaml"
+
+
+def main(**listener: Any) -> dict[str, Any]:
+    return {"listeners": {"main": listener}}
+
+
+TLS = {"enabled": True, "existingSecret": "tls"}
+SNI: dict[str, Any] = {"routing": "sni", "advertise": "kafka.example.com", "tls": TLS}
+WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a key that is not there": ({"replicas": 3}, ["replicas"]),
+    "one deeper down": (main(service={"typ": "NodePort"}), ["service", "typ"]),
+    "a setting that is not there": ({"settings": {"limits": {"max_frames": "1MiB"}}}, ["settings", "limits", "max_frames"]),
+    "a quota that is not there": (
+        {"settings": {"quotas": {"entities": [{"user": "a", "mutations": 1}]}}},
+        ["settings", "quotas", "entities", "mutations"],
+    ),
+    "a setting of the chart": ({"settings": {"listen": {"bootstrap": "0.0.0.0:1"}}}, ["settings", "listen"]),
+    "a password": ({"settings": {"upstream": {"sasl": {"password": "x"}}}}, ["settings", "upstream", "sasl"]),
+    "a drain of its own": ({"settings": {"limits": {"drain_timeout": "5s"}}}, ["limits", "drain_timeout"]),
+    "a number as text": ({"replicaCount": "two"}, ["replicaCount"]),
+    "a port": (main(port=70000), ["port"]),
+    "no brokers": ({"upstream": {"bootstrapServers": []}}, ["upstream.bootstrapServers: which cluster?"]),
+    "a broker without port": ({"upstream": {"bootstrapServers": ["kafka"]}}, ["bootstrapServers"]),
+    "no main": ({"listeners": {"main": None}}, ["main"]),
+    "a name that is too long": ({"listeners": {"main": {}, "far-too-long-a-name": {"port": 9}}}, ["far-too-long-a-name"]),
+    "nothing to tell clients outside": (main(service={"type": "LoadBalancer"}), ["listeners.main.advertise: set the host name"]),
+    "SNI without TLS": (main(routing="sni", advertise="a.b"), ["listeners.main.routing: sni needs listeners.main.tls.enabled"]),
+    "SNI without name": (main(routing="sni", tls=TLS), ["listeners.main.advertise: routing sni needs a host name"]),
+    "a wildcard that nothing stands for": (
+        main(**SNI | {"brokerName": "kafka.b{id}.example.com"}),
+        ["listeners.main.brokerIds: name the brokers' ids"],
+    ),
+    "an Ingress by ports": (main(advertise="a.b", ingress={"enabled": True}), ["set listeners.main.routing to sni"]),
+    "no Gateway": (main(**SNI | {"gateway": {"enabled": True}}), ["listeners.main.gateway.parentRefs"]),
+    "TLS without certificate": (main(tls={"enabled": True}), ["listeners.main.tls: name the certificate's Secret"]),
+    "a certificate without TLS": (main(tls={"existingSecret": "x"}), ["listeners.main.tls.enabled: it is false"]),
+    "a certificate without issuer": (
+        main(tls={"enabled": True, "certificate": {"enabled": True}}),
+        ["listeners.main.tls.certificate.issuerRef"],
+    ),
+    "PROXY protocol from anybody": (main(proxyProtocol=True), ["listeners.main.proxyProtocol"]),
+    "another port than is told": (main(service={"port": 80}), ["listeners.main.service.port", "9192"]),
+    "a told port by ports": (main(advertisePort=443), ["listeners.main.advertisePort: it is for routing sni"]),
+    "ports that no node has": (main(advertise="a.b", service={"type": "NodePort"}), ["30000-32767"]),
+    "the bootstrap port among the brokers'": (main(brokerPorts={"first": 9190, "count": 5}), ["the bootstrap port 9192"]),
+    "ports above the last": (main(port=65530), ["listeners.main.brokerPorts: the last one is above 65535"]),
+    "a port twice": ({"listeners": {"main": {}, "more": {"port": 9195}}}, ["port 9195 is taken by listeners.main"]),
+    "the admin port": ({"admin": {"port": 9195}}, ["port 9195 is taken by admin.port"]),
+    "a login without Secret": ({"upstream": {"sasl": {"mechanism": "PLAIN", "username": "a"}}}, ["upstream.sasl.existingSecret"]),
+    "a login without user": ({"upstream": {"sasl": {"mechanism": "PLAIN", "existingSecret": "a"}}}, ["upstream.sasl.username"]),
+    "a token with a user": (
+        {"upstream": {"sasl": {"mechanism": "OAUTHBEARER", "username": "a", "existingSecret": "a"}}},
+        ["upstream.sasl.username: OAUTHBEARER has none"],
+    ),
+    "a login without mechanism": ({"upstream": {"sasl": {"username": "a"}}}, ["upstream.sasl.mechanism"]),
+    "authorities without TLS": ({"upstream": {"tls": {"caSecret": "a"}}}, ["upstream.tls.enabled: it is false"]),
+    "a replica's volume of a Deployment": ({"usageLog": {"enabled": True, "volume": "replica"}}, ["set kind to StatefulSet"]),
+    "a StatefulSet without": ({"kind": "StatefulSet", "usageLog": {"enabled": True}}, ["usageLog.volume", "set it to replica"]),
+    "a report of nothing": ({"report": {"enabled": True}}, ["report.enabled", "set usageLog.enabled to true"]),
+    "scaling by nothing": (
+        {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}},
+        ["autoscaling: by what?"],
+    ),
+    "most below fewest": ({"autoscaling": {"enabled": True, "maxReplicas": 1}}, ["autoscaling.maxReplicas: 1 is below"]),
+    "scaling by a request that is not there": (
+        {"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": None}}},
+        ["resources.requests.cpu"],
+    ),
+    "no way to brokers": ({"networkPolicy": {"enabled": True, "brokerPorts": []}}, ["networkPolicy.brokerPorts"]),
+}
+
+
+@pytest.mark.parametrize(("values", "told"), WRONG.values(), ids=WRONG)
+def test_it_is_refused(helm: Helm, values: dict[str, Any], told: list[str]) -> None:
+    with pytest.raises(Refused) as refused:
+        helm.template(DEFAULT, values=values)
+    assert [part for part in told if part not in str(refused.value)] == []
