@@ -7,6 +7,8 @@ starts?), and nothing of a line is judged before its version and type are known.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -25,6 +27,14 @@ DOCUMENT = "_document"
 _NOT_TEXT_PERHAPS = r"^([\[{]|true$|false$|-?[0-9][0-9.eE+-]*$)"
 
 
+LATEST = "_latest"
+"""Column: the latest time that a line may be about."""
+EARLIEST = "2020-01-01 00:00:00"
+"""No proxy ran before; a clock that was never set is at 1970 or 2000."""
+
+_FIRST_OF_NO_TEXT = tuple("0123456789-[{")
+
+
 def time_column(name: str) -> str:
     """Name of the column with the time field `name` as a timestamp, null where its text is no time."""
     return f"_{name}"
@@ -35,6 +45,37 @@ def suspicious() -> Column:
     texts = [F.col(f.name) for f in distinct_fields() if f.kind in (Kind.TEXT, Kind.TIME)]
     texts += [F.col("entity.user"), F.col("entity.client_id")]
     return F.coalesce(_any(F.rlike(text, F.lit(_NOT_TEXT_PERHAPS)) for text in texts), F.lit(False))
+
+
+def plainly_good() -> Column:
+    """True for a line about which there is no doubt: a usage line without refusals, as nearly all are. Never null.
+
+    It says nothing about the others, which `verdict` looks at one by one.
+    """
+    raw, start, end = F.col(RAW), F.col(time_column("start")), F.col(time_column("end"))
+    fields = (*COMMON, *FIELDS["usage"])
+    there = [F.col(field.name).isNotNull() for field in fields if field.required and field.kind is not Kind.TIME]
+    counts = [F.col(field.name).between(0, LARGEST_COUNT) for field in fields if field.kind is Kind.COUNT and field.required]
+    parts = [
+        ~F.col(MISFIT),
+        F.col("type") == "usage",
+        F.col("v").isin(list(VERSIONS)),
+        *there,
+        *counts,
+        F.coalesce(F.col("records"), F.lit(0)).between(0, LARGEST_COUNT),
+        F.size("refused") == 0,
+        (start >= F.lit(EARLIEST).cast("timestamp")) & (start < end) & (end < F.col(LATEST)),
+        # The values of most texts tell that they were texts; those that may look like numbers are looked up in the line.
+        *(~_perhaps_no_text(name) for name in ("principal", "client_id", "topic", "topic_id", "api")),
+        *(F.contains(raw, F.lit(f'"{name}":"')) for name in ("proxy", "boot")),
+        F.is_valid_utf8(raw),
+    ]
+    return F.coalesce(reduce(and_, parts), F.lit(False))
+
+
+def _perhaps_no_text(name: str) -> Column:
+    first = F.substring(name, 1, 1)
+    return F.coalesce(first.isin(*_FIRST_OF_NO_TEXT) | F.col(name).isin("true", "false"), F.lit(False))
 
 
 def verdict() -> Column:
@@ -76,7 +117,7 @@ def _whole_line() -> list[Column]:
 
 def _of_type(name: str, fields: tuple[Field, ...]) -> list[Column]:
     rules = _values([*COMMON[2:], *fields])
-    if name == "usage":
+    if name in ("usage", "producer_ids"):
         ends_first = F.col(time_column("end")) <= F.col(time_column("start"))
         rules.append(_broken(ends_first, Reason.BAD_INTERVAL, "end"))
     return rules
@@ -106,7 +147,10 @@ def _value(field: Field) -> list[Column]:
             several = [no_count, *_count(F.array_min(counts), field.name), *_count(F.array_max(counts), field.name)]
             rules.append(F.when(F.size(value) > 0, F.coalesce(*several)))
         case Kind.TIME:
-            rules.append(_broken(value.isNotNull() & F.col(time_column(field.name)).isNull(), Reason.BAD_TIME, field.name))
+            time = F.col(time_column(field.name))
+            rules.append(_broken(value.isNotNull() & time.isNull(), Reason.BAD_TIME, field.name))
+            told = ~time.between(F.lit(EARLIEST).cast("timestamp"), F.col(LATEST))
+            rules.append(_broken(told, Reason.WRONG_CLOCK, field.name))
         case Kind.NUMBER:
             # 1e999 is valid JSON, and becomes infinity.
             rules.append(_broken(F.abs(value) == float("inf"), Reason.TOO_LARGE, field.name))
