@@ -80,7 +80,9 @@ def _times() -> list[Column]:
 def _is_time(name: str) -> Column:
     # What the proxy writes has milliseconds. To look at a few of its characters is a third of the work of the pattern.
     text = F.col(name)
-    usual = (F.length(text) == 24) & (F.substring(text, 20, 1) == ".") & F.endswith(text, F.lit("Z")) & (F.substring(text, 1, 1) == "2")
+    usual = (
+        (F.length(text) == 24) & (F.substring(text, 20, 1) == ".") & F.endswith(text, F.lit("Z")) & (F.substring(text, 1, 1) == "2")
+    )
     return usual & (F.substring(text, 11, 1) == "T") | F.rlike(text, F.lit(_TIME_PATTERN))
 
 

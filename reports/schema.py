@@ -136,7 +136,13 @@ GAP = (
     _must("lines", Kind.COUNT, "lines that were dropped"),
 )
 
-FIELDS: dict[str, tuple[Field, ...]] = {"usage": USAGE, "decision": DECISION, "volume": VOLUME, "producer_ids": PRODUCER_IDS, "gap": GAP}
+FIELDS: dict[str, tuple[Field, ...]] = {
+    "usage": USAGE,
+    "decision": DECISION,
+    "volume": VOLUME,
+    "producer_ids": PRODUCER_IDS,
+    "gap": GAP,
+}
 """Type of line -> its fields beyond `COMMON`."""
 
 

@@ -86,7 +86,7 @@ class Writer:
 
     def _volume(self, volume: Volume, day: float, at: int) -> str:
         used = volume.used(day, self._chance)
-        largest = self._plan.tenants[: 4]
+        largest = self._plan.tenants[:4]
         topics = {topic: round(used * 0.7 / 20) for tenant in largest for topic in tenant.topics[:5]}
         return self._line(
             "volume",

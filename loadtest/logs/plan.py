@@ -90,4 +90,6 @@ def _tenant(rank: int, count: int, skew: float, most_topics: int, chance: random
 def _volume(broker: int, part: int, chance: random.Random) -> Volume:
     total = 2000 * GIB
     per_day = round(chance.uniform(6, 22) * GIB)
-    return Volume(broker, f"/data/{part}", total, round(total * chance.uniform(0.45, 0.6)), per_day, total // 10, total // 5, 0.8, 0.15)
+    return Volume(
+        broker, f"/data/{part}", total, round(total * chance.uniform(0.45, 0.6)), per_day, total // 10, total // 5, 0.8, 0.15
+    )
