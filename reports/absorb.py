@@ -30,8 +30,8 @@ _SEVERAL_WRITERS = "64"
 class Place:
     """Where a report stands: `out` is its folder, `staging` that of the one in the making. `adds`: it adds to what is in `out`.
 
-    `logs` is what file names are relative to. `rereads`: a file that is read now is read whole, and what was read of it before counts
-    no more.
+    `logs` is what file names are relative to. `rereads`: a file that is read now is read whole, and what was read of it before
+    counts no more.
     """
 
     out: Path

@@ -1,8 +1,8 @@
 """Command line: `kafka-quota-proxy report`.
 
-In: options. Out: a report, progress and a summary on the terminal, an exit code: 0 made; 1 made, but not one line of the logs could be
-used; 2 could not be made, with one line that says why. Imports neither PySpark nor matplotlib before they are needed and known to be
-there. Left to others: the work (`reports.job`).
+In: options. Out: a report, progress and a summary on the terminal, an exit code: 0 made; 1 made, but not one line of the logs could
+be used; 2 could not be made, with one line that says why. Imports neither PySpark nor matplotlib before they are needed and known
+to be there. Left to others: the work (`reports.job`).
 """
 
 import re
@@ -75,8 +75,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def report(**given: Any) -> None:
     """Say when each volume fills, who fills it, who was throttled, from the proxies' logs.
 
-    Writes a page (report.html), its plots, Parquet tables, chargeback.csv and summary.json into the out folder, in place of those of
-    the last run.
+    Writes a page (report.html), its plots, Parquet tables, chargeback.csv and summary.json into the out folder, in place of those
+    of the last run.
     """
     console = Console()
     try:

@@ -29,8 +29,8 @@ Volume = tuple[int | None, str]
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A topic that takes space of a volume: bytes at its last check, and how many more than at its first. `principals`: who produced
-    to it, and their part of it, largest first."""
+    """A topic that takes space of a volume: bytes at its last check, and how many more than at its first. `principals`: who
+    produced to it, and their part of it, largest first."""
 
     topic: str
     bytes: int
@@ -40,9 +40,9 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """One volume. Sizes in bytes at its last check, `at`; `levels` are used bytes at which something happens. `observed` are the seconds
-    since the epoch and used bytes of every day's last check. `proposed` and `factor`: with the proposed quotas, and what part of the growth
-    would be left with them."""
+    """One volume. Sizes in bytes at its last check, `at`; `levels` are used bytes at which something happens. `observed` are the
+    seconds since the epoch and used bytes of every day's last check. `proposed` and `factor`: with the proposed quotas, and what
+    part of the growth would be left with them."""
 
     volume: Volume
     at: datetime
@@ -152,8 +152,8 @@ def _part(row: Any) -> float:
 
 
 def _passed(replayed: DataFrame) -> dict[str, float]:
-    """For each principal with a limit on what it produces, the part that would have passed. Limits of client ids alone are not known by
-    principal, and are left out."""
+    """For each principal with a limit on what it produces, the part that would have passed. Limits of client ids alone are not
+    known by principal, and are left out."""
     rows = replayed.where("kind = 'producer_byte_rate' and owner_user is not null").groupBy("owner_user")
     sums = rows.agg(F.sum("waiting").alias("waiting"), F.sum("total").alias("total"))
     return {f"User:{row['owner_user']}": _part(row) for row in sums.collect()}
@@ -170,7 +170,8 @@ def _overall(tables: Mapping[str, DataFrame], passed: Mapping[str, float]) -> fl
 
 
 def _factor(filling: Filling, passed: Mapping[str, float], topics: Mapping[str, float], everything: float) -> float:
-    """The part of the volume's growth that would be left: of the topics that drove it by who produced to them, of the rest as all."""
+    """The part of the volume's growth that would be left: of the topics that drove it by who produced to them, of the rest as
+    all."""
     grown = [driver for driver in filling.drivers if driver.grown > 0]
     total = sum(driver.grown for driver in grown)
     if not total:

@@ -1,9 +1,10 @@
 """Following room: the tables are kept current while the proxies log on.
 
-In: `Options`, how often. Out: a report that is made anew every so often, of the days that changed alone. Ends when it is interrupted.
-A topic is read by a stream of Spark's (Structured Streaming), which keeps in a checkpoint where it was. A folder is looked at for files
-that are new or grew: Spark's own file stream takes a file as it is when it is first seen, and would never read what a proxy writes to it
-later. Either way lines that come again are dropped, so that nothing counts twice, wherever a run was killed.
+In: `Options`, how often. Out: a report that is made anew every so often, of the days that changed alone. Ends when it is
+interrupted. A topic is read by a stream of Spark's (Structured Streaming), which keeps in a checkpoint where it was. A folder is
+looked at for files that are new or grew: Spark's own file stream takes a file as it is when it is first seen, and would never read
+what a proxy writes to it later. Either way lines that come again are dropped, so that nothing counts twice, wherever a run was
+killed.
 """
 
 import time
@@ -13,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from reports.absorb import store_lines
 from reports.errors import ReportError

@@ -1,18 +1,19 @@
 """Job: the whole report, from the logs to the out folder.
 
 In: `Options`. Out: tables, a page with its plots and `summary.json` in the out folder, and the `Report`. This file is also what
-`spark-submit` runs: it takes the options of `kafka-quota-proxy report` and the session of its submitter. Left to others: the command
-line (`reports.cli`), each step (`reports.read`, `absorb`, `whole`, `write`, `summary`, `render`), going on for ever (`reports.follow`).
+`spark-submit` runs: it takes the options of `kafka-quota-proxy report` and the session of its submitter. Left to others: the
+command line (`reports.cli`), each step (`reports.read`, `absorb`, `whole`, `write`, `summary`, `render`), going on for ever
+(`reports.follow`).
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from reports.absorb import Place, absorb
 from reports.charge import Prices, write_csv
@@ -57,7 +58,7 @@ class Options:
     incremental: bool = False
     quotas: Path | None = None
     what_if: Path | None = None
-    prices: Prices = Prices()
+    prices: Prices = field(default_factory=Prices)
     settings: Mapping[str, str] | None = None
 
     def wanted(self) -> Wanted:

@@ -1,7 +1,7 @@
 """Kafka room: a topic whose records are log lines, one each, through Spark's own connector.
 
-In: `kafka://HOST:PORT[,HOST:PORT…]/TOPIC`. Out: the rows that `reports.parse` takes, of what is there now or as a stream. What was read
-to which offset is kept, so that the next report begins there. `file` names topic and partition.
+In: `kafka://HOST:PORT[,HOST:PORT…]/TOPIC`. Out: the rows that `reports.parse` takes, of what is there now or as a stream. What was
+read to which offset is kept, so that the next report begins there. `file` names topic and partition.
 """
 
 import json

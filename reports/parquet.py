@@ -1,7 +1,7 @@
 """Parquet room: tables to files and back.
 
-In: DataFrames, folders. Out: one folder a table, with one folder a day where it has a `date`. Left to others: which tables there are
-(`reports.tables`), how they take the place of older ones (`reports.write`).
+In: DataFrames, folders. Out: one folder a table, with one folder a day where it has a `date`. Left to others: which tables there
+are (`reports.tables`), how they take the place of older ones (`reports.write`).
 """
 
 import os

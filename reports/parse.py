@@ -35,8 +35,8 @@ _JSON_OPTIONS = {
 def parse(lines: DataFrame, now: datetime) -> DataFrame:
     """Lines with their fields, flat and typed, times as timestamps.
 
-    In: `file`, `raw`; the time now, as a line from long after it has a wrong clock. Out: `file`; `reason`, `field` (the one at fault,
-    where there is one) and `raw` (valid UTF-8, at most RAW_LIMIT characters), all null for a good line; then every field of
+    In: `file`, `raw`; the time now, as a line from long after it has a wrong clock. Out: `file`; `reason`, `field` (the one at
+    fault, where there is one) and `raw` (valid UTF-8, at most RAW_LIMIT characters), all null for a good line; then every field of
     `reports.schema`, null for a bad line.
     """
     flat = _fields(lines.select("file", F.col("raw").alias(RAW))).select("*", *_times(), F.lit(now + AHEAD).alias(LATEST))

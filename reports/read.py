@@ -1,7 +1,7 @@
 """Reading room: a folder tree of log files, or a Kafka topic, becomes one row a line, and no line is lost on the way.
 
-In: the logs, which of them are new. Out: `load`, every line with its fields or with a reason why not, stored. Left to others: taking a
-line apart (`reports.parse`), which line is bad and why (`reports.verdict`), sums (`reports.transforms`).
+In: the logs, which of them are new. Out: `load`, every line with its fields or with a reason why not, stored. Left to others:
+taking a line apart (`reports.parse`), which line is bad and why (`reports.verdict`), sums (`reports.transforms`).
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ Paths = Sequence[str] | None
 
 
 def load(spark: SparkSession, logs: str, now: datetime, place: Place) -> None:
-    """Store every line of `logs`, parsed (see `reports.parse.parse`); where the report adds to the last one, only those of files that
-    are new or have changed since.
+    """Store every line of `logs`, parsed (see `reports.parse.parse`); where the report adds to the last one, only those of files
+    that are new or have changed since.
 
     A file that is damaged, as a cut .gz, is read as far as it goes, and is one more bad row. Raises ReportError where there is no
     log.

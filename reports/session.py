@@ -43,8 +43,8 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """A session for the time of the block: on `master`, or the submitter's own under `spark-submit`.
 
-    `quick` is for little work: it starts sooner, and is slower in the long run. `memory` is the heap of the driver, `settings` are more
-    of Spark's.
+    `quick` is for little work: it starts sooner, and is slower in the long run. `memory` is the heap of the driver, `settings` are
+    more of Spark's.
 
     Raises:
         ReportError: Spark could not start, or ran out of memory; the text has its last words.

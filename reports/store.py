@@ -10,7 +10,6 @@ numbers than lines are the lines themselves compared.
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-
 from pyspark.sql import types as t
 
 from reports.schema import SPARK_TYPES, Kind, distinct_fields
@@ -57,8 +56,8 @@ def bad(stored: DataFrame) -> DataFrame:
 def census(lines: DataFrame) -> DataFrame:
     """How many lines there are of each start of a proxy, by hour and by 32,768 numbers: `copies` tells where one is there twice.
 
-    Out: `date`, `start` (of the hour), `proxy`, `boot`, `part`, `day` (numbers of the 32,768 lines and of the day); `all`, `lines` (each
-    once), `first_seq`, `last_seq`; `first`, `last`: the time that they are about, end excluded.
+    Out: `date`, `start` (of the hour), `proxy`, `boot`, `part`, `day` (numbers of the 32,768 lines and of the day); `all`, `lines`
+    (each once), `first_seq`, `last_seq`; `first`, `last`: the time that they are about, end excluded.
     """
     # An instant lasts a millisecond, so that `last` is an end, excluded, whatever kind of line it is from.
     first, last = F.coalesce("start", "at"), F.coalesce("end", F.col("at") + F.expr("INTERVAL 1 MILLISECOND"))

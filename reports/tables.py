@@ -61,7 +61,8 @@ class Lengths:
 
 
 def bucket_lengths(lines: DataFrame, wanted: int | None, span: float) -> Lengths:
-    """The tables' buckets as `wanted`, else the logs' own intervals where they span a day at most (`span`, in seconds), else an hour.
+    """The tables' buckets as `wanted`, else the logs' own intervals where they span a day at most (`span`, in seconds), else an
+    hour.
 
     Raises:
         ReportError: `wanted` is shorter than the intervals, so that most buckets would be empty and the others too high.

@@ -5,7 +5,7 @@ Left to others: the arithmetic (`reports.transforms`, `reports.forecast`, `repor
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -30,7 +30,7 @@ class Wanted:
 
     quotas: QuotaFile | None = None
     what_if: QuotaFile | None = None
-    prices: Prices = Prices()
+    prices: Prices = field(default_factory=Prices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Writing room: the out folder is replaced as a whole or not at all, and nothing in it is deleted that no report wrote.
 
 In: the folder, the names to replace. Out: a staging folder to write them in, moved into place when all of them are there: whole
-tables, or single days of them. A manifest in the folder lists the files of the last report, and the moves that are under way: when a
-run is killed among them the next one ends them first. What the manifest does not list is somebody else's. Left to others: what is
+tables, or single days of them. A manifest in the folder lists the files of the last report, and the moves that are under way: when
+a run is killed among them the next one ends them first. What the manifest does not list is somebody else's. Left to others: what is
 written.
 """
 
@@ -26,8 +26,8 @@ _STAGING = ".report-"
 
 @dataclass
 class _Manifest:
-    """`files`: written by a report, relative to the folder. `staging`: folders that a report was at work in. `moving`: the one whose
-    `moves` are under way. `kept`: what the next report has to know."""
+    """`files`: written by a report, relative to the folder. `staging`: folders that a report was at work in. `moving`: the one
+    whose `moves` are under way. `kept`: what the next report has to know."""
 
     files: list[str] = field(default_factory=list)
     staging: list[str] = field(default_factory=list)

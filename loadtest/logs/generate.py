@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
 from loadtest.logs.lines import Times, Writer
 from loadtest.logs.plan import DAY, Plan
@@ -94,4 +94,6 @@ def _files(texts: Iterator[bytes], stem: Path, wanted: Wanted) -> Written:
 
 def _open(stem: Path, number: int, form: Form) -> IO[bytes]:
     name = stem.parent / f"{stem.name}-{number:06d}.jsonl{'.gz' if form == 'gzip' else ''}"
-    return gzip.open(name, "wb", compresslevel=1) if form == "gzip" else name.open("wb")
+    if form == "gzip":
+        return cast("IO[bytes]", gzip.open(name, "wb", compresslevel=1))
+    return name.open("wb")

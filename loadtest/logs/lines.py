@@ -1,7 +1,7 @@
 """Lines: what one proxy would have logged. In: a plan, which proxy, the intervals. Out: texts, one line each, numbered.
 
-The fields stand in the order in which the proxy writes them. Traffic has a daily and a weekly wave and some noise; a tenant over its
-limit is refused now and then, and there is a decision for it.
+The fields stand in the order in which the proxy writes them. Traffic has a daily and a weekly wave and some noise; a tenant over
+its limit is refused now and then, and there is a decision for it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ class Writer:
     def _producers(self, tenant: Tenant, index: int, at: int) -> str:
         active = max(1, 400 // (index + 1))
         user = tenant.principal.removeprefix("User:")
-        return self._line("producers", at=iso(at), user=user, active=active, new=active // 2, window_ms=3_600_000, limit=None)
+        end = iso(at + self._times.interval)
+        figures = {"active": active, "counted": active // 2, "window_ms": 3_600_000, "limit": None}
+        return self._line("producer_ids", start=iso(at), end=end, user=user, **figures)
 
     def _decision(self, tenant: Tenant, at: int) -> str:
         user = tenant.principal.removeprefix("User:")
@@ -182,4 +184,5 @@ def _figures(key: Key, tenant: Tenant, bytes_in: int) -> str:
         frames, records, record_bytes = f'"request_bytes":{bytes_in + requests * 90},"response_bytes":{requests * 62}', "null", 0
     else:
         frames, records, record_bytes = f'"request_bytes":{requests * 90},"response_bytes":{bytes_out + requests * 70}', "null", 0
-    return f',"requests":{requests},{frames},"record_bytes":{record_bytes},"records":{records},"mutations":0,"throttle_ms":0,"refused":{{}}}}'
+    sums = f'"record_bytes":{record_bytes},"records":{records}'
+    return f',"requests":{requests},{frames},{sums},"mutations":0,"throttle_ms":0,"refused":{{}}}}'

@@ -50,6 +50,7 @@ from proxy.session.port import Services
 from proxy.session.session import State
 from proxy.session.tally import Tally
 from quota.engine import Engine
+from quota.kinds.producer_ids import Usage
 
 Load = Callable[[], Settings]
 """Reads the settings; `SettingsError` when they cannot be used."""
@@ -86,7 +87,8 @@ class Proxy:
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._writer = self._make_writer()
-        self._usage = UsageLog(tally, self._author, self._writer, settings.logs.usage.decisions_per_interval, time.time)
+        decisions = settings.logs.usage.decisions_per_interval
+        self._usage = UsageLog(tally, self._author, self._writer, decisions, time.time, self._producer_ids)
         self._observer = Observer(log, self._usage)
         self._contexts = contexts_of(settings)
         upstream = settings.upstream
@@ -107,6 +109,11 @@ class Proxy:
         )
         self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
         self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, self._gauges(), self._clock))
+
+    def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
+        """The users with most producer ids, for the usage log: as many as have metrics."""
+        ids = self.engine.producer_ids
+        return ids.windows.seconds, ids.busiest(self._max_entities, self._clock())
 
     def _make_shared(self, tally: Tally) -> Shared:
         """What all connections share."""

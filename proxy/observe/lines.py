@@ -1,5 +1,5 @@
 """The lines of the usage log. In: rows and decisions. Out: dictionaries with exactly the fields of docs/log-format.md,
-version 1."""
+version 2."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from kio.schema.index import api_key_map
 from proxy.session.port import Requester
 from proxy.session.tally import Row
 from quota.decision import Decision
+from quota.kinds.producer_ids import Usage
 
-VERSION = 1
+VERSION = 2
 Line = dict[str, Any]
 
 
@@ -82,6 +83,20 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
         throttle_ms=ceil(decision.throttle * 1000),
         message=decision.message,
         left_out=left_out,
+    )
+
+
+def producer_ids_line(author: Author, user: str, usage: Usage, window: float, start: str, end: str) -> Line:
+    """How many producer ids of a user were active when an interval ended; `window` in seconds."""
+    return author.line(
+        "producer_ids",
+        start=start,
+        end=end,
+        user=user,
+        active=round(usage.active),
+        counted=usage.counted,
+        window_ms=round(window * 1000),
+        limit=usage.limit,
     )
 
 

@@ -15,8 +15,8 @@ MOST_DAYS = 7
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """`error`: mean absolute error in bytes over the last `days` days, forecast from the day before them. `inside`: how many of them
-    lay within the interval."""
+    """`error`: mean absolute error in bytes over the last `days` days, forecast from the day before them. `inside`: how many of
+    them lay within the interval."""
 
     days: int
     error: float

@@ -1,5 +1,5 @@
-"""Forecast: the day on which a volume reaches a limit. In: its history, the limits as used bytes. Out: `Forecast`, which may say that
-there is none, and why."""
+"""Forecast: the day on which a volume reaches a limit. In: its history, the limits as used bytes. Out: `Forecast`, which may say
+that there is none, and why."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _STEP = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """When a limit is reached, in days since the epoch: None where that is not within HORIZON. `early` and `late` are the ends of the
-    interval. `already` where the volume is there at its last observation."""
+    """When a limit is reached, in days since the epoch: None where that is not within HORIZON. `early` and `late` are the ends of
+    the interval. `already` where the volume is there at its last observation."""
 
     day: float | None
     early: float | None
@@ -100,7 +100,8 @@ def _reached(history: History, fit: Fit, limit: float) -> Reached:
         return Reached(history.last, history.last, history.last, already=True)
     days = history.last + np.arange(0, HORIZON, _STEP)
     # A high path is there early, a low one late.
-    return Reached(*(_first(days, path(days), limit) for path in (fit.mean, fit.high, fit.low)))
+    mean, high, low = (_first(days, path(days), limit) for path in (fit.mean, fit.high, fit.low))
+    return Reached(mean, high, low)
 
 
 def _first(days: Array, used: Array, limit: float) -> float | None:

@@ -1,8 +1,8 @@
 """Models: what fits a history. In: `History`. Out: a `Fit`, which tells the used bytes of any later day, with an interval.
 
 Both are robust: a cleanup or a reassignment is a jump that must not turn the trend. `line` is the Theil-Sen line of scipy, with its
-confidence interval of the slope. `seasonal` is a regression on the time and the day of the week with Huber's norm (statsmodels RLM),
-so that a history of some weeks that begins on a Friday and ends on a Monday has no slope from that.
+confidence interval of the slope. `seasonal` is a regression on the time and the day of the week with Huber's norm (statsmodels
+RLM), so that a history of some weeks that begins on a Friday and ends on a Monday has no slope from that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _HARMONICS = 2
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """`mean`, `low` and `high` give used bytes for days since the epoch; `slope` is bytes a day, between `slope_low` and `slope_high`."""
+    """`mean`, `low` and `high` give used bytes for days since the epoch; `slope` is bytes a day, between `slope_low` and
+    `slope_high`."""
 
     name: str
     slope: float

@@ -1,5 +1,5 @@
-"""File: the quotas of a proxy's settings file. In: a path. Out: `QuotaFile`. What else is in the file is the proxy's business, but a
-quota that is not known is refused: a report that left it out would be wrong without a word.
+"""File: the quotas of a proxy's settings file. In: a path. Out: `QuotaFile`. What else is in the file is the proxy's business, but
+a quota that is not known is refused: a report that left it out would be wrong without a word.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _KEYS = {"user", "client_id", "controller_mutations_burst", *_RATES}
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit: `kind` as it is called in decisions, of whom, and how much: per second, or ids within a window for `producer_ids`."""
+    """One limit: `kind` as it is called in decisions, of whom, and how much: per second, or ids within a window for
+    `producer_ids`."""
 
     kind: str
     user: str | None

@@ -1,10 +1,10 @@
-"""Holders: whose limit holds for whom. In: pairs of principal and client id, limits. Out: for each pair and kind of quota the limit of
-the most specific of Kafka's eight levels, and its owner: all who share an owner share the limit.
+"""Holders: whose limit holds for whom. In: pairs of principal and client id, limits. Out: for each pair and kind of quota the limit
+of the most specific of Kafka's eight levels, and its owner: all who share an owner share the limit.
 """
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.quotas.file import DEFAULT, Limit
@@ -38,5 +38,5 @@ def holders(spark: SparkSession, pairs: DataFrame, limits: Sequence[Limit]) -> D
     )
 
 
-def _fits(rule: str, name: str):  # type: ignore[no-untyped-def]
+def _fits(rule: str, name: str) -> Column:
     return F.col(rule).isNull() | (F.col(rule) == F.lit(DEFAULT)) | (F.col(rule) == F.col(name))

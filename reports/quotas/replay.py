@@ -1,14 +1,15 @@
-"""Replay: the traffic of the logs against limits. In: good lines, each once, and a `QuotaFile`. Out: one row for each owner of a limit:
-how much of it was used, and what the limit would have done.
+"""Replay: the traffic of the logs against limits. In: good lines, each once, and a `QuotaFile`. Out: one row for each owner of a
+limit: how much of it was used, and what the limit would have done.
 
 The traffic is what passed: where other limits held somebody back, that one would have sent more. A limit is replayed as a queue
-that empties at the limit's rate: what comes faster waits, and while something waits its owner is throttled. The queue at any time is
-what came so far less what could go, less the lowest that this ever was: a running sum and a running minimum, so that no row needs the
-one before it. Within a bucket traffic is taken for even, so that shorter bursts are not seen.
+that empties at the limit's rate: what comes faster waits, and while something waits its owner is throttled. The queue at any time
+is what came so far less what could go, less the lowest that this ever was: a running sum and a running minimum, so that no row
+needs the one before it. Within a bucket traffic is taken for even, so that shorter bursts are not seen.
 """
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.window import WindowSpec
 
 from reports.quotas.file import QuotaFile
 from reports.quotas.holders import holders
@@ -19,16 +20,17 @@ NEAR = 0.8
 """The part of a limit from which on somebody is near it."""
 _WHO = ("kind", "owner_user", "owner_client", "topic")
 SCHEMA = (
-    "kind string, owner_user string, owner_client string, topic string, limit double, burst double, p50 double, p95 double, p99 double, "
-    "peak double, total double, seconds bigint, seconds_over bigint, seconds_throttled double, longest_wait double, waiting double, "
-    "first_over timestamp, last_over timestamp"
+    "kind string, owner_user string, owner_client string, topic string, limit double, burst double, p50 double, p95 double, "
+    "p99 double, peak double, total double, seconds bigint, seconds_over bigint, seconds_throttled double, longest_wait double, "
+    "waiting double, first_over timestamp, last_over timestamp"
 )
-"""Of the outcome. Figures are in the quota's unit per second; `total` and `waiting` in the unit; `waiting` is what had not passed at
-the end; `seconds` is how long there was traffic, `seconds_over` how long its average was above the limit."""
+"""Of the outcome. Figures are in the quota's unit per second; `total` and `waiting` in the unit; `waiting` is what had not passed
+at the end; `seconds` is how long there was traffic, `seconds_over` how long its average was above the limit."""
 
 
 def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
-    """Every limit of `quotas` against the traffic, in buckets of `seconds`; see SCHEMA. Limits that nobody came under have no row."""
+    """Every limit of `quotas` against the traffic, in buckets of `seconds`; see SCHEMA. Limits that nobody came under have no
+    row."""
     found = spark.createDataFrame([], SCHEMA)
     rates = [limit for limit in quotas.limits if limit.kind != "producer_ids"]
     if rates:
@@ -82,7 +84,7 @@ def _queued(demand: DataFrame, seconds: int) -> DataFrame:
     queue = walk.withColumn("queue", F.greatest(F.col("after") - lowest - F.col("burst"), F.lit(0.0)))
     gap = F.lead("at").over(so_far) - F.col("at") - length
     drain = F.col("queue") / limit
-    went_on = F.coalesce(F.least(drain, gap), drain)
+    went_on = F.coalesce(F.least(drain, gap), F.lit(0.0))  # what is after the logs does not count
     busy = (F.col("queue") > 0) | (
         F.coalesce(F.lag("queue").over(so_far), F.lit(0.0)) > limit * F.coalesce(_since(so_far, length), F.lit(0.0))
     )
@@ -90,9 +92,9 @@ def _queued(demand: DataFrame, seconds: int) -> DataFrame:
     return _told(timed, seconds, F.sum("throttled"), F.max("queue") / F.first("limit"), F.max_by("queue", "at"))
 
 
-def _since(so_far: "Window", length: Column) -> Column:  # type: ignore[valid-type]
+def _since(so_far: WindowSpec, length: Column) -> Column:
     """Seconds from the end of the bucket before to the start of this one."""
-    return F.col("at") - F.lag("at").over(so_far) - length  # type: ignore[arg-type]
+    return F.col("at") - F.lag("at").over(so_far) - length
 
 
 def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waiting: Column) -> DataFrame:
@@ -138,8 +140,8 @@ def _ids(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int)
 
 
 def _topics(lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
-    """Bytes into topics: a topic over its threshold is refused while all together are over the total. Without a threshold of its own a
-    topic has an equal share of what the others leave of the total."""
+    """Bytes into topics: a topic over its threshold is refused while all together are over the total. Without a threshold of its
+    own a topic has an equal share of what the others leave of the total."""
     rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull() & (F.col("api") == "Produce")).select(
         F.unix_seconds(bucket_start("start", seconds)).alias("at"), "topic", "record_bytes"
     )

@@ -1,8 +1,8 @@
 """Plots: a series as inline SVG that takes its colours from the page, so that one drawing suits light, dark and paper.
 
-In: a `Series`, or the `Path` of a volume. Out: a figure with legend and caption. The SVG in the page holds no text from a log: names are
-in the legend, which is HTML. `write_plots` makes files of the same drawings for slides, in colours of their own, with their legend. Left to
-others: the colours of the page, as CSS variables (`page.css`).
+In: a `Series`, or the `Path` of a volume. Out: a figure with legend and caption. The SVG in the page holds no text from a log:
+names are in the legend, which is HTML. `write_plots` makes files of the same drawings for slides, in colours of their own, with
+their legend. Left to others: the colours of the page, as CSS variables (`page.css`).
 """
 
 import io
@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from pathlib import Path as Folder
 
 import matplotlib as mpl
@@ -119,14 +120,11 @@ def write_plots(report: Report, folder: Folder) -> None:
             factor, unit = _scale(series, measure)
             keys = ["all others" if key is None else clean(key, 40) for key in series.keys]
 
-            def draw(axes: Axes, series: Series = series, factor: float = factor, keys: Sequence[str] = keys) -> None:
-                _draw(axes, series, factor, keys)
-
-            _slide(folder / name, f"{title} ({unit})", draw)
+            _slide(folder / name, f"{title} ({unit})", partial(_draw, series=series, factor=factor, labels=keys))
     for number, row in enumerate(report.capacity.volumes[:MOST_VOLUMES], 1):
         if len(row.path.observed) > 1:
             title = f"{clean(row.name, 60)} ({unit_of(row.total)[1]} used)"
-            _slide(folder / f"volume-{number:02d}", title, lambda axes, row=row: _draw_volume(axes, row, "used"))  # type: ignore[misc]
+            _slide(folder / f"volume-{number:02d}", title, partial(_draw_volume, row=row, label="used"))
 
 
 def _slide(stem: Folder, title: str, draw: Callable[[Axes], None]) -> None:

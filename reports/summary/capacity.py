@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.charge import Prices
@@ -80,8 +80,8 @@ def _levels(levels: Mapping[str, int], told: Forecast) -> tuple[Level, ...]:
     for name in _ORDER:
         if name in levels:
             reached = told.reached.get(name)
-            times = [_time(day) for day in (reached.day, reached.early, reached.late)] if reached else [None, None, None]
-            found.append(Level(name, levels[name], *times, already=bool(reached and reached.already)))
+            day, early, late = (_time(at) for at in ((reached.day, reached.early, reached.late) if reached else (None, None, None)))
+            found.append(Level(name, levels[name], day, early, late, bool(reached and reached.already)))
     return tuple(found)
 
 
@@ -133,7 +133,7 @@ def _compared(table: DataFrame | None, quotas: QuotaFile | None) -> Compared | N
     )
 
 
-def _over():  # type: ignore[no-untyped-def]
+def _over() -> Column:
     return F.col("seconds_throttled") > 0
 
 

@@ -72,12 +72,12 @@ def list_writers(tables: Tables) -> tuple[Writer, ...]:
 
 
 def list_silences(tables: Tables) -> tuple[Silence, ...]:
-    """Hours without a line, of each proxy from its first to its last; the longest first."""
-    hours = tables["writers"].select("proxy", F.unix_seconds("start").alias("hour")).distinct()
-    after = F.lead("hour").over(Window.partitionBy("proxy").orderBy("hour"))
-    holes = hours.select("proxy", "hour", ((after - F.col("hour")) / HOUR - 1).cast("int").alias("hours")).where("hours > 0")
-    rows = holes.orderBy(F.desc("hours"), "hour").limit(MOST_SILENCES).collect()
-    return tuple(Silence(row["proxy"], datetime.fromtimestamp(row["hour"] + HOUR, tz=UTC), row["hours"]) for row in rows)
+    """When a proxy had no line for an hour or more, between its first and its last; the longest first."""
+    hours = tables["writers"].select("proxy", F.unix_seconds("first").alias("first"), F.unix_seconds("last").alias("last"))
+    before = F.max("last").over(Window.partitionBy("proxy").orderBy("first").rowsBetween(Window.unboundedPreceding, -1))
+    holes = hours.select("proxy", before.alias("from"), (F.col("first") - before).alias("seconds")).where(F.col("seconds") >= HOUR)
+    rows = holes.orderBy(F.desc("seconds"), "from").limit(MOST_SILENCES).collect()
+    return tuple(Silence(row["proxy"], datetime.fromtimestamp(row["from"], tz=UTC), row["seconds"]) for row in rows)
 
 
 def list_quarantined(tables: Tables) -> tuple[Quarantined, ...]:

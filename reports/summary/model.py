@@ -217,7 +217,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of a volume, `soft`, `limit` or `full`: used bytes at which something happens, and when that is. `already`: it is there.
+    """A level of a volume, `soft`, `limit` or `full`: used bytes at which something happens, and when that is. `already`: it is
+    there.
 
     No day where it is not foreseen within two years, or there is no forecast.
     """
@@ -255,8 +256,9 @@ class Path:
 class VolumeRow:
     """One volume. `per_day` is bytes a day, between `per_day_low` and `per_day_high`. `reason` says why there is no forecast.
 
-    `tested_error` is the mean error in bytes over the last `tested_days` days, which the model had not seen; `tested_inside` of them lay
-    within the interval. `proposed` and `factor` are about proposed quotas: the levels then, and the part of the growth that is left.
+    `tested_error` is the mean error in bytes over the last `tested_days` days, which the model had not seen; `tested_inside` of
+    them lay within the interval. `proposed` and `factor` are about proposed quotas: the levels then, and the part of the growth
+    that is left.
     """
 
     broker_id: int | None
@@ -289,8 +291,8 @@ class VolumeRow:
 class QuotaRow:
     """A limit and what was used of it. Rates are in the quota's unit per second, for `producer_ids` in ids within a window.
 
-    `state`: `over`, `near`, `within` or `unused`. `throttled` seconds are what the limit would have cost, `waiting` is what had not passed
-    at the end. `suggested` is a limit that leaves headroom.
+    `state`: `over`, `near`, `within` or `unused`. `throttled` seconds are what the limit would have cost, `waiting` is what had not
+    passed at the end. `suggested` is a limit that leaves headroom.
     """
 
     kind: str
@@ -309,8 +311,8 @@ class QuotaRow:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Limits of a settings file against the traffic. `rows` are the tightest of `count`, `over` and `near` count them all; `unused` are
-    those that nobody came under."""
+    """Limits of a settings file against the traffic. `rows` are the tightest of `count`, `over` and `near` count them all; `unused`
+    are those that nobody came under."""
 
     file: str
     rows: tuple[QuotaRow, ...]
@@ -344,11 +346,11 @@ class Charges:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Hours without a line of a proxy that logged before and after."""
+    """Seconds without a line of a proxy that logged before and after."""
 
     proxy: str
     first: datetime
-    hours: int
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.summary.model import Api, Party, Topic, Traffic
 from reports.summary.series import Timeline, make_series
 from reports.tables import Tables
-from reports.transforms.rates import of_api
 from reports.transforms.ranking import main_part, ranking
+from reports.transforms.rates import of_api
 
 MOST_ROWS = 20
 """Rows of a list on the page; the tables have them all."""

@@ -26,9 +26,10 @@ _SUMS = (
 def entities(tables: Mapping[str, DataFrame]) -> DataFrame:
     """One row for each principal, client (a principal with one of its client ids) and topic.
 
-    Bytes of principals and clients are whole Produce requests and Fetch responses on the wire, of topics record batches. `share` is the
-    part of all `produced_bytes` of its scope. `growth` compares the bytes produced and fetched in the last seven whole days with those of
-    the seven before, null where there are not so many. `refused` is quota -> items. `active_producer_ids` is the most at one time.
+    Bytes of principals and clients are whole Produce requests and Fetch responses on the wire, of topics record batches. `share` is
+    the part of all `produced_bytes` of its scope. `growth` compares the bytes produced and fetched in the last seven whole days
+    with those of the seven before, null where there are not so many. `refused` is quota -> items. `active_producer_ids` is the most
+    at one time.
     """
     traffic, topics = tables["traffic"], tables["topics"]
     by_scope = [

@@ -29,7 +29,8 @@ def writers(counted: DataFrame) -> DataFrame:
 
 
 def files(stored: DataFrame, logs: str) -> DataFrame:
-    """What was read of each file: `file` (relative to `logs`), `proxy`, `boot` (null for bad lines), `lines`, `quarantined`, copies included."""
+    """What was read of each file: `file` (relative to `logs`), `proxy`, `boot` (null for bad lines), `lines`, `quarantined`, copies
+    included."""
     bad = F.col("type") == BAD
     rows = stored.select(
         relative_name(F.col("file"), logs).alias("file"),

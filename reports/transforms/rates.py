@@ -62,7 +62,8 @@ def rates(lines: DataFrame, seconds: int) -> DataFrame:
 
 
 def percentiles(histogram: DataFrame) -> DataFrame:
-    """For each entity: `produced_p50`, `_p95`, `_p99`, `_peak`, and the same of `fetched`, bytes per second, null without traffic."""
+    """For each entity: `produced_p50`, `_p95`, `_p99`, `_peak`, and the same of `fetched`, bytes per second, null without
+    traffic."""
     bins = histogram.groupBy(*ENTITY, "direction", "bin").agg(F.sum("seconds").alias("seconds"), F.max("peak").alias("peak"))
     # The bins of one entity and direction are few (at most some 300), so they are looked at as one array.
     ordered = F.array_sort(F.collect_list(F.struct("bin", "seconds")))

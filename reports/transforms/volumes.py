@@ -16,7 +16,8 @@ _SIZES = ("total_bytes", "usable_bytes", "limit_bytes", "soft_limit_bytes", "rep
 
 
 def volumes(lines: DataFrame, seconds: int) -> DataFrame:
-    """The last observation in each bucket of `seconds`, with the lowest `usable_bytes` and `factor` in it, and how many there were."""
+    """The last observation in each bucket of `seconds`, with the lowest `usable_bytes` and `factor` in it, and how many there
+    were."""
     seen = lines.where(F.col("type") == "volume").select(
         bucket_start("at", seconds).alias("start"),
         *VOLUME,
@@ -38,7 +39,8 @@ def volumes(lines: DataFrame, seconds: int) -> DataFrame:
 
 
 def volume_topics(lines: DataFrame) -> DataFrame:
-    """The bytes of each topic's replicas on each volume, of those that took most: at the first and at the last check of each day."""
+    """The bytes of each topic's replicas on each volume, of those that took most: at the first and at the last check of each
+    day."""
     seen = lines.where(F.col("type") == "volume").select(
         "date", *VOLUME, "at", F.struct("at", "proxy", "seq").alias("order"), "topic_bytes"
     )

@@ -20,8 +20,8 @@ def volumes_section(capacity: Capacity, lines: int) -> Html:
         text = "The logs tell of no volume" if lines == 0 else "No volume line could be used"
         return join((head, note(f"{text}: proxies write about volumes when the storage quota is on (quotas.storage).")))
     text = (
-        "A day is told with the interval that it lies in nine times out of ten, and a model with how far off it was on the last days, "
-        "which it had not seen. Soft is where producing is slowed, limit where it stops, full where the disk is full."
+        "A day is told with the interval that it lies in nine times out of ten, and a model with how far off it was on the last "
+        "days, which it had not seen. Soft is where producing is slowed, limit where it stops, full where the disk is full."
     )
     plots = [volume_plot(f"volume-{number}", row) for number, row in enumerate(capacity.volumes[:MOST_VOLUMES], 1)]
     parts = [head, note(text), _table(capacity.volumes), tag("div", *plots, class_="plots")]
@@ -83,7 +83,8 @@ def _how_sure(row: VolumeRow) -> str:
     if row.tested_error is None:
         return f"{said}; too short to be tested on days held out."
     inside = f"{row.tested_inside} of them within the interval"
-    return f"{said}; on the last {counted(row.tested_days, 'day')}, held out, it was off by {size(row.tested_error)} on average, {inside}."
+    off = f"it was off by {size(row.tested_error)} on average, {inside}"
+    return f"{said}; on the last {counted(row.tested_days, 'day')}, held out, {off}."
 
 
 def _drivers(row: VolumeRow) -> Html:
@@ -104,14 +105,14 @@ def quotas_section(capacity: Capacity) -> Html:
     parts: list[Html] = []
     if capacity.quotas is not None:
         text = (
-            "Each limit in force against the traffic of its owner. Near is 80% of the limit at the peak. Suggested is the 99th percentile "
-            "with a quarter on top: a limit that would have let nearly all of this traffic pass."
+            "Each limit in force against the traffic of its owner. Near is 80% of the limit at the peak. Suggested is the 99th "
+            "percentile with a quarter on top: a limit that would have let nearly all of this traffic pass."
         )
         parts += [tag("h2", "Quotas"), note(text), *_compared(capacity.quotas, suggest=True)]
     if capacity.what_if is not None:
         text = (
-            "The traffic of these logs replayed against the proposed limits: who would have been throttled, for how long, and what would "
-            "not have passed by the end. It is what passed in truth: whoever was held back then would have sent more."
+            "The traffic of these logs replayed against the proposed limits: who would have been throttled, for how long, and what "
+            "would not have passed by the end. It is what passed in truth: whoever was held back then would have sent more."
         )
         parts += [tag("h2", "What if"), note(text), *_compared(capacity.what_if, suggest=False)]
     return join(parts)
@@ -158,8 +159,8 @@ def charges_section(capacity: Capacity) -> Html:
     if charges is None or not charges.rows:
         return Html("")
     text = (
-        "Bytes in and out on the wire; stored is the average of all replicas over the days that the logs tell of, charged to those who "
-        "produced into the topic. The file chargeback.csv has every principal."
+        "Bytes in and out on the wire; stored is the average of all replicas over the days that the logs tell of, charged to those "
+        "who produced into the topic. The file chargeback.csv has every principal."
     )
     if not charges.priced:
         text += " No prices were given (--cost-in, --cost-out, --cost-stored), so that there are amounts alone."

@@ -6,7 +6,7 @@ In: a `Report`. Out: `Html`: who wrote the log, what is missing, what could not 
 from reports.reasons import MEANINGS, Reason
 from reports.render.html import Column, Html, join, table, tag
 from reports.render.sections.cells import LINE, note, or_dash
-from reports.render.text import clean, count, counted, moment
+from reports.render.text import clean, count, counted, duration, moment
 from reports.summary.model import Quarantined, Report, Silence, Writer
 
 
@@ -43,9 +43,12 @@ def _silences(report: Report) -> Html:
     columns: tuple[Column[Silence], ...] = (
         Column("Proxy", lambda row: clean(row.proxy)),
         Column("From", lambda row: moment(row.first), number=True),
-        Column("Hours", lambda row: count(row.hours), number=True),
+        Column("For", lambda row: duration(1000 * row.seconds), number=True),
     )
-    text = "Whole hours without a line of a proxy that logged before and after: it was down, without traffic, or its files are not here."
+    text = (
+        "An hour or more without a line of a proxy that logged before and after: it was down, without traffic, or its files are "
+        "not here."
+    )
     return join((tag("h3", "Gaps in coverage"), note(text), table(columns, silences)))
 
 

@@ -13,8 +13,8 @@ from reports.summary.model import Api, Party, Topic, Traffic
 def principals_section(traffic: Traffic) -> Html:
     """Traffic by principal and client id, over time and in sum."""
     text = (
-        "Whole Produce requests and Fetch responses on the wire. Percentiles and peak are of the rate of produced bytes, over a minute, "
-        "or the logs' interval where that is longer, while there was any. A client id is whatever a client claims to be."
+        "Whole Produce requests and Fetch responses on the wire. Percentiles and peak are of the rate of produced bytes, over a "
+        "minute, or the logs' interval where that is longer, while there was any. A client id is whatever a client claims to be."
     )
     plots = tag(
         "div",
