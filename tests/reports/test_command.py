@@ -28,7 +28,7 @@ def fails(*arguments: str) -> str:
 def test_a_logs_folder_that_cannot_give_a_report_is_one_clear_line(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     assert "nowhere does not exist" in fails("--logs", str(tmp_path / "nowhere"), "--out", out)
-    assert f"no *.jsonl or *.jsonl.gz file in {tmp_path}" in fails("--logs", str(tmp_path), "--out", out)
+    assert f"no *.jsonl, *.jsonl.gz or *.jsonl.zst file in {tmp_path}" in fails("--logs", str(tmp_path), "--out", out)
     (tmp_path / "file.jsonl").touch()
     assert "file.jsonl is not a folder" in fails("--logs", str(tmp_path / "file.jsonl"), "--out", out)
     assert not (tmp_path / "out").exists()
@@ -46,7 +46,7 @@ def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java >= 17: install a JRE" in fails(*options)
     monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
-    assert "needs pyspark and matplotlib: pip install 'kafka-quota-proxy[report]'" in fails(*options)
+    assert "needs pyspark and matplotlib and statsmodels: pip install 'kafka-quota-proxy[report]'" in fails(*options)
 
 
 @pytest.mark.parametrize("bucket", ["0s", "5", "1w", "-1m", "999d", ""])
