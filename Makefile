@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure check bench docs clean setup java kafka
+.PHONY: demo test test-quick test-pure check bench bench-report docs clean setup java kafka
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -30,6 +30,9 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
+
+bench-report: setup java
+	$(BIN)/python -m loadtest.report $(BENCH_ARGS)
 
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
