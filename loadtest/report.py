@@ -1,8 +1,8 @@
 """The speed of the capacity report: `make bench-report`, or `python -m loadtest.report --lines 10000000`.
 
-In: how many lines. Out: lines per second of the whole report on two cores, its CPU time and memory, shuffle bytes for each byte read;
-and beside it what DuckDB takes for the same parse and hourly sums in the same run, as a ratio. The logs are generated (`loadtest.logs`)
-and deleted at the end. The report runs as a user's own: the figures are of the command, Java's start included.
+In: how many lines. Out: lines per second of the whole report on two cores, its CPU time and memory, shuffle bytes for each byte
+read; and beside it what DuckDB takes for the same parse and hourly sums in the same run, as a ratio. The logs are generated
+(`loadtest.logs`) and deleted at the end. The report runs as a user's own: the figures are of the command, Java's start included.
 """
 
 from __future__ import annotations

@@ -73,12 +73,13 @@ def make_report(options: Options, say: Say) -> Report:
         ReportError: the logs, the out folder, a file, the bucket or Spark is not fit for it; the out folder is as it was.
     """
     check_logs(options.logs)
+    connector = packages(options.logs)
     wanted = options.wanted()
     with replacing(options.out, OUTCOME) as staging:
         say("starting Spark")
         size = log_size(options.logs)
         quick = size is not None and size < QUICK_BYTES
-        settings = {**packages(options.logs), **(options.settings or {})}
+        settings = {**connector, **(options.settings or {})}
         with spark_session(options.master, quick=quick, memory=options.memory, settings=settings) as spark:
             say(f"reading {options.logs}")
             place = place_of(options, staging, rereads=not is_kafka(options.logs))

@@ -1,7 +1,8 @@
-"""Duck: the same sums without Spark and without the report, by DuckDB: what the bench measures against, and what tests compare with.
+"""Duck: the same sums without Spark and without the report, by DuckDB: what the bench measures against, and what tests compare
+with.
 
-In: a folder of logs. Out: rows. Copies are dropped by (proxy, boot, number), lines that are not whole JSON are left out; nothing else is
-looked at, so that it is for logs whose other lines are good.
+In: a folder of logs. Out: rows. Copies are dropped by (proxy, boot, number), lines that are not whole JSON are left out; nothing
+else is looked at, so that it is for logs whose other lines are good.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ HOURLY = {
 
 
 def open_logs(folder: Path, *, once: bool = True, threads: int = 2) -> duckdb.DuckDBPyConnection:
-    """A connection with the view `lines`, and `once`: each of them once, or as they are where it is known that there are no copies."""
+    """A connection with the view `lines`, and `once`: each of them once, or as they are where it is known that there are no
+    copies."""
     connection = duckdb.connect(config={"threads": threads})
     connection.execute("set TimeZone = 'UTC'")
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _COLUMNS.items())

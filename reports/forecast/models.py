@@ -100,7 +100,7 @@ def _drift(residuals: Array) -> float:
     does not. Which of them it is, neighbouring residuals tell: those of a sum are alike. After a fit they are less alike than they
     were, by 0.2 or so for a few weeks.
     """
-    if len(residuals) < 4 or not np.any(residuals):
+    if len(residuals) < 4 or np.ptp(residuals[1:]) == 0 or np.ptp(residuals[:-1]) == 0:
         return 0.0
     alike = float(np.corrcoef(residuals[:-1], residuals[1:])[0, 1])
     return float(np.clip((alike + 0.2) / 0.5, 0, 1)) * _spread(np.diff(residuals)) ** 2

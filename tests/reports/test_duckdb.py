@@ -90,9 +90,12 @@ def test_percentiles_of_rates_are_right_to_within_a_bin(made: Made) -> None:
 
     with open_logs(made.out.parent / "logs") as connection:
         rows = connection.execute(
-            'with rates as (select principal, start, sum(request_bytes) / any_value(epoch("end"::timestamp) - epoch(start::timestamp)) as rate'
-            " from once where type = 'usage' and topic is null and api = 'Produce' group by principal, start)"
-            " select principal, quantile_disc(rate, 0.95), max(rate) from rates group by principal"
+            """
+            with sums as (
+                select principal, start::timestamp as a, any_value("end")::timestamp as b, sum(request_bytes) as bytes
+                from once where type = 'usage' and topic is null and api = 'Produce' group by principal, start),
+            rates as (select principal, bytes / (epoch(b) - epoch(a)) as rate from sums)
+            select principal, quantile_disc(rate, 0.95), max(rate) from rates group by principal"""
         ).fetchall()
     found = {party.principal: (party.p95, party.peak) for party in made.report.traffic.principals}
     assert len(rows) == len(found) == 12

@@ -161,7 +161,7 @@ def test_a_folder_with_only_bad_lines_gives_a_report_that_says_so(make: Callable
     for data, _, _ in BAD.values():
         log.raw(data)
     log.raw(b"x" * 5_000_000).write(tmp_path / "logs")
-    made = make()
+    made = make(made=NOON)
     lines = len(BAD) + 1
     assert made.report.lines.read == made.report.lines.quarantined == lines
     assert f"Not one of {lines} lines could be used" in made.page

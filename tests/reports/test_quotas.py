@@ -95,8 +95,8 @@ def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[t
 @pytest.mark.spark
 def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_path: Path) -> None:
     log = Log()
-    # 200 B/s for a minute, 100 B/s for one, nothing for two, 50 B/s for one: at 100 B/s 6000 B wait, are held for the second minute,
-    # and are gone a minute later.
+    # 200 B/s for a minute, 100 B/s for one, nothing for two, 50 B/s for one: at 100 B/s 6000 B wait, for the
+    # second minute, too, and are gone a minute later.
     for at, size in ((0, 12_000), (60, 6000), (240, 3000)):
         log.usage(at, 60, request_bytes=size)
     log.usage(0, 60, principal="User:bob", client_id=None, request_bytes=30_000)
