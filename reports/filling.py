@@ -134,11 +134,9 @@ def slowed(
     out = []
     for filling in found:
         factor = _factor(filling, passed, topics, everything)
-        levels = (
-            {"full": filling.total}
-            | {name: at for name, at in filling.levels.items() if name != "full"}
-            | _levels(quotas, filling.total)
-        )
+        # Limits for volumes in the proposed file take the place of those in force, all of them or none.
+        kept = {name: at for name, at in filling.levels.items() if name != "full"}
+        levels = {"full": filling.total, **(_levels(quotas, filling.total) or kept)}
         if levels.get("soft") == levels.get("limit"):
             levels.pop("soft", None)
         proposed = forecast(filling.history, levels, factor=factor)

@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+PLAN = make_plan(5, 1, seed=5, most_topics=3)
+
 
 @pytest.fixture(scope="module")
 def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Fifteen days of two proxies, one line in a hundred twice, one in a thousand torn; what a limit would do is asked, too."""
     folder = tmp_path_factory.mktemp("duck")
-    plan = make_plan(12, 1, seed=5, most_topics=6)
-    wanted = Wanted(lines=20_000, days=15, duplicates=10, bad=1000, form="gzip", seed=5)
-    assert generate(plan, wanted, folder / "logs").lines > 15_000
+    wanted = Wanted(lines=24_000, days=15, duplicates=10, bad=1000, form="gzip", seed=5)
+    assert generate(PLAN, wanted, folder / "logs").lines > 15_000
     quotas = folder / "quotas.yaml"
-    quotas.write_text("quotas: {entities: [{user: tenant-01, producer_byte_rate: 1MiB}], storage: {min_available_ratio: 0.3}}")
+    quotas.write_text("quotas: {entities: [{user: tenant-1, producer_byte_rate: 1MiB}], storage: {min_available_ratio: 0.3}}")
     return make_with(spark, folder / "logs", folder / "out", quotas=quotas, what_if=quotas)
 
 
@@ -51,10 +52,9 @@ def test_lines_are_accounted_for(made: Made) -> None:
 
 
 def test_volumes_are_foreseen_to_fill_on_the_day_on_which_they_do(made: Made) -> None:
-    plan = make_plan(12, 1, seed=5, most_topics=6)
     found = {row.log_dir: row for row in made.report.capacity.volumes}
-    assert set(found) == {volume.log_dir for volume in plan.volumes}
-    for volume in plan.volumes:
+    assert set(found) == {volume.log_dir for volume in PLAN.volumes}
+    for volume in PLAN.volumes:
         row = found[volume.log_dir]
         assert row.model == "trend with a weekly season"
         assert row.tested_error is not None
@@ -69,7 +69,7 @@ def test_volumes_are_foreseen_to_fill_on_the_day_on_which_they_do(made: Made) ->
 def test_proposed_quotas_put_the_day_off(made: Made) -> None:
     proposed = made.report.capacity.what_if
     assert proposed is not None
-    assert [(row.kind, row.whose, row.state) for row in proposed.rows] == [("producer_byte_rate", "user tenant-01", "over")]
+    assert [(row.kind, row.whose, row.state) for row in proposed.rows] == [("producer_byte_rate", "user tenant-1", "over")]
     row = proposed.rows[0]
     assert row.throttled > 0
     assert 0 < row.waiting < made.report.traffic.produced
@@ -98,7 +98,7 @@ def test_percentiles_of_rates_are_right_to_within_a_bin(made: Made) -> None:
             select principal, quantile_disc(rate, 0.95), max(rate) from rates group by principal"""
         ).fetchall()
     found = {party.principal: (party.p95, party.peak) for party in made.report.traffic.principals}
-    assert len(rows) == len(found) == 12
+    assert len(rows) == len(found) == 5
     for principal, p95, peak in rows:
         assert found[principal] == (pytest.approx(p95, rel=0.05), pytest.approx(peak, rel=1e-9))
 
