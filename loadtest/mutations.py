@@ -7,7 +7,6 @@ one writes records. The creator honours what it is told: it sends refused topics
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import statistics
 import struct
@@ -33,6 +32,7 @@ from kio.static.primitive import i16, i32, i32Timedelta
 from rich.console import Console
 from rich.table import Table
 
+from loadtest.bench.frames import nested
 from localkafka import LocalCluster
 
 CREATE_TOPICS: Final = 19
@@ -62,7 +62,7 @@ class Connection:
     ) -> tuple[dict[str, int], float]:
         """(error codes by topic, throttle time in seconds) of topics with so many partitions."""
         schema: Any = load_request_schema(CREATE_TOPICS, VERSION)
-        topic: Any = importlib.import_module(schema.__module__).CreatableTopic
+        topic = nested(schema, "CreatableTopic")
         made = tuple(
             topic(name=name, num_partitions=i32(n), replication_factor=i16(replication), assignments=(), configs=())
             for name, n in topics.items()

@@ -28,16 +28,26 @@ HOT = (
     "proxy.wire.walk",
     "proxy.wire.produce",
     "proxy.wire.fetch",
+    "proxy.wire.share_fetch",
+    "proxy.wire.throttle",
     "proxy.session.tally",
     "proxy.session.client",
+    "proxy.session.throttled",
     "proxy.session.answers",
     "proxy.session.session",
+    "quota.windows.ewma",
+    "quota.windows.rate",
+    "quota.kinds.rates",
+    "quota.kinds.bytes_in",
+    "proxy.apis.streams",
     "proxy.apis.produce",
     "proxy.apis.fetch",
+    "proxy.apis.share_fetch",
 )
 """What is compiled: what every frame passes through."""
 
-READ_FROM = ("wire", "session", "identity", "apis/produce.py", "apis/fetch.py", "../quota")
+APIS = ("produce", "fetch", "share_fetch", "streams")
+READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
 """Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
 
 

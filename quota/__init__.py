@@ -7,6 +7,9 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `windows/`  arithmetic of rates, one concept a file
 - `kinds/`    one file per quota: what it charges and what it answers
 - `decision`  what a kind says of a request
+- `produce`   what becomes of the batches of one Produce request
+- `fence`     what a refused batch of an idempotent producer makes those behind it wait for
+- `rounds`    going round many of them in small steps
 - `state`     what a restart must not lose: values to bytes and back
 - `engine`    the one object the proxy asks: a kind each, and the mutes that entities have to serve
 """

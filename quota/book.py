@@ -33,3 +33,10 @@ class QuotaBook(Generic[L]):
             if limit is not None:
                 return Found(limit, level.owner)
         return None
+
+    def of(self, owner: Entity) -> L | None:
+        """The limit of whoever has a window of their own: what `find` tells of the clients that share it."""
+        for level in levels(owner.user or "", owner.client_id or ""):
+            if level.owner == owner and level.key in self._limits:
+                return self._limits[level.key]
+        return None

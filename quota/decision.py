@@ -52,3 +52,8 @@ class Verdict:
     decision: Decision | None = None
     receipt: object = None
     """for the kind to take back what did not happen"""
+
+
+def figure(value: float) -> str:
+    """For messages: three significant digits for small figures, whole ones for large, never an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

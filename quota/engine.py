@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final, Protocol, TypeVar
 
 from quota.book import Found, QuotaBook
 from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
+from quota.fence import Fence
+from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Receipt
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
+from quota.kinds.rates import RateLimit, RateMeter, Rates
+from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Refusals
 from quota.windows.bloom import Hash
 
 L = TypeVar("L")
@@ -32,6 +37,22 @@ class Exempt:
     topics: frozenset[str] = frozenset()
 
 
+class Mode(Enum):
+    """What happens to a batch of a topic that is over its threshold."""
+
+    TRANSIENT = "transient"
+    """refused with an error that every client retries"""
+    FAIL = "fail"
+    """refused with one that none does"""
+    THROTTLE = "throttle"
+    """taken, and the client throttled"""
+
+
+def no_rates() -> QuotaBook[RateLimit]:
+    """Nobody is limited."""
+    return QuotaBook({})
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """All that operators limit, and `max_throttle`: seconds that any throttle lasts at most. Debt beyond it stays in its window."""
@@ -44,6 +65,13 @@ class Limits:
     """Are producer ids of users without a limit counted too, for metrics?"""
     cleanup_interval: float = 60.0
     """seconds between two looks at all users whose producer ids may be past"""
+    hold_new_ids: bool = False
+    """Does InitProducerId wait while its user is over the limit?"""
+    producer_byte_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
+    consumer_byte_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
+    request_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
+    topics: TopicLimits | None = None
+    topics_mode: Mode = Mode.TRANSIENT
 
 
 class Kind(Protocol[L]):
@@ -55,6 +83,34 @@ class Kind(Protocol[L]):
     def title(self) -> str: ...
     def stands(self, found: Found[L], now: float) -> Standing:
         """How the owner of a limit stands."""
+
+
+class Rules:
+    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit."""
+
+    __slots__ = ("client_id", "consume", "era", "exempt", "owner", "produce", "request", "user")
+
+    def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
+        self.user, self.client_id = user, client_id
+        self.era = engine.era
+        self.owner = Entity(user, client_id)
+        free = engine.limits.exempt
+        self.exempt = user in free.users or client_id in free.client_ids
+        self.produce, self.consume, self.request = (
+            None if self.exempt or found is None else Metered(rates, found, now)
+            for rates in (engine.producer_rate, engine.consumer_rate, engine.request_rate)
+            for found in (rates.find(user, client_id),)
+        )
+
+
+class Metered:
+    """A rate that is limited, and the window of its owner."""
+
+    __slots__ = ("found", "meter", "rates")
+
+    def __init__(self, rates: Rates, found: Found[RateLimit], now: float) -> None:
+        self.rates, self.found = rates, found
+        self.meter: RateMeter = rates.meter(found.owner, now)
 
 
 class Mutes:
@@ -91,11 +147,31 @@ class Engine:
         self.producer_ids = ProducerIds(
             limits.producer_ids, hash128, windows, exempt=limits.exempt.users, count_unlimited=limits.count_unlimited
         )
+        self.producer_rate = Rates("producer_byte_rate", "producer byte rate", "bytes", limits.producer_byte_rate)
+        self.consumer_rate = Rates("consumer_byte_rate", "consumer byte rate", "bytes", limits.consumer_byte_rate)
+        self.request_rate = Rates("request_rate", "request rate", "requests", limits.request_rate)
+        self.bytes_in = BytesIn(limits.topics, limits.exempt.topics)
+        self.fence = Fence()
+        self.era = 0
+        """another number whenever limits change"""
+        self.looks_at_produce = False
+        """Does anything but `producer_ids` have to see Produce requests?"""
+        self._settle()
         self._next_cleanup = 0.0
+
+    def _settle(self) -> None:
+        self.era += 1
+        limits = self.limits
+        self.looks_at_produce = bool(limits.producer_byte_rate) or limits.topics is not None or len(self.fence) > 0
 
     def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""
         self.limits = limits
+        self.producer_rate.book = limits.producer_byte_rate
+        self.consumer_rate.book = limits.consumer_byte_rate
+        self.request_rate.book = limits.request_rate
+        self.bytes_in.change(limits.topics, limits.exempt.topics)
+        self._settle()
         self.controller_mutations.book = limits.controller_mutations
         self.producer_ids.change(limits.producer_ids, limits.exempt.users, limits.count_unlimited)
         self._next_cleanup = 0.0
@@ -129,19 +205,113 @@ class Engine:
         is muted for it, but for `mute` False: where no answer tells of a throttle and no connection is muted."""
         return self._capped(self.controller_mutations.charge(found, partitions, refusable=refusable, now=now), now, mute)
 
-    def hold_producer_ids(self, user: str, ids: Sequence[int], now: float) -> Decision | None:
-        """`hold` for a Produce request with ids that are new to a user over its limit: whoever is known already goes on at once,
-        and is throttled when it is charged."""
-        found = self.producer_ids.find(user)
-        if found is None or not self.producer_ids.over(user, now):
+    def hold_rate(self, metered: Metered, now: float) -> Decision | None:
+        """`hold` for what counts against a rate."""
+        return self.hold(metered.rates, metered.found, (), now)
+
+    def charge_rate(self, metered: Metered, amount: float, now: float) -> Decision | None:
+        """Count what was done against a rate. The throttle is capped at `max_throttle`, and the entity is muted for it."""
+        return self._capped(metered.rates.charge(metered.found, amount, now), now).decision
+
+    def judge_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Judgement:
+        """What becomes of a Produce request: batch by batch in its order, by the fence, then by each kind. What is refused counts
+        towards no rate; what goes on is counted, and throttled by whatever is exceeded. Throttles are capped at `max_throttle`,
+        and their owners muted."""
+        refusals = Refusals(self.fence, batches, rules.owner, now)
+        free = self.limits.exempt.topics
+        limited = [i for i in range(len(batches)) if not refusals.behind(i)]
+        ids = self._judge_ids(rules, batches, limited, refusals, now)
+        over: dict[str, Decision] = {}
+        accepted = 0
+        for i in limited:
+            batch = batches[i]
+            if i in refusals.refused or not self._take_topic(rules, batch, i, refusals, over, now):
+                continue
+            refusals.admit(i)
+            if batch.topic not in free:
+                accepted += batch.size
+        decisions = [*refusals.decisions(), *ids, *over.values()]
+        if rules.produce is not None and accepted and (slowed := self.charge_rate(rules.produce, accepted, now)) is not None:
+            decisions.append(replace(slowed, items=tuple(i for i in range(len(batches)) if i not in refusals.refused)))
+        return Judgement(refusals.refused, decisions)
+
+    def _judge_ids(
+        self, rules: Rules, batches: Sequence[Batch], limited: Sequence[int], refusals: Refusals, now: float
+    ) -> list[Decision]:
+        """Charge the producer ids of these batches."""
+        ids = [batches[i].producer_id for i in limited]
+        if all(id <= self.producer_ids.unchecked for id in ids) or len(set(ids)) > MAX_IDS:
+            return []
+        exempt = rules.client_id in self.limits.exempt.client_ids or all(b.topic in self.limits.exempt.topics for b in batches)
+        decision = self.charge_producer_ids(rules.user, ids, now, exempt=exempt).decision
+        if decision is None:
+            return []
+        items = tuple(limited[i] for i in decision.items)
+        if decision.action is Action.REFUSE:
+            items = tuple(i for i in items if refusals.can(i))
+            for i in items:
+                refusals.refuse(i, NOT_ENOUGH_REPLICAS, decision.message, decision.quota)
+        return [replace(decision, items=items)] if items else []
+
+    def _take_topic(self, rules: Rules, batch: Batch, i: int, refusals: Refusals, over: dict[str, Decision], now: float) -> bool:
+        """Count a batch towards its topic; False when it is refused, and not counted. `over`: what is said of topics."""
+        bytes_in, topic, mode = self.bytes_in, batch.topic, self.limits.topics_mode
+        if self.limits.topics is None:
+            return True
+        if rules.exempt or not batch.known:
+            return bytes_in.total.take(batch.size, now)
+        if bytes_in.topic(topic, now).take(batch.size, now):
+            return True
+        refused = mode is not Mode.THROTTLE and refusals.can(i)
+        if refused:
+            # its client is not muted: other topics share the connection
+            decision: Decision | None = replace(bytes_in.refuse(topic, batch.size, now), throttle=0.0)
+        else:
+            decision = bytes_in.charge(topic, batch.size, now).decision
+        if decision is None or not (refused or mode is Mode.THROTTLE):
+            return True
+        if refused:
+            refusals.refuse(
+                i, NOT_ENOUGH_REPLICAS if mode is Mode.TRANSIENT else POLICY_VIOLATION, decision.message, decision.quota
+            )
+        items = (*over[topic].items, i) if topic in over else (i,)
+        decision = replace(decision, entity=Entity(None, None, topic), items=items)
+        over[topic] = decision if refused else self._capped(Verdict(0, decision), now).decision or decision
+        return not refused
+
+    def hold_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
+        """`hold` for a Produce request: of an entity over its byte rate, or with ids that are new to a user over its limit. Whoever
+        is known to that user already goes on at once, and is throttled when it is charged."""
+        if rules.exempt or all(batch.topic in self.limits.exempt.topics for batch in batches):
             return None
-        new = self.producer_ids.new(user, ids, now)
-        return self.hold(self.producer_ids, found, new, now) if new else None
+        everything = tuple(range(len(batches)))
+        waits: list[Decision | None] = []
+        if rules.produce is not None:
+            waits.append(self.hold(rules.produce.rates, rules.produce.found, everything, now))
+        ids = self.producer_ids.find(rules.user)
+        if ids is not None and self.producer_ids.over(rules.user, now):
+            new = self.producer_ids.new(rules.user, [batch.producer_id for batch in batches], now)
+            waits.append(self.hold(self.producer_ids, ids, everything, now) if new else None)
+        return max((wait for wait in waits if wait is not None), key=lambda wait: wait.throttle, default=None)
+
+    def hold_new_id(self, user: str, client_id: str, now: float) -> Decision | None:
+        """A client that wants a producer id of a user over its limit waits, `MAX_HOLD` at most; None when it need not."""
+        found = self.producer_ids.find(user)
+        if found is None or not self.limits.hold_new_ids or client_id in self.limits.exempt.client_ids:
+            return None
+        if not self.producer_ids.over(user, now, one_more=True):
+            return None
+        usage, limit, room = self.producer_ids.stands(found, now)
+        message = f"{found.owner} has used up its producer id quota: a new id waits for {MAX_HOLD:g} s."
+        return Decision(self.producer_ids.name, Action.HOLD, found.owner, (0,), usage, limit, MAX_HOLD, message, room)
 
     def charge_producer_ids(self, user: str, ids: Sequence[int], now: float, *, exempt: bool = False) -> Verdict:
         """Count the new producer ids of one Produce request; `ids[i]` is that of item i. `exempt`: whatever it is about is never
-        limited. The throttle is capped at `max_throttle`, and the user is muted for it."""
-        verdict = self._capped(self.producer_ids.charge(user, ids, now, exempt=exempt), now)
+        limited. The throttle is capped at `max_throttle`, and the user is muted for it, but not where new ids are refused: known
+        ones go on."""
+        verdict = self.producer_ids.charge(user, ids, now, exempt=exempt)
+        slowed = verdict.decision is not None and verdict.decision.action is Action.THROTTLE
+        verdict = self._capped(verdict, now, mute=slowed)
         if verdict.decision is not None:
             self.producer_ids.told(user, verdict.decision.throttle, now)
         return verdict
@@ -169,6 +339,10 @@ class Engine:
         """Forget what has passed; call it now and then, memory is bounded by what is in force."""
         self.mutes.sweep(now)
         self.controller_mutations.sweep(now)
+        for rates in (self.producer_rate, self.consumer_rate, self.request_rate):
+            rates.sweep(now)
+        self.bytes_in.sweep(now)
+        self.fence.sweep(now)
         if now >= self._next_cleanup:
             self._next_cleanup = now + self.limits.cleanup_interval
             self.producer_ids.sweep(now)

@@ -10,15 +10,18 @@ DEFAULT: Final = "<default>"
 
 
 class Entity(NamedTuple):
-    """A user, a client id, or both; None where the level does not look at that part.
+    """A user, a client id, or both; None where the level does not look at that part. Or a topic, whoever writes to it.
 
     As the key of a limit either part may be `DEFAULT`; as the owner of a window both parts are names.
     """
 
     user: str | None
     client_id: str | None
+    topic: str | None = None
 
     def __str__(self) -> str:
+        if self.topic is not None:
+            return f"topic {self.topic}"
         parts = [f"user {self.user}"] if self.user is not None else []
         if self.client_id is not None:
             parts.append(f"client-id {self.client_id}")

@@ -18,10 +18,13 @@ from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes, Buffer
 from quota.book import QuotaBook
 from quota.decision import Decision
-from quota.engine import Engine, Exempt, Limits
+from quota.engine import Engine, Exempt, Limits, Mode
 from quota.entity import Entity
+from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.kinds.rates import RateLimit
 
 HANDLERS = by_key(default_handlers())
 ALICE = Entity("alice", None)
@@ -137,6 +140,14 @@ class World:
     limits: dict[Entity, MutationLimit] = field(default_factory=dict)
     producer_ids: dict[Entity, float] = field(default_factory=dict)
     """new producer ids of a user within an hour"""
+    ids_mode: IdMode = IdMode.THROTTLE
+    hold_new_ids: bool = False
+    produce: dict[Entity, float] = field(default_factory=dict)
+    """bytes per second"""
+    consume: dict[Entity, float] = field(default_factory=dict)
+    requests: dict[Entity, float] = field(default_factory=dict)
+    topics: TopicLimits | None = None
+    topics_mode: Mode = Mode.TRANSIENT
     count_unlimited: bool = True
     exempt: Exempt = field(default_factory=Exempt)
     max_throttle: float = 30.0
@@ -152,8 +163,24 @@ class World:
     def __post_init__(self) -> None:
         self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
         self.cluster.default_partitions = self.default_partitions
-        ids = user_book({entity: ProducerIdLimit(rate) for entity, rate in self.producer_ids.items()})
-        limits = Limits(QuotaBook(self.limits), self.max_throttle, self.exempt, ids, self.count_unlimited)
+        ids = user_book({entity: ProducerIdLimit(rate, self.ids_mode) for entity, rate in self.producer_ids.items()})
+        produce, consume, requests = (
+            QuotaBook({entity: RateLimit(rate) for entity, rate in rates.items()})
+            for rates in (self.produce, self.consume, self.requests)
+        )
+        limits = Limits(
+            QuotaBook(self.limits),
+            self.max_throttle,
+            self.exempt,
+            ids,
+            self.count_unlimited,
+            hold_new_ids=self.hold_new_ids,
+            producer_byte_rate=produce,
+            consumer_byte_rate=consume,
+            request_rate=requests,
+            topics=self.topics,
+            topics_mode=self.topics_mode,
+        )
         self.engine = Engine(limits, murmur3)
         self.services = Services(
             self.cluster,

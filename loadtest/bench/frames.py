@@ -6,6 +6,7 @@ import datetime
 import uuid
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -56,7 +57,7 @@ CASES = {
 def _produce_request(topics: int, size: int) -> bytes:
     """So many topics of so many partitions with records of so many bytes."""
     schema = load_request_schema(PRODUCE, PRODUCE_VERSION)
-    topic_type, partition_type = _nested(schema, "TopicProduceData"), _nested(schema, "PartitionProduceData")
+    topic_type, partition_type = nested(schema, "TopicProduceData"), nested(schema, "PartitionProduceData")
     records = _batch(size)
     partitions = tuple(partition_type(index=i, records=records) for i in range(topics))
     data = tuple(topic_type(name=f"t{i}", partition_data=partitions) for i in range(topics))
@@ -67,7 +68,7 @@ def _produce_request(topics: int, size: int) -> bytes:
 @cache
 def _produce_response(topics: int) -> bytes:
     schema = load_response_schema(PRODUCE, PRODUCE_VERSION)
-    topic_type, partition_type = _nested(schema, "TopicProduceResponse"), _nested(schema, "PartitionProduceResponse")
+    topic_type, partition_type = nested(schema, "TopicProduceResponse"), nested(schema, "PartitionProduceResponse")
     partitions = tuple(partition_type(index=i, error_code=_no_error(), base_offset=1, record_errors=()) for i in range(topics))
     answers = tuple(topic_type(name=f"t{i}", partition_responses=partitions) for i in range(topics))
     return _frame(bytes(5), schema(responses=answers))  # type: ignore[call-arg]
@@ -76,8 +77,8 @@ def _produce_response(topics: int) -> bytes:
 @cache
 def _fetch_request() -> bytes:
     schema = load_request_schema(FETCH, FETCH_VERSION)
-    partition = _nested(schema, "FetchPartition")(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topic = _nested(schema, "FetchTopic")(topic_id=_TOPIC, partitions=(partition,))
+    partition = nested(schema, "FetchPartition")(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = nested(schema, "FetchTopic")(topic_id=_TOPIC, partitions=(partition,))
     body = schema(max_wait=_ms(500), min_bytes=1, topics=(topic,), forgotten_topics_data=())  # type: ignore[call-arg]
     return _request(FETCH, FETCH_VERSION, body)
 
@@ -85,10 +86,10 @@ def _fetch_request() -> bytes:
 @cache
 def _fetch_response(size: int) -> bytes:
     schema = load_response_schema(FETCH, FETCH_VERSION)
-    partition = _nested(schema, "PartitionData")(
+    partition = nested(schema, "PartitionData")(
         partition_index=0, error_code=_no_error(), high_watermark=1, aborted_transactions=None, records=_batch(size)
     )
-    topic = _nested(schema, "FetchableTopicResponse")(topic_id=_TOPIC, partitions=(partition,))
+    topic = nested(schema, "FetchableTopicResponse")(topic_id=_TOPIC, partitions=(partition,))
     return _frame(bytes(5), schema(throttle_time=_ms(0), error_code=_no_error(), responses=(topic,)))  # type: ignore[call-arg]
 
 
@@ -103,13 +104,13 @@ def other_response(key: int, version: int, port: int) -> bytes | None:
     """What the sink answers to a proxy that asks for versions or brokers; None for what it does not know."""
     schema = load_response_schema(key, version)
     if key == API_VERSIONS:
-        api_type = _nested(schema, "ApiVersion")
+        api_type = nested(schema, "ApiVersion")
         ranges = {PRODUCE: (3, PRODUCE_VERSION), FETCH: (4, FETCH_VERSION), METADATA: (0, 12), API_VERSIONS: (0, 3)}
         apis = tuple(api_type(api_key=k, min_version=low, max_version=high) for k, (low, high) in ranges.items())
         extra = {"throttle_time": _ms(0)} if version else {}
         return _frame(bytes(4), schema(error_code=_no_error(), api_keys=apis, **extra))  # type: ignore[call-arg]
     if key == METADATA:
-        broker = _nested(schema, "MetadataResponseBroker")(node_id=1, host="127.0.0.1", port=port)
+        broker = nested(schema, "MetadataResponseBroker")(node_id=1, host="127.0.0.1", port=port)
         return _frame(bytes(5), schema(throttle_time=_ms(0), brokers=(broker,), topics=()))  # type: ignore[call-arg]
     return None
 
@@ -129,8 +130,9 @@ def _frame(header: bytes, body: Any) -> bytes:
     return (len(header) + out.tell()).to_bytes(4, "big") + header + out.getvalue()
 
 
-def _nested(schema: Any, name: str) -> Any:
-    return getattr(__import__(schema.__module__, fromlist=[name]), name)
+def nested(schema: Any, name: str) -> Any:
+    """kio's class of a structure within a message."""
+    return getattr(import_module(schema.__module__), name)
 
 
 def _no_error() -> Any:

@@ -131,7 +131,7 @@ class MutationApi(Plain):
         names = _labels(items, decision.items)
         client.services.watcher.decided(decision, client.requester(self.key, request.version, names))
         if decision.action is Action.THROTTLE:
-            return Forward(_Explain(told))
+            return Forward(_Amend(told))
         if len(decision.items) == len(items.topics):
             throttle_ms = ceil(decision.throttle * 1000)
             frame = self.wire.refusal(request.correlation_id, request.version, items, decision.message, throttle_ms)
@@ -139,7 +139,7 @@ class MutationApi(Plain):
         kept = self.wire.without(items, set(decision.items), request.buf, request.body, request.end, request.version)
         header = request.buf[request.start + 4 : request.body]
         size = len(header) + sum(len(piece) for piece in kept)
-        return Forward(_Merge(told), [INT32.pack(size), header, *kept])
+        return Forward(_Amend(told), [INT32.pack(size), header, *kept])
 
     def _complain(self, client: Client, request: Request, items: Items) -> None:
         silent = [i for i, topic in enumerate(items.topics) if client.asked.get(topic.key) == NOT_TOLD]
@@ -229,25 +229,13 @@ class _Settle(Whole):
         return None
 
 
-class _Explain(_Settle):
-    """The answer to a client that is too old to be refused."""
+class _Amend(_Settle):
+    """The broker's answer with topics that were refused besides; or with the reason, for a client that is too old for that."""
 
     __slots__ = ()
 
     def patched(self, frame: bytes) -> list[Buffer] | None:
         told, decision = self._told, self._told.decision
         self.mute = told.left()
-        throttle_ms = ceil(self.mute * 1000)
-        return told.wire.with_throttle(frame, told.sent.version, told.items, decision.items, decision.message, throttle_ms)
-
-
-class _Merge(_Settle):
-    """The broker's answer for the topics that went on, with those that were refused."""
-
-    __slots__ = ()
-
-    def patched(self, frame: bytes) -> list[Buffer] | None:
-        told, decision = self._told, self._told.decision
-        self.mute = told.left()
-        refused, throttle_ms = set(decision.items), ceil(self.mute * 1000)
-        return told.wire.with_refused(frame, told.sent.version, told.items, refused, decision.message, throttle_ms)
+        write = told.wire.with_refused if decision.action is Action.REFUSE else told.wire.with_throttle
+        return write(frame, told.sent.version, told.items, set(decision.items), decision.message, ceil(self.mute * 1000))

@@ -1,26 +1,28 @@
-"""Produce: key 0, versions 0-13. Counts bytes and records per topic. Charges `producer_ids` (KIP-936, seed s2), refuses nothing.
+"""Produce: key 0, versions 0-13. Counts bytes and records per topic, and asks the engine what becomes of each batch.
 
-Once a user is over that quota, every request of it goes on, and is answered with throttle_time_ms: the time is over that long after
-the decision, the broker's own if that is longer. Version 0 has no such field, and requests with acks=0 have no response: their
-clients feel the mute only. A request with a producer id that is new, of a user who is muted on another connection, is held first.
+A request that is within every limit goes on as it came. Else it is read batch by batch and judged: what is refused is answered
+with its error and a message, the rest goes on, and the two answers are merged. A client that is throttled gets its answer with
+throttle_time_ms and is then muted (KIP-219); version 0 has no such field, and requests with acks=0 have no response: their
+clients feel the mute only. Where a batch with acks=0 is refused, the connection is closed behind what goes on, as brokers do.
+A request of an entity that is muted on another connection is held first; of a user over its producer id limit only one with
+a new id (KIP-936, seed s2).
 
 From version 10 on a response may name node endpoints (KIP-951), which are replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.session.client import MAX_TOPIC_NAME, Client
-from proxy.session.plans import FORWARD, NO_REPLY, Forward, Hold, Outcome, Request, Stream
+from proxy.session.client import Client
+from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream
 from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
 from proxy.wire.frames import Frame, places
-from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.produce import (
     FIRST_TOPIC_ID,
     MAX_PRODUCER_IDS,
@@ -30,13 +32,17 @@ from proxy.wire.produce import (
     base_offset_at,
     names_no_broker,
     skim,
-    with_throttle,
 )
-from quota.decision import Decision
+from proxy.wire.refusals import Part, Refusal, parts_of, refusal, with_refused, without
+from quota.decision import Action, Decision
+from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
+from quota.produce import Batch, Judgement
 
 MAX_NAMED: Final = 10
 """Topics that a decision names."""
+MAX_JUDGED: Final = 10_000
+"""Partitions of a request that are judged one by one; reading more would take tenths of a second, and no producer sends so many."""
 
 
 class Produce:
@@ -52,10 +58,15 @@ class Produce:
         if alike is None:
             return None
         topic, acks, _, size, producer_id, _, _, records = alike
-        ids = client.services.engine.producer_ids
+        engine, by_id = client.services.engine, version >= FIRST_TOPIC_ID
+        ids = engine.producer_ids
         if producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now):
             return None
-        total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
+        if engine.looks_at_produce and (
+            producer_id in engine.fence.by_id or not passes(client, [(topic, size, records)], by_id, now)
+        ):
+            return None
+        total = client.topic_sum(PRODUCE, topic, by_id=by_id)
         total.requests += 1
         total.record_bytes += size
         total.records += records
@@ -69,10 +80,12 @@ class Produce:
         body = request.body
         frame = (request.buf, request.start, request.end, request.chunks)
         engine = client.services.engine
-        found = skim(places(frame, body), version, producer_ids=engine.producer_ids.unchecked < ANY_ID)
-        decision = self._charge(client, request, found, now, held)
-        if isinstance(decision, Hold):
-            return decision
+        with_ids = engine.producer_ids.unchecked < ANY_ID or bool(engine.fence.by_id)
+        found = skim(places(frame, body), version, producer_ids=with_ids)
+        if not _calm(client, found, now) or (
+            engine.looks_at_produce and not passes(client, found.topics, version >= FIRST_TOPIC_ID, now)
+        ):
+            return judge(client, request, habits, now, held)
         for topic, size, records in found.topics:
             total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
             total.requests += 1
@@ -80,64 +93,114 @@ class Produce:
             total.records += records
         if request.chunks is None:
             habits.requests.remember(frame, request.header_stop, found)
-        if decision is not None:
-            return _throttled(client, request, found, decision, now)
         return habits.outcome if found.acks else NO_REPLY
 
-    def _charge(self, client: Client, request: Request, found: Skim, now: float, held: bool) -> Decision | Hold | None:
-        """Charge the producer ids of a request."""
-        if found.producer_ids is None:
-            return None
-        ids = found.producer_ids or [NO_ID]
-        engine, user = client.services.engine, client.user
-        quota = engine.producer_ids
-        if all(id <= quota.unchecked or quota.is_calm(user, id, now) for id in ids):
-            return None
-        free = exempt(client, found, request.version)
-        if len(ids) > MAX_PRODUCER_IDS:
-            if free or quota.find(user) is None:
-                return None
-            raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
-        if not (free or held):
-            wait = engine.hold_producer_ids(user, ids, now)
-            if wait is not None:
-                _tell(client, request, found, replace(wait, items=tuple(range(found.partition_count))))
-                return Hold(wait.throttle)
-        decision = engine.charge_producer_ids(user, ids, now, exempt=free).decision
-        if decision is None:
-            return None
-        decision = replace(decision, items=tuple(range(found.partition_count)))
-        client.api_sum(PRODUCE).throttle_ms += ceil(decision.throttle * 1000)
-        _tell(client, request, found, decision)
-        return decision
+
+def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool, now: float) -> bool:
+    """Are these topics with so many bytes within every limit of bytes? Then they are counted, else nothing is."""
+    rules = client.rules(now)
+    carried = 0
+    counted: list[tuple[Flow, int]] = []
+    for topic, size, _ in topics:
+        aim = client.aim(topic, by_id, now)
+        if not aim.exempt:
+            carried += size
+        if aim.meter is not None:
+            if not aim.meter.take(size, now):
+                break
+            counted.append((aim.meter, size))
+    else:
+        if rules.produce is None or rules.produce.meter.take(carried, now):
+            return True
+    for meter, size in counted:
+        meter.give_back(size, now)
+    return False
 
 
-def exempt(client: Client, found: Skim, version: int) -> bool:
-    """Is this client id exempt, or every topic of the request? Exempt users have no limit anyway."""
-    free = client.services.engine.limits.exempt
-    if client.client_id in free.client_ids:
+def _calm(client: Client, found: Skim, now: float) -> bool:
+    """Do its producer ids change nothing? One more than `MAX_PRODUCER_IDS` is listed at most, which is not calm."""
+    if found.producer_ids is None:
         return True
-    return bool(found.topics) and all(name in free.topics for name in _names(client, found, version))
+    engine, ids = client.services.engine, found.producer_ids or (NO_ID,)
+    if len(ids) > MAX_PRODUCER_IDS:
+        return False
+    quota, fences = engine.producer_ids, engine.fence.by_id
+    return all((id <= quota.unchecked or quota.is_calm(client.user, id, now)) and id not in fences for id in ids)
 
 
-def _names(client: Client, found: Skim, version: int) -> Iterator[str]:
-    """Its topics; those whose id says nothing to the proxy as the id."""
-    for topic, _, _ in found.topics:
-        if version >= FIRST_TOPIC_ID:
-            yield client.services.cluster.topic_name(topic) or str(UUID(bytes=topic))
-        else:
-            yield topic[: MAX_TOPIC_NAME + 1].decode(errors="replace")
-
-
-def _tell(client: Client, request: Request, found: Skim, decision: Decision) -> None:
-    names = tuple(islice(_names(client, found, request.version), MAX_NAMED))
-    client.services.watcher.decided(decision, client.requester(PRODUCE, request.version, names))
-
-
-def _throttled(client: Client, request: Request, found: Skim, decision: Decision, now: float) -> Forward:
+def judge(client: Client, request: Request, habits: Habits, now: float, held: bool) -> Outcome:
+    """What becomes of a request that is not within every limit, or whose limits have to be looked at batch by batch."""
+    engine, version = client.services.engine, request.version
+    frame = (request.buf, request.start, request.end, request.chunks)
+    pieces = places(frame, request.body)
+    found = skim(pieces, version, details=True, producer_ids=True)
+    _check(client, found)
+    batches = _batches(client, found, version, now)
+    rules = client.rules(now)
+    if not held and (wait := engine.hold_produce(rules, batches, now)) is not None:
+        _tell(client, request, batches, wait)
+        return Hold(wait.throttle)
+    judgement = engine.judge_produce(rules, batches, now)
+    for decision in judgement.decisions:
+        if decision.action is Action.REFUSE:
+            client.api_sum(PRODUCE).refuse(decision.quota, len(decision.items))
+        _tell(client, request, batches, decision)
+    _count(client, found, judgement, version)
+    throttle = judgement.throttle
+    client.api_sum(PRODUCE).throttle_ms += ceil(throttle * 1000)
+    if not judgement.refused:
+        usual = habits.outcome if found.acks else NO_REPLY
+        return replace(usual, throttle=throttle) if throttle else usual
+    parts = parts_of(found)
+    refused = {parts[i]: Refusal(why.code, why.message) for i, why in judgement.refused.items()}
+    if found.acks and len(refused) == len(set(parts)):
+        return Answer(refusal(request.correlation_id, version, refused, ceil(throttle * 1000)), throttle)
+    kept: list[Buffer] = []
+    if len(refused) < len(set(parts)):
+        kept = without(pieces, found, version, refused)
+        header = bytes(request.buf[request.start + 4 : request.body])
+        kept = [INT32.pack(len(header) + sum(map(len, kept))), header, *kept]
     if not found.acks:
-        return Forward(reply=False, mute=decision.throttle)
-    return Forward(ThrottlePatch(request.version, client, now + decision.throttle))
+        return Forward(pieces=kept, reply=False, close=True)
+    return Forward(Merge(version, parts, refused, habits.outcome.plan), kept, throttle=throttle)
+
+
+def _check(client: Client, found: Skim) -> None:
+    """`BadBytes` for what no producer sends and nobody could judge."""
+    if found.partition_count > MAX_JUDGED:
+        raise BadBytes(f"a Produce request of {found.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
+    if len(found.producer_ids or ()) > MAX_PRODUCER_IDS and client.services.engine.producer_ids.find(client.user) is not None:
+        raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
+
+
+def _batches(client: Client, found: Skim, version: int, now: float) -> list[Batch]:
+    """What is judged, in the order of the request."""
+    by_id = version >= FIRST_TOPIC_ID
+    client.rules(now)
+    listed = []
+    for (topic, *_), batches in zip(found.topics, found.batches or (), strict=True):
+        aim = client.aim(topic, by_id, now)
+        topic_id = str(UUID(bytes=topic)) if by_id else None
+        listed += [Batch(aim.name, aim.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches]
+    return listed
+
+
+def _count(client: Client, found: Skim, judgement: Judgement, version: int) -> None:
+    """Add what goes on to the sums of its topics."""
+    i = 0
+    for (topic, *_), batches in zip(found.topics, found.batches or (), strict=True):
+        total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
+        total.requests += 1
+        for batch in batches:
+            if i not in judgement.refused:
+                total.record_bytes += batch.size
+                total.records += batch.records or 0
+            i += 1
+
+
+def _tell(client: Client, request: Request, batches: Sequence[Batch], decision: Decision) -> None:
+    names = dict.fromkeys(batches[i].topic for i in decision.items)
+    client.services.watcher.decided(decision, client.requester(PRODUCE, request.version, tuple(names)[:MAX_NAMED]))
 
 
 class Habits:
@@ -193,15 +256,15 @@ class ProducePatch:
             self._head, self._tail = frame[8:at], frame[at + 24 :]
 
 
-class ThrottlePatch:
-    """The answer to a client that is muted until a given time."""
+class Merge:
+    """The answer to what went on of a request, with what was refused. `inner`: what is done with answers otherwise."""
 
-    __slots__ = ("_client", "_until", "_version", "mute", "waits")
+    __slots__ = ("_inner", "_order", "_refused", "_version", "mute", "waits")
 
-    def __init__(self, version: int, client: Client, until: float) -> None:
-        self._version, self._client, self._until = version, client, until
+    def __init__(self, version: int, order: Sequence[Part], refused: Mapping[Part, Refusal], inner: Plan | None) -> None:
+        self._version, self._order, self._refused, self._inner = version, order, refused, inner
         self.mute = 0.0
-        self.waits = True
+        self.waits = False
 
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True
@@ -213,8 +276,6 @@ class ThrottlePatch:
         return self.finish_chunks([buf[start:end]])
 
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
-        self.mute = max(self._until - self._client.now, 0.0)
-        frame = with_throttle(b"".join(chunks), self._version, ceil(self.mute * 1000))
-        if not holds_addresses(PRODUCE, self._version):
-            return [frame]
-        return patch_addresses(PRODUCE, self._version, frame, self._client.endpoint) or [frame]
+        merged = with_refused(b"".join(chunks), self._version, self._order, self._refused)
+        pieces = None if self._inner is None else self._inner.finish(merged, 0, len(merged))
+        return [merged] if pieces is None else pieces

@@ -11,6 +11,7 @@ from proxy.apis.create_partitions import CreatePartitions
 from proxy.apis.create_topics import CreateTopics
 from proxy.apis.delete_topics import DeleteTopics
 from proxy.apis.fetch import Fetch
+from proxy.apis.init_producer_id import InitProducerId
 from proxy.apis.metadata import Metadata
 from proxy.apis.produce import Produce
 from proxy.apis.sasl import SaslAuthenticate, SaslHandshake
@@ -21,7 +22,7 @@ from proxy.wire import api_versions as wire
 
 def default_handlers() -> list[Handler]:
     """One of each."""
-    records: list[Handler] = [Produce(), Fetch(), ShareFetch()]
+    records: list[Handler] = [Produce(), InitProducerId(), Fetch(), ShareFetch()]
     connections: list[Handler] = [SaslHandshake(), ApiVersions(), SaslAuthenticate()]
     return [*records, *connections, Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics(), *ADDRESS_APIS]
 

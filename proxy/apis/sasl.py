@@ -10,10 +10,9 @@ from __future__ import annotations
 from proxy.identity.sasl import SaslExchange
 from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Forward, Outcome, Plain, Request, Whole
-from proxy.wire.headers import SASL_HANDSHAKE, response_body
+from proxy.wire.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, response_body
 from proxy.wire.primitives import INT16, INT32, Buffer, fixed, span, string
 
-SASL_AUTHENTICATE = 36
 FIRST_COMPACT = 2
 
 

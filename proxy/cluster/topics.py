@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from proxy.wire.metadata import FIRST_TOPIC_ID, Topic, read_topics
 from proxy.wire.primitives import BadBytes, Buffer
@@ -16,6 +16,8 @@ from proxy.wire.primitives import BadBytes, Buffer
 K = TypeVar("K")
 V = TypeVar("V")
 
+ALL: Final = None
+"""In the place of the look of a response: it names all topics there are."""
 MAX_TOPICS: Final = 200_000
 MAX_WAITING: Final = 8
 MAX_REMEMBERED: Final = 1024
@@ -23,16 +25,25 @@ SLICE: Final = 20
 """Topics that are read at once: with a hundred partitions each, about a millisecond and a half."""
 
 
-class Topics:
-    """Names of topics by id."""
+class TopicWatch(Protocol):
+    """Is told which topics there are."""
 
-    def __init__(self) -> None:
+    def topic_came(self, name: str) -> None: ...
+    def topic_went(self, name: str) -> None: ...
+
+
+class Topics:
+    """Names of topics by id. `watch` is told of topics that come and go."""
+
+    def __init__(self, watch: TopicWatch | None = None) -> None:
+        self._watch = watch
         self._names: dict[bytes, str] = {}
         self._sizes: dict[str, int] = {}
-        self._waiting: deque[tuple[Buffer, int, int]] = deque()
+        self._waiting: deque[tuple[Buffer, int, int | None]] = deque()
         self._reading: Iterator[Topic] | None = None
+        self._missing: set[str] | None = None  # known, and not yet found in the response that names all
         self._seen: dict[int, None] = {}
-        self._look = 0  # that of the response which is read
+        self._look: int | None = 0  # that of the response which is read
 
     def __len__(self) -> int:
         return len(self._names)
@@ -44,12 +55,16 @@ class Topics:
         return self._sizes.get(name)
 
     def learn_size(self, name: str, partitions: int) -> None:
+        if self._watch is not None and name not in self._sizes:
+            self._watch.topic_came(name)
         _keep(self._sizes, name, partitions)
 
     def forget(self, name: str) -> None:
         """It was deleted. Should it come again, the same words may say so that said it before."""
         if self._sizes.pop(name, None) is not None:
             self._seen.clear()
+            if self._watch is not None:
+                self._watch.topic_went(name)
 
     def learn(self, frame: Buffer, version: int) -> bool:
         """A Metadata response, to be read by `work`; whether there is something to read."""
@@ -63,8 +78,12 @@ class Topics:
             del self._seen[next(iter(self._seen))]
         self._waiting.append((frame, version, look))
         if len(self._waiting) > MAX_WAITING:
-            self._seen.pop(self._waiting.popleft()[2], None)  # it is read when it comes again
+            self._seen.pop(self._waiting.popleft()[2] or 0, None)  # it is read when it comes again
         return True
+
+    def learn_all(self, frame: Buffer, version: int) -> None:
+        """A Metadata response that names all topics of the cluster, to be read by `work`: the others are gone."""
+        self._waiting.append((frame, version, ALL))
 
     def work(self) -> bool:
         """Read a little; whether there is more."""
@@ -73,11 +92,14 @@ class Topics:
                 return False
             frame, version, self._look = self._waiting.popleft()
             self._reading = read_topics(frame, version)
+            self._missing = set(self._sizes) if self._look is ALL else None
         try:
             for _ in range(SLICE):
                 topic = next(self._reading, None)
                 if topic is None:
                     self._reading = None
+                    for name in self._missing or ():
+                        self.forget(name)
                     break
                 self._add(topic)
         except BadBytes:  # a newer broker's answer went to its client all the same; its ids stay unknown here
@@ -86,12 +108,17 @@ class Topics:
 
     def _add(self, topic: Topic) -> None:
         name = topic.name.decode()
-        if not any(topic.topic_id):  # it is not there; it may come and go again, and this be said in the same words
+        if self._missing is not None:
+            self._missing.discard(name)
+        if self._look is not ALL and not any(
+            topic.topic_id
+        ):  # it is not there; it may come and go again, and this be said in the same words
             self.forget(name)
-            self._seen.pop(self._look, None)
+            self._seen.pop(self._look or 0, None)
         elif name:
-            _keep(self._names, topic.topic_id, name)
-            _keep(self._sizes, name, topic.partitions)
+            if any(topic.topic_id):
+                _keep(self._names, topic.topic_id, name)
+            self.learn_size(name, topic.partitions)
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

@@ -14,6 +14,7 @@ from proxy.config.base import FileName, Model, Name
 from proxy.config.listeners import Listener
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
+from quota.kinds.bytes_in import TopicLimits
 
 
 class Admin(Model):
@@ -110,6 +111,7 @@ class Metrics(Model):
 
 LONGEST_BURST: Final = 1e9
 """Seconds of the rate that a burst may be, some thirty years."""
+Rate = Annotated[Size, Field(ge=1, le=1 << 50)]
 Mutations = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 
 
@@ -127,6 +129,13 @@ class EntityQuota(Model):
     """Partitions that may be created, added and deleted at once; 11 times the rate when not set."""
     producer_ids_rate: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = None
     """Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only."""
+    producer_byte_rate: Rate | None = None
+    """Bytes of record batches per second, on average over 11 samples of 1 s, that may be produced to the whole cluster; Kafka's
+    quota of this name is one for each broker."""
+    consumer_byte_rate: Rate | None = None
+    """Bytes per second, in the same way, of answers to Fetch and ShareFetch from the whole cluster."""
+    request_rate: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    """Requests per second, in the same way, of any kind but those of a login."""
 
     @field_validator("producer_ids_rate")
     @classmethod
@@ -143,8 +152,12 @@ class EntityQuota(Model):
             raise ValueError("an entity needs `user`, `client_id` or both")
         rate, burst = self.controller_mutations_rate, self.controller_mutations_burst
         if rate is None and burst is None:
-            if self.producer_ids_rate is None:
-                raise ValueError("an entity without a limit; set `controller_mutations_rate` or `producer_ids_rate`")
+            others = (self.producer_ids_rate, self.producer_byte_rate, self.consumer_byte_rate, self.request_rate)
+            if all(limit is None for limit in others):
+                raise ValueError(
+                    "an entity without a limit; set `controller_mutations_rate`, `producer_ids_rate`, `producer_byte_rate`,"
+                    " `consumer_byte_rate` or `request_rate`"
+                )
             return self
         if rate is None:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
@@ -163,6 +176,11 @@ class EntityQuota(Model):
 class ProducerIds(Model):
     """How producer ids are counted (KIP-936)."""
 
+    mode: Literal["throttle", "reject"] = "throttle"
+    """What happens to a user over its limit: all that it produces is slowed down, as KIP-936 has it; or batches with new ids are
+    refused with error 19, which clients retry, and known ids go on untouched."""
+    hold_new: bool = False
+    """Whether InitProducerId, by which clients get their ids, waits while its user is over the limit, 10 s at most."""
     window_size: Annotated[Duration, Field(ge=1, le=2_592_000)] = 3600.0
     """How long an id is remembered from when it was new, and what `producer_ids_rate` is about:
     `producer.id.quota.window.size.seconds`."""
@@ -178,6 +196,26 @@ class ProducerIds(Model):
     """File in which what was counted outlives the proxy. Without it a restart forgets."""
 
 
+class TopicQuotas(Model):
+    """Thresholds for bytes in, of all topics and of each. Only when the total is over its threshold are topics over theirs
+    refused or slowed down."""
+
+    total_bytes_in_per_sec: Rate
+    """Bytes of record batches per second that the whole cluster takes."""
+    bytes_in_per_sec: dict[Name, Rate] = Field(default_factory=dict)
+    """The same by topic. In sum at most the total; what they leave of it is shared equally by all other topics."""
+    meter: Literal["ewma", "window"] = "ewma"
+    """How rates are measured: a one-minute average that moves every 5 s, or 11 samples of 1 s as Kafka's own quotas."""
+    mode: Literal["transient", "fail", "throttle"] = "transient"
+    """What happens to a batch: it is refused with error 19, which every client retries; or with 44, which none does, and its
+    records are lost to their producer; or it is taken, and its client throttled."""
+
+    @model_validator(mode="after")
+    def _sum(self) -> TopicQuotas:
+        TopicLimits(self.total_bytes_in_per_sec, self.bytes_in_per_sec)
+        return self
+
+
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
@@ -189,6 +227,8 @@ class Quotas(Model):
     ask_timeout: Annotated[Duration, Field(gt=0)] = 5.0
     """How long the proxy waits when it asks the broker about topics before it decides."""
     producer_ids: ProducerIds = ProducerIds()
+    topics: TopicQuotas | None = None
+    """Thresholds for bytes in. Not set: none."""
 
     @model_validator(mode="after")
     def _unique(self) -> Quotas:

@@ -7,7 +7,6 @@ no message."""
 from __future__ import annotations
 
 import asyncio
-import importlib
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +20,8 @@ from proxy.identity.login import Exchange, LoginError, bearer, plain, scram, ste
 from proxy.net.tls import explain
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.wire.api_versions import read_ranges
-from proxy.wire.headers import API_VERSIONS, SASL_HANDSHAKE
-from proxy.wire.kio_bridge import decode_response, encode_request
+from proxy.wire.headers import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from proxy.wire.kio_bridge import decode_response, encode_request, nested
 from proxy.wire.metadata import KEY as METADATA
 from proxy.wire.metadata import Broker, read_brokers
 from proxy.wire.primitives import INT32, BadBytes
@@ -30,9 +29,8 @@ from proxy.wire.primitives import INT32, BadBytes
 __all__ = ["BrokerClient", "BrokerError"]
 
 CLIENT_ID: Final = "kafka-quota-proxy"
-MAX_RESPONSE: Final = 16 << 20
+MAX_RESPONSE: Final = 64 << 20
 _METADATA_VERSIONS: Final = (1, 12)
-_SASL_AUTHENTICATE: Final = 36
 _DESCRIBE_CONFIGS: Final = 32
 _BROKER: Final = 4
 """the type of a broker among the resources that have settings"""
@@ -77,6 +75,17 @@ class BrokerClient:
 
     async def brokers(self) -> list[Broker]:
         """The live brokers. `BrokerError.refused` when the broker wants authentication."""
+        frame, version = await self._metadata(())
+        try:
+            return read_brokers(frame, version)
+        except BadBytes as e:
+            raise self._not_understood(e) from None
+
+    async def topics(self) -> tuple[bytes, int]:
+        """A Metadata response about all topics that the proxy may see, and its version."""
+        return await self._metadata(None)
+
+    async def _metadata(self, topics: tuple[Any, ...] | None) -> tuple[bytes, int]:
         low, high = (await self.api_ranges()).get(METADATA, (0, -1))
         version = min(high, _METADATA_VERSIONS[1])
         if version < max(low, _METADATA_VERSIONS[0]):
@@ -85,15 +94,12 @@ class BrokerClient:
             )
         schema = load_request_schema(METADATA, version)
         flags = {field.name: False for field in fields(schema) if field.name != "topics"}
-        no_topics = schema(topics=(), **flags)  # type: ignore[call-arg]
         try:
-            return read_brokers(await self._ask(no_topics), version)
+            return await self._ask(schema(topics=topics, **flags)), version  # type: ignore[call-arg]
         except ConnectionError:
             raise BrokerError(
                 f"{self._address} closes the connection when asked for its brokers: it wants authentication", refused=True
             ) from None
-        except BadBytes as e:
-            raise self._not_understood(e) from None
 
     async def default_partitions(self, node_id: int) -> int | None:
         """What a topic gets that does not say (num.partitions of this broker, whose id that is); None when the broker does not
@@ -103,7 +109,7 @@ class BrokerClient:
         if version < max(low, 1):
             return None
         schema = load_request_schema(_DESCRIBE_CONFIGS, version)
-        resource: Any = importlib.import_module(schema.__module__).DescribeConfigsResource
+        resource = nested(schema, "DescribeConfigsResource")
         broker = resource(resource_type=_BROKER, resource_name=str(node_id), configuration_keys=("num.partitions",))
         flags = {field.name: False for field in fields(schema) if field.name != "resources"}
         try:
@@ -138,8 +144,8 @@ class BrokerClient:
     async def _authenticate(self, exchange: Exchange, who: str, secret: str) -> None:
         answer_token: bytes | None = None
         while (token := await asyncio.to_thread(step, exchange, answer_token)) is not None:  # SCRAM computes for milliseconds
-            body = load_request_schema(_SASL_AUTHENTICATE, 1)(auth_bytes=token)  # type: ignore[call-arg]
-            answer = decode_response(_SASL_AUTHENTICATE, 1, await self._ask(body))
+            body = load_request_schema(SASL_AUTHENTICATE, 1)(auth_bytes=token)  # type: ignore[call-arg]
+            answer = decode_response(SASL_AUTHENTICATE, 1, await self._ask(body))
             if answer.error_code:
                 said = answer.error_message or f"error {int(answer.error_code)}"
                 raise BrokerError(f"{self._address} refuses the login of {who}" + ("" if secret in said else f": {said}"))

@@ -27,9 +27,13 @@ class Directory:
         self.brokers.learn(brokers)
 
     def learn_topics(self, frame: Buffer, version: int) -> None:
-        if self.topics.learn(frame, version) and not self._working:
-            self._working = True
-            asyncio.get_running_loop().call_soon(self._work)
+        if self.topics.learn(frame, version):
+            self._begin()
+
+    def learn_all_topics(self, frame: Buffer, version: int) -> None:
+        """A Metadata response that names all topics."""
+        self.topics.learn_all(frame, version)
+        self._begin()
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self.topics.name(topic_id)
@@ -49,6 +53,11 @@ class Directory:
 
     def learn_default_partitions(self, partitions: int) -> None:
         self._learnt_default = partitions
+
+    def _begin(self) -> None:
+        if not self._working:
+            self._working = True
+            asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
         self._working = self.topics.work()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from proxy.cluster.brokers import Brokers
 from proxy.config.units import HostPort
 from proxy.net.broker_client import BrokerClient
+from proxy.net.directory import Directory
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.observe.operations import Log
 from proxy.wire.metadata import Broker
@@ -22,17 +23,18 @@ SLOWEST_RETRY = 5.0
 
 
 class Follower:
-    """`refresh` in seconds. `learn_default` is told the default number of partitions."""
+    """`refresh` in seconds. What it learns goes to `directory`; all topics are asked for while `wants_topics`."""
 
     def __init__(
-        self, brokers: Brokers, learn_default: Callable[[int], None], refresh: float, upstream: Upstream, log: Log
+        self, brokers: Brokers, directory: Directory, wants_topics: Callable[[], bool], refresh: float, upstream: Upstream, log: Log
     ) -> None:
-        self._brokers, self._learn_default = brokers, learn_default
+        self._brokers, self._directory, self._wants_topics = brokers, directory, wants_topics
         self._knows_default = False
         self._refresh, self._upstream, self._log = refresh, upstream, log
         self.up = False
         """Did the cluster answer the last question?"""
         self._said = ""
+        self._said_topics = False
         self.answered = asyncio.Event()
 
     async def run(self) -> None:
@@ -60,6 +62,7 @@ class Follower:
             else:
                 self._brokers.learn(brokers)
                 await self._ask_default(brokers)
+                await self._ask_topics(brokers)
                 self._works("the cluster answers", "info")
                 return
         self._fails("; ".join(reasons))
@@ -76,7 +79,22 @@ class Follower:
             return
         self._knows_default = True
         if partitions is not None:
-            self._learn_default(partitions)
+            self._directory.learn_default_partitions(partitions)
+
+    async def _ask_topics(self, brokers: list[Broker]) -> None:
+        """Of any broker. One that does not tell leaves it to what clients ask for."""
+        if not self._wants_topics() or not brokers:
+            return
+        broker = brokers[0]
+        try:
+            async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
+                self._directory.learn_all_topics(*await client.topics())
+        except (BrokerError, ConnectionError) as e:
+            if not self._said_topics:
+                self._log.warning("topics not known", reason=str(e), detail="thresholds of topics rest on what clients ask for")
+            self._said_topics = True
+        else:
+            self._said_topics = False
 
     def _works(self, saying: str, level: str) -> None:
         self.up = True

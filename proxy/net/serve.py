@@ -105,7 +105,12 @@ class Proxy:
             door.bootstrap_addresses, door.broker_addresses = self.brokers.bootstrap_addresses, self.brokers.broker_addresses
         self._directory.brokers = self.brokers
         self.follower = Follower(
-            self.brokers, self._directory.learn_default_partitions, settings.upstream.metadata_refresh, self._upstream, log
+            self.brokers,
+            self._directory,
+            lambda: self.engine.limits.topics is not None,
+            settings.upstream.metadata_refresh,
+            self._upstream,
+            log,
         )
         self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
         self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, self._gauges(), self._clock))
@@ -119,7 +124,7 @@ class Proxy:
         """What all connections share."""
         settings, handlers = self.settings, by_key(default_handlers())
         limits = settings.limits
-        self._directory = Directory(Topics(), settings.quotas.default_partitions)
+        self._directory = Directory(Topics(self.engine.bytes_in), settings.quotas.default_partitions)
         services = Services(
             self._directory,
             self.engine,

@@ -1,8 +1,8 @@
 """Prometheus figures. In: the objects that already count. Out: a registry that reads them when it is scraped, so the
 data path pays nothing for it.
 
-Labels have few values by construction: API names and quota names, never topics. Users and client ids are labels of the
-figures of their quotas alone, those of `max_entities` at most, and cut where they are long.
+Labels have few values by construction: API names and quota names. Users, client ids and topics are labels of the figures of
+their quotas alone, those of `max_entities` at most, and cut where they are long.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,7 +23,9 @@ from proxy.observe.watcher import Observer
 from proxy.session.tally import Tally
 from quota.engine import Engine
 from quota.entity import Entity
-from quota.kinds.controller_mutations import Usage
+from quota.kinds.rates import Rates
+
+U = TypeVar("U")
 
 PREFIX = "kafka_quota_proxy"
 MAX_LABEL: Final = 128
@@ -104,9 +106,7 @@ class ProxyCollector(Collector):
 
     def _quotas(self) -> Iterator[Metric]:
         observer = self._observer
-        yield _by_label(
-            "throttled_requests", "Requests that a quota throttled or refused in part.", "quota", observer.throttled_requests
-        )
+        yield _by_label("throttled_requests", "Requests whose client a quota throttled.", "quota", observer.throttled_requests)
         yield _by_label("held_requests", "Requests held for a mute on another connection.", "quota", observer.held_requests)
         yield _by_label("refused_items", "Topics and partitions that a quota refused.", "quota", observer.refused_items)
         yield _by_label("throttle_seconds", "Throttle time that clients were told.", "quota", observer.throttle_seconds)
@@ -120,6 +120,17 @@ class ProxyCollector(Collector):
         yield family
         yield from self._controller_mutations()
         yield from self._producer_ids()
+        for rates in (self._engine.producer_rate, self._engine.consumer_rate, self._engine.request_rate):
+            yield from self._rates(rates)
+        yield from self._bytes_in()
+        yield _gauge(
+            "sequence_fences", "Partitions of producers of whom a refused batch has to come first.", len(self._engine.fence)
+        )
+        yield _counter(
+            "sequence_fence_overflows",
+            "Batches that went on as their refusal could not be remembered.",
+            self._engine.fence.overflows,
+        )
 
     def _controller_mutations(self) -> Iterator[Metric]:
         """ControllerMutationsQuotaManager `rate` of seed s1, by the entity that owns the window."""
@@ -134,6 +145,36 @@ class ProxyCollector(Collector):
             left.add_metric(values, usage.left)
         yield from (rate, limit, left)
         yield _gauge("controller_mutations_entities", "Users and client ids with mutations that still weigh.", len(mutations))
+
+    def _rates(self, rates: Rates) -> Iterator[Metric]:
+        """A rate of Kafka's samples, by the entity that owns the window."""
+        used = _gauge(f"{rates.name}_used", f"{rates.unit.capitalize()} per second on average.", labels=["user", "client_id"])
+        limit = _gauge(
+            f"{rates.name}_limit", f"{rates.unit.capitalize()} per second that are allowed.", labels=["user", "client_id"]
+        )
+        for values, usage in _labelled(rates.busiest(self._gauges.max_entities(), self._clock())).items():
+            used.add_metric(values, usage.usage)
+            limit.add_metric(values, usage.limit)
+        yield from (used, limit)
+
+    def _bytes_in(self) -> Iterator[Metric]:
+        """The meters of seed s4. Topics are labels here, those that are nearest to their thresholds."""
+        bytes_in, now = self._engine.bytes_in, self._clock()
+        rate = _gauge("topic_bytes_in_rate", "Bytes per second of a topic, as its threshold sees them.", labels=["topic"])
+        threshold = _gauge("topic_bytes_in_threshold", "Bytes per second above which a topic may be refused.", labels=["topic"])
+        shown: set[str] = set()
+        for stands in bytes_in.nearest(self._gauges.max_entities(), now):
+            label = _label(stands.topic)
+            if label not in shown:
+                shown.add(label)
+                rate.add_metric([label], stands.rate)
+                threshold.add_metric([label], stands.threshold)
+        yield from (rate, threshold)
+        limits = bytes_in.limits
+        yield _gauge("bytes_in_rate", "Bytes per second of all topics, as their threshold sees them.", bytes_in.total.measured(now))
+        yield _gauge("bytes_in_threshold", "The total threshold; 0 for none.", 0 if limits is None else limits.total)
+        yield _counter("bytes_in_refused_bytes", "Bytes of batches that were refused for it.", bytes_in.refused.count)
+        yield _counter("bytes_in_throttled_bytes", "Bytes of batches that were slowed down for it.", bytes_in.throttled.count)
 
     def _producer_ids(self) -> Iterator[Metric]:
         """ProducerIds `rate`, `tokens` and `throttle-time` of seed s2, and what else tells which limit would be right."""
@@ -184,9 +225,9 @@ def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> 
     return family
 
 
-def _labelled(standing: Sequence[tuple[Entity, Usage]]) -> dict[tuple[str, str], Usage]:
+def _labelled(standing: Sequence[tuple[Entity, U]]) -> dict[tuple[str, str], U]:
     """By user and client id as they are shown; of entities that are shown alike, the first: a scrape has no series twice."""
-    shown: dict[tuple[str, str], Usage] = {}
+    shown: dict[tuple[str, str], U] = {}
     for entity, usage in standing:
         shown.setdefault((_label(entity.user), _label(entity.client_id)), usage)
     return shown

@@ -43,7 +43,8 @@ class Observer:
         if decision.action is Action.HOLD:
             self.held_requests[decision.quota] += 1
             return
-        self.throttled_requests[decision.quota] += 1
+        if decision.throttle:
+            self.throttled_requests[decision.quota] += 1
         self.throttle_seconds[decision.quota] += decision.throttle
         if decision.action is Action.REFUSE:
             self.refused_items[decision.quota] += len(decision.items)

@@ -4,6 +4,7 @@
 - `tally`     sums of traffic that sessions add to and observers read
 - `plans`     what is to be done with a request, and with its response: whole or while it streams
 - `answers`   the in-flight queue: answers matched with their requests, in order
+- `throttled` the answer to a request of a client that is throttled
 - `client`    who is on the connection, and the sums that its traffic goes to
 - `budget`    the memory that all sessions may hold together, and how many connections there may be
 - `expected`  topics that clients had created by naming them and that are about to be there

@@ -4,11 +4,14 @@ Out: sums to add to."""
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 from proxy.identity.sasl import SaslExchange
 from proxy.session.budget import ANONYMOUS
 from proxy.session.port import Peer, Requester, Services
 from proxy.session.tally import Sum, TallyKey
+from quota.engine import Rules
+from quota.kinds.bytes_in import Flow
 
 MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
@@ -25,13 +28,25 @@ MAX_RETIRED_SUMS: Final = 100
 """Sums of earlier client ids of a connection that are kept for answers still to come."""
 
 
+class Aim:
+    """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
+    bytes in are not limited, that of all topics where they are only counted."""
+
+    __slots__ = ("exempt", "known", "meter", "name")
+
+    def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None) -> None:
+        self.name, self.known, self.exempt, self.meter = name, known, exempt, meter
+
+
 class Client:
     """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `endpoint` says under
     which (host, port) it is shown a broker, the bootstrap address for None. `too_many`: its user has too many connections."""
 
     __slots__ = (
+        "_aims",
         "_api_sums",
         "_retired",
+        "_rules",
         "_topic_sums",
         "address",
         "asked",
@@ -58,6 +73,8 @@ class Client:
         self._api_sums: dict[int, Sum] = {}
         self._retired: list[Sum] = []
         self._topic_sums: dict[tuple[int, bytes], Sum] = {}
+        self._rules: Rules | None = None
+        self._aims: dict[bytes, Aim] = {}
         self.exchange: SaslExchange | None = None
         self.tokens = False
         """What comes next are SASL tokens without headers: the handshake was of version 0."""
@@ -85,6 +102,33 @@ class Client:
         self._retire()
         self.raw_client_id = raw
         self.client_id = None if raw[:2] == b"\xff\xff" else raw[2 : 2 + MAX_CLIENT_ID].decode(errors="replace")
+
+    def rules(self, now: float) -> Rules:
+        """The limits that hold for this client now."""
+        engine, rules = self.services.engine, self._rules
+        if rules is None or rules.era != engine.era:
+            self._aims.clear()
+            rules = self._rules = Rules(engine, self.user, self.client_id or "", now)
+        return rules
+
+    def aim(self, topic: bytes, by_id: bool, now: float) -> Aim:
+        """What a limit of topics is about, for a topic named as the request names it. Call `rules` first."""
+        found = self._aims.get(topic)
+        if found is None:
+            services = self.services
+            name = services.cluster.topic_name(topic) if by_id else topic[: MAX_TOPIC_NAME + 1].decode(errors="replace")
+            known = name is not None
+            name = str(UUID(bytes=topic)) if name is None else name
+            engine, meter = services.engine, None
+            if engine.limits.topics is not None:
+                free = not known or (self._rules is not None and self._rules.exempt)
+                meter = engine.bytes_in.total if free else engine.bytes_in.topic(name, now)
+            found = Aim(name, known, name in engine.limits.exempt.topics, meter)
+            if known:  # else its name may be learnt any time
+                if len(self._aims) >= MAX_TOPIC_SUMS:
+                    self._aims.clear()
+                self._aims[topic] = found
+        return found
 
     def api_sum(self, key: int) -> Sum:
         """The sum of whole requests of one API."""
@@ -120,6 +164,7 @@ class Client:
 
     def _retire(self) -> None:
         """The sums so far are of somebody else from now on; answers to earlier requests still go to them."""
+        self._rules = None
         self._retired += self._api_sums.values()
         self._api_sums.clear()
         self._forget_topics()

@@ -133,13 +133,14 @@ class Answer(Whole):
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Pass the request on; `pieces` in its place if given; `plan` for its response; `reply` is False when there will be none,
-    and the client is then muted at once for `mute` seconds."""
+    """Pass the request on; `pieces` in its place if given; `plan` for its response; `reply` is False when there will be none.
+    `throttle`: seconds that the client is told, if there is a reply, and muted for. `close`: this is the last of the connection."""
 
     plan: Plan | None = None
     pieces: list[Buffer] | None = None
     reply: bool = True
-    mute: float = 0.0
+    throttle: float = 0.0
+    close: bool = False
 
 
 @dataclass(frozen=True, slots=True)

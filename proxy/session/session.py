@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
+from math import ceil
 from typing import Final
 
 from proxy.session.answers import Answers
@@ -26,9 +28,20 @@ from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
+from proxy.session.throttled import Throttled
 from proxy.wire.frames import Frame, FrameCutter
-from proxy.wire.headers import CLIENT_ID_AT, REQUEST_START, SHORTEST_REQUEST, client_id_end
+from proxy.wire.headers import (
+    API_VERSIONS,
+    CLIENT_ID_AT,
+    REQUEST_START,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SHORTEST_REQUEST,
+    client_id_end,
+)
 from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.throttle import tell
+from quota.engine import Metered
 
 STALLED: Final = 5.0
 """Seconds in which a session that holds memory for which others wait has to get on with it."""
@@ -36,6 +49,8 @@ PROGRESS: Final = 1 << 18
 """Bytes that it has to get on by in this time."""
 
 
+_UNCHARGED: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""What a client says before it is known who it is."""
 _OWN: Final = TallyKey("", None, None, None, 3)
 
 
@@ -304,7 +319,8 @@ class Session:
             for frame in self._cutter.cut(data):
                 outcome = self._judge(frame, now)
                 whole, start, end, chunks = frame
-                as_it_is = isinstance(outcome, Forward) and outcome.pieces is None
+                forward = outcome if isinstance(outcome, Forward) else None
+                as_it_is = forward is not None and forward.pieces is None
                 if chunks is not None:
                     if as_it_is:
                         self.port.to_broker(chunks)
@@ -315,10 +331,10 @@ class Session:
                     if not as_it_is:
                         self._pass(buf, sent, start)
                         sent = end
-                if not as_it_is and isinstance(outcome, Forward) and outcome.pieces is not None:
-                    self.port.to_broker(outcome.pieces)
+                if forward is not None and not as_it_is:
+                    self._send_instead(forward)
                 if self.state is not State.OPEN:
-                    if rest := self._cutter.rest():
+                    if (rest := self._cutter.rest()) and self.state is not State.CLOSED:
                         self._backlog.appendleft(rest)
                     if isinstance(outcome, Hold | Ask):
                         self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
@@ -327,6 +343,12 @@ class Session:
                     break
         finally:  # what came before a request that is bad still goes on
             self._pass(buf, sent, pos)
+
+    def _send_instead(self, forward: Forward) -> None:
+        if forward.pieces:
+            self.port.to_broker(forward.pieces)
+        if forward.close:
+            self._close()
 
     def _pass(self, buf: Buffer, start: int, stop: int) -> None:
         if start < stop:
@@ -342,39 +364,82 @@ class Session:
         if stop > end or buf[start + CLIENT_ID_AT : stop] != claimed or not claimed:
             stop = client_id_end(buf, start, end)
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
+        rate = client.rules(now).request if key not in _UNCHARGED else None
+        if rate is not None and not self._held and (wait := self._muted_elsewhere(rate, key, version, now)) is not None:
+            return wait
         handler = self._handlers.get(key)
         outcome: Outcome = FORWARD
         if handler is not None:
-            low, high = handler.versions
-            if not low <= version <= high:
-                raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
-            recognized = handler.recognize(client, version, frame, stop, now)
-            if recognized is not None:
-                outcome = recognized
-            else:
-                outcome = handler.request(client, Request(key, version, correlation_id, frame, stop), now, self._held)
-                if isinstance(outcome, Hold):
-                    self._hold(outcome, now)
-                    return outcome
-                if isinstance(outcome, Ask):
-                    self._block(State.ASKING)
-                    return outcome
-            self._held = False
+            outcome = self._handle(handler, version, frame, stop, now)
+            if isinstance(outcome, Hold | Ask):
+                return outcome
+        self._held = False
+        throttle = 0.0
+        if rate is not None and not rate.meter.take(1, now):
+            throttle = self._too_many_requests(rate, key, version, now)
         counted_in = client.api_sum(key)
         counted_in.requests += 1
         counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
         if isinstance(outcome, Forward):
-            if outcome.reply and self._answers.expect(correlation_id, counted_in, outcome.plan) >= self._most_in_flight:
+            if throttle or outcome.throttle:
+                outcome = self._throttled(outcome, key, version, max(throttle, outcome.throttle), now)
+            plan = outcome.plan
+            if outcome.reply and self._answers.expect(correlation_id, counted_in, plan) >= self._most_in_flight:
                 self._limited("max_in_flight", closed=False)
                 self._block(State.FULL)
-            if outcome.plan is not None and outcome.plan.waits:
+            if plan is not None and plan.waits:
                 self._block(State.AWAITING)
-            elif outcome.mute:
-                self._block(State.MUTED)
-                self.port.wake_at(now + outcome.mute)
         elif isinstance(outcome, Answer):
+            if throttle > outcome.mute:
+                outcome = Answer(b"".join(tell(key, version, [outcome.frame], ceil(throttle * 1000))), throttle)
             self._answer(correlation_id, counted_in, outcome, now)
         return outcome
+
+    def _throttled(self, outcome: Forward, key: int, version: int, throttle: float, now: float) -> Forward:
+        """A request goes on whose client is throttled: told with the answer if there is one, else muted at once."""
+        if outcome.reply:
+            return replace(outcome, plan=Throttled(outcome.plan, key, version, self.client, now + throttle))
+        self._block(State.MUTED)
+        self.port.wake_at(now + throttle)
+        return outcome
+
+    def _handle(self, handler: Handler, version: int, frame: Frame, stop: int, now: float) -> Outcome:
+        """What the handler of its API says; blocked while the request is held or asked about."""
+        low, high = handler.versions
+        if not low <= version <= high:
+            raise BadBytes(
+                f"version {version} of API {handler.key}; the proxy understands {low} to {high}, and says so in ApiVersions"
+            )
+        recognized = handler.recognize(self.client, version, frame, stop, now)
+        if recognized is not None:
+            return recognized
+        buf, start, _, _ = frame
+        _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
+        outcome = handler.request(self.client, Request(key, version, correlation_id, frame, stop), now, self._held)
+        if isinstance(outcome, Hold):
+            self._hold(outcome, now)
+        elif isinstance(outcome, Ask):
+            self._block(State.ASKING)
+        return outcome
+
+    def _muted_elsewhere(self, rate: Metered, key: int, version: int, now: float) -> Hold | None:
+        """Has its entity so many requests that this one is held?"""
+        wait = self.services.engine.hold_rate(rate, now)
+        if wait is None:
+            return None
+        self.services.watcher.decided(wait, self.client.requester(key, version))
+        hold = Hold(wait.throttle)
+        self._hold(hold, now)
+        return hold
+
+    def _too_many_requests(self, rate: Metered, key: int, version: int, now: float) -> float:
+        """Charge a request; seconds of the throttle that follows."""
+        decision = self.services.engine.charge_rate(rate, 1, now)
+        if decision is None:
+            return 0.0
+        self.client.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
+        self.services.watcher.decided(decision, self.client.requester(key, version))
+        return decision.throttle
 
     def _hold(self, outcome: Hold, now: float) -> None:
         self._held = True

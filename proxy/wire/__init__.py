@@ -11,6 +11,8 @@ is `BadBytes`. What is not understood is passed on untouched.
 - `addresses`      patch of the broker addresses in responses
 - `api_versions`   clamp of the ranges in ApiVersions responses
 - `produce`        skim of Produce requests: topics, partitions, batches; records are never decoded
+- `refusals`       Produce requests without what is refused of them, and answers that tell of it
+- `throttle`       the throttle time in any response
 - `fetch`          the same for Fetch responses, while they stream through
 - `share_fetch`    the same for ShareFetch
 - `walk`           reading a frame that comes in pieces, without joining them

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi
+from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, name_at
 from proxy.wire.kio_bridge import request_layout, response_layout
 from proxy.wire.layout import Array, Entity
-from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_string, string
+from proxy.wire.primitives import INT16, INT32, Buffer, encode_string
 
 KEY: Final = 37
 
@@ -28,9 +28,7 @@ class _CreatePartitions(ItemApi):
 
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
         """Name, partitions in all (int32): the same in all versions."""
-        name, pos = string(buf, start, stop, topics.compact)
-        if name is None:
-            raise BadBytes("a topic without a name")
+        name, pos = name_at(buf, start, stop, topics.compact)
         return Item(name, NO_ID, INT32.unpack_from(buf, pos)[0], start, stop)
 
     def refused(self, topic: Item, version: int, message: str) -> bytes:  # noqa: ARG002

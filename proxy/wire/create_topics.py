@@ -7,10 +7,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi
+from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, name_at
 from proxy.wire.kio_bridge import request_layout, response_layout
 from proxy.wire.layout import Array, Entity, Fixed, Text
-from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, array, encode_array_length, encode_string, string
+from proxy.wire.primitives import INT16, INT32, Buffer, array, encode_array_length, encode_string
 
 KEY: Final = 19
 
@@ -30,9 +30,7 @@ class _CreateTopics(ItemApi):
 
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
         """Name, partitions (int32), replication factor (int16), assignments: the same in all versions."""
-        name, pos = string(buf, start, stop, topics.compact)
-        if name is None:
-            raise BadBytes("a topic without a name")
+        name, pos = name_at(buf, start, stop, topics.compact)
         partitions = INT32.unpack_from(buf, pos)[0]
         if partitions == -1:
             assigned, _ = array(buf, pos + 6, stop, topics.compact)

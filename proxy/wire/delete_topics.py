@@ -6,10 +6,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, id_at
+from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, id_at, name_at
 from proxy.wire.kio_bridge import request_layout, response_layout
 from proxy.wire.layout import Array, Entity, Fixed, Text
-from proxy.wire.primitives import INT16, BadBytes, Buffer, encode_string, string
+from proxy.wire.primitives import INT16, Buffer, encode_string, string
 
 KEY: Final = 20
 _FIRST_WITH_IDS: Final = 6
@@ -36,10 +36,7 @@ class _DeleteTopics(ItemApi):
         if isinstance(element, Entity):
             spans = element.spans(buf, start, stop)
             return Item(string(buf, *spans["name"], topics.compact)[0], id_at(buf, spans), 0, start, stop)
-        name = string(buf, start, stop, topics.compact)[0]
-        if name is None:
-            raise BadBytes("a topic without a name")
-        return Item(name, NO_ID, 0, start, stop)
+        return Item(name_at(buf, start, stop, topics.compact)[0], NO_ID, 0, start, stop)
 
     def refused(self, topic: Item, version: int, message: str) -> bytes:
         """Name and id as they were asked for."""

@@ -20,6 +20,7 @@ CLIENT_ID_AT: Final = 12
 
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
 
 # fmt: off
 _FIRST_FLEXIBLE: Final[dict[int, int]] = {

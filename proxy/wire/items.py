@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from proxy.wire.headers import flexible, response_body
 from proxy.wire.kio_bridge import response_frame
 from proxy.wire.layout import Array, Entity, Rewriter
-from proxy.wire.primitives import INT16, INT32, Buffer, encode_array_length, encode_string, fixed, string
+from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, encode_string, fixed, string
 
 QUOTA_EXCEEDED: Final = 89
 """THROTTLING_QUOTA_EXCEEDED (KIP-599)"""
@@ -208,6 +208,14 @@ class _Answer:
     def left(self) -> list[tuple[int, int]]:
         """Where those stand that nobody took."""
         return [place for place in self._all if place not in self._taken]
+
+
+def name_at(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[str, int]:
+    """(name of a topic, position behind it), or `BadBytes` where it has none."""
+    name, pos = string(buf, pos, end, compact)
+    if name is None:
+        raise BadBytes("a topic without a name")
+    return name, pos
 
 
 def id_at(buf: Buffer, spans: dict[str, tuple[int, int]]) -> bytes:

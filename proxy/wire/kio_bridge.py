@@ -7,6 +7,7 @@ on what a newer peer may send. So every body passes `layout` first, and whatever
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -29,6 +30,11 @@ def request_layout(key: int, version: int) -> Entity:
 def response_layout(key: int, version: int) -> Entity:
     """The layout of a response body."""
     return layout_of(load_response_schema(key, version))
+
+
+def nested(schema: Any, name: str) -> Any:
+    """kio's class of a structure within a message: each version of a message has classes of its own."""
+    return getattr(import_module(schema.__module__), name)
 
 
 def decode_response(key: int, version: int, frame: bytes) -> Any:

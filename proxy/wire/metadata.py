@@ -7,7 +7,6 @@ brokers do no harm. Sources: MetadataRequest/Response.json of Apache Kafka 4.3; 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -15,7 +14,7 @@ from uuid import UUID
 from kio.index import load_request_schema
 
 from proxy.wire.headers import response_body
-from proxy.wire.kio_bridge import encode_request, request_layout, response_layout
+from proxy.wire.kio_bridge import encode_request, nested, request_layout, response_layout
 from proxy.wire.layout import Entity
 from proxy.wire.primitives import INT32, Buffer, string
 
@@ -104,12 +103,7 @@ def read_auto_create(buf: Buffer, pos: int, end: int, version: int) -> AutoCreat
 def ask(correlation_id: int, client_id: str, names: Iterable[str], ids: Iterable[bytes]) -> bytes:
     """A request frame about these topics that creates none. Brokers take names or ids, not both."""
     schema: Any = load_request_schema(KEY, ASK_VERSION)
-    topic: Any = _element(schema)
+    topic = nested(schema, "MetadataRequestTopic")
     topics = [topic(topic_id=None, name=name) for name in names] + [topic(topic_id=UUID(bytes=i), name=None) for i in ids]
     body = schema(topics=tuple(topics), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     return encode_request(correlation_id, client_id, body)
-
-
-def _element(schema: Any) -> Any:
-    """kio's class of a topic in a request."""
-    return importlib.import_module(schema.__module__).MetadataRequestTopic

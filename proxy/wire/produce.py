@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.wire.frames import Frame, Place
 from proxy.wire.headers import response_body
@@ -39,15 +39,33 @@ _PRODUCER_ID_STOP: Final = _PRODUCER_ID_AT + 8
 _COUNT_AT: Final = 57
 
 
-Batch = tuple[int, int, int, int, int, int | None]
-"""The records of one partition: (partition, size in bytes, producer id, its epoch, base sequence, number of records); the
-number is None, and the producer id -1, where the batch has no header of magic 2. A plain tuple, as there may be many."""
+class Batch(NamedTuple):
+    """The records of one partition, in a request."""
+
+    partition: int
+    size: int
+    """bytes"""
+    producer_id: int
+    """-1 of a producer without one, and where the batch has no header of magic 2"""
+    epoch: int
+    sequence: int
+    """of its first record"""
+    records: int | None
+    """None where it has no header of magic 2"""
+    start: int
+    """where the partition begins in the body of the request, and where its records end"""
+    stop: int
 
 
 class Skim(TopicReader):
     """A Produce request: `topics` are (name as UTF-8, or topic id as 16 bytes from version 13 on; bytes; records)."""
 
-    __slots__ = ("_batches", "_bytes", "_met", "_records", "acks", "batches", "exact", "partition_count", "producer_ids", "topics")
+    # fmt: off
+    __slots__ = (
+        "_batches", "_bytes", "_met", "_records", "acks", "batches", "exact", "partition_count", "producer_ids", "topics",
+        "topics_at", "walk",
+    )
+    # fmt: on
 
     def __init__(self, version: int, details: bool, producer_ids: bool) -> None:
         super().__init__(version >= FIRST_COMPACT, version >= FIRST_TOPIC_ID)
@@ -56,6 +74,9 @@ class Skim(TopicReader):
         """nothing stands behind the body"""
         self.partition_count = 0
         self.topics: list[tuple[bytes, int, int]] = []
+        self.topics_at = 0
+        """where the topics begin in the body, if `batches` are wanted"""
+        self.walk: Walk | None = None
         self.batches: list[list[Batch]] | None = [] if details else None
         """of each topic, if they are wanted"""
         self.producer_ids: list[int] | None = [] if producer_ids else None
@@ -130,12 +151,14 @@ class Skim(TopicReader):
 
     def _note(self, buf: bytes, pos: int, start: int, end: int, size: int, count: int) -> None:
         """List the batch at `start` of the partition at `pos`."""
-        index = INT32.unpack_from(buf, pos)[0]
+        assert self.walk is not None
+        base = self.walk.base
+        index, at, stop = INT32.unpack_from(buf, pos)[0], base + pos, base + start + size
         if size >= BATCH.size and end - start >= BATCH.size and buf[start + _MAGIC_AT] == 2:
             _, producer_id, epoch, sequence, _ = BATCH.unpack_from(buf, start)
-            self._batches.append((index, size, producer_id, epoch, sequence, count if count >= 0 else None))
+            self._batches.append(Batch(index, size, producer_id, epoch, sequence, count if count >= 0 else None, at, stop))
         else:
-            self._batches.append((index, size, -1, -1, -1, None))
+            self._batches.append(Batch(index, size, -1, -1, -1, None, at, stop))
 
 
 def skim(pieces: list[Place], version: int, *, details: bool = False, producer_ids: bool = False) -> Skim:
@@ -146,11 +169,14 @@ def skim(pieces: list[Place], version: int, *, details: bool = False, producer_i
     for _, start, end in pieces:
         total += end - start
     walk = Walk(_read(found, version), total)
+    if details:
+        found.walk = walk
     for buf, start, end in pieces:
         walk.feed(buf, start, end)
     if not walk.done:
         raise BadBytes("a Produce request ends too early")
     found.exact = walk.at == total
+    found.walk = None  # a cycle
     return found
 
 
@@ -164,6 +190,8 @@ def _read(found: Skim, version: int) -> Reading:
     if end - pos < _ACKS_TIMEOUT.size:
         raise BadBytes("a Produce request ends too early")
     found.acks = _ACKS_TIMEOUT.unpack_from(buf, pos)[0]
+    if found.walk is not None:
+        found.topics_at = found.walk.base + pos + _ACKS_TIMEOUT.size
     pos = found.start(buf, pos + _ACKS_TIMEOUT.size, end)
     if found.topics_left > MAX_TOPICS:
         raise BadBytes(f"a Produce request of {found.topics_left} topics; {MAX_TOPICS} are the most")

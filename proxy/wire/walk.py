@@ -22,13 +22,15 @@ LONGEST_STRING = 3 + 0x8000
 class Walk:
     """One frame being read. `total` is the number of bytes it has from where the reading starts."""
 
-    __slots__ = ("_carry", "_need", "_reading", "_seen", "_total", "at", "done")
+    __slots__ = ("_carry", "_need", "_reading", "_seen", "_total", "at", "base", "done")
 
     def __init__(self, reading: Reading, total: int) -> None:
         self._reading = reading
         self._total = total
         self._seen = 0
         self._carry = b""
+        self.base = 0
+        """where the window that is being read starts: a position in the window plus this is one in the frame"""
         self.done = False
         # where the reading goes on, counted from the start of the frame; when it is done, where that was
         self.at, self._need = next(reading)
@@ -56,6 +58,7 @@ class Walk:
             self._carry = window[self.at - at :]
 
     def _step(self, window: bytes, pos: int, end: int, base: int) -> None:
+        self.base = base
         try:
             pos, self._need = self._reading.send((window, pos, end))
         except StopIteration as stop:

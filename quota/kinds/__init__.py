@@ -2,4 +2,6 @@
 
 - `controller_mutations`  seed s1, KIP-599
 - `producer_ids`          seed s2, KIP-936
+- `rates`                 bytes produced, bytes consumed and requests per second: KIP-13, KIP-219
+- `bytes_in`              seed s4
 """

@@ -27,7 +27,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from quota.book import Found, QuotaBook
-from quota.decision import Action, Decision, Standing, Verdict
+from quota.decision import Action, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.windows import Mark
 from quota.windows.spread import SpreadRate
@@ -264,14 +264,9 @@ def _decision(found: Found[MutationLimit], over: list[int], usage: float, wait: 
     limit = found.limit
     verb = "refused" if refusable else "slowed down"
     message = (
-        f"The controller mutation quota of {found.owner} is exceeded: {_figure(usage)} partition mutations/s on average,"
-        f" limit {_figure(limit.rate)}/s"
-        f" with a burst of {_figure(limit.burst)}; this topic was {verb}, try again in {_figure(wait)} s."
+        f"The controller mutation quota of {found.owner} is exceeded: {figure(usage)} partition mutations/s on average,"
+        f" limit {figure(limit.rate)}/s"
+        f" with a burst of {figure(limit.burst)}; this topic was {verb}, try again in {figure(wait)} s."
     )
     action = Action.REFUSE if refusable else Action.THROTTLE
     return Decision(NAME, action, found.owner, tuple(over), usage, limit.rate, wait, message, left)
-
-
-def _figure(value: float) -> str:
-    """Three significant digits for small figures, whole ones for large, never an exponent."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -202,13 +202,13 @@ class ProducerIds:
             return True
         return False
 
-    def over(self, user: str, now: float) -> bool:
-        """Is a user over its limit?"""
+    def over(self, user: str, now: float, *, one_more: bool = False) -> bool:
+        """Is a user over its limit, or would it be with `one_more`?"""
         known = self._users.get(user)
         if known is None or known.limit is None:
             return False
         self._dispose(known, now)
-        return known.seen.count() > known.limit.rate
+        return known.seen.count() + one_more > known.limit.rate
 
     def new(self, user: str, ids: Sequence[int], now: float) -> list[int]:
         """The batches whose ids are new to a user. Nothing is counted."""

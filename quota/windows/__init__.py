@@ -5,6 +5,8 @@
 - `bloom`         seed s2: which ids are known, in little memory, with rare mistakes
 - `timed`         seed s2: two of them that take turns, so that ids are forgotten
 - `samples`       rates and averages as Kafka's metrics tell them
+- `rate`          a limit on such a rate (KIP-13), whose excess is a debt
+- `ewma`          seed s4: the one-minute rate of the classic meter
 
 The first two have the same methods, so that either can hold a limit: `admits` and `refuses` ask and leave no trace, `wait`
 promises an instant, `record` counts, `credit` takes back what was counted and did not happen.

@@ -242,3 +242,59 @@ def test_memory_of_answers_is_bounded_though_topics_come_and_go(monkeypatch):
         learn(topics, metadata(12, (f"t{i}", i + 1), partitions=1))
     assert len(topics._seen) <= 3
     assert topics.size("t7") == 1
+
+
+class Watch:
+    """The topics that there are, as they come and go."""
+
+    def __init__(self) -> None:
+        self.there: list[str] = []
+
+    def topic_came(self, name: str) -> None:
+        assert name not in self.there
+        self.there.append(name)
+
+    def topic_went(self, name: str) -> None:
+        self.there.remove(name)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_who_watches_is_told_of_topics_that_come_and_go(version):
+    watch = Watch()
+    topics = Topics(watch)
+    many = [f"t{i}" for i in range(SLICE * 2)]
+    topics.learn_all(all_topics(version, many), version)
+    drain(topics)
+    assert watch.there == many
+    topics.learn_size("orders", 3)
+    topics.learn_size("orders", 6)
+    assert watch.there == [*many, "orders"], "it was created here, before any broker says so"
+    topics.forget("orders")
+    topics.forget("orders")
+    assert watch.there == many
+    topics.learn_all(all_topics(version, many[1:]), version)
+    drain(topics)
+    assert watch.there == many[1:], "deleted elsewhere"
+    topics.learn_all(all_topics(version, many), version)
+    drain(topics)
+    assert sorted(watch.there) == sorted(many), "and made again"
+
+
+def all_topics(version: int, names: list[str]) -> bytes:
+    schema = part_of(load_response_schema(3, version), "topics")
+    ids = [{"topic_id": UUID(int=i + 1)} if version >= 10 else {} for i in range(len(names))]
+    made = tuple(make(schema, Random(1), name=name, partitions=(), **given) for name, given in zip(names, ids, strict=True))
+    return response(3, version, 1, brokers=(), topics=made)
+
+
+def test_what_clients_ask_for_makes_no_topic_go():
+    watch = Watch()
+    topics = Topics(watch)
+    topics.learn_all(metadata(12, ("orders", 1), ("users", 2)), 12)
+    drain(topics)
+    topics.learn(metadata(12, ("bills", 3)), 12)
+    drain(topics)
+    assert watch.there == ["orders", "users", "bills"]
+    topics.learn(metadata(12, ("orders", 0)), 12)
+    drain(topics)
+    assert watch.there == ["users", "bills"], "a broker says that it is not there"

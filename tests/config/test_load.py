@@ -8,9 +8,12 @@ from proxy.config.limits import limits_of, windows_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange
+from quota.engine import Mode
 from quota.entity import Entity
+from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, Windows
+from quota.kinds.rates import RateLimit
 
 
 def load(tmp_path: Path, text: str | bytes, **over: object) -> Settings:
@@ -61,6 +64,28 @@ def test_what_exists_of_the_designs_example(tmp_path):
     assert find("bob", "etl") == (MutationLimit(0.5, 5.5), Entity("bob", "etl"))
 
 
+def test_rates_and_thresholds(tmp_path):
+    text = """
+quotas:
+  entities:
+    - {client_id: etl, producer_byte_rate: 20MiB, consumer_byte_rate: 40MiB, request_rate: 0.5}
+  topics:
+    total_bytes_in_per_sec: 200MiB
+    bytes_in_per_sec: {orders: 50MiB}
+    mode: throttle
+    meter: window
+  producer_ids: {mode: reject, hold_new: yes}
+"""
+    limits = limits_of(load(tmp_path, text))
+    etl = Entity(None, "etl")
+    assert limits.producer_byte_rate.find("alice", "etl") == (RateLimit(20 << 20), etl)
+    assert limits.consumer_byte_rate.find("alice", "etl") == (RateLimit(40 << 20), etl)
+    assert limits.request_rate.find("alice", "etl") == (RateLimit(0.5), etl)
+    assert limits.topics == TopicLimits(200 << 20, {"orders": 50 << 20}, "window")
+    assert (limits.topics_mode, limits.hold_new_ids) == (Mode.THROTTLE, True)
+    assert limits_of(load(tmp_path, "")).topics is None
+
+
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
     text = DESIGN.replace("quotas:\n", f"quotas:\n  controller_mutations_algorithm: {algorithm.value}\n")
@@ -74,7 +99,10 @@ def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
 
 def test_defaults_of_quotas_and_metrics(tmp_path):
     settings = load(tmp_path, DESIGN)
-    assert limits_of(settings).controller_mutations.find("alice", "x") == (MutationLimit(5, 500, Algorithm.SPREAD), ("alice", None))
+    assert limits_of(settings).controller_mutations.find("alice", "x") == (
+        MutationLimit(5, 500, Algorithm.SPREAD),
+        Entity("alice", None),
+    )
     assert settings.quotas.default_partitions is None, "the cluster's own"
     assert settings.quotas.ask_timeout == 5.0
     assert settings.metrics.max_entities == 100
@@ -153,7 +181,30 @@ MISTAKES = {
         "0.000001",
     ),
     "always wrong": ("quotas: {producer_ids: {false_positive_rate: 1}}\n", 1, "`quotas.producer_ids.false_positive_rate`", "0.5"),
-    "rejecting": ("quotas: {producer_ids: {mode: reject}}\n", 1, "`quotas.producer_ids.mode`", "there is no such setting"),
+    "rejecting": ("quotas: {producer_ids: {mode: refuse}}\n", 1, "`quotas.producer_ids.mode`", "reject"),
+    "thresholds above the total": (
+        "quotas:\n  topics:\n    total_bytes_in_per_sec: 100\n    bytes_in_per_sec: {orders: 60, bills: 50}\n",
+        2,
+        "`quotas.topics`",
+        "110 bytes/s in sum, which is 10 more than the total of 100",
+    ),
+    "no threshold": (
+        "quotas:\n  topics:\n    total_bytes_in_per_sec: 100\n    bytes_in_per_sec: {orders: 0}\n",
+        4,
+        "`quotas.topics.bytes_in_per_sec.orders`",
+        "greater than or equal to 1",
+    ),
+    "no total": ("quotas:\n  topics: {mode: fail}\n", 2, "`quotas.topics.total_bytes_in_per_sec`", "required"),
+    "no such mode": ("quotas: {topics: {total_bytes_in_per_sec: 1MiB, mode: drop}}\n", 1, "`quotas.topics.mode`", "transient"),
+    "no such meter": ("quotas: {topics: {total_bytes_in_per_sec: 1MiB, meter: x}}\n", 1, "`quotas.topics.meter`", "window"),
+    "no bytes": (
+        "quotas: {entities: [{user: a, producer_byte_rate: 0}]}\n",
+        1,
+        "producer_byte_rate`",
+        "greater than or equal to 1",
+    ),
+    "negative bytes": ("quotas: {entities: [{user: a, consumer_byte_rate: -1}]}\n", 1, "consumer_byte_rate`", "64MiB"),
+    "no requests": ("quotas: {entities: [{user: a, request_rate: 0}]}\n", 1, "request_rate`", "greater than 0"),
     "unknown key": ("upstream: {}\nlisten:\n  advertize: x\n", 3, "`listen.advertize`", "`advertise` is probably meant"),
     "unknown root key": ("quota: {}\n", 1, "`quota`", "`quotas` is probably meant"),
     "nothing alike": ("admin:\n  zzz: 1\n", 2, "`admin.zzz`", "here there are listen"),

@@ -1,7 +1,9 @@
 """Both algorithms behind one quota: the seed's example, what they promise, what they let pass, what a dry run says."""
 
+from __future__ import annotations
+
 import doctest
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import NamedTuple
 
 import pytest
@@ -26,6 +28,13 @@ class Room:
     def __init__(self, limit: MutationLimit, max_throttle: float = 1e9) -> None:
         self.engine = Engine(Limits(QuotaBook({Entity(DEFAULT, None): limit}), max_throttle), murmur3)
         self.now = 0.0
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Room:
+        """Of this kind alone: what is compiled of others cannot be copied."""
+        other = copy(self)
+        other.engine = Engine(self.engine.limits, murmur3)
+        other.engine.controller_mutations = deepcopy(self.engine.controller_mutations, memo)
+        return other
 
     @property
     def found(self) -> Found[MutationLimit]:

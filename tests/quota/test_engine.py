@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
 from quota.book import QuotaBook
-from quota.decision import Action
-from quota.engine import MAX_HOLD, Engine, Exempt, Limits
+from quota.decision import Action, Decision
+from quota.engine import MAX_HOLD, Engine, Exempt, Limits, Rules
 from quota.entity import DEFAULT, Entity
 from quota.kinds import controller_mutations
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.produce import Batch
 
 ALICE = Entity("alice", None)
 FIVE = MutationLimit(5, 500)
@@ -242,15 +243,20 @@ def test_a_throttle_for_producer_ids_is_capped_told_and_mutes():
 def test_only_ids_that_are_new_to_a_user_who_is_muted_and_over_are_held():
     e = counting()
     e.charge_producer_ids("alice", [1, 2, 3], 0.0)
-    hold = e.hold_producer_ids("alice", [1, 4, -1], 25.0)
+
+    def held(user: str, ids: list[int], now: float) -> Decision | None:
+        batches = [Batch("orders", True, None, i, 100, id, 0, 0) for i, id in enumerate(ids)]
+        return e.hold_produce(Rules(e, user, "app", now), batches, now)
+
+    hold = held("alice", [1, 4, -1], 25.0)
     assert hold is not None
-    assert (hold.quota, hold.action, hold.entity, hold.items, hold.throttle) == ("producer_ids", Action.HOLD, ALICE, (1,), 5)
+    assert (hold.quota, hold.action, hold.entity, hold.items, hold.throttle) == ("producer_ids", Action.HOLD, ALICE, (0, 1, 2), 5)
     assert (hold.usage, hold.limit, hold.left) == (3, 2, 0)
-    assert e.hold_producer_ids("alice", [1, -1], 25.0) is None
-    assert e.hold_producer_ids("alice", [4], 30.0) is None
-    assert e.hold_producer_ids("bob", [4], 25.0) is None
+    assert held("alice", [1, -1], 25.0) is None
+    assert held("alice", [4], 30.0) is None
+    assert held("bob", [4], 25.0) is None
     e.mutes.start("producer_ids", ALICE, 4000.0)
-    assert e.hold_producer_ids("alice", [4], 3600.0) is None, "the rate is back"
+    assert held("alice", [4], 3600.0) is None, "the rate is back"
 
 
 def test_users_of_whom_nothing_is_left_are_looked_for_now_and_then():

@@ -40,6 +40,7 @@ def test_the_most_specific_limit_holds(first):
     assert found is not None
     assert found.limit == first
     assert found.owner == OWNERS[ORDER[first]]
+    assert book.of(found.owner) == first
 
 
 @pytest.mark.parametrize("key", ORDER, ids=str)
@@ -57,6 +58,7 @@ def test_a_limit_holds_only_for_those_it_is_about_and_windows_are_shared_per_lev
 def test_no_limit():
     assert QuotaBook[int]({}).find("alice", "app") is None
     assert not QuotaBook[int]({})
+    assert QuotaBook({ORDER[0]: 1}).of(Entity("alice", None)) is None
 
 
 def test_how_an_entity_reads():

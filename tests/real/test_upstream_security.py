@@ -11,9 +11,11 @@ import uvloop
 
 from localkafka import LocalCluster, Tls
 from proxy.cluster.brokers import Brokers
+from proxy.cluster.topics import Topics
 from proxy.config.units import HostPort, parse_host_port
 from proxy.config.upstream import UpstreamSasl, UpstreamTls
 from proxy.net.broker_client import BrokerClient
+from proxy.net.directory import Directory
 from proxy.net.follow import Follower
 from proxy.net.tls import client_context
 from proxy.net.upstream import BrokerError, Upstream
@@ -208,7 +210,7 @@ def follow(kafka: LocalCluster, way: Upstream, times: int = 1) -> tuple[Follower
     brokers = Brokers([address(kafka)], [], lambda _: None, lambda: 0.0)
 
     async def asking() -> Follower:
-        follower = Follower(brokers, lambda _: None, 1.0, way, log)  # type: ignore[arg-type]
+        follower = Follower(brokers, Directory(Topics(), None), lambda: False, 1.0, way, log)  # type: ignore[arg-type]
         for _ in range(times):
             await follower.ask()
         return follower

@@ -12,7 +12,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
 from proxy.wire.primitives import BadBytes
-from proxy.wire.produce import MAX_PRODUCER_IDS, Batch, names_no_broker, skim, throttle_at, with_throttle
+from proxy.wire.produce import MAX_PRODUCER_IDS, names_no_broker, skim, throttle_at, with_throttle
 from tests.messages import batch, encode, make, part_of, read_response, response
 from tests.support import bad
 
@@ -42,13 +42,19 @@ def named(version: int, name: str) -> bytes:
     return name.encode() if version < 13 else name.encode().ljust(16, b"-")[:16]
 
 
-def facts(data: bytes, version: int, places: list[int] | None = None) -> tuple[int, list[tuple[bytes, list[Batch]]]]:
+def facts(data: bytes, version: int, places: list[int] | None = None) -> tuple[int, list[tuple[bytes, list[tuple[Any, ...]]]]]:
     """Skim a body, cut at these places, each piece somewhere inside a buffer of its own."""
     cuts = [0, *(places or []), len(data)]
     chunks = [(b"zz" + data[a:b] + b"zzz", 2, 2 + b - a) for a, b in itertools.pairwise(cuts)]
     found = skim(chunks, version, details=True)
     assert skim(chunks, version).topics == found.topics
-    return found.acks, [(topic, batches) for (topic, *_), batches in zip(found.topics, found.batches or [], strict=True)]
+    for batches in found.batches or []:
+        for b in batches:
+            assert data[b.start : b.start + 4] == b.partition.to_bytes(4, "big")
+            assert b.stop - b.start >= 4 + b.size
+    return found.acks, [
+        (topic, [b[:6] for b in batches]) for (topic, *_), batches in zip(found.topics, found.batches or [], strict=True)
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

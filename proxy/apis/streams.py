@@ -1,0 +1,125 @@
+"""Answers with records, to Fetch and ShareFetch: counted by topic, charged to the consumer byte rate, read while they pass.
+
+They are charged when their size is known, that is when they begin, go out whole, and tell of the throttle if there is one; then
+the client is muted. A broker would send nothing instead and have the client ask again: here the records are there already.
+The larger ones stream; node endpoints at their end (KIP-951) are then blanked in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from proxy.session.client import Client
+from proxy.session.plans import Forward, Hold, Outcome, Stream
+from proxy.session.throttled import Telling
+from proxy.wire.primitives import Buffer
+from proxy.wire.throttle import tell, throttle_place
+from proxy.wire.walk import Walk
+
+
+def hold_or(client: Client, key: int, version: int, otherwise: Forward, now: float, held: bool) -> Outcome:
+    """What to do with a request for records: it is held while its entity is muted on another connection."""
+    consume = client.rules(now).consume
+    if consume is not None and not held:
+        wait = client.services.engine.hold_rate(consume, now)
+        if wait is not None:
+            client.services.watcher.decided(wait, client.requester(key, version))
+            return Hold(wait.throttle)
+    return otherwise
+
+
+class Delivery:
+    """The plan for such answers. `until`: when the throttle of the one that is passing ends."""
+
+    __slots__ = ("_client", "_key", "_until", "_version", "waits")
+
+    def __init__(self, key: int, version: int, client: Client) -> None:
+        self._key, self._version, self._client = key, version, client
+        self._until = 0.0
+        self.waits = False
+
+    @property
+    def mute(self) -> float:
+        """Seconds that are left of the throttle."""
+        return max(self._until - self._client.now, 0.0) if self.waits else 0.0
+
+    @mute.setter
+    def mute(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    def charge(self, size: int) -> None:
+        """An answer of so many bytes begins."""
+        client, now = self._client, self._client.now
+        consume = client.rules(now).consume
+        self.waits = False
+        if consume is None or consume.meter.take(size, now):
+            return
+        decision = client.services.engine.charge_rate(consume, size, now)
+        if decision is None:
+            return
+        self._until, self.waits = now + decision.throttle, True
+        client.api_sum(self._key).throttle_ms += ceil(decision.throttle * 1000)
+        client.services.watcher.decided(decision, client.requester(self._key, self._version))
+
+    def told(self, pieces: list[Buffer]) -> list[Buffer]:
+        """A whole answer, which tells of the throttle."""
+        return tell(self._key, self._version, pieces, ceil(self.mute * 1000)) if self.waits else pieces
+
+    def passing(self, stream: Stream) -> Stream:
+        """The same for one that streams."""
+        if not self.waits:
+            return stream
+        return Telling(stream, throttle_place(self._key, self._version), ceil(self.mute * 1000))
+
+
+class Passing:
+    """A response of `size` bytes that is read while it passes. Nothing goes on before it is read: the end of a read that says too
+    little waits for the next one, a few bytes as a rule. `done` is called once all is read that has to be, and says whether node
+    endpoints stand behind; `blank` makes so many bytes that say of none."""
+
+    __slots__ = ("_blank", "_blanks", "_done", "_held", "_seen", "_size", "_walk")
+
+    def __init__(self, walk: Walk, size: int, done: Callable[[], bool], blank: Callable[[int], bytes]) -> None:
+        self._walk, self._size, self._done, self._blank = walk, size, done, blank
+        self._seen = 0
+        self._held = b""
+        self._blanks = b""
+
+    def feed(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        was_done = self._walk.done
+        if was_done:
+            return self._rest(end - start) if self._blanks else None
+        self._walk.feed(buf, start, end)
+        self._seen += end - start
+        here = memoryview(buf)[start:end]
+        if self._walk.done:
+            return self._last(here)
+        unread = max(self._seen - self._walk.at, 0)
+        if not unread and not self._held:
+            return None
+        self._held, passed = self._split(here, unread)
+        return passed
+
+    def _last(self, here: memoryview) -> list[Buffer] | None:
+        """All is read, with these bytes, that has to be."""
+        names_brokers = self._done()
+        if not names_brokers:
+            held, self._held = self._held, b""
+            return [held, here] if held else None
+        self._blanks = self._blank(self._size - self._walk.at)
+        behind, passed = self._split(here, self._seen - self._walk.at)
+        self._held = b""
+        return [*passed, *self._rest(len(behind))]
+
+    def _split(self, here: memoryview, unread: int) -> tuple[bytes, list[Buffer]]:
+        """(the last `unread` bytes of what was held and what is new, the rest of it)."""
+        if unread > len(here):
+            here = memoryview(self._held + bytes(here))
+            return bytes(here[len(here) - unread :]), [here[: len(here) - unread]]
+        stop = len(here) - unread
+        return bytes(here[stop:]), [self._held, here[:stop]]
+
+    def _rest(self, count: int) -> list[Buffer]:
+        """The next bytes in the place of the node endpoints."""
+        blanks, self._blanks = self._blanks[:count], self._blanks[count:]
+        return [blanks]

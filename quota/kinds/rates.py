@@ -1,0 +1,203 @@
+"""Rates per entity for the whole cluster (KIP-13, KIP-219): bytes produced, bytes consumed, requests, each a `Rates` of its own.
+
+In: who, how much, the time. Out: a verdict that throttles, never refuses. It leaves to others: what is counted, caps and mutes,
+how an answer looks. The arithmetic is Kafka's, but for debt, which is paid and not forgotten: `quota/windows/rate.py`.
+
+The fast path is `RateMeter.take`: a connection keeps the meter of its owner, which all connections of the owner share, first
+come first served. What it does not take has to be charged. Limits that change hold when a meter is next charged or looked at.
+
+Memory: `MAX_ENTITIES` windows. One that holds nothing is dropped by `sweep`; a meter that was dropped is `gone` and safe to use:
+it passes on to the one that took its place, or comes back in it, so a connection may replace it at leisure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
+from math import inf
+from typing import Final
+
+from quota.book import Found, QuotaBook
+from quota.decision import Action, Decision, Standing, Verdict, figure
+from quota.entity import Entity
+from quota.rounds import Rounds
+from quota.windows.rate import RateWindow
+
+MAX_ENTITIES = 100_000
+"""Windows kept at most: a client id is whatever a client claims. One that holds nothing is forgotten first."""
+LOOKED_AT: Final = 10_000
+"""Windows among which the busiest are looked for."""
+SWEPT: Final = 300
+"""Windows that one sweep looks at; the next goes on from there."""
+TRIED: Final = 16
+"""Windows among which one that holds nothing is looked for when there are too many."""
+LEAST: Final = 1e-6
+"""The least rate that a factor leaves: what is above it is slowed to next to nothing, and never divided by 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """`rate` > 0 per second; ValueError for others."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < inf:
+            raise ValueError(f"need a limit above 0, got {self.rate}")
+
+
+class RateMeter(RateWindow):
+    """The window of one owner."""
+
+    __slots__ = ("_rates", "gone", "owner", "version")
+
+    def __init__(self, rates: Rates, owner: Entity) -> None:
+        super().__init__(rates.limit_of(owner), rates.samples, rates.window)
+        self._rates = rates
+        self.owner = owner
+        self.version = rates.version
+        self.gone = False
+
+    def refresh(self, now: float) -> None:
+        """Take the limit that holds."""
+        if self.version != self._rates.version:
+            self.version = self._rates.version
+            self.change(self._rates.limit_of(self.owner), now)
+
+    def _take(self, amount: float, now: float) -> bool:
+        if self.gone:
+            return self._rates.meter(self.owner, now).take(amount, now)
+        self.refresh(now)
+        return RateWindow._take(self, amount, now)
+
+
+class Rates:
+    """The quota of all entities. `name` is its key in settings, `title` how people call it, `unit` what is counted."""
+
+    def __init__(
+        self, name: str, title: str, unit: str, book: QuotaBook[RateLimit], samples: int = 11, window: float = 1.0
+    ) -> None:
+        """`samples` in 2 to 1000 of `window` > 0 seconds; else ValueError."""
+        self.name, self.title, self.unit = name, title, unit
+        self.samples, self.window = samples, window
+        self.version = 0
+        """of the limits"""
+        self._book, self._factor = book, 1.0
+        self._meters: OrderedDict[Entity, RateMeter] = OrderedDict()
+        self._rounds: Rounds[Entity] = Rounds(0.0, SWEPT)
+        RateWindow(1.0, samples, window)
+
+    def __len__(self) -> int:
+        """Entities that have a window."""
+        return len(self._meters)
+
+    @property
+    def book(self) -> QuotaBook[RateLimit]:
+        """Operators may put another in its place; what was used stays used, see `RateWindow.change`."""
+        return self._book
+
+    @book.setter
+    def book(self, book: QuotaBook[RateLimit]) -> None:
+        self._book = book
+        self._changed()
+
+    @property
+    def factor(self) -> float:
+        """In 0 to 1: every limit is multiplied by it (the storage throttle). At 0 next to nothing passes."""
+        return self._factor
+
+    @factor.setter
+    def factor(self, factor: float) -> None:
+        if not 0 <= factor <= 1:
+            raise ValueError(f"need a factor from 0 to 1, got {factor}")
+        if factor != self._factor:
+            self._factor = factor
+            self._changed()
+
+    def find(self, user: str, client_id: str) -> Found[RateLimit] | None:
+        """The limit that holds for this client, if any, before `factor`."""
+        return self._book.find(user, client_id)
+
+    def limit_of(self, owner: Entity) -> float:
+        """What an owner may use per second; infinite without a limit."""
+        limit = self._book.of(owner)
+        return inf if limit is None else max(limit.rate * self._factor, LEAST)
+
+    def meter(self, owner: Entity, now: float) -> RateMeter:
+        """The window of an owner, made where there is none."""
+        meter = self._meters.get(owner)
+        if meter is None:
+            meter = self._meters[owner] = RateMeter(self, owner)
+            if len(self._meters) > MAX_ENTITIES:
+                self._forget_one(now)
+        meter.refresh(now)
+        return meter
+
+    def charge(self, found: Found[RateLimit], amount: float, now: float) -> Verdict:
+        """Record an amount >= 0. Over the limit the decision throttles until the rate is within it, not capped."""
+        meter = self.meter(found.owner, now)
+        meter.record(amount, now)
+        wait = meter.wait(now)
+        if wait <= 0:
+            return Verdict(int(amount))
+        usage, limit = meter.average(now), meter.limit
+        slowed = f", a throttle factor of {self._factor:.3g} included" if self._factor < 1 else ""
+        message = (
+            f"The {self.title} quota of {found.owner} is exceeded: {figure(usage)} {self.unit}/s on average,"
+            f" limit {figure(limit)}/s{slowed}; slowed down for {figure(wait)} s."
+        )
+        return Verdict(int(amount), Decision(self.name, Action.THROTTLE, found.owner, (), usage, limit, wait, message))
+
+    def refund(self, owner: Entity, amount: float, now: float) -> None:
+        """So much of what was recorded just now did not happen."""
+        meter = self._meters.get(owner)
+        if meter is not None:
+            meter.refresh(now)
+            meter.refund(amount, now)
+
+    def stands(self, found: Found[RateLimit], now: float) -> Standing:
+        """How the owner of a limit stands. A look makes no window."""
+        meter = self._meters.get(found.owner)
+        return _standing(meter or RateMeter(self, found.owner), now)
+
+    def usage(self, now: float) -> Iterator[tuple[Entity, Standing]]:
+        """How every entity stands that has a window."""
+        return ((owner, _standing(meter, now)) for owner, meter in self._meters.items())
+
+    def busiest(self, most: int, now: float) -> list[tuple[Entity, Standing]]:
+        """How those stand that use most of their limit, the busiest first: `most` of `LOOKED_AT`."""
+        return nlargest(most, islice(self.usage(now), LOOKED_AT if most > 0 else 0), lambda it: it[1].usage / it[1].limit)
+
+    def sweep(self, now: float) -> None:
+        """Forget windows that hold nothing; `SWEPT` are looked at each time."""
+        for owner in self._rounds.turn(self._meters, now):
+            meter = self._meters.get(owner)
+            if meter is not None and meter.idle(now):
+                self._drop(meter)
+
+    def _changed(self) -> None:
+        self.version += 1
+        for meter in self._meters.values():
+            meter.void()
+
+    def _forget_one(self, now: float) -> None:
+        """One of the oldest: that holds nothing if there is one among some."""
+        oldest = list(islice(self._meters.values(), TRIED))
+        for meter in oldest:
+            if meter.idle(now):
+                self._drop(meter)
+                return
+            self._meters.move_to_end(meter.owner)
+        self._drop(oldest[0])
+
+    def _drop(self, meter: RateMeter) -> None:
+        del self._meters[meter.owner]
+        meter.gone = True
+        meter.void()
+
+
+def _standing(meter: RateMeter, now: float) -> Standing:
+    meter.refresh(now)
+    return Standing(meter.average(now), meter.limit, meter.left(now))

@@ -1,0 +1,263 @@
+"""A limit on Kafka's sampled rate (KIP-13, KIP-219; `Rate`, `SampledStat` and `ClientQuotaManager` of Apache Kafka).
+
+What is recorded goes into samples: one starts with an amount, takes what comes within `seconds`, and counts until `number` x
+`seconds` after the last of it. The rate is their sum S over the time E since the oldest of them began, as if there had been
+`number` - 1 full ones at least: so a first burst of (`number` - 1) x `seconds` x rate passes. Within the limit is S <= rate x E;
+over it, the throttle is S / rate - E, which equals (measured - rate) / rate x E.
+
+One thing is not Kafka's. There, what stands above the limit is forgotten as soon as its sample passes, however much it was:
+whoever records a minute's worth at once and is muted for less is free after 11 s. Here it is a debt, which is paid at the rate
+as time passes and not otherwise. When it is paid, the window is that of somebody who has used exactly the rate for the whole
+of it. So what is recorded by somebody who waits as told is the rate x time + the burst: exactly, if they always have something
+to send, else that much at most. (After little traffic E may be nearly `number` + 1 samples, as in Kafka, and the burst as long.)
+Under the limit, and for the first throttle, the figures are Kafka's.
+
+In: amounts with monotonic seconds. Out: whether they are within the limit, and the seconds until they are."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+MOST: Final = 1000
+
+
+class RateWindow:
+    """One window. `rate` > 0 in amounts per second, infinite if it is only to be measured; `number` in 2 to `MOST` samples of
+    `seconds` > 0; ValueError for others.
+
+    >>> window = RateWindow(rate=100)
+    >>> window.take(1000, now=0.0), window.take(1, now=0.0)
+    (True, False)
+    >>> window.record(200, now=0.0)
+    >>> window.wait(0.0), window.wait(1.5), window.take(100, now=2.5), window.take(100, now=3.0)
+    (2.0, 0.5, False, True)
+    """
+
+    __slots__ = (
+        "_at",
+        "_before",
+        "_number",
+        "_owed",
+        "_past",
+        "_seconds",
+        "_start",
+        "fresh",
+        "last",
+        "limit",
+        "room",
+        "until",
+    )
+
+    def __init__(self, rate: float, number: int = 11, seconds: float = 1.0) -> None:
+        if not (rate > 0 and 2 <= number <= MOST and 0 < seconds < inf):
+            raise ValueError(f"need a rate above 0 and 2 to {MOST} samples of more than 0 s, got {rate}, {number} of {seconds} s")
+        self.limit = rate
+        self._number, self._seconds = number, seconds
+        self.room = -1.0
+        """what may be taken before `until` without a look at the samples"""
+        self.until = -inf
+        """the end of the running sample, or when E or S becomes less, whichever is first"""
+        self.fresh = 0.0
+        """what is in the running sample"""
+        self.last = -inf
+        """when something was last put there"""
+        self._start = -inf
+        """when it began; -inf if there is none"""
+        self._past: list[tuple[float, float, float]] = []
+        """(start, time of its last amount, sum) of the samples before, the oldest first"""
+        self._before = 0.0
+        """their sum"""
+        self._owed = 0.0
+        """the debt as of `_at`; while there is one, there are no samples"""
+        self._at = -inf
+
+    def take(self, amount: float, now: float) -> bool:
+        """Record an amount >= 0 if the rate is within the limit with it; else nothing is recorded."""
+        if amount <= self.room and now < self.until:
+            self.room -= amount
+            self.fresh += amount
+            self.last = now
+            return True
+        return self._take(amount, now)
+
+    def record(self, amount: float, now: float) -> None:
+        """Record an amount >= 0, whatever the rate is then."""
+        self._settle(now)
+        if self._owed > 0:
+            self._owed += amount
+            return
+        self._put(amount, now)
+        over = self._before + self.fresh - self.limit * self._elapsed(now)
+        if over > 0:
+            self._clear()
+            self._owed, self._at = over, now
+        else:
+            self._look(now)
+
+    def refund(self, amount: float, now: float) -> None:
+        """So much of what was recorded last did not happen."""
+        self._settle(now)
+        if self._owed > 0:
+            self._owed -= amount
+            if self._owed > 0:
+                return
+            amount, self._owed = -self._owed, 0.0
+            self._spread(self.limit * self._seconds, now)
+        taken = min(amount, self.fresh)
+        self.fresh -= taken
+        left = amount - taken
+        for i in range(len(self._past) - 1, -1, -1):
+            start, last, total = self._past[i]
+            taken = min(left, total)
+            self._past[i] = start, last, total - taken
+            left -= taken
+        self._sum()
+
+    def change(self, rate: float, now: float) -> None:
+        """Another limit from now on. What was used stays used: up to the new limit if it was no debt, as it was allowed when it
+        happened; debt stays debt, but for what a higher limit allows."""
+        if not rate > 0:
+            raise ValueError(f"need a rate above 0, got {rate}")
+        self._settle(now)
+        least = (self._number - 1) * self._seconds
+        if self._owed > 0:
+            used = self._owed + least * self.limit
+            if rate > self.limit:
+                self._owed = max(used - least * rate, 0.0)
+            if self._owed <= 0:
+                self._spread(used / (self._number - 1), now)
+        else:
+            used, most = self._before + self.fresh, rate * self._elapsed(now)
+            if used > most:
+                part = most / used
+                self._past = [(start, last, total * part) for start, last, total in self._past]
+                self.fresh *= part
+                self._sum()
+        self.limit = rate
+        self.void()
+
+    def fill(self, rate: float, now: float) -> None:
+        """Become the window of somebody who has used so much per second for the whole of it."""
+        self._owed = 0.0
+        self._spread(rate * self._seconds, now)
+
+    def average(self, now: float) -> float:
+        """Amounts per second."""
+        self._settle(now)
+        if self._owed > 0:
+            return self.limit + self._owed / ((self._number - 1) * self._seconds)
+        return (self._before + self.fresh) / self._elapsed(now)
+
+    def wait(self, now: float) -> float:
+        """Seconds until the rate is within the limit; 0 if it is."""
+        self._settle(now)
+        over = self._owed if self._owed > 0 else self._before + self.fresh - self.limit * self._elapsed(now)
+        return over / self.limit if over > 0 else 0.0
+
+    def wait_for(self, rate: float, now: float) -> float:
+        """Seconds until the measured rate is not above `rate`, if nothing more is recorded: when a sample passes. For windows
+        without a limit."""
+        if self.average(now) <= rate:
+            return 0.0
+        samples = [*self._past, (self._start, self.last, self.fresh)] if self._start > -inf else self._past
+        left, keep = self._before + self.fresh, self._number * self._seconds
+        for i, (_, last, total) in enumerate(samples):
+            left -= total
+            passed = last + keep
+            oldest = samples[i + 1][0] if i + 1 < len(samples) else passed
+            if left <= rate * self._since(oldest, passed):
+                return max(passed - now, 0.0)
+        return 0.0
+
+    def left(self, now: float) -> float:
+        """What may still be recorded within the limit."""
+        self._settle(now)
+        return 0.0 if self._owed > 0 else max(self.limit * self._elapsed(now) - self._before - self.fresh, 0.0)
+
+    def idle(self, now: float) -> bool:
+        """Is nothing in it?"""
+        self._settle(now)
+        return self._owed <= 0 and self._before + self.fresh <= 0
+
+    def void(self) -> None:
+        """Look at the samples the next time."""
+        self.room, self.until = -1.0, -inf
+
+    def _take(self, amount: float, now: float) -> bool:
+        self._settle(now)
+        if self._owed > 0 or self._before + self.fresh + amount > self.limit * self._elapsed(now):
+            return False
+        self._put(amount, now)
+        self._look(now)
+        return True
+
+    def _settle(self, now: float) -> None:
+        """Pay what time has paid, and drop samples that have passed."""
+        if self._owed > 0:
+            paid = self.limit * max(now - self._at, 0.0)
+            if paid < self._owed:
+                self._owed -= paid
+                self._at = max(now, self._at)
+                return
+            self._spread(self.limit * self._seconds, self._at + self._owed / self.limit)
+            self._owed = 0.0
+        keep = self._number * self._seconds
+        past = self._past
+        if past and now - past[0][1] >= keep:
+            while past and now - past[0][1] >= keep:
+                past.pop(0)
+            self._sum()
+        if self._start > -inf and now - self.last >= keep:
+            self._clear()
+
+    def _put(self, amount: float, now: float) -> None:
+        """Into the running sample, or the next."""
+        if self._start == -inf or now - self._start >= self._seconds:
+            if self._start > -inf:
+                self._past.append((self._start, self.last, self.fresh))
+                self._before += self.fresh
+            self._start, self.fresh = now, 0.0
+        self.fresh += amount
+        self.last = max(self.last, now)
+
+    def _look(self, now: float) -> None:
+        """What may be taken at once from now on, and until when: E grows until then, so there is that much room at least."""
+        oldest = self._past[0][0] if self._past else self._start
+        self.room = self.limit * self._since(oldest, now) - self._before - self.fresh
+        until = self._start + self._seconds
+        passed = now - oldest
+        if passed < (self._number - 1) * self._seconds:
+            until = min(until, oldest + (passed // self._seconds + 1) * self._seconds)
+        if self._past:
+            until = min(until, self._past[0][1] + self._number * self._seconds)
+        self.until = until
+
+    def _elapsed(self, now: float) -> float:
+        """E."""
+        oldest = self._past[0][0] if self._past else self._start
+        return self._since(oldest if oldest > -inf else now, now)
+
+    def _since(self, oldest: float, now: float) -> float:
+        """Seconds since the oldest sample began, and those that are missing to all but one full samples."""
+        passed = max(now - oldest, 0.0)
+        missing = self._number - 1 - passed // self._seconds
+        return passed + missing * self._seconds if missing > 0 else passed
+
+    def _spread(self, each: float, end: float) -> None:
+        """`each` in every one of the full samples, which ended at `end`."""
+        self._clear()
+        for ago in range(self._number - 1, 0, -1):
+            start = end - ago * self._seconds
+            self._past.append((start, start, each))
+        self._sum()
+
+    def _sum(self) -> None:
+        self._before = sum([total for _, _, total in self._past])
+        self.void()
+
+    def _clear(self) -> None:
+        """No samples."""
+        self._past, self._before, self.fresh = [], 0.0, 0.0
+        self._start = self.last = -inf
+        self.void()
