@@ -67,9 +67,9 @@ class Staging:
     def changes(self, out: Path, names: Sequence[str]) -> tuple[list[str], list[str]]:
         """What is to be moved into place, and what is to go away with nothing in its place."""
         single = [f"{name}/{day}" for name in names for day in self.days.get(name, ())]
-        moves = [name for name in names if name not in self.days] + single
-        there = [move for move in moves if (self.path / move).exists()]
-        return there, [move for move in single if move not in there and (out / move).exists()]
+        replaced = [name for name in names if name not in self.days] + single
+        moves = [name for name in replaced if (self.path / name).exists()]
+        return moves, [name for name in replaced if name not in moves and (out / name).exists()]
 
 
 @contextmanager

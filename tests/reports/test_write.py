@@ -58,6 +58,13 @@ def test_a_run_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
     write(tmp_path, "3")
 
 
+def test_what_the_last_run_wrote_and_this_one_does_not_goes_away(tmp_path: Path) -> None:
+    write(tmp_path, "1")
+    with replacing(tmp_path, NAMES) as place:
+        (place.path / "page.html").write_text("2")
+    assert content(tmp_path) == {"page.html": "2"}
+
+
 def test_other_files_stay(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_text("cat")
