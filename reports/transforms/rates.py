@@ -66,7 +66,7 @@ def percentiles(histogram: DataFrame) -> DataFrame:
     traffic."""
     bins = histogram.groupBy(*ENTITY, "direction", "bin").agg(F.sum("seconds").alias("seconds"), F.max("peak").alias("peak"))
     # The bins of one entity and direction are few (at most some 300), so they are looked at as one array.
-    ordered = F.array_sort(F.collect_list(F.struct("bin", "seconds")))
+    ordered = F.sort_array(F.collect_list(F.struct("bin", "seconds")))
     rows = bins.groupBy(*ENTITY, "direction").agg(
         ordered.alias("bins"), F.sum("seconds").alias("total"), F.max("peak").alias("peak")
     )
