@@ -9,8 +9,9 @@ proxy does not. The way of a report, and the rooms on it:
 2. `folder`, `kafka` and `read` find the lines; `parse` takes each apart by `schema`, the fields of docs/log-format.md as data;
    `verdict` holds the rules and `reasons` their names. Every line read is either good or in quarantine.
 3. `store` has every good line once, as Parquet, by type and day: all that follows is made of it. `absorb` adds lines to it and
-   makes the tables of the days that they are about. `tables` names them, `transforms` makes them: one concept a file, from DataFrame
-   to DataFrame. `parquet` writes and reads them, `write` puts them into the out folder, all or none. docs/report.md describes them.
+   makes the tables of the days that they are about. `tables` names them, `transforms` makes them: one concept a file, from
+   DataFrame to DataFrame. `parquet` writes and reads them, `write` puts them into the out folder, all or none. docs/report.md
+   describes them.
 4. `whole` makes the tables of the whole period: `filling` says when volumes fill with `forecast`, which knows no Spark; `quotas`
    replays the traffic against limits; `charge` says what it costs.
 5. `summary` boils the tables down to plain values, and `render` makes the page, its plots and the terminal's summary of those.

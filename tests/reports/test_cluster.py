@@ -14,7 +14,7 @@ from localkafka.guard import Guard
 from localkafka.ports import HeldPort
 from tests.reports.sample import write_sample
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # three JVMs; seconds when they have the cores for themselves
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 DEADLINE = 120.0
@@ -98,7 +98,7 @@ def test_spark_submit_runs_the_job_on_a_standalone_cluster(cluster: str, tmp_pat
         "--out",
         str(tmp_path / "out"),
     ]
-    run = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    run = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=800, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     assert "2 proxies passed" in run.stdout
     assert (tmp_path / "out" / "traffic" / "_SUCCESS").exists()

@@ -20,9 +20,9 @@ from tests.reports.logs import Log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
-DEADLINE = 240.0
+DEADLINE = 400.0
 QUICK = ("--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "--spark-conf", "spark.sql.shuffle.partitions=2")
 
 
