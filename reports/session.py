@@ -74,8 +74,13 @@ def _explain(error: Exception, log: Path, memory: str) -> None:
     if "No space left on device" in said:
         raise ReportError("the disk is full: Spark needs room in the out folder and in the temporary folder (TMPDIR)") from error
     if isinstance(error, Py4JNetworkError):
-        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
-        raise ReportError(f"Spark ended before it was done: {' '.join(last) or 'it was killed'}") from error
+        raise ReportError(f"Spark ended before it was done: {_last_words(log) or 'it was killed'}") from error
+
+
+def _last_words(log: Path) -> str:
+    """The last line of the log that says something: not the frames of a stack."""
+    lines = (line.strip() for line in log.read_text(errors="replace").splitlines())
+    return next(reversed([line for line in lines if line and not line.startswith(("at ", "..."))]), "")
 
 
 def _stop(session: SparkSession) -> None:
@@ -113,9 +118,8 @@ def _start(master: str, scratch: Path, more: Mapping[str, str]) -> SparkSession:
         with _standard_error_to(log):
             session = builder.getOrCreate()
     except (PySparkRuntimeError, Py4JError, IllegalArgumentException) as error:
-        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
         said = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise ReportError(f"Spark did not start: {' '.join(last) or said}") from error
+        raise ReportError(f"Spark did not start: {_last_words(log) or said}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 

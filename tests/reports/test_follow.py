@@ -58,7 +58,11 @@ def wait_for(out: Path, process: subprocess.Popen[str], done: Callable[[dict[str
     deadline = time.monotonic() + DEADLINE
     lines: dict[str, int] = {}
     while time.monotonic() < deadline:
-        assert process.poll() is None, (out.parent / "follow.log").read_text()[-3000:]
+        if process.poll() is not None:
+            said = (out.parent / "follow.log").read_text()
+            if "unresolved dependency" in said:
+                pytest.skip("Spark's Kafka connector of this Spark's version cannot be fetched from here")
+            pytest.fail(said[-3000:])
         try:
             lines = json.loads((out / "summary.json").read_text())["lines"]
         except OSError:

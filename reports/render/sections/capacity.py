@@ -97,7 +97,7 @@ def _drivers(row: VolumeRow) -> Html:
             "Produced by", lambda one: ", ".join(f"{clean(name, 40)} {100 * part:.0f}%" for name, part in one.principals) or "–"
         ),
     )
-    return tag("details", tag("summary", clean(row.name)), table(columns, row.drivers))
+    return tag("details", tag("summary", clean(row.name)), table(columns, row.drivers), open="open")
 
 
 def quotas_section(capacity: Capacity) -> Html:
