@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure check bench bench-report docs clean setup java kafka
+.PHONY: demo test test-quick test-pure check bench bench-producer-ids bench-rates bench-report docs clean setup java kafka
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -31,6 +31,15 @@ check: setup
 bench: setup
 	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
 
+# A storm of new producers beside ordinary ones; some 10 minutes.
+bench-producer-ids: kafka
+	$(BIN)/python -m loadtest.producer_ids $(BENCH_ARGS)
+
+# What real clients get through beside their quotas; some 15 minutes.
+bench-rates: kafka
+	$(BIN)/python -m loadtest.rates $(BENCH_ARGS)
+
+# How fast the capacity report is, beside DuckDB.
 bench-report: setup java
 	$(BIN)/python -m loadtest.report $(BENCH_ARGS)
 

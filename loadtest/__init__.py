@@ -6,5 +6,7 @@
 - `idle`   what thousands of silent connections cost
 - `shield` what announced sizes and half requests cost a broker, with the proxy before it and without
 - `mutations`  what a storm of new topics does to everybody else, directly and behind a quota
+- `producer_ids`  what a storm of new producers does to brokers and to ordinary ones, directly and behind the quota
+- `proxied`  a proxy of its own for one measurement
 - `soak`   whether memory stays flat over an hour's worth of traffic
 """

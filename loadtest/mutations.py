@@ -177,16 +177,16 @@ async def write(address: str, seen: Seen, over: asyncio.Event) -> None:
 
 
 @contextmanager
-def proxy_before(upstream: str, rate: float, burst: float, algorithm: str) -> Iterator[str]:
-    """The address of a proxy that limits the creator."""
+def proxy_before(upstream: str, quotas: dict[str, Any], **limits: Any) -> Iterator[str]:
+    """The address of a proxy with these quotas and limits."""
     with tempfile.TemporaryDirectory() as folder:
-        limit = {"client_id": "creator", "controller_mutations_rate": rate, "controller_mutations_burst": burst}
         settings = {
             "upstream": {"bootstrap_servers": upstream.split(",")},
             "listen": {"bootstrap": "127.0.0.1:0"},
             "admin": {"listen": "127.0.0.1:0"},
-            "limits": {"max_throttle": "10m"},
-            "quotas": {"entities": [limit], "controller_mutations_algorithm": algorithm},
+            "logs": {"usage": {"path": str(Path(folder) / "logs")}},
+            "limits": limits,
+            "quotas": quotas,
         }
         file = Path(folder) / "settings.json"
         file.write_text(json.dumps(settings))  # JSON is YAML
@@ -248,7 +248,9 @@ def main(
             if algorithm is None:
                 seen = asyncio.run(run(first, None if name == "nobody creates" else first, plan, quiet))
             else:
-                with proxy_before(kafka.bootstrap_servers, quota_rate, quota_burst, algorithm) as bootstrap:
+                limit = {"client_id": "creator", "controller_mutations_rate": quota_rate, "controller_mutations_burst": quota_burst}
+                quotas = {"entities": [limit], "controller_mutations_algorithm": algorithm}
+                with proxy_before(kafka.bootstrap_servers, quotas, max_throttle="10m") as bootstrap:
                     seen = asyncio.run(run(first, bootstrap, plan, quiet))
         table.add_row(name, *row(seen, partitions))
     Console(width=160).print(table)

@@ -6,22 +6,18 @@ of it, or as much as is taken; and an ordinary client that wants to write and re
 from __future__ import annotations
 
 import contextlib
-import json
 import selectors
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import click
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -29,14 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.bench.measure import memory
+from loadtest.proxied import ProxyBefore, wait
 from localkafka import LocalCluster, Node
 
 MIB: Final = 1 << 20
 PIECE: Final = bytes(64 << 10)
 OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
-METRICS: Final = "kafka_quota_proxy_"
 LIMITS: Final = {"memory_total": "256MiB", "first_request_timeout": "15s"}
-START_LIMIT: Final = 30.0
 SETTLED: Final = 1.0
 """Seconds without a byte after which senders are stuck."""
 ATTACKS: Final = {"announced": 1 << 10, "half sent": 50 * MIB}
@@ -148,68 +143,6 @@ class Seen:
     limits: dict[str, int] = field(default_factory=dict)
 
 
-class ProxyBefore:
-    """`python -m proxy serve` before a broker, with small limits, as a context manager."""
-
-    def __init__(self, folder: Path, upstream: str) -> None:
-        self._log = folder / "operations.jsonl"
-        self._settings = folder / "settings.yaml"
-        data = {
-            "upstream": {"bootstrap_servers": [upstream]},
-            "listen": {"bootstrap": "127.0.0.1:0"},
-            "admin": {"listen": "127.0.0.1:0"},
-            "logs": {"usage": {"path": str(folder / "usage")}},
-            "limits": LIMITS,
-        }
-        self._settings.write_text(json.dumps(data))  # JSON is YAML
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "proxy", "serve", "--config", str(self._settings)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log)
-        self.pid = self._process.pid
-        try:
-            wait(lambda: self._started() or self._process.poll() is not None, START_LIMIT)
-            started = self._started()
-            if started is None:
-                raise SystemExit("the proxy did not start")
-            self.bootstrap, self._admin = started["bootstrap"], started["admin"]
-            wait(lambda: self.figures().get("upstream_up") == 1, START_LIMIT)
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._end()
-
-    def figures(self) -> dict[str, float]:
-        """/metrics, without the prefix."""
-        with urllib.request.urlopen(f"http://{self._admin}/metrics", timeout=10) as answer:
-            rows = [row.decode().rsplit(" ", 1) for row in answer.read().splitlines() if row.startswith(METRICS.encode())]
-        return {name.removeprefix(METRICS): float(value) for name, value in rows}
-
-    def limits(self) -> dict[str, int]:
-        """How often each limit bit, by its setting."""
-        found = {name: round(value) for name, value in self.figures().items() if name.startswith("limit_hits_total{")}
-        return {name.split('"')[1]: count for name, count in found.items() if count}
-
-    def _started(self) -> dict[str, Any] | None:
-        lines = [json.loads(line) for line in self._log.read_text().splitlines() if '"started"' in line]
-        return lines[0] if lines else None
-
-    def _end(self) -> None:
-        self._process.terminate()
-        self._process.wait(30)
-
-
-def wait(condition: Callable[[], object], limit: float) -> None:
-    """Until it is so, `limit` seconds at most."""
-    deadline = time.monotonic() + limit
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-
 @contextmanager
 def way(node: Node, through_proxy: bool) -> Iterator[tuple[str, ProxyBefore | None]]:
     """(where clients connect, the proxy if there is one)."""
@@ -218,7 +151,7 @@ def way(node: Node, through_proxy: bool) -> Iterator[tuple[str, ProxyBefore | No
             yield node.address, None
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            proxy = stack.enter_context(ProxyBefore(folder, node.address))
+            proxy = stack.enter_context(ProxyBefore(folder, node.address, {"limits": LIMITS}))
             yield proxy.bootstrap, proxy
 
 

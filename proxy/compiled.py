@@ -39,6 +39,7 @@ HOT = (
     "quota.windows.rate",
     "quota.kinds.rates",
     "quota.kinds.bytes_in",
+    "quota.engine",
     "proxy.apis.streams",
     "proxy.apis.produce",
     "proxy.apis.fetch",

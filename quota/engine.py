@@ -155,14 +155,14 @@ class Engine:
         self.era = 0
         """another number whenever limits change"""
         self.looks_at_produce = False
-        """Does anything but `producer_ids` have to see Produce requests?"""
+        """Does anything but `producer_ids` and the fence have to see Produce requests?"""
         self._settle()
         self._next_cleanup = 0.0
 
     def _settle(self) -> None:
         self.era += 1
         limits = self.limits
-        self.looks_at_produce = bool(limits.producer_byte_rate) or limits.topics is not None or len(self.fence) > 0
+        self.looks_at_produce = bool(limits.producer_byte_rate) or limits.topics is not None
 
     def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""
@@ -294,12 +294,15 @@ class Engine:
             waits.append(self.hold(self.producer_ids, ids, everything, now) if new else None)
         return max((wait for wait in waits if wait is not None), key=lambda wait: wait.throttle, default=None)
 
-    def hold_new_id(self, user: str, client_id: str, now: float) -> Decision | None:
-        """A client that wants a producer id of a user over its limit waits, `MAX_HOLD` at most; None when it need not."""
+    def hold_new_id(self, user: str, client_id: str, current: int, now: float) -> Decision | None:
+        """A client that wants a producer id of a user over its limit waits, `MAX_HOLD` at most; None when it need not. `current`:
+        the id that it has, -1 for none; one that is known gets another epoch, and is not born."""
         found = self.producer_ids.find(user)
         if found is None or not self.limits.hold_new_ids or client_id in self.limits.exempt.client_ids:
             return None
         if not self.producer_ids.over(user, now, one_more=True):
+            return None
+        if current >= 0 and not self.producer_ids.new(user, (current,), now):
             return None
         usage, limit, room = self.producer_ids.stands(found, now)
         message = f"{found.owner} has used up its producer id quota: a new id waits for {MAX_HOLD:g} s."

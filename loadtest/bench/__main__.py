@@ -26,6 +26,22 @@ BASELINE = [sys.executable, "-m", "loadtest.bench.baseline", "{listen}", "{upstr
 LISTEN = ["--listen", "127.0.0.1:{listen}", "--admin", "127.0.0.1:{admin}"]
 PROXY = [sys.executable, "-m", "proxy", "serve", "--upstream", "127.0.0.1:{upstream}", *LISTEN]
 
+EVERYBODY = {
+    "user": "<default>",
+    "producer_byte_rate": 1 << 50,
+    "consumer_byte_rate": 1 << 50,
+    "request_rate": 1e9,
+    "producer_ids_rate": 1e6,
+    "controller_mutations_rate": 1e6,
+}
+EVERY_QUOTA = {
+    "exempt": {"users": ["operator"], "client_ids": ["operator"], "topics": ["__consumer_offsets", "__transaction_state"]},
+    "quotas": {
+        "entities": [EVERYBODY],
+        "topics": {"total_bytes_in_per_sec": 1 << 50, "bytes_in_per_sec": {"t1": 1 << 40, "orders": 1 << 40}},
+    },
+}
+"""every kind of quota, and nothing over it"""
 
 IDLE_CASE = "produce-100"
 
@@ -35,8 +51,9 @@ IDLE_CASE = "produce-100"
 @click.option("--rounds", default=3, show_default=True, help="Measurements of each; medians are shown.")
 @click.option("--seconds", default=3.0, show_default=True, help="Length of each.")
 @click.option("--idle", default=400, show_default=True, help="Silent connections whose memory is measured; 0 for none.")
+@click.option("--quotas", is_flag=True, help="Instead: the proxy with every kind of quota, nothing exceeded, beside one without.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
-def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, json_file: Path | None) -> None:
+def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, quotas: bool, json_file: Path | None) -> None:
     """What the proxy costs, beside a pass-through of raw sockets in the same run."""
     table = Table(
         *(
@@ -53,16 +70,18 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, json_fi
             "ratio",
             "peak MiB",
         ),
-        title="The proxy beside a pass-through, usage log on. CPU, time to the answer, memory",
+        title=f"The proxy {'with every quota beside one without' if quotas else 'beside a pass-through'}, usage log on."
+        " CPU, time to the answer, memory",
     )
+    measured = partial(side_by_side, quotas=quotas)
     figures: dict[str, Any] = {}
     for case in cases or CASES:
-        pairs = [side_by_side(partial(measure, case=case, seconds=seconds)) for _ in range(rounds)]
+        pairs = [measured(partial(measure, case=case, seconds=seconds)) for _ in range(rounds)]
         figures[case] = [[asdict(figure) for figure in pair] for pair in pairs]
         table.add_row(case, *row(pairs, seconds))
     if idle:
         raise_file_limit()
-        sizes = [side_by_side(partial(memory_per_idle_connection, case=IDLE_CASE, count=idle)) for _ in range(rounds)]
+        sizes = [measured(partial(memory_per_idle_connection, case=IDLE_CASE, count=idle)) for _ in range(rounds)]
         figures["idle"] = sizes
     Console(width=140).print(table)
     if idle:
@@ -72,10 +91,15 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, json_fi
         json_file.write_text(json.dumps(figures, indent=1))
 
 
-def side_by_side(measured: Callable[[list[str]], T]) -> tuple[T, T]:
-    """(the pass-through, the proxy), one after the other."""
-    with tempfile.TemporaryDirectory() as logs:
-        return measured(BASELINE), measured([*PROXY, "--logs", logs])
+def side_by_side(measured: Callable[[list[str]], T], *, quotas: bool) -> tuple[T, T]:
+    """(the pass-through, or the proxy without quotas; the proxy), one after the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        logging = [*PROXY, "--logs", f"{folder}/logs"]
+        if not quotas:
+            return measured(BASELINE), measured(logging)
+        settings = Path(folder) / "settings.json"
+        settings.write_text(json.dumps(EVERY_QUOTA))  # JSON is YAML
+        return measured(logging), measured([*logging, "--config", str(settings)])
 
 
 PICKS: tuple[tuple[Callable[[Figure], float], int], ...] = (

@@ -180,7 +180,8 @@ class ProducerIds(Model):
     """What happens to a user over its limit: all that it produces is slowed down, as KIP-936 has it; or batches with new ids are
     refused with error 19, which clients retry, and known ids go on untouched."""
     hold_new: bool = False
-    """Whether InitProducerId, by which clients get their ids, waits while its user is over the limit, 10 s at most."""
+    """Whether InitProducerId, by which clients get their ids, waits while its user has used up the limit, 10 s at most. Who wants
+    another epoch of an id that is known does not wait."""
     window_size: Annotated[Duration, Field(ge=1, le=2_592_000)] = 3600.0
     """How long an id is remembered from when it was new, and what `producer_ids_rate` is about:
     `producer.id.quota.window.size.seconds`."""

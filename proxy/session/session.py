@@ -365,7 +365,11 @@ class Session:
             stop = client_id_end(buf, start, end)
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
         rate = client.rules(now).request if key not in _UNCHARGED else None
-        if rate is not None and not self._held and (wait := self._muted_elsewhere(rate, key, version, now)) is not None:
+        if (
+            rate is not None
+            and not (self._held or rate.meter.has_room(1, now))
+            and (wait := self._muted_elsewhere(rate, key, version, now)) is not None
+        ):
             return wait
         handler = self._handlers.get(key)
         outcome: Outcome = FORWARD

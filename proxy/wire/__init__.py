@@ -20,5 +20,6 @@ is `BadBytes`. What is not understood is passed on untouched.
 - `items`          requests about a list of topics of which some may be refused: read, trim, merge
 - `create_topics`, `create_partitions`, `delete_topics`  these requests
 - `metadata`       what a Metadata response tells of brokers and topics, what a request would have created, the proxy's own question
+- `init_producer_id` which producer id a client has already that wants another epoch
 - `proxy_protocol` who the client is behind a load balancer, before its first byte
 """

@@ -81,6 +81,10 @@ class RateWindow:
             return True
         return self._take(amount, now)
 
+    def has_room(self, amount: float, now: float) -> bool:
+        """Would `take` surely succeed? It may also where this is False: nothing is looked at that takes time."""
+        return amount <= self.room and now < self.until
+
     def record(self, amount: float, now: float) -> None:
         """Record an amount >= 0, whatever the rate is then."""
         self._settle(now)

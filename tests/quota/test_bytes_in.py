@@ -397,3 +397,18 @@ def test_names_that_are_only_claimed_share_one_meter_beyond_a_bound(monkeypatch)
     assert one.topic("claimed-40", 5.0).name == "claimed-40"
     assert one.topic(OTHERS, 5.0).name == OTHERS
     assert one.share == 20, "three that are known, two that are claimed"
+
+
+def test_the_example_of_the_docs():
+    """docs/byte-quotas.md: rates in MB/s at the beginning of each interval of 5 s, and whether what is too much is refused."""
+    one = BytesIn(TopicLimits(100, {"orders": 50, "bills": 20}))
+    one.topics_are(["orders", "bills", "clicks", "a", "b"])
+    assert one.share == 10
+    found = {}
+    for tick in range(0, 105, 5):
+        passed = {topic: take(one, topic, rate * 5, tick) for topic, rate in (("orders", 80), ("clicks", 15), ("bills", 10))}
+        assert passed["bills"]
+        assert passed["orders"] == passed["clicks"]
+        found[tick] = (round(one.total.measured(tick), 2), passed["orders"])
+    assert [tick for tick, (_, passed) in found.items() if not passed] == [5, 40, 100]
+    assert [found[tick][0] for tick in (0, 5, 10, 15, 35, 40, 45)] == [0, 105, 97.4, 98.01, 99.99, 100.39, 93.17]

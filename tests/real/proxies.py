@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -14,13 +15,25 @@ from typing import Any, Self
 
 import yaml
 
+from proxy import compiled
+
 START_LIMIT = 30.0
 
 
 class ProxyProcess:
-    """`python -m proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0."""
+    """`python -m proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0.
 
-    def __init__(self, folder: Path, upstream: str, settings: dict[str, Any] | None = None, *, wait_ready: bool = True) -> None:
+    `program`: another module in place of `proxy`; it then runs as pure Python, so that it can change what it likes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        upstream: str,
+        settings: dict[str, Any] | None = None,
+        *,
+        wait_ready: bool = True,
+        program: str = "proxy",
+    ) -> None:
         data: dict[str, Any] = {"logs": {"usage": {"path": str(folder / "logs"), "interval": "1s"}}, **(settings or {})}
         data.setdefault("listen", {"bootstrap": "127.0.0.1:0"})
         data.setdefault("admin", {"listen": "127.0.0.1:0"})
@@ -31,13 +44,14 @@ class ProxyProcess:
         self.logs = folder / "logs"
         self._config = folder / "settings.yaml"
         self._config.write_text(yaml.safe_dump(data))
-        self._wait_ready = wait_ready
+        self._wait_ready, self._program = wait_ready, program
         self.events: list[dict[str, Any]] = []
         self.stderr = ""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "proxy", "serve", "--config", str(self._config)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", self._program, "serve", "--config", str(self._config)]
+        env = os.environ if self._program == "proxy" else os.environ | {compiled.PURE: "1"}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_events, self._read_errors)]
         for thread in self._threads:
             thread.start()

@@ -22,7 +22,7 @@ from proxy.wire.kio_bridge import encode_request
 
 
 class Connection:
-    """One connection; requests and responses one at a time."""
+    """One connection; requests and responses one at a time, or several requests first."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -31,10 +31,8 @@ class Connection:
 
     def ask(self, key: int, version: int, /, **fields: Any) -> bytes:
         """The response frame, 4-byte size included."""
-        self._correlation_id += 1
-        return self._exchange(
-            encode_request(self._correlation_id, self.client_id, make(load_request_schema(key, version), **fields))
-        )
+        self.send(key, version, **fields)
+        return self._frame()
 
     def ask_bytes(self, key: int, version: int, body: bytes) -> bytes:
         """The same for a body that is bytes already, of a version from before tagged fields."""
@@ -44,12 +42,25 @@ class Connection:
 
     def _exchange(self, request: bytes) -> bytes:
         self._sock.sendall(request)
+        return self._frame()
+
+    def _frame(self) -> bytes:
         size = self._exactly(4)
         return size + self._exactly(int.from_bytes(size, "big"))
 
     def decoded(self, key: int, version: int, /, **fields: Any) -> Any:
         """The same, as a kio entity."""
-        frame = self.ask(key, version, **fields)
+        self.send(key, version, **fields)
+        return self.receive(key, version)
+
+    def send(self, key: int, version: int, /, **fields: Any) -> None:
+        """A request whose response is received later, or never comes."""
+        self._correlation_id += 1
+        self._sock.sendall(encode_request(self._correlation_id, self.client_id, make(load_request_schema(key, version), **fields)))
+
+    def receive(self, key: int, version: int) -> Any:
+        """The next response, which is one to this, as a kio entity."""
+        frame = self._frame()
         entity, _ = entity_reader(load_response_schema(key, version))(frame, response_body(frame, 0, len(frame), key, version))
         return entity
 

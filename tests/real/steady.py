@@ -106,23 +106,28 @@ def create(bootstrap: str, topic: str, partitions: int = 6) -> None:
 
 def read_all(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
     """How often each value stands in a topic."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "log_level": 0})
-    found: Counter[str] = Counter()
+    return Counter(value for values in read_in_order(bootstrap, topic, partitions) for value in values)
+
+
+def read_in_order(bootstrap: str, topic: str, partitions: int = 6, isolation: str = "read_uncommitted") -> list[list[str]]:
+    """The values of each partition, up to its present end. There must be no open transaction."""
+    settings = {"group.id": "nobody", "enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "auto.offset.reset": "error", **settings})
+    found: list[list[str]] = [[] for _ in range(partitions)]
     try:
-        ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)[1] for n in range(partitions)}
-        left = {n for n, end in ends.items() if end}
-        consumer.assign([TopicPartition(topic, n, 0) for n in left])
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)[1] for n in range(partitions)]
+        consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
+        left = set(range(partitions))
         deadline = time.monotonic() + 60
         while left:
-            assert time.monotonic() < deadline, f"partitions {left} cannot be read to their ends {ends}"
+            assert time.monotonic() < deadline, f"partitions {left} cannot be read to their ends"
             for message in consumer.consume(1000, 0.2):
-                assert message.error() is None, message.error()
-                found[(message.value() or b"").decode()] += 1
-            left = {
-                place.partition
-                for place in consumer.position([TopicPartition(topic, n) for n in left])
-                if place.offset < ends[place.partition]
-            }
+                if message.error() is None:
+                    found[message.partition()].append((message.value() or b"").decode())
+                else:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    if message.offset() >= ends[message.partition()]:
+                        left.discard(message.partition())
     finally:
         consumer.close()
     return found

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from localkafka import LocalCluster
-from tests.reports.logs import Log
+from tests.reports.logs import NOON, Log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +71,45 @@ def wait_for(out: Path, process: subprocess.Popen[str], done: Callable[[dict[str
             return lines
         time.sleep(0.2)
     raise AssertionError(f"still {lines}: {(out.parent / 'follow.log').read_text()[-3000:]}")
+
+
+def test_a_stream_adds_what_comes_and_drops_what_came_before(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Structured Streaming with its checkpoint, from files in the place of a topic, which needs a connector."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from reports import follow
+    from reports.job import Options
+
+    source = tmp_path / "source"
+    source.mkdir()
+    monkeypatch.setattr(
+        follow,
+        "stream_topic",
+        lambda session, _logs: session.readStream.text(str(source)).select(F.lit("kafka:t/0").alias("file"), F.col("value").alias("raw")),
+    )
+    log, out, told = Log(), tmp_path / "out", []
+    first = log.usage(0, request_bytes=1).usage(10, request_bytes=1).lines[:]
+    (source / "1.txt").write_bytes(b"\n".join([*first, b"torn", b""]))
+    options = Options(logs="kafka://127.0.0.1:9/t", out=out, made=NOON)
+    query = follow.follow_topic(spark, options, 1, told.append)
+    try:
+        query.processAllAvailable()
+        assert counts(out) == (3, 2, 0, 1)
+        (source / "2.txt").write_bytes(b"\n".join([first[0], *log.usage(86_400, request_bytes=1).lines[2:], b""]))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert counts(out) == (5, 3, 1, 1)
+    assert len(told) == 2
+    assert spark.read.parquet(str(out / "traffic")).selectExpr("sum(request_bytes)").collect()[0][0] == 3
+
+
+def counts(out: Path) -> tuple[int, int, int, int]:
+    """Lines read, usage lines, copies, lines in quarantine."""
+    lines = json.loads((out / "summary.json").read_text())["lines"]
+    return lines["read"], lines["usage"], lines["duplicates"], lines["quarantined"]
 
 
 @pytest.mark.kafka

@@ -270,6 +270,58 @@ def test_a_refused_id_is_fenced_until_it_comes_again_from_its_beginning(world):
     assert throttled(d, write({("orders", 0): records(100, 3, 0, 0)})) == 0
 
 
+def test_a_fence_stands_when_its_id_is_known_by_another_partition(world):
+    """Also for a request like those of an id that this connection had before: it would be recognized."""
+    w = world(producer_ids={ALICE: 1}, ids_mode=IdMode.REJECT)
+    d = w.dialogue("alice")
+    for sequence in (0, 1):
+        assert throttled(d, write({("orders", 1): records(100, 1, 0, sequence)})) == 0
+    for partition in (0, 1):
+        d.client(write({("orders", partition): records(100, 3, 0, 0)}))
+        assert told(d.to_client)["orders", partition][0] == 19
+        d.wake()
+    w.engine.change(replace(w.engine.limits, producer_ids=user_book({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    assert throttled(d, write({("orders", 0): records(100, 3, 0, 0)})) == 0, "the id is known from now on"
+    d.client(write({("orders", 1): records(100, 3, 0, 1)}))
+    assert d.to_broker == b"", "the first batch of this partition is not written"
+    assert told(d.to_client)["orders", 1][0] == 19
+    for sequence in (0, 1):
+        assert throttled(d, write({("orders", 1): records(100, 3, 0, sequence)})) == 0
+
+
+def test_another_epoch_is_the_same_id_and_a_known_one_may_come_on_any_connection(world):
+    w = world(producer_ids={ALICE: 1}, ids_mode=IdMode.REJECT)
+    assert throttled(w.dialogue("alice"), write({("orders", 0): records(100, 1, 0, 0)})) == 0
+    d = w.dialogue("alice")
+    for epoch in (0, 1, 2):
+        assert throttled(d, write({("orders", 0): records(100, 1, epoch, 0)})) == 0
+    assert w.engine.producer_ids.standing("alice", 0.0).counted == 1
+
+
+def test_a_refused_producer_that_comes_with_another_epoch_starts_anew(world):
+    w = world(producer_ids={ALICE: 1}, ids_mode=IdMode.REJECT)
+    throttled(w.dialogue("alice"), write({("orders", 0): records(100, 1)}))
+    d = w.dialogue("alice")
+    d.client(write({("orders", 0): records(100, 3, 0, 7)}))
+    assert told(d.to_client)["orders", 0][0] == 19
+    d.wake()
+    w.engine.change(replace(w.engine.limits, producer_ids=user_book({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    d.client(write({("orders", 0): records(100, 3, 0, 8)}))
+    assert told(d.to_client)["orders", 0][0] == 19
+    assert throttled(d, write({("orders", 0): records(100, 3, 1, 0)})) == 0
+
+
+def test_of_one_request_only_the_new_id_is_refused(world):
+    w = world(producer_ids={ALICE: 1}, ids_mode=IdMode.REJECT)
+    d = w.dialogue("alice")
+    assert throttled(d, write({("orders", 0): records(100, 1)})) == 0
+    d.client(write({("orders", 0): records(100, 1, 0, 1), ("orders", 1): records(100, 3)}))
+    sent = d.to_broker
+    assert asked(sent) == [("orders", 0)]
+    d.broker(written([("orders", 0)]))
+    assert {part: code for part, (code, _) in told(d.to_client).items()} == {("orders", 0): 0, ("orders", 1): 19}
+
+
 @pytest.mark.parametrize("mode", list(IdMode))
 def test_whoever_wants_a_new_id_waits_while_its_user_has_no_more(world, mode):
     w = world(producer_ids={ALICE: 2}, ids_mode=mode, hold_new_ids=True)
@@ -287,3 +339,24 @@ def test_whoever_wants_a_new_id_waits_while_its_user_has_no_more(world, mode):
     assert (second.session.state, second.port.wake) == (State.HELD, 10)
     second.wake()
     assert second.to_broker == init, "ten seconds at most"
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_producer_that_is_known_gets_another_epoch_at_once(world, version):
+    w = world(producer_ids={ALICE: 1}, ids_mode=IdMode.REJECT, hold_new_ids=True)
+    throttled(w.dialogue("alice"), write({("orders", 0): records(100, 1)}))
+    for id, waits in ((1, version < 3), (2, True), (-1, True)):
+        d = w.dialogue("alice")
+        init = request(22, version, 1, chance=Random(1), transactional_id="t", **({"producer_id": id} if version >= 3 else {}))
+        d.client(init[:9], init[9:])
+        assert d.to_broker == (b"" if waits else init)
+        assert (d.session.state is State.HELD) == waits
+
+
+def test_half_an_init_producer_id_closes_the_connection(world):
+    w = world(producer_ids={ALICE: 1}, hold_new_ids=True)
+    d = w.dialogue("alice")
+    whole = request(22, 3, 1, chance=Random(1), transactional_id="t")
+    half = whole[4:-20]
+    d.client(len(half).to_bytes(4, "big") + half)
+    assert (d.to_broker, d.port.closes) == (b"", 1)

@@ -1,0 +1,84 @@
+"""A rate that many connections share, each with always something to send: what is accepted, by holds, caps and mutes.
+
+Time is simulated. Real clients and brokers: `tests/real/test_rates.py`, `python -m loadtest.rates`."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+
+import pytest
+
+from proxy.hashing import murmur3
+from quota.book import QuotaBook
+from quota.engine import MAX_HOLD, Engine, Limits, Rules
+from quota.entity import Entity
+from quota.kinds.rates import RateLimit
+from quota.produce import Batch
+
+BURST = 10.0
+STEADY = 60.0
+
+
+class Sharing:
+    """Connections of one user with requests of these sizes. `accepted`: (time, connection, bytes)."""
+
+    def __init__(self, rate: float, sizes: list[int]) -> None:
+        book = QuotaBook({Entity("alice", None): RateLimit(rate)})
+        self.engine = Engine(Limits(QuotaBook({}), producer_byte_rate=book), murmur3)
+        self.sizes = sizes
+        self.takes = min(sizes) / rate / 20
+        """seconds of a request that nothing slows"""
+        self.accepted: list[tuple[float, int, int]] = []
+
+    def run(self, until: float) -> None:
+        rules = Rules(self.engine, "alice", "app", 0.0)
+        due = [(i * 1e-4, i, False) for i in range(len(self.sizes))]
+        heapify(due)
+        while due[0][0] < until:
+            now, i, held = heappop(due)
+            batch = [Batch("t", True, None, 0, self.sizes[i], -1, -1, -1)]
+            if not held and (wait := self.engine.hold_produce(rules, batch, now)) is not None:
+                heappush(due, (now + wait.throttle, i, True))
+                continue
+            throttle = self.engine.judge_produce(rules, batch, now).throttle
+            self.accepted.append((now, i, self.sizes[i]))
+            heappush(due, (now + max(throttle, self.takes), i, False))
+
+    def total(self, until: float) -> int:
+        """Accepted before then."""
+        return sum(size for now, _, size in self.accepted if now < until)
+
+
+@pytest.mark.parametrize("connections", [1, 10, 100])
+@pytest.mark.parametrize(("size", "rate"), [(100, 6_400), (10_240, 200_000), (1_048_576, 16_000_000)])
+def test_the_rate_holds_within_two_percent_for_any_number_of_connections(connections: int, size: int, rate: float) -> None:
+    """From a moment when nobody owes anything to another: those that wait for the same debt go on together when it is paid."""
+    sharing = Sharing(rate, [size] * connections)
+    sharing.run(2 * STEADY + 40)
+    times = [now for now, *_ in sharing.accepted if now > BURST]
+    silences = [(b - a, b) for a, b in pairwise(times)]
+    longest = max(silences)[0]
+    paid = [until for length, until in silences if length > longest / 2]
+    first = paid[0]
+    last = next(when for when in paid if when >= first + STEADY)
+    assert (sharing.total(last) - sharing.total(first)) / (last - first) == pytest.approx(rate, rel=0.02)
+    owed = connections * size
+    assert all(sharing.total(t) <= rate * (BURST + t) + owed for t in (1.0, 11.0, 30.0, 60.0))
+    assert sharing.total(1.0) >= rate * BURST, "the burst passes at once"
+
+
+def test_caps_bound_what_a_quota_can_hold_back() -> None:
+    """Each connection gets a request through in `max_throttle` and `MAX_HOLD`, whatever its entity owes: that is the least rate."""
+    sharing = Sharing(10_000, [100_000] * 50)
+    sharing.run(400.0)
+    cycle = sharing.engine.limits.max_throttle + MAX_HOLD
+    assert sharing.total(400.0) / 400.0 == pytest.approx(50 * 100_000 / cycle, rel=0.15)
+
+
+def test_a_greedy_connection_gets_about_as_many_requests_through_as_its_siblings() -> None:
+    """Turns are by request: larger ones bring more bytes, but nobody stands still."""
+    sharing = Sharing(1_000_000, [1_000_000] + [16_000] * 9)
+    sharing.run(120.0)
+    requests = [sum(one == i and now > 20 for now, one, _ in sharing.accepted) for i in range(10)]
+    assert max(requests) <= 2 * min(requests)

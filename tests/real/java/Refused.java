@@ -1,0 +1,50 @@
+// What a Java producer with the settings that Kafka gives it sees of refusals. Arguments: bootstrap servers, a topic, acks, a
+// folder. Sends three records; then there is a file `asked` in the folder, and once there is one `go`, sends three more. Prints
+// what became of each, and at the end how long it was told to wait at most.
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+public class Refused {
+    public static void main(String[] args) throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", args[0]);
+        settings.put("acks", args[2]);
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
+            send(producer, args[1], 0);
+            Files.createFile(Path.of(args[3], "asked"));
+            while (!Files.exists(Path.of(args[3], "go"))) {
+                Thread.sleep(20);
+            }
+            send(producer, args[1], 3);
+            producer.metrics().forEach((metric, value) -> {
+                if (metric.name().equals("produce-throttle-time-max")) {
+                    System.out.println("told " + ((Double) value.metricValue() > 0));
+                }
+            });
+        }
+    }
+
+    static void send(KafkaProducer<String, String> producer, String topic, int first) throws Exception {
+        List<Future<?>> sent = new ArrayList<>();
+        for (int i = first; i < first + 3; i++) {
+            sent.add(producer.send(new ProducerRecord<>(topic, 0, null, String.valueOf(i))));
+        }
+        for (Future<?> one : sent) {
+            try {
+                one.get();
+                System.out.println("written");
+            } catch (ExecutionException e) {
+                boolean why = e.getCause().getMessage().contains("Too many bytes in") || e.getCause().getMessage().contains("earlier batch");
+                System.out.println(e.getCause().getClass().getSimpleName() + (why ? ", with the reason" : ""));
+            }
+        }
+    }
+}

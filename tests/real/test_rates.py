@@ -1,0 +1,129 @@
+"""What real clients get through under byte and request rates, all of them together: quota x (10 s + time), and one request each.
+
+A lower bound needs a machine that keeps up: `python -m loadtest.rates` has the figures of a minute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from localkafka import LocalCluster
+from tests.real.proxies import ProxyProcess
+from tests.real.raw import connect
+
+pytestmark = pytest.mark.kafka
+
+RATE, REQUESTS = 200_000, 20
+BURST = 10
+"""seconds of the quota that pass at once"""
+BATCH = 16_384
+CLIENTS = 5
+ENOUGH = 14
+"""seconds of the quota after which a test ends: that takes 4 s where the quota holds"""
+
+
+@pytest.fixture(scope="module")
+def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    entities = [
+        {"client_id": "rated", "producer_byte_rate": RATE, "consumer_byte_rate": RATE},
+        {"client_id": "asking", "request_rate": REQUESTS},
+    ]
+    with ProxyProcess(tmp_path_factory.mktemp("rates"), kafka3.bootstrap_servers, {"quotas": {"entities": entities}}) as proxy:
+        yield proxy
+
+
+def create(kafka: LocalCluster, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(name, CLIENTS, 1)])[name].result(20)
+
+
+def stored(kafka: LocalCluster, name: str) -> int:
+    """Bytes of a topic, by what its brokers say of their disks."""
+    total = 0
+    for node in kafka.brokers:
+        with connect(node.address) as broker:
+            found = broker.decoded(35, 1, topics=None)
+        total += sum(p.partition_size for d in found.results for t in d.topics if t.name == name for p in t.partitions)
+    return total
+
+
+def most(quota: float, began: float, each: float) -> float:
+    """What may be through by now: also what each client said while all owed nothing."""
+    return quota * (BURST + time.monotonic() - began) + CLIENTS * each
+
+
+def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+    create(kafka3, name)
+    settings = {
+        "bootstrap.servers": limited.bootstrap,
+        "client.id": "rated",
+        "log_level": 2,
+        "batch.size": BATCH,
+        "queue.buffering.max.messages": 50,
+    }
+    producers = [Producer(settings) for _ in range(CLIENTS)]
+    began = time.monotonic()
+    size, look = 0, began
+    while size < ENOUGH * RATE:
+        for i, producer in enumerate(producers):
+            producer.poll(0.01)
+            for _ in range(50 - len(producer)):
+                producer.produce(name, b"x" * 5000, partition=i)
+        if time.monotonic() > look:
+            size, look = stored(kafka3, name), time.monotonic() + 0.2
+            assert size <= most(RATE, began, 2 * BATCH)
+        assert time.monotonic() < began + 60, f"{size} bytes in a minute"
+    for producer in producers:
+        assert producer.flush(60) == 0, "never an error, and all is delivered"
+    assert size + 50 * CLIENTS * 5100 >= stored(kafka3, name)
+    assert limited.lines("over quota", quota="producer_byte_rate", action="throttle")
+
+
+def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+    create(kafka3, name)
+    producer = Producer({"bootstrap.servers": kafka3.bootstrap_servers, "batch.size": BATCH})  # a batch is fetched whole
+    for i in range(ENOUGH * RATE // 5000):
+        producer.produce(name, b"x" * 5000, partition=i % CLIENTS)
+    assert producer.flush(60) == 0
+    settings = {
+        "bootstrap.servers": limited.bootstrap,
+        "client.id": "rated",
+        "log_level": 2,
+        "group.id": name,
+        "fetch.message.max.bytes": BATCH,
+    }
+    consumers = [Consumer(settings) for _ in range(CLIENTS)]
+    began = time.monotonic()
+    for i, consumer in enumerate(consumers):
+        consumer.assign([TopicPartition(name, i, OFFSET_BEGINNING)])
+    got = 0
+    while got < ENOUGH * RATE // 5000 * 5000:
+        for consumer in consumers:
+            messages = consumer.consume(1000, 0.02)
+            assert not any(message.error() for message in messages)
+            got += sum(len(message.value() or b"") for message in messages)
+        assert got <= most(RATE, began, 2 * BATCH)
+        assert time.monotonic() < began + 60, f"{got} bytes in a minute"
+    for consumer in consumers:
+        consumer.close()
+    assert limited.lines("over quota", quota="consumer_byte_rate", action="throttle")
+
+
+def test_clients_of_one_quota_are_answered_no_more_requests_than_it_allows(limited: ProxyProcess) -> None:
+    clients = [AdminClient({"bootstrap.servers": limited.bootstrap, "client.id": "asking", "log_level": 2}) for _ in range(CLIENTS)]
+    began = time.monotonic()
+
+    def ask(client: AdminClient) -> None:
+        for _ in range(ENOUGH * REQUESTS // CLIENTS):
+            client.list_topics(timeout=30)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(ask, clients))
+    assert most(REQUESTS, began, 1) >= ENOUGH * REQUESTS
+    assert limited.lines("over quota", quota="request_rate", action="throttle")
