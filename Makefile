@@ -7,7 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench docs clean setup java kafka bench-producer-ids bench-rates
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-producer-ids bench-rates bench-report docs clean
+.PHONY: setup java kafka
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -51,6 +52,10 @@ bench-producer-ids: kafka
 # What real clients get through beside their quotas; some 15 minutes.
 bench-rates: kafka
 	$(BIN)/python -m loadtest.rates $(BENCH_ARGS)
+
+# How fast the capacity report is, beside DuckDB.
+bench-report: setup java
+	$(BIN)/python -m loadtest.report $(BENCH_ARGS)
 
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md

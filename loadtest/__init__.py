@@ -1,6 +1,8 @@
 """The load-test harness. It shares the wire with the proxy, and nothing else.
 
 - `bench`  what the proxy costs: CPU per frame beside a pass-through of raw sockets, in one run (`make bench`)
+- `logs`   usage logs of realistic shape, without a proxy
+- `report` how fast the capacity report is, beside DuckDB (`make bench-report`)
 - `idle`   what thousands of silent connections cost
 - `shield` what announced sizes and half requests cost a broker, with the proxy before it and without
 - `mutations`  what a storm of new topics does to everybody else, directly and behind a quota

@@ -1,24 +1,28 @@
 """Command line: `kafka-quota-proxy report`.
 
-In: options. Out: a report, progress and a summary on the terminal, an exit code: 0 made, 2 could not be made, with one line that
-says why. Imports neither PySpark nor matplotlib before they are needed and known to be there. Left to others: the work
-(`reports.job`).
+In: options. Out: a report, progress and a summary on the terminal, an exit code: 0 made; 1 made, but not one line of the logs could
+be used; 2 could not be made, with one line that says why. Imports neither PySpark nor matplotlib before they are needed and known
+to be there. Left to others: the work (`reports.job`).
 """
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from reports.errors import ReportError
 from reports.requirements import check_requirements
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST = 366 * 86_400
+_STEPS = 6
+NOTHING_USABLE = 1
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, length: str | None) -> int | None:
@@ -32,34 +36,97 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, length: str | None) -
     return seconds
 
 
+def _memory(_ctx: click.Context, _param: click.Parameter, size: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,6}[mg]", size):
+        raise click.BadParameter(f"{size!r} is no size of memory such as 800m, 2g")
+    return size
+
+
+_PRICE = click.FloatRange(min=0, max=1e9)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
 @click.command()
 @click.option(
-    "--logs", required=True, metavar="DIR", help="Folder with the usage logs of one or more proxies, searched to its depth."
+    "--logs",
+    required=True,
+    metavar="DIR",
+    help="Usage logs of one or more proxies: a folder, searched to its depth; a URI that Spark can read; kafka://HOST:PORT/TOPIC.",
 )
 @click.option(
     "--out", required=True, metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report."
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark master. Under spark-submit, its own master is used.")
+@click.option("--quotas", type=_FILE, metavar="FILE", help="Settings file with the quotas in force: adds headroom and suggestions.")
+@click.option("--what-if", type=_FILE, metavar="FILE", help="Settings file with proposed quotas: replays the traffic against them.")
+@click.option("--incremental", is_flag=True, help="Read only files that are new or grew, and add to the report in the out folder.")
 @click.option(
-    "--bucket", callback=_seconds, metavar="LENGTH", help="Length of the tables' buckets, 1m say. By default the logs' own."
+    "--follow", callback=_seconds, metavar="LENGTH", help="Keep the tables current: look for new lines so often, 30s say."
 )
-def report(logs: str, out: Path, master: str, bucket: int | None) -> None:
-    """Say who used the cluster and who was throttled, from the proxies' logs.
+@click.option("--bucket", callback=_seconds, metavar="LENGTH", help="Length of the tables' buckets, 1m say. See the documentation.")
+@click.option("--cost-in", type=_PRICE, default=0.0, metavar="PRICE", help="Cost of a GiB produced.")
+@click.option("--cost-out", type=_PRICE, default=0.0, metavar="PRICE", help="Cost of a GiB fetched.")
+@click.option(
+    "--cost-stored", type=_PRICE, default=0.0, metavar="PRICE", help="Cost of a GiB stored for 30 days, replicas included."
+)
+@click.option("--currency", default="", metavar="NAME", help="What costs are in, EUR say.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master. Under spark-submit, its own master is used.")
+@click.option("--memory", default="1500m", show_default=True, callback=_memory, help="Heap of the driver, as Java has it.")
+@click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be given several times.")
+def report(**given: Any) -> None:
+    """Say when each volume fills, who fills it, who was throttled, from the proxies' logs.
 
-    Writes a page (report.html), Parquet tables and summary.json into the out folder, in place of those of the last run.
+    Writes a page (report.html), its plots, Parquet tables, chargeback.csv and summary.json into the out folder, in place of those
+    of the last run.
     """
     console = Console()
     try:
         check_requirements()
+        from reports.follow import follow
         from reports.job import PAGE, make_report
         from reports.render.terminal import print_report
 
-        made = make_report(logs, out, master=master, bucket=bucket, made=datetime.now(UTC), say=partial(_say, console))
+        every = given.pop("follow")
+        options = _options(given)
+        if every is not None:
+            follow(options, every, lambda text: console.print(text, style="dim", markup=False))
+            return
+        with _progress(console) as say:
+            made = make_report(options, say)
     except ReportError as error:
         click.echo(f"kafka-quota-proxy report: {' '.join(str(error).split())}", err=True)
         raise SystemExit(2) from None
-    print_report(console, made, out / PAGE)
+    print_report(console, made, options.out / PAGE)
+    if made.first is None and made.lines.read:
+        raise SystemExit(NOTHING_USABLE)
 
 
-def _say(console: Console, step: str) -> None:
-    console.print(Text(f"{step} …", style="dim"))
+def _options(given: dict[str, Any]) -> Any:
+    from reports.charge import Prices
+    from reports.job import Options
+
+    prices = Prices(given.pop("cost_in"), given.pop("cost_out"), given.pop("cost_stored"), given.pop("currency"))
+    settings = dict(_setting(text) for text in given.pop("spark_conf"))
+    return Options(made=datetime.now(UTC), prices=prices, settings=settings, **given)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ReportError(f"--spark-conf {text} is no setting: spark.executor.memory=2g is one")
+    return key, value
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str], None]]:
+    """A bar that goes on with each step; where the output is no terminal, a line for each."""
+    if not console.is_terminal:
+        yield lambda step: console.print(f"{step} …", style="dim", markup=False)
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=_STEPS)
+
+        def say(step: str) -> None:
+            bar.update(task, description=step, advance=1)
+
+        yield say

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from reports.errors import ReportError
 
-LOG_FILES = "*.{jsonl,jsonl.gz}"
+LOG_FILES = "*.{jsonl,jsonl.gz,jsonl.zst}"
 """Glob of the files that count as logs, by name alone."""
 
-_SUFFIXES = (".jsonl", ".jsonl.gz")
+_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _COMPRESSION = 15  # times that gzip makes a log smaller, roughly
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -53,12 +53,16 @@ def log_size(logs: str) -> int | None:
     """Bytes of text in a local folder, roughly, as compressed files are guessed at; None for what is not local."""
     if not is_local(logs):
         return None
-    return sum(file.stat().st_size * (_COMPRESSION if file.suffix == ".gz" else 1) for file in _files(Path(logs)) if file.exists())
+    return sum(
+        file.stat().st_size * (1 if file.suffix == ".jsonl" else _COMPRESSION) for file in _files(Path(logs)) if file.exists()
+    )
 
 
 def no_logs(logs: str) -> ReportError:
     """The error for a folder without log files."""
-    return ReportError(f"no *.jsonl or *.jsonl.gz file in {logs}: set logs.usage.path, or serve --logs DIR, on the proxy")
+    return ReportError(
+        f"no *.jsonl, *.jsonl.gz or *.jsonl.zst file in {logs}: set logs.usage.path, or serve --logs DIR, on the proxy"
+    )
 
 
 def spark_path(logs: str) -> str:

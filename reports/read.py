@@ -1,9 +1,11 @@
-"""Reading room: a folder tree of log files becomes one row a line, and no line is lost on the way.
+"""Reading room: a folder tree of log files, or a Kafka topic, becomes one row a line, and no line is lost on the way.
 
-In: the logs folder. Out: `load`, every line with its fields or with a reason why not. Left to others: taking a line apart
-(`reports.parse`), which line is bad and why (`reports.verdict`), sums (`reports.transforms`).
+In: the logs, which of them are new. Out: `load`, every line with its fields or with a reason why not, stored. Left to others:
+taking a line apart (`reports.parse`), which line is bad and why (`reports.verdict`), sums (`reports.transforms`).
 """
 
+from collections.abc import Sequence
+from datetime import datetime
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
@@ -11,67 +13,103 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.absorb import Place, store_lines
 from reports.errors import ReportError
 from reports.folder import LOG_FILES, no_logs, spark_path
+from reports.kafka import is_kafka, read_topic
 from reports.parse import parse
 from reports.reasons import Reason
 
 _FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
 _UNREADABLE = "[FAILED_READ_FILE"  # Spark's name for it, with subconditions
+_FILES = "files"
+
+Paths = Sequence[str] | None
+"""Files to read, as URIs; None for all."""
 
 
-def load(spark: SparkSession, logs: str) -> DataFrame:
-    """Every line below `logs`, parsed (see `reports.parse.parse`) and kept, so that a file that still grows is read once.
+def load(spark: SparkSession, logs: str, now: datetime, place: Place) -> None:
+    """Store every line of `logs`, parsed (see `reports.parse.parse`); where the report adds to the last one, only those of files
+    that are new or have changed since.
 
     A file that is damaged, as a cut .gz, is read as far as it goes, and is one more bad row. Raises ReportError where there is no
     log.
     """
-    parsed = parse(read_lines(spark, logs)).persist()
+    if is_kafka(logs):
+        store_lines(parse(read_topic(spark, logs, place.staging.kept), now), place)
+        return
+    paths = _new_files(spark, logs, place)
     try:
-        parsed.count()
+        store_lines(parse(read_lines(spark, logs, paths), now), place)
     except _FAILURES as error:
         if _UNREADABLE not in str(error):
             raise
-        parsed.unpersist()
-        parsed = parse(read_lines(spark, logs, to_the_damage=True))
-        parsed = parsed.unionByName(damaged_files(spark, logs), allowMissingColumns=True).persist()
-    return parsed
+        parsed = parse(read_lines(spark, logs, paths, to_the_damage=True), now)
+        store_lines(parsed.unionByName(damaged_files(spark, logs, paths), allowMissingColumns=True), place)
 
 
-def read_lines(spark: SparkSession, logs: str, *, to_the_damage: bool = False) -> DataFrame:
-    """Every line of every log file below `logs`: `file` (URI), `raw` (text, may be invalid UTF-8).
+def _new_files(spark: SparkSession, logs: str, place: Place) -> Paths:
+    """Which files to read; keeps for the next report what all files are like now."""
+    # Listed before they are read: what is written meanwhile is read again by the next report.
+    listed = _listing(spark, logs)
+    known = place.staging.kept.get(_FILES, {})
+    place.staging.kept[_FILES] = listed
+    return [uri for uri, state in listed.items() if known.get(uri) != state] if place.adds else None
+
+
+def _listing(spark: SparkSession, logs: str) -> dict[str, list[int]]:
+    """Every log file: its URI -> its size and the time it was written to, in milliseconds."""
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", LOG_FILES)
+    try:
+        rows = reader.load(spark_path(logs)).select(
+            F.col("_metadata.file_path").alias("uri"),
+            F.col("_metadata.file_size").alias("size"),
+            F.unix_millis("_metadata.file_modification_time").alias("modified"),
+        )
+    except AnalysisException as error:
+        raise ReportError(f"the logs folder {logs} cannot be read: {error.getCondition()}") from error
+    return {row["uri"]: [row["size"], row["modified"]] for row in rows.toLocalIterator()}
+
+
+def read_lines(spark: SparkSession, logs: str, paths: Paths = None, *, to_the_damage: bool = False) -> DataFrame:
+    """Every line of the log files below `logs`, or of `paths` alone: `file` (URI), `raw` (text, may be invalid UTF-8).
 
     Files that vanish meanwhile (rotation) are passed over; their lines show up as missing numbers. A damaged file fails the query,
     unless `to_the_damage`: then its lines before the damage are read. Raises ReportError where there is no log file.
     """
-    text = _text(spark, logs, spark_path(logs), to_the_damage)
-    if not text.inputFiles():
+    if paths is not None and not paths:
+        return spark.createDataFrame([], "file string, raw string")
+    text = _text(spark, logs, _spark_paths(logs, paths), to_the_damage)
+    if paths is None and not text.inputFiles():
         raise no_logs(logs)
     return text.select(F.col("_metadata.file_path").alias("file"), F.col("value").alias("raw"))
 
 
-def damaged_files(spark: SparkSession, logs: str) -> DataFrame:
+def damaged_files(spark: SparkSession, logs: str, paths: Paths = None) -> DataFrame:
     """The files that cannot be read to their end: `file`, `reason`. Reads each file once more."""
-    files = _text(spark, logs, spark_path(logs), to_the_damage=True).inputFiles()
+    files = _text(spark, logs, _spark_paths(logs, paths), to_the_damage=True).inputFiles()
     damaged = [name for name in files if not _readable(spark, logs, name)]
     rows = spark.createDataFrame([(name,) for name in damaged], "file string")
     return rows.select("file", F.lit(Reason.DAMAGED_FILE.value).alias("reason"))
 
 
+def _spark_paths(logs: str, paths: Paths) -> list[str]:
+    return [spark_path(logs)] if paths is None else [spark_path(unquote(path)) for path in paths]
+
+
 def _readable(spark: SparkSession, logs: str, uri: str) -> bool:
-    path = unquote(uri)
     try:
-        _text(spark, logs, spark_path(path), to_the_damage=False).write.format("noop").mode("overwrite").save()
+        _text(spark, logs, _spark_paths(logs, [uri]), to_the_damage=False).write.format("noop").mode("overwrite").save()
     except _FAILURES:
         return False
     return True
 
 
-def _text(spark: SparkSession, logs: str, path: str, to_the_damage: bool) -> DataFrame:
+def _text(spark: SparkSession, logs: str, paths: list[str], to_the_damage: bool) -> DataFrame:
     reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", LOG_FILES)
     reader = reader.option("ignoreMissingFiles", "true").option("ignoreCorruptFiles", str(to_the_damage).lower())
     try:
         # Only \n ends a line: a \r inside a torn line must not make two of it.
-        return reader.text(path, lineSep="\n")
+        return reader.text(paths, lineSep="\n")
     except AnalysisException as error:
         raise ReportError(f"the logs folder {logs} cannot be read: {error.getCondition()}") from error

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     UNKNOWN_VERSION = "unknown_version"
     UNKNOWN_TYPE = "unknown_type"
     BAD_TIME = "bad_time"
+    WRONG_CLOCK = "wrong_clock"
     NEGATIVE = "negative"
     TOO_LARGE = "too_large"
     BAD_INTERVAL = "bad_interval"
@@ -37,6 +38,7 @@ MEANINGS: dict[Reason, str] = {
     Reason.UNKNOWN_VERSION: "a version of the format that this report does not know",
     Reason.UNKNOWN_TYPE: "a type of line that this report does not know",
     Reason.BAD_TIME: "a time that is not ISO 8601 in UTC",
+    Reason.WRONG_CLOCK: "a time before 2020, or more than two days from now: the clock of that proxy is wrong",
     Reason.NEGATIVE: "a count below zero",
     Reason.TOO_LARGE: "a count too large to be true",
     Reason.BAD_INTERVAL: "an interval that does not end after it starts",

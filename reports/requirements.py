@@ -17,7 +17,7 @@ OLDEST_JAVA = 17
 
 def check_requirements() -> None:
     """Raise ReportError, in one line, where PySpark, matplotlib or Java (>= OLDEST_JAVA) is missing."""
-    missing = [name for name in ("pyspark", "matplotlib") if find_spec(name) is None]
+    missing = [name for name in ("pyspark", "matplotlib", "statsmodels") if find_spec(name) is None]
     if missing:
         raise ReportError(f"the report needs {' and '.join(missing)}: pip install 'kafka-quota-proxy[report]'")
     java = find_java()

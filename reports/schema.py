@@ -1,4 +1,4 @@
-"""Schema room: the log lines of version 1, as data.
+"""Schema room: the log lines of each version, as data.
 
 In: nothing. Out: the fields of each type of line, the Spark schema they are parsed with, and what is written down about each.
 The source is docs/log-format.md; a test compares the two. Left to others: parsing (`reports.read`) and judging (`reports.verdict`).
@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from pyspark.sql import types as t
 
-VERSIONS = (1,)
-"""Values of `v` that this reader knows. Every other version is quarantined, never guessed at."""
+VERSIONS = (1, 2)
+"""Values of `v` that this reader knows: 2 is 1 with more types of lines, and `left` in a decision. Every other version is
+quarantined, never guessed at."""
 
 LARGEST_COUNT = 2**50
 """Largest count in one line that is believed (1 PiB in one interval). Beyond it, sums of longs could overflow."""
@@ -59,7 +60,7 @@ def _may(name: str, kind: Kind, meaning: str) -> Field:
 
 COMMON = (
     _must("v", Kind.COUNT, "version of the format"),
-    _must("type", Kind.TEXT, "usage, decision, volume or gap"),
+    _must("type", Kind.TEXT, "usage, decision, volume, producer_ids or gap"),
     _must("proxy", Kind.TEXT, "which proxy wrote the line"),
     _must("boot", Kind.TEXT, "new at each start of the proxy"),
     _must("seq", Kind.COUNT, "number of the line within (proxy, boot), from 1"),
@@ -100,7 +101,7 @@ DECISION = (
     _must("topics", Kind.TEXTS, "the first 10 of their topics"),
     _must("usage", Kind.NUMBER, "usage when it was decided, in the quota's unit"),
     _must("limit", Kind.NUMBER, "limit when it was decided, in the quota's unit"),
-    _may("left", Kind.NUMBER, "what was left until the limit when it was decided; null in lines of older proxies"),
+    _may("left", Kind.NUMBER, "what was left until the limit when it was decided; null in version 1"),
     _must("throttle_ms", Kind.COUNT, "throttle time that the client was told, milliseconds"),
     _may("message", Kind.TEXT, "what the client was told, where the API has a message"),
     _must("left_out", Kind.COUNT, "decisions of this quota and entity not written since the last line about it"),
@@ -120,19 +121,35 @@ VOLUME = (
     _must("topic_bytes", Kind.COUNTS, "topic -> bytes of its replicas there, the largest topics"),
 )
 
+PRODUCER_IDS = (
+    _must("start", Kind.TIME, "start of the interval"),
+    _must("end", Kind.TIME, "end of the interval, excluded"),
+    _must("user", Kind.TEXT, "whose producers"),
+    _must("active", Kind.COUNT, "about how many different producer ids there were within the window"),
+    _must("counted", Kind.COUNT, "new ones within the window, what the quota counts"),
+    _must("window_ms", Kind.COUNT, "length of the window that ends with the interval"),
+    _may("limit", Kind.NUMBER, "of that user, where there is one"),
+)
+
 GAP = (
     _must("at", Kind.TIME, "when the loss was noticed"),
     _must("lines", Kind.COUNT, "lines that were dropped"),
 )
 
-FIELDS: dict[str, tuple[Field, ...]] = {"usage": USAGE, "decision": DECISION, "volume": VOLUME, "gap": GAP}
+FIELDS: dict[str, tuple[Field, ...]] = {
+    "usage": USAGE,
+    "decision": DECISION,
+    "volume": VOLUME,
+    "producer_ids": PRODUCER_IDS,
+    "gap": GAP,
+}
 """Type of line -> its fields beyond `COMMON`."""
 
 
 def distinct_fields() -> tuple[Field, ...]:
     """Every field of every type of line, once. Fields that types share have one kind."""
     found: dict[str, Field] = {}
-    for field in (*COMMON, *USAGE, *DECISION, *VOLUME, *GAP):
+    for field in (*COMMON, *USAGE, *DECISION, *VOLUME, *PRODUCER_IDS, *GAP):
         found.setdefault(field.name, field)
     return tuple(found.values())
 

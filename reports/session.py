@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.errors import PySparkRuntimeError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import IllegalArgumentException, PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from reports.errors import ReportError
@@ -21,21 +22,32 @@ QUERY_SETTINGS = {
     # The verdict on a line is a long expression. In one method it passes the size that Java compiles, and runs at half speed: this
     # makes Spark cut it up.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.skewJoin.enabled": "true",
+    # Single days of a table are replaced by us, by whole folders.
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 """Settings that the queries rest on, wherever they run."""
+
+_LOG = "spark.log"
 
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.codegen.wholeStage": "false"}
 """Java's quick compiler only, and less Java to compile. Measured: 45 % less work for a report of 60 thousand lines."""
 
 
 @contextmanager
-def spark_session(master: str, *, quick: bool = False) -> Iterator[SparkSession]:
+def spark_session(
+    master: str, *, quick: bool = False, memory: str = "1500m", settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """A session for the time of the block: on `master`, or the submitter's own under `spark-submit`.
 
-    `quick` is for little work: it starts sooner, and is slower in the long run.
+    `quick` is for little work: it starts sooner, and is slower in the long run. `memory` is the heap of the driver, `settings` are
+    more of Spark's.
 
     Raises:
-        ReportError: Spark could not start; the text has its last words.
+        ReportError: Spark could not start, or ran out of memory; the text has its last words.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit
         session = SparkSession.builder.appName("kafka-quota-proxy report").getOrCreate()
@@ -43,11 +55,39 @@ def spark_session(master: str, *, quick: bool = False) -> Iterator[SparkSession]
         yield _with_settings(session)
         return
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-") as scratch:
-        session = _start(master, Path(scratch), QUICK if quick else {})
+        more = {"spark.driver.memory": memory, **(QUICK if quick else {}), **(settings or {})}
+        session = _start(master, Path(scratch), more)
         try:
             yield _with_settings(session)
+        except (Py4JError, PySparkException) as error:
+            _explain(error, Path(scratch) / _LOG, memory)
+            raise
         finally:
-            session.stop()
+            _stop(session)
+
+
+def _explain(error: Exception, log: Path, memory: str) -> None:
+    """Raise ReportError for what its user can mend: a Spark that is out of memory, or gone."""
+    said = str(error) + log.read_text(errors="replace")
+    if "OutOfMemoryError" in said or "GC overhead limit" in said:
+        raise ReportError(f"Spark ran out of memory with --memory {memory}: give it more, 2g say") from error
+    if "No space left on device" in said:
+        raise ReportError("the disk is full: Spark needs room in the out folder and in the temporary folder (TMPDIR)") from error
+    if isinstance(error, Py4JNetworkError):
+        raise ReportError(f"Spark ended before it was done: {_last_words(log) or 'it was killed'}") from error
+
+
+def _last_words(log: Path) -> str:
+    """The last line of the log that says something: not the frames of a stack."""
+    lines = (line.strip() for line in log.read_text(errors="replace").splitlines())
+    return next(reversed([line for line in lines if line and not line.startswith(("at ", "..."))]), "")
+
+
+def _stop(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except (Py4JError, OSError):  # it is gone already; the first error is what counts
+        pass
 
 
 def _with_settings(session: SparkSession) -> SparkSession:
@@ -73,13 +113,13 @@ def _start(master: str, scratch: Path, more: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("kafka-quota-proxy report").master(master)
     for name, value in {**local_settings(scratch), **more}.items():
         builder = builder.config(name, value)
-    log = scratch / "spark.log"
+    log = scratch / _LOG
     try:
         with _standard_error_to(log):
             session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
-        raise ReportError(f"Spark did not start: {' '.join(last) or error}") from error
+    except (PySparkRuntimeError, Py4JError, IllegalArgumentException) as error:
+        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise ReportError(f"Spark did not start: {_last_words(log) or said}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -1,57 +1,92 @@
-"""Tables room: which tables a report writes, from the parsed lines.
+"""Tables room: which tables a report writes, and from what.
 
-In: parsed lines (`reports.parse`). Out: the DataFrames of every table, by name; docs/report.md lists their columns, and a test
-compares the two. Left to others: each table's sums (`reports.transforms`), writing (`reports.write`).
+In: stored lines (`reports.store`), or the tables by day. Out: the DataFrames of every table, by name; docs/report.md lists their
+columns, and a test compares the two. Left to others: each table's sums (`reports.transforms`), writing (`reports.write`).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
 from reports.errors import ReportError
 from reports.transforms.buckets import usual_interval
 from reports.transforms.decisions import decisions, throttles
-from reports.transforms.lines import gaps, good, without_copies, writers
-from reports.transforms.quarantine import quarantine
+from reports.transforms.lines import gaps, writers
+from reports.transforms.producers import producer_ids
+from reports.transforms.rates import rates
 from reports.transforms.refusals import refusals
 from reports.transforms.topics import topics
 from reports.transforms.traffic import traffic
+from reports.transforms.volumes import volume_topics, volumes
 
 Tables = Mapping[str, DataFrame]
 """Name of a table -> the table."""
 
-NAMES = ("traffic", "topics", "refusals", "throttles", "decisions", "gaps", "writers", "quarantine")
-"""Every table, in the order in which they are written."""
+LINES = "lines"
+BY_DAY = (
+    "traffic",
+    "topics",
+    "refusals",
+    "throttles",
+    "decisions",
+    "rates",
+    "volumes",
+    "volume_topics",
+    "producer_ids",
+    "gaps",
+    "writers",
+)
+"""Tables with a `date`, each day made of that day's lines alone, in the order in which they are written."""
+OF_READING = ("files", "quarantine")
+"""Tables of what was read, not of what it says."""
+WHOLE = ("entities", "forecasts", "chargeback", "quotas", "what_if")
+"""Tables of the whole period, made of those by day."""
+NAMES = (LINES, *BY_DAY, *OF_READING, *WHOLE)
+"""Every table."""
 
-_DEFAULT_SECONDS = 10  # the proxy's default interval; only for logs without a usage line
+HOUR = 3600
+_DAY = 86_400
+_FINE_RATES = 60
+_SAMPLE = 20_000
 
 
-def bucket_length(parsed: DataFrame, wanted: int | None) -> int:
-    """Length of the tables' buckets in seconds: as `wanted`, else that of the log's own intervals.
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Lengths of buckets in seconds: of the tables, and of what rates are averaged over."""
+
+    tables: int
+    rates: int
+
+
+def bucket_lengths(lines: DataFrame, wanted: int | None, span: float) -> Lengths:
+    """The tables' buckets as `wanted`, else the logs' own intervals where they span a day at most (`span`, in seconds), else an
+    hour.
 
     Raises:
         ReportError: `wanted` is shorter than the intervals, so that most buckets would be empty and the others too high.
     """
-    interval = usual_interval(good(parsed))
+    interval = usual_interval(lines.where(F.col("type") == "usage").limit(_SAMPLE))
     if wanted is not None and interval is not None and wanted < interval:
         raise ReportError(f"--bucket of {wanted} s is shorter than the intervals in the logs, which are {interval} s")
-    return wanted or interval or _DEFAULT_SECONDS
+    own = interval or 10  # the proxy's default interval; only for logs without a usage line
+    return Lengths(wanted or (own if span <= _DAY else max(HOUR, own)), max(own, _FINE_RATES))
 
 
-def make_tables(parsed: DataFrame, logs: str, seconds: int) -> Tables:
-    """Every table, in buckets of `seconds`. Copies of lines are counted first: mostly there is none to be dropped."""
-    lines = good(parsed)
-    written_by = writers(lines).persist()
-    if not written_by.where("duplicates > 0").isEmpty():
-        lines = without_copies(lines).persist()
-    decided = decisions(lines)
+def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Tables:
+    """Every table of BY_DAY, of good lines, each once, and their census."""
+    seconds, decided = lengths.tables, decisions(lines)
     return {
         "traffic": traffic(lines, seconds),
         "topics": topics(lines, seconds),
         "refusals": refusals(lines, seconds),
         "throttles": throttles(decided, seconds),
         "decisions": decided,
+        "rates": rates(lines, lengths.rates),
+        "volumes": volumes(lines, seconds),
+        "volume_topics": volume_topics(lines),
+        "producer_ids": producer_ids(lines, seconds),
         "gaps": gaps(lines),
-        "writers": written_by,
-        "quarantine": quarantine(parsed, logs),
+        "writers": writers(counted),
     }

@@ -7,6 +7,8 @@ starts?), and nothing of a line is judged before its version and type are known.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -25,6 +27,18 @@ DOCUMENT = "_document"
 _NOT_TEXT_PERHAPS = r"^([\[{]|true$|false$|-?[0-9][0-9.eE+-]*$)"
 
 
+USAGE_LINE = "_usage"
+"""Column: the fields of a usage line, as a struct; its times as timestamps are columns of their own, `_usagestart`, `_usageend`."""
+ANY_LINE = "_any"
+"""Column: every field of a line, as a struct; null for a line that is plainly good."""
+LATEST = "_latest"
+"""Column: the latest time that a line may be about."""
+EARLIEST = "2020-01-01 00:00:00"
+"""No proxy ran before; a clock that was never set is at 1970 or 2000."""
+
+_FIRST_OF_NO_TEXT = tuple("0123456789-[{")
+
+
 def time_column(name: str) -> str:
     """Name of the column with the time field `name` as a timestamp, null where its text is no time."""
     return f"_{name}"
@@ -32,14 +46,50 @@ def time_column(name: str) -> str:
 
 def suspicious() -> Column:
     """True where a text value may have been another JSON value: then DOCUMENT tells."""
-    texts = [F.col(f.name) for f in distinct_fields() if f.kind in (Kind.TEXT, Kind.TIME)]
-    texts += [F.col("entity.user"), F.col("entity.client_id")]
+    texts = [_field(f.name) for f in distinct_fields() if f.kind in (Kind.TEXT, Kind.TIME)]
+    texts += [_field("entity.user"), _field("entity.client_id")]
     return F.coalesce(_any(F.rlike(text, F.lit(_NOT_TEXT_PERHAPS)) for text in texts), F.lit(False))
+
+
+def plainly_good() -> Column:
+    """True for a line about which there is no doubt: a usage line without refusals, as nearly all are. Never null.
+
+    It says nothing about the others, which `verdict` looks at one by one.
+    """
+    raw, start, end = F.col(RAW), F.col(f"{USAGE_LINE}start"), F.col(f"{USAGE_LINE}end")
+    fields = [field for field in (*COMMON, *FIELDS["usage"]) if field.kind is not Kind.TIME]
+    value = {field.name: F.col(f"{USAGE_LINE}.{field.name}") for field in fields}
+    there = [value[field.name].isNotNull() for field in fields if field.required and field.kind is not Kind.COUNT]
+    counts = [value[field.name].between(0, LARGEST_COUNT) for field in fields if field.kind is Kind.COUNT and field.required]
+    parts = [
+        ~F.col(MISFIT),
+        value["type"] == "usage",
+        value["v"].isin(list(VERSIONS)),
+        *there,
+        *counts,
+        F.coalesce(value["records"], F.lit(0)).between(0, LARGEST_COUNT),
+        F.size(value["refused"]) == 0,
+        (start >= F.lit(EARLIEST).cast("timestamp")) & (start < end) & (end < F.col(LATEST)),
+        # The values of most texts tell that they were texts; those that may look like numbers are looked up in the line.
+        *(~_perhaps_no_text(value[name]) for name in ("principal", "client_id", "topic", "topic_id", "api")),
+        *(F.contains(raw, F.lit(f'"{name}":"')) for name in ("proxy", "boot")),
+        F.is_valid_utf8(raw),
+    ]
+    return F.coalesce(reduce(and_, parts), F.lit(False))
+
+
+def _perhaps_no_text(text: Column) -> Column:
+    first = F.substring(text, 1, 1)
+    return F.coalesce(first.isin(*_FIRST_OF_NO_TEXT) | text.isin("true", "false"), F.lit(False))
+
+
+def _field(name: str) -> Column:
+    return F.col(f"{ANY_LINE}.{name}")
 
 
 def verdict() -> Column:
     """Null for a good line, else the Reason and the field at fault, as `reason:field` or `reason:`."""
-    version, kind = F.col("v"), F.col("type")
+    version, kind = _field("v"), _field("type")
     version_field, type_field = COMMON[:2]
     unknown_type = _broken(~kind.isin(list(FIELDS)), Reason.UNKNOWN_TYPE, "type")
     by_type = [F.when(kind == name, F.coalesce(*_of_type(name, fields))) for name, fields in FIELDS.items()]
@@ -76,7 +126,7 @@ def _whole_line() -> list[Column]:
 
 def _of_type(name: str, fields: tuple[Field, ...]) -> list[Column]:
     rules = _values([*COMMON[2:], *fields])
-    if name == "usage":
+    if name in ("usage", "producer_ids"):
         ends_first = F.col(time_column("end")) <= F.col(time_column("start"))
         rules.append(_broken(ends_first, Reason.BAD_INTERVAL, "end"))
     return rules
@@ -85,7 +135,7 @@ def _of_type(name: str, fields: tuple[Field, ...]) -> list[Column]:
 def _values(fields: Sequence[Field]) -> list[Column]:
     """The rules for single values: each has its type, is there, and can be true."""
     wrong_types = [_broken(_has_wrong_type(field), Reason.WRONG_TYPE, field.name) for field in fields]
-    missing = [_broken(F.col(field.name).isNull(), Reason.MISSING, field.name) for field in fields if field.required]
+    missing = [_broken(_field(field.name).isNull(), Reason.MISSING, field.name) for field in fields if field.required]
     # Without DOCUMENT no type is wrong: asked once, not once a field.
     return [
         F.when(F.col(DOCUMENT).isNotNull(), F.coalesce(*wrong_types)),
@@ -95,7 +145,7 @@ def _values(fields: Sequence[Field]) -> list[Column]:
 
 
 def _value(field: Field) -> list[Column]:
-    value = F.col(field.name)
+    value = _field(field.name)
     rules: list[Column] = []
     match field.kind:
         case Kind.COUNT:
@@ -106,7 +156,10 @@ def _value(field: Field) -> list[Column]:
             several = [no_count, *_count(F.array_min(counts), field.name), *_count(F.array_max(counts), field.name)]
             rules.append(F.when(F.size(value) > 0, F.coalesce(*several)))
         case Kind.TIME:
-            rules.append(_broken(value.isNotNull() & F.col(time_column(field.name)).isNull(), Reason.BAD_TIME, field.name))
+            time = F.col(time_column(field.name))
+            rules.append(_broken(value.isNotNull() & time.isNull(), Reason.BAD_TIME, field.name))
+            told = ~time.between(F.lit(EARLIEST).cast("timestamp"), F.col(LATEST))
+            rules.append(_broken(told, Reason.WRONG_CLOCK, field.name))
         case Kind.NUMBER:
             # 1e999 is valid JSON, and becomes infinity.
             rules.append(_broken(F.abs(value) == float("inf"), Reason.TOO_LARGE, field.name))
@@ -130,7 +183,7 @@ def _has_wrong_type(field: Field) -> Column:
             wrong = no_object | _any(F.coalesce(~part.isin("STRING", "VOID"), F.lit(False)) for part in parts)
         case _:
             # All other kinds are parsed by type: what is there and did not become a value was of another type.
-            wrong = (_json_type(field.name) != "VOID") & F.col(field.name).isNull()
+            wrong = (_json_type(field.name) != "VOID") & _field(field.name).isNull()
     return wrong
 
 

@@ -1,7 +1,8 @@
 """Writing room: the out folder is replaced as a whole or not at all, and nothing in it is deleted that no report wrote.
 
-In: the folder, the names to replace. Out: a staging folder to write them in, moved into place when all of them are there. A
-manifest in the folder lists the files of the last report; what it does not list is somebody else's. Left to others: what is
+In: the folder, the names to replace. Out: a staging folder to write them in, moved into place when all of them are there: whole
+tables, or single days of them. A manifest in the folder lists the files of the last report, and the moves that are under way: when
+a run is killed among them the next one ends them first. What the manifest does not list is somebody else's. Left to others: what is
 written.
 """
 
@@ -13,12 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import Any
 
 from reports.errors import ReportError
-from reports.folder import spark_path
-from reports.tables import Tables
 
 MANIFEST = ".kafka-quota-proxy-report.json"
 """File in the out folder that lists what the last report wrote there."""
@@ -28,17 +26,23 @@ _STAGING = ".report-"
 
 @dataclass
 class _Manifest:
-    """`files`: written by a report, relative to the folder. `staging`: folders that a report was at work in."""
+    """`files`: written by a report, relative to the folder. `staging`: folders that a report was at work in. `moving`: the one
+    whose `moves` are under way. `kept`: what the next report has to know."""
 
     files: list[str] = field(default_factory=list)
     staging: list[str] = field(default_factory=list)
+    moving: str = ""
+    moves: list[str] = field(default_factory=list)
+    removals: list[str] = field(default_factory=list)
+    kept: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, out: Path) -> "_Manifest":
         try:
             found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-            return cls(**{name: [str(item) for item in found[name]] for name in ("files", "staging")})
-        except (OSError, ValueError, KeyError, TypeError):
+            lists = {name: [str(item) for item in found.get(name, [])] for name in ("files", "staging", "moves", "removals")}
+            return cls(**lists, moving=str(found.get("moving", "")), kept=dict(found.get("kept", {})))
+        except (OSError, ValueError, AttributeError, TypeError):
             # Without a manifest that can be read, nothing here is known to be a report's.
             return cls()
 
@@ -48,55 +52,57 @@ class _Manifest:
         temporary.replace(out / MANIFEST)
 
 
+@dataclass
+class Staging:
+    """Where a report is written before it takes the place of the last one.
+
+    `path` is the folder. `days` names the tables of which single days are replaced, and the folders of these days; of every other
+    table, and of files, all is. `kept` is what the last report left for this one, and is saved for the next.
+    """
+
+    path: Path
+    days: dict[str, list[str]] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def changes(self, out: Path, names: Sequence[str]) -> tuple[list[str], list[str]]:
+        """What is to be moved into place, and what is to go away with nothing in its place."""
+        single = [f"{name}/{day}" for name in names for day in self.days.get(name, ())]
+        replaced = [name for name in names if name not in self.days] + single
+        moves = [name for name in replaced if (self.path / name).exists()]
+        return moves, [name for name in replaced if name not in moves and (out / name).exists()]
+
+
 @contextmanager
-def replacing(out: Path, names: Sequence[str]) -> Iterator[Path]:
+def replacing(out: Path, names: Sequence[str]) -> Iterator[Staging]:
     """A new staging folder inside `out`. When the block ends well, each of `names` in it takes the place of its namesake in `out`.
 
-    When the block fails, `out` is as it was. A reader never sees half a table; for a moment it may see tables of two runs.
+    When the block fails, `out` is as it was. A reader never sees half a table, or half a day; for a moment it may see tables of two
+    runs.
 
     Raises:
         ReportError: the folder cannot be written, or holds something under one of `names` that no report wrote.
     """
     manifest = _prepare(out, names)
-    staging = out / f"{_STAGING}{secrets.token_hex(4)}"
-    manifest.staging.append(staging.name)
+    staging = Staging(out / f"{_STAGING}{secrets.token_hex(4)}", kept=dict(manifest.kept))
+    manifest.staging.append(staging.path.name)
     manifest.save(out)
-    staging.mkdir()
+    staging.path.mkdir()
     try:
         yield staging
         _refuse_foreign(out, names, manifest)
-        new = [name for name in names if (staging / name).exists()]
-        files = _files(staging, new)
+        moves, removals = staging.changes(out, names)
         # Listed before they are there, so that a report killed between two moves leaves nothing that the next one takes for
         # foreign.
-        manifest.files = sorted({*manifest.files, *files})
+        manifest.files = sorted({*manifest.files, *_files(staging.path, moves)})
+        manifest.moving, manifest.moves, manifest.removals = staging.path.name, moves, removals
+        manifest.kept = staging.kept
         manifest.save(out)
-        _swap(staging, out, new)
-        manifest.files = sorted(files)
+        _swap(out, manifest)
+        manifest.files = sorted(_files(out, names))
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        manifest.staging.remove(staging.name)
+        shutil.rmtree(staging.path, ignore_errors=True)
+        manifest.staging.remove(staging.path.name)
         manifest.save(out)
-
-
-def write_tables(spark: SparkSession, tables: Tables, folder: Path) -> Tables:
-    """Write each table as Parquet below `folder`, those with a `date` in one folder a day; returns them as read back."""
-    for name, table in tables.items():
-        _write(table, folder / name)
-    return {name: spark.read.schema(table.schema).parquet(spark_path(str(folder / name))) for name, table in tables.items()}
-
-
-def _write(table: DataFrame, path: Path) -> None:
-    target = f"file:{path.absolute()}"
-    if "date" not in table.columns:
-        table.coalesce(1).write.parquet(target)
-        return
-    # Files of a good size within each day, whatever the number of tasks, and each in the order of time.
-    time = "start" if "start" in table.columns else "at"
-    table.hint("rebalance", "date").sortWithinPartitions("date", time).write.partitionBy("date").parquet(target)
-    if not any(path.glob("date=*")):
-        # A table without rows has no day; without a file it would have no columns either.
-        table.limit(0).coalesce(1).write.mode("overwrite").parquet(target)
 
 
 def _prepare(out: Path, names: Sequence[str]) -> _Manifest:
@@ -108,11 +114,17 @@ def _prepare(out: Path, names: Sequence[str]) -> _Manifest:
         raise ReportError(f"the out folder {out} cannot be written to")
     manifest = _Manifest.read(out)
     _refuse_foreign(out, names, manifest)
-    for name in manifest.staging:  # of reports that were killed
-        if name.startswith(_STAGING) and Path(name).name == name:
+    if _is_staging(manifest.moving):
+        _swap(out, manifest)  # of a report that was killed while it moved
+    for name in manifest.staging:  # of reports that were killed before
+        if _is_staging(name):
             shutil.rmtree(out / name, ignore_errors=True)
     manifest.staging.clear()
     return manifest
+
+
+def _is_staging(name: str) -> bool:
+    return name.startswith(_STAGING) and Path(name).name == name
 
 
 def _refuse_foreign(out: Path, names: Sequence[str], manifest: _Manifest) -> None:
@@ -131,10 +143,21 @@ def _files(folder: Path, names: Sequence[str]) -> list[str]:
     return found
 
 
-def _swap(staging: Path, out: Path, names: Sequence[str]) -> None:
+def _swap(out: Path, manifest: _Manifest) -> None:
+    """Make the moves and removals of the manifest, those left that were not made yet."""
+    staging = out / manifest.moving
     old = staging / "old"
-    old.mkdir()
-    for name in names:
-        if (out / name).exists():
-            (out / name).rename(old / name)
-        (staging / name).rename(out / name)
+    for move in manifest.moves:
+        if (staging / move).exists():
+            _put_aside(out / move, old)
+            (out / move).parent.mkdir(exist_ok=True)
+            (staging / move).rename(out / move)
+    for removal in manifest.removals:
+        _put_aside(out / removal, old)
+    manifest.moving, manifest.moves, manifest.removals = "", [], []
+
+
+def _put_aside(path: Path, old: Path) -> None:
+    if path.exists():
+        old.mkdir(exist_ok=True)
+        path.rename(old / secrets.token_hex(4))

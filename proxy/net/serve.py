@@ -55,6 +55,7 @@ from proxy.session.port import Services
 from proxy.session.session import State
 from proxy.session.tally import Tally
 from quota.engine import Engine
+from quota.kinds.producer_ids import Usage
 from quota.layers import count
 
 Load = Callable[[], Settings]
@@ -92,7 +93,8 @@ class Proxy:
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._writer = self._make_writer()
-        self._usage = UsageLog(tally, self._author, self._writer, settings.logs.usage.decisions_per_interval, time.time)
+        decisions = settings.logs.usage.decisions_per_interval
+        self._usage = UsageLog(tally, self._author, self._writer, decisions, time.time, self._producer_ids)
         self._board = Board(self._clock, time.time)
         self._observer = Observer(log, self._usage, self._board)
         self._contexts = contexts_of(settings)
@@ -141,6 +143,11 @@ class Proxy:
     def _servers(self) -> Iterable[HostPort]:
         """Brokers to ask, the known ones first."""
         return self.brokers.addresses()
+
+    def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
+        """The users with most producer ids, for the usage log: as many as have metrics."""
+        ids = self.engine.producer_ids
+        return ids.windows.seconds, ids.busiest(self._max_entities, self._clock())
 
     def _make_shared(self, tally: Tally) -> Shared:
         """What all connections share."""

@@ -1,5 +1,5 @@
 """The lines of the usage log. In: rows and decisions. Out: dictionaries with exactly the fields of docs/log-format.md,
-version 1."""
+version 2."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from kio.schema.index import api_key_map
 from proxy.session.requester import Requester
 from proxy.session.tally import Row
 from quota.decision import Decision
+from quota.kinds.producer_ids import Usage
 from quota.kinds.storage import Replicas, Volume
 
-VERSION = 1
+VERSION = 2
 LARGEST_SIZE: Final = 1 << 50
 """what larger sizes of volumes are written as"""
 Line = dict[str, Any]
@@ -117,6 +118,20 @@ def volume_line(
 
 def _size(value: int) -> int:
     return min(value, LARGEST_SIZE)
+
+
+def producer_ids_line(author: Author, user: str, usage: Usage, window: float, start: str, end: str) -> Line:
+    """How many producer ids of a user were active when an interval ended; `window` in seconds."""
+    return author.line(
+        "producer_ids",
+        start=start,
+        end=end,
+        user=user,
+        active=round(usage.active),
+        counted=usage.counted,
+        window_ms=round(window * 1000),
+        limit=usage.limit,
+    )
 
 
 def api_name(key: int) -> str:

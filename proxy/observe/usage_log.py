@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from proxy.observe.lines import Author, Line, api_label, decision_line, iso, usage_line
+from proxy.observe.lines import Author, Line, api_label, decision_line, iso, producer_ids_line, usage_line
 from proxy.observe.writer import LogWriter
 from proxy.session.requester import Requester
 from proxy.session.tally import Row, Tally
 from quota.decision import Decision
 from quota.entity import Entity
+from quota.kinds.producer_ids import Usage
+
+Busiest = Callable[[], tuple[float, list[tuple[str, Usage]]]]
+"""The window of producer ids in seconds, and how the users stand that have most of them."""
 
 PRODUCE: Final = 0
 SHORTEST: Final = 0.1
@@ -25,9 +29,17 @@ class UsageLog:
     """`wall` gives seconds since the epoch. One object per proxy, on the event loop."""
 
     def __init__(
-        self, tally: Tally, author: Author, writer: LogWriter | None, decisions_per_interval: int, wall: Callable[[], float]
+        self,
+        tally: Tally,
+        author: Author,
+        writer: LogWriter | None,
+        decisions_per_interval: int,
+        wall: Callable[[], float],
+        busiest: Busiest | None = None,
     ) -> None:
+        """`busiest` tells of the producer ids of so many users as there are to be lines of."""
         self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
+        self._busiest = busiest
         self._allowed = decisions_per_interval
         self._start = wall()
         self._logged: Counter[tuple[str, Entity]] = Counter()
@@ -74,6 +86,11 @@ class UsageLog:
         if self._writer is not None:
             times = (iso(start), iso(end))
             self._writer.put([usage_line(self._author, row, *times) for row in rows])
+            if self._busiest is not None:
+                window, users = self._busiest()
+                self._writer.put(
+                    [producer_ids_line(self._author, user, usage, window, *times) for user, usage in users if usage.active]
+                )
 
     @property
     def on(self) -> bool:

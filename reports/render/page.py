@@ -6,6 +6,7 @@ In: a `Report`. Out: the text of the file. Left to others: its sections (`sectio
 from importlib.resources import files
 
 from reports.render.html import Html, join, raw, tag
+from reports.render.sections.capacity import charges_section, quotas_section, volumes_section
 from reports.render.sections.limits import limits_section
 from reports.render.sections.log import log_section
 from reports.render.sections.traffic import apis_section, principals_section, topics_section
@@ -13,6 +14,8 @@ from reports.render.sentences import sentences
 from reports.render.text import clean, count, counted, duration, moment, period, size
 from reports.summary.model import Report
 
+SOON = 30
+"""Days within which a volume that fills is a warning."""
 _TITLE = "Kafka quota proxy: capacity report"
 
 # What the page may load: nothing. Its styles are inline.
@@ -37,10 +40,13 @@ def _sections(report: Report) -> list[Html]:
     if report.first is None:
         return [log_section(report)]
     return [
+        volumes_section(report.capacity, report.lines.volumes),
+        quotas_section(report.capacity),
         limits_section(report.limits),
         principals_section(report.traffic),
         topics_section(report.traffic),
         apis_section(report.traffic),
+        charges_section(report.capacity),
         log_section(report),
     ]
 
@@ -57,6 +63,7 @@ def _tiles(report: Report) -> Html:
     missing = sum(writer.missing for writer in report.writers)
     return tag(
         "dl",
+        _first_full(report),
         _tile("Produced", size(traffic.produced), f"{size(traffic.fetched)} fetched"),
         _tile("Refused", count(report.limits.refused), f"items; {count(report.limits.decisions)} decisions"),
         _tile("Proxies", count(len(report.proxies)), clean(", ".join(report.proxies), 60)),
@@ -65,6 +72,25 @@ def _tiles(report: Report) -> Html:
         _tile("Lost", count(lost), f"lines in {counted(lines.gaps, 'gap')}; {count(missing)} missing", warn=lost > 0),
         class_="tiles",
     )
+
+
+def _first_full(report: Report) -> Html:
+    """When the first of all volumes reaches a level at which producing stops."""
+    volumes = report.capacity.volumes
+    told = [(level, row) for row in volumes for level in row.levels if level.day is not None and level.name != "soft"]
+    if not told:
+        text = (
+            "no volume in the logs"
+            if not volumes
+            else "not foreseen within two years"
+            if any(row.model for row in volumes)
+            else "no forecast"
+        )
+        return _tile("First volume full", "–", text)
+    level, row = min(told, key=lambda item: (item[0].day or report.made, item[1].name))
+    days = ((level.day or report.made) - row.at).total_seconds() / 86_400
+    when = "now" if level.already else f"in {days:.0f} days" if days >= 1.5 else "within two days"
+    return _tile("First volume full", when, clean(f"{row.name}, its {level.name}", 60), warn=level.already or days < SOON)
 
 
 def _tile(name: str, value: str, note: str, *, warn: bool = False) -> Html:

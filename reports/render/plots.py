@@ -1,13 +1,17 @@
 """Plots: a series as inline SVG that takes its colours from the page, so that one drawing suits light, dark and paper.
 
-In: a `Series`. Out: a figure with legend and caption. The SVG holds no text from a log: names are in the legend, which is HTML.
-Left to others: the colours, as CSS variables (`page.css`).
+In: a `Series`, or the `Path` of a volume. Out: a figure with legend and caption. The SVG in the page holds no text from a log:
+names are in the legend, which is HTML. `write_plots` makes files of the same drawings for slides, in colours of their own, with
+their legend. Left to others: the colours of the page, as CSS variables (`page.css`).
 """
 
 import io
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
+from pathlib import Path as Folder
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -17,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 
 from reports.render.html import Html, join, raw, tag
 from reports.render.text import clean, duration, unit_of
-from reports.summary.model import Series
+from reports.summary.model import Report, Series, VolumeRow
 
 _POINTS_PER_INCH = 72
 _HEIGHT = 2.3  # inches, as the widths
@@ -30,6 +34,14 @@ _COLOURS = {_LINES: "var(--line)", _TEXT: "var(--muted)"}
 _SERIES = tuple(f"#0a0b{index:02x}" for index in range(7))
 _COLOURS |= {colour: f"var(--s{index})" for index, colour in enumerate(_SERIES)}
 _OTHERS = _SERIES[0]
+_WARN = "#010205"
+_COLOURS[_WARN] = "var(--warn-ink)"
+_PLAIN = {_LINES: "#d5d5d5", _TEXT: "#444444", _WARN: "#b3261e"}
+_PLAIN |= dict(zip(_SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
+"""The same colours on paper: light, as slides mostly are."""
+_SLIDE = (9.0, 4.0)
+MOST_VOLUMES = 24
+"""Volumes with a plot, those that fill first."""
 
 
 class Measure(Enum):
@@ -46,7 +58,7 @@ def plot(name: str, title: str, series: Series, measure: Measure, *, nothing: st
     if series.empty:
         return tag("figure", head, tag("p", nothing, class_="nothing"), class_="wide" if wide else None)
     factor, unit = _scale(series, measure)
-    drawing = _own_ids(_svg(series, factor, _WHOLE if wide else _HALF), name, title)
+    drawing = _own_ids(_svg(lambda axes: _draw(axes, series, factor), _WHOLE if wide else _HALF), name, title)
     caption = tag("figcaption", f"{unit}, stacked; times are UTC")
     return tag("figure", head, _legend(series), drawing, caption, class_="wide" if wide else None)
 
@@ -76,26 +88,125 @@ def _colours(series: Series) -> list[str]:
     return [_OTHERS if key is None else _SERIES[1 + index % (len(_SERIES) - 1)] for index, key in enumerate(series.keys)]
 
 
-def _svg(series: Series, factor: float, width: float) -> str:
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9}):
+def volume_plot(name: str, row: VolumeRow) -> Html:
+    """Used bytes of one volume as observed and as foreseen, and its levels."""
+    head = tag("h3", clean(row.name, 60))
+    if len(row.path.observed) < 2:
+        return tag("figure", head, tag("p", "One observation is no line.", class_="nothing"))
+    labels = [("used", _SERIES[1]), ("forecast and its interval", _SERIES[2])] if row.path.ahead else [("used", _SERIES[1])]
+    labels += [("with the proposed quotas", _SERIES[3])] if row.path.proposed else []
+    labels += [("levels: " + ", ".join(level.name for level in row.levels), _WARN)]
+    items = (tag("li", tag("i", style=f"background:{_COLOURS[colour]}"), label) for label, colour in labels)
+    drawing = _own_ids(_svg(lambda axes: _draw_volume(axes, row), _HALF), name, f"Used bytes of {clean(row.name, 60)}")
+    unit = unit_of(row.total)[1]
+    return tag("figure", head, tag("ul", join(items), class_="legend"), drawing, tag("figcaption", f"{unit}; times are UTC"))
+
+
+def write_plots(report: Report, folder: Folder) -> None:
+    """Every plot of the page as SVG and PNG, named by what it shows."""
+    folder.mkdir()
+    traffic, limits = report.traffic, report.limits
+    stacked = {
+        "produced-by-principal": ("Produced, by principal", traffic.produced_by_principal, Measure.BYTES),
+        "fetched-by-principal": ("Fetched, by principal", traffic.fetched_by_principal, Measure.BYTES),
+        "produced-by-topic": ("Produced, by topic", traffic.produced_by_topic, Measure.BYTES),
+        "fetched-by-topic": ("Fetched, by topic", traffic.fetched_by_topic, Measure.BYTES),
+        "refused-by-quota": ("Items refused, by quota", limits.refused_by_quota, Measure.COUNT),
+        "throttle-by-principal": ("Throttle time asked for, by principal", limits.throttle_by_principal, Measure.TIME),
+        "decisions-by-entity": ("Decisions, by quota and entity", limits.decisions_by_entity, Measure.COUNT),
+    }
+    for name, (title, series, measure) in stacked.items():
+        if not series.empty:
+            factor, unit = _scale(series, measure)
+            keys = ["all others" if key is None else clean(key, 40) for key in series.keys]
+
+            _slide(folder / name, f"{title} ({unit})", partial(_draw, series=series, factor=factor, labels=keys))
+    for number, row in enumerate(report.capacity.volumes[:MOST_VOLUMES], 1):
+        if len(row.path.observed) > 1:
+            title = f"{clean(row.name, 60)} ({unit_of(row.total)[1]} used)"
+            _slide(folder / f"volume-{number:02d}", title, partial(_draw_volume, row=row, label="used"))
+
+
+def _slide(stem: Folder, title: str, draw: Callable[[Axes], None]) -> None:
+    with mpl.rc_context({"font.size": 11, "svg.hashsalt": "report", "svg.fonttype": "none", "text.parse_math": False}):
+        figure = Figure(figsize=_SLIDE, layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        _dress(axes)
+        axes.set_title(title, loc="left", fontsize=12)
+        if axes.get_legend_handles_labels()[1]:
+            figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+        for item in figure.findobj():
+            _recolour(item)
+        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(stem.with_suffix(".png"), dpi=160)
+
+
+def _recolour(item: object) -> None:
+    """A drawing's stand-ins for colours become those of paper."""
+    for kind in ("color", "facecolor", "edgecolor"):
+        getter, setter = getattr(item, f"get_{kind}", None), getattr(item, f"set_{kind}", None)
+        if getter is None or setter is None:
+            continue
+        try:
+            found = mpl.colors.to_hex(getter()[0] if getattr(getter(), "ndim", 0) == 2 else getter())
+        except (ValueError, TypeError, IndexError):
+            continue
+        if found in _PLAIN:
+            setter(_PLAIN[found])
+
+
+def _svg(draw: Callable[[Axes], None], width: float) -> str:
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9, "text.parse_math": False}):
         figure = Figure(figsize=(width, _HEIGHT), dpi=_POINTS_PER_INCH, layout="constrained")
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()
-        _draw(axes, series, factor)
+        draw(axes)
         _dress(axes)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return out.getvalue()
 
 
-def _draw(axes: Axes, series: Series, factor: float) -> None:
+def _dates(seconds: Sequence[float]) -> list[float]:
+    return [float(date2num(datetime.fromtimestamp(at, tz=UTC))) for at in seconds]  # type: ignore[no-untyped-call]
+
+
+def _draw_volume(axes: Axes, row: VolumeRow, label: str | None = None) -> None:
+    unit = unit_of(row.total)[0]
+    path = row.path
+    labels = (label, "forecast", "proposed quotas") if label else (None, None, None)
+    times = _dates([at for at, _ in path.observed])
+    axes.plot(times, [used / unit for _, used in path.observed], color=_SERIES[1], linewidth=1.8, label=labels[0])
+    end = times[-1]
+    if path.ahead:
+        later = _dates([at for at, *_ in path.ahead])
+        low, high = ([values[index] / unit for values in path.ahead] for index in (2, 3))
+        axes.fill_between(later, low, high, color=_SERIES[2], alpha=0.22, linewidth=0)
+        axes.plot(later, [values[1] / unit for values in path.ahead], color=_SERIES[2], linewidth=1.6, label=labels[1])
+        end = later[-1]
+    if path.proposed:
+        later = _dates([at for at, _ in path.proposed])
+        axes.plot(later, [used / unit for _, used in path.proposed], color=_SERIES[3], linewidth=1.6, label=labels[2])
+    for level in row.levels:
+        axes.axhline(level.at_bytes / unit, color=_WARN, linewidth=1, linestyle="-" if level.name == "full" else "--")
+    axes.set_xlim(times[0], end)
+    axes.set_ylim(0, row.total / unit * 1.05)
+    _axis_of_time(axes)
+
+
+def _draw(axes: Axes, series: Series, factor: float, labels: Sequence[str] = ()) -> None:
     edges = [series.first + index * series.seconds for index in range(len(series.values[0]) + 1)]
-    times = date2num([datetime.fromtimestamp(edge, tz=UTC) for edge in edges])  # type: ignore[no-untyped-call]
+    times = _dates(edges)
     # A step goes on to the end of its bucket: the last value is drawn twice.
     rows = [[value * factor for value in (*row, row[-1])] for row in series.values]
-    axes.stackplot(times, rows, step="post", colors=_colours(series), linewidth=0)
+    axes.stackplot(times, rows, step="post", colors=_colours(series), linewidth=0, labels=labels)
     axes.set_xlim(times[0], times[-1])
     axes.set_ylim(bottom=0)
+    _axis_of_time(axes)
+
+
+def _axis_of_time(axes: Axes) -> None:
     locator = AutoDateLocator(minticks=3, maxticks=8, tz=UTC)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]

@@ -3,8 +3,8 @@
 In: a `Report`. Out: lines of text, for the page and the terminal alike. Left to others: escaping, numbers in full (tables).
 """
 
-from reports.render.text import clean, count, counted, decimal, duration, percent, period, size
-from reports.summary.model import EVERYBODY, Limits, ReasonRow, Report
+from reports.render.text import clean, count, counted, day, decimal, duration, percent, period, size
+from reports.summary.model import EVERYBODY, Limits, ReasonRow, Report, VolumeRow
 
 _DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
 
@@ -13,7 +13,54 @@ def sentences(report: Report) -> list[str]:
     """The summary of a report."""
     if report.first is None:
         return [_nothing(report), *_log(report)]
-    return [_traffic(report), *_largest(report), *_limits(report.limits), *_log(report)]
+    return [
+        *_volumes(report.capacity.volumes),
+        _traffic(report),
+        *_largest(report),
+        *_limits(report.limits),
+        *_quotas(report),
+        *_log(report),
+    ]
+
+
+def _volumes(volumes: tuple[VolumeRow, ...]) -> list[str]:
+    """The volume that fills first, and how many there is no forecast for."""
+    said = []
+    told = [row for row in volumes if row.model is not None]
+    fills = [(level, row) for row in told for level in row.levels if level.day and level.name != "soft"]
+    if fills:
+        level, row = min(fills, key=lambda item: (item[0].day or item[1].at, item[1].name))
+        early, late = (day(at) if at else None for at in (level.early, level.late))
+        when = "it is there now" if level.already else f"on {day(level.day or row.at)}, between {early} and {late or 'later'}"
+        reaches = "has reached" if level.already else "is the first to reach"
+        what = "its full size" if level.name == "full" else f"its {level.name} of {size(level.at_bytes)}"
+        said.append(f"{clean(row.name, 60)} {reaches} {what}: {when}{_mostly(row)}.")
+    elif told:
+        said.append(f"None of {counted(len(told), 'volume')} is foreseen to fill within two years.")
+    none = [row for row in volumes if row.model is None]
+    if none:
+        said.append(f"There is no forecast for {counted(len(none), 'volume')}: {none[0].reason}.")
+    return said
+
+
+def _mostly(row: VolumeRow) -> str:
+    grown = [one for one in row.drivers if one.grown > 0]
+    if not grown:
+        return ""
+    by = f" of {clean(grown[0].principals[0][0], 40)}" if grown[0].principals else ""
+    return f"; {clean(grown[0].topic, 60)}{by} grew most on it"
+
+
+def _quotas(report: Report) -> list[str]:
+    said = []
+    force, proposed = report.capacity.quotas, report.capacity.what_if
+    if force is not None:
+        unused = f"; {counted(len(force.unused), 'limit')} were never used" if force.unused else ""
+        near = f"{count(force.over)} went over and {count(force.near)} came near"
+        said.append(f"Of {counted(force.count, 'owner')} of limits in force, {near}{unused}.")
+    if proposed is not None:
+        said.append(f"The proposed quotas would have throttled {count(proposed.over)} of {counted(proposed.count, 'owner')}.")
+    return said
 
 
 def _nothing(report: Report) -> str:

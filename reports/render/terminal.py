@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.render.sentences import sentences
-from reports.render.text import clean, count, duration, rate, size
-from reports.summary.model import Limits, Report, Traffic
+from reports.render.text import clean, count, day, duration, rate, size, size_signed
+from reports.summary.model import Limits, Report, Traffic, VolumeRow
 
 _ROWS = 5
 
@@ -26,11 +26,23 @@ def summary(report: Report) -> RenderableType:
     """The summary alone."""
     parts: list[RenderableType] = [Text()]
     parts += [Text(f"• {sentence}") for sentence in sentences(report)]
+    if report.capacity.volumes:
+        parts += [Text(), _volumes(report.capacity.volumes)]
     if report.traffic.principals:
         parts += [Text(), _principals(report.traffic)]
     if report.limits.reasons:
         parts += [Text(), _reasons(report.limits)]
     return Group(*parts, Text())
+
+
+def _volumes(rows: tuple[VolumeRow, ...]) -> Table:
+    table = _table("Volume", "Used", "of", "A day", "Limit", "Full")
+    for row in rows[:_ROWS]:
+        days = {level.name: "now" if level.already else day(level.day) if level.day else "–" for level in row.levels}
+        growth = "–" if row.per_day is None else size_signed(row.per_day)
+        name = Text(clean(row.name, 40))
+        table.add_row(name, size(row.used), size(row.total), growth, days.get("limit", "–"), days.get("full", "–"))
+    return table
 
 
 def _principals(traffic: Traffic) -> Table:

@@ -53,6 +53,16 @@ def size(number: float) -> str:
     return f"{number:,.0f} B" if name == "B" else f"{number / unit:,.1f} {name}"
 
 
+def size_signed(number: float) -> str:
+    """Bytes that came or went: +1.5 MiB, -3 B."""
+    return f"{'+' if number > 0 else '-' if number < 0 else ''}{size(abs(number))}"
+
+
+def signed_percent(part: float | None) -> str:
+    """A growth: +12%, -3%; a dash for none."""
+    return "–" if part is None else f"{100 * part:+.0f}%"
+
+
 def rate(number: float) -> str:
     """Bytes per second: 1.5 MiB/s."""
     return f"{size(number)}/s"
@@ -85,6 +95,11 @@ def percent(part: float, whole: float) -> str:
 def moment(time: datetime) -> str:
     """A time, to the second; UTC goes without saying, as the page says it once."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def day(time: datetime) -> str:
+    """A day."""
+    return time.strftime("%Y-%m-%d")
 
 
 def period(first: datetime, last: datetime) -> str:

@@ -1,12 +1,15 @@
 """Build: one summary out of the tables.
 
-In: the tables, the parsed lines (only to count them), what the person asked for. Out: `Report`.
+In: the tables, the lines (only to count them), the forecasts, what the person asked for. Out: `Report`.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 
-from pyspark.sql import DataFrame
-
+from reports.absorb import Absorbed
+from reports.filling import Filling
+from reports.summary.capacity import summarize_capacity
 from reports.summary.limits import summarize_limits
 from reports.summary.lines import count_lines, list_quarantined, list_writers
 from reports.summary.model import Report, Writer
@@ -14,26 +17,41 @@ from reports.summary.series import Timeline
 from reports.summary.traffic import summarize_traffic
 from reports.tables import Tables
 from reports.transforms.buckets import plot_seconds
+from reports.whole import Wanted
 
 _EPOCH = datetime.fromtimestamp(0, tz=UTC)
 
 
-def summarize(tables: Tables, parsed: DataFrame, logs: str, seconds: int, made: datetime) -> Report:
+class Asked(Protocol):
+    """What is shown of what the person asked for."""
+
+    @property
+    def logs(self) -> str:
+        """Where the logs are."""
+
+    @property
+    def made(self) -> datetime:
+        """The time now."""
+
+
+def summarize(tables: Tables, absorbed: Absorbed, fillings: Sequence[Filling], wanted: Wanted, asked: Asked) -> Report:
     """Everything that the page shows; empty lists and zeros where the logs have nothing."""
     writers = list_writers(tables)
     first, last = _period(writers)
+    seconds = absorbed.lengths.tables
     timeline = _timeline(first or _EPOCH, last or _EPOCH, seconds)
     return Report(
-        logs=logs,
-        made=made,
+        logs=asked.logs,
+        made=asked.made,
         first=first,
         last=last,
         seconds=seconds,
-        lines=count_lines(parsed, writers),
+        lines=count_lines(tables, absorbed.lines, writers),
         writers=writers,
         quarantine=list_quarantined(tables),
         traffic=summarize_traffic(tables, timeline),
         limits=summarize_limits(tables, timeline),
+        capacity=summarize_capacity(tables, fillings, wanted),
     )
 
 

@@ -1,49 +1,83 @@
 """Lines of a summary: how many, of which kind, how complete.
 
-In: parsed lines, the tables `writers`, `gaps`, `quarantine`. Out: `Lines`, `Writer`s, `Quarantined`.
+In: the lines, the tables `files`, `writers`, `gaps`, `quarantine`. Out: `Lines`, `Writer`s, `Silence`s, `Quarantined`.
 """
 
 from datetime import UTC, datetime
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.summary.model import Lines, Quarantined, Writer
-from reports.tables import Tables
+from reports.summary.model import Lines, Quarantined, Silence, Writer
+from reports.tables import HOUR, Tables
 
 EXAMPLE_LENGTH = 200
 """Characters of a bad line that are shown."""
 
+MOST_SILENCES = 20
 
-def count_lines(parsed: DataFrame, writers: tuple[Writer, ...]) -> Lines:
-    """How many lines there are; copies are taken off the kinds that they are of by `writers`, and counted apart."""
-    kinds = parsed.select("type", F.col("reason").isNotNull().alias("bad"), "proxy", "boot", "seq")
-    rows = (
-        kinds.groupBy("type", "bad")
-        .agg(F.count("*").alias("all"), F.count_distinct("proxy", "boot", "seq").alias("once"))
-        .collect()
+
+def count_lines(tables: Tables, lines: DataFrame, writers: tuple[Writer, ...]) -> Lines:
+    """How many lines there are; copies are counted apart from the kinds that they are of."""
+    once = {row["type"]: row["count"] for row in lines.groupBy("type").count().collect()}
+    read = (
+        tables["files"]
+        .agg(F.coalesce(F.sum("lines"), F.lit(0)).alias("good"), F.coalesce(F.sum("quarantined"), F.lit(0)).alias("bad"))
+        .collect()[0]
     )
-    once = {row["type"]: int(row["once"]) for row in rows if not row["bad"]}
     return Lines(
-        read=sum(int(row["all"]) for row in rows),
+        read=read["good"] + read["bad"],
         usage=once.get("usage", 0),
         decisions=once.get("decision", 0),
         gaps=once.get("gap", 0),
+        volumes=once.get("volume", 0),
+        producer_ids=once.get("producer_ids", 0),
         duplicates=sum(writer.duplicates for writer in writers),
-        quarantined=sum(int(row["all"]) for row in rows if row["bad"]),
+        quarantined=read["bad"],
     )
 
 
 def list_writers(tables: Tables) -> tuple[Writer, ...]:
-    """Every start of a proxy, in order, with what it says it lost."""
-    lost = tables["gaps"].groupBy("proxy", "boot").agg(F.sum("lines").alias("lost"))
-    rows = tables["writers"].join(lost, on=["proxy", "boot"], how="left").orderBy("proxy", "first", "boot")
-    columns = ("proxy", "boot", "first_seq", "last_seq", "lines", "duplicates", "missing")
-    counted = rows.select(*columns, F.coalesce("lost", F.lit(0)).alias("lost"), *epochs("first", "last"))
-    return tuple(
-        Writer(**{name: row[name] for name in (*columns, "lost")}, first=moment(row["first"]), last=moment(row["last"]))
-        for row in counted.collect()
+    """Every start of a proxy, in order, with what it says it lost and what is missing of it."""
+    boot = ["proxy", "boot"]
+    once = (
+        tables["writers"]
+        .groupBy(*boot)
+        .agg(
+            F.min("first_seq").alias("first_seq"),
+            F.max("last_seq").alias("last_seq"),
+            F.sum("lines").alias("lines"),
+            F.min("first").alias("first"),
+            F.max("last").alias("last"),
+        )
     )
+    read = tables["files"].where(F.col("proxy").isNotNull()).groupBy(*boot).agg(F.sum("lines").alias("read"))
+    lost = tables["gaps"].groupBy(*boot).agg(F.sum("lines").alias("lost"))
+    rows = once.join(read, on=boot, how="left").join(lost, on=boot, how="left").orderBy("proxy", "first", "boot")
+    told = rows.select(
+        *boot,
+        "first_seq",
+        "last_seq",
+        "lines",
+        (F.col("read") - F.col("lines")).alias("duplicates"),
+        (F.col("last_seq") - F.col("first_seq") + 1 - F.col("lines")).alias("missing"),
+        F.coalesce("lost", F.lit(0)).alias("lost"),
+        *epochs("first", "last"),
+    )
+    plain = ("proxy", "boot", "first_seq", "last_seq", "lines", "duplicates", "missing", "lost")
+    return tuple(
+        Writer(**{name: row[name] for name in plain}, first=moment(row["first"]), last=moment(row["last"]))
+        for row in told.collect()
+    )
+
+
+def list_silences(tables: Tables) -> tuple[Silence, ...]:
+    """When a proxy had no line for an hour or more, between its first and its last; the longest first."""
+    hours = tables["writers"].select("proxy", F.unix_seconds("first").alias("first"), F.unix_seconds("last").alias("last"))
+    before = F.max("last").over(Window.partitionBy("proxy").orderBy("first").rowsBetween(Window.unboundedPreceding, -1))
+    holes = hours.select("proxy", before.alias("from"), (F.col("first") - before).alias("seconds")).where(F.col("seconds") >= HOUR)
+    rows = holes.orderBy(F.desc("seconds"), "from").limit(MOST_SILENCES).collect()
+    return tuple(Silence(row["proxy"], datetime.fromtimestamp(row["from"], tz=UTC), row["seconds"]) for row in rows)
 
 
 def list_quarantined(tables: Tables) -> tuple[Quarantined, ...]:

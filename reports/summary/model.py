@@ -22,6 +22,8 @@ class Lines:
     gaps: int
     duplicates: int
     quarantined: int
+    volumes: int = 0
+    producer_ids: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A principal, or one client id of it; `client_id` means nothing for a whole principal. `peak`: highest rate of `produced`."""
+    """A principal, or one client id of it; `client_id` means nothing for a whole principal.
+
+    `p50` to `peak`: rates of `produced` in bytes per second, over the time in which there was any. `growth`: last week to the week
+    before, as a part. `refused_by`: quota and items. `active_producer_ids`: the most at one time.
+    """
 
     principal: str
     client_id: str | None
@@ -64,6 +70,14 @@ class Party:
     throttle_ms: int
     refused: int = 0
     peak: float = 0.0
+    p50: float = 0.0
+    p95: float = 0.0
+    p99: float = 0.0
+    fetched_p95: float = 0.0
+    fetched_peak: float = 0.0
+    growth: float | None = None
+    active_producer_ids: int | None = None
+    refused_by: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,10 @@ class Topic:
     records: int | None
     peak: float = 0.0
     main_principal: str | None = None
+    p50: float = 0.0
+    p95: float = 0.0
+    p99: float = 0.0
+    growth: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +216,155 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """A level of a volume, `soft`, `limit` or `full`: used bytes at which something happens, and when that is. `already`: it is
+    there.
+
+    No day where it is not foreseen within two years, or there is no forecast.
+    """
+
+    name: str
+    at_bytes: int
+    day: datetime | None = None
+    early: datetime | None = None
+    late: datetime | None = None
+    already: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrivingTopic:
+    """A topic that takes space of a volume: replica bytes now and how many more than at first, and who produced to it, with their
+    part."""
+
+    topic: str
+    bytes: int
+    grown: int
+    principals: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What was observed of a volume's used bytes and what is foreseen: times in seconds since the epoch, bytes."""
+
+    observed: tuple[tuple[int, int], ...] = ()
+    ahead: tuple[tuple[int, float, float, float], ...] = ()
+    """time, mean, low, high"""
+    proposed: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRow:
+    """One volume. `per_day` is bytes a day, between `per_day_low` and `per_day_high`. `reason` says why there is no forecast.
+
+    `tested_error` is the mean error in bytes over the last `tested_days` days, which the model had not seen; `tested_inside` of
+    them lay within the interval. `proposed` and `factor` are about proposed quotas: the levels then, and the part of the growth
+    that is left.
+    """
+
+    broker_id: int | None
+    log_dir: str
+    at: datetime
+    total: int
+    used: int
+    days: int
+    levels: tuple[Level, ...]
+    drivers: tuple[DrivingTopic, ...]
+    path: Path
+    reason: str | None = None
+    model: str | None = None
+    per_day: float | None = None
+    per_day_low: float | None = None
+    per_day_high: float | None = None
+    tested_days: int = 0
+    tested_error: float | None = None
+    tested_inside: int = 0
+    proposed: tuple[Level, ...] = ()
+    factor: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The volume in short."""
+        return self.log_dir if self.broker_id is None else f"broker {self.broker_id} {self.log_dir}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """A limit and what was used of it. Rates are in the quota's unit per second, for `producer_ids` in ids within a window.
+
+    `state`: `over`, `near`, `within` or `unused`. `throttled` seconds are what the limit would have cost, `waiting` is what had not
+    passed at the end. `suggested` is a limit that leaves headroom.
+    """
+
+    kind: str
+    whose: str
+    limit: float
+    state: str
+    p50: float = 0.0
+    p95: float = 0.0
+    p99: float = 0.0
+    peak: float = 0.0
+    throttled: float = 0.0
+    longest_wait: float = 0.0
+    waiting: float = 0.0
+    suggested: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Limits of a settings file against the traffic. `rows` are the tightest of `count`, `over` and `near` count them all; `unused`
+    are those that nobody came under."""
+
+    file: str
+    rows: tuple[QuotaRow, ...]
+    count: int
+    over: int
+    near: int
+    unused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a principal costs; amounts in bytes and byte-days."""
+
+    principal: str
+    in_bytes: int
+    out_bytes: int
+    stored_byte_days: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Charges:
+    """The dearest of `count` principals, or the largest where nothing has a price."""
+
+    rows: tuple[Charge, ...]
+    count: int
+    total: float
+    currency: str
+    priced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Seconds without a line of a proxy that logged before and after."""
+
+    proxy: str
+    first: datetime
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """When volumes fill, how quotas fit, what it costs."""
+
+    volumes: tuple[VolumeRow, ...] = ()
+    quotas: Compared | None = None
+    what_if: Compared | None = None
+    charges: Charges | None = None
+    silences: tuple[Silence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that one report says. `seconds`: length of the tables' buckets. No period where no line was good."""
 
@@ -211,6 +378,7 @@ class Report:
     quarantine: tuple[Quarantined, ...]
     traffic: Traffic
     limits: Limits
+    capacity: Capacity = Capacity()
 
     @property
     def proxies(self) -> tuple[str, ...]:

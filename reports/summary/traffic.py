@@ -1,6 +1,6 @@
 """Traffic of a summary: who sends and fetches most.
 
-In: the tables `traffic`, `topics`, `refusals`. Out: `Traffic`. A principal has the same place, and so the same colour, in every
+In: the tables `entities`, `traffic`, `topics`. Out: `Traffic`. A principal has the same place, and so the same colour, in every
 plot.
 """
 
@@ -12,28 +12,26 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.summary.model import Api, Party, Topic, Traffic
 from reports.summary.series import Timeline, make_series
 from reports.tables import Tables
-from reports.transforms.ranking import main_part, peaks, ranking
+from reports.transforms.ranking import main_part, ranking
+from reports.transforms.rates import of_api
 
 MOST_ROWS = 20
 """Rows of a list on the page; the tables have them all."""
-
-_WEIGHT = ("produced", "fetched")
 
 
 def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
     """Principals, clients, topics and APIs, largest first, with the largest over time."""
     traffic, topics = tables["traffic"], tables["topics"]
     apis = _apis(traffic)
-    # A struct, as a count of distinct pairs would leave out those with a null.
-    clients = F.count_distinct(F.struct("principal", "client_id"))
-    counts = _totals(traffic, principal_count=F.count_distinct("principal"), client_count=clients)
-    counts |= _totals(topics, topic_count=F.count_distinct("topic"), topic_produced=F.sum(_batches()["produced"]))
-    main_principals, main_topics = _principals(tables), _topics(topics)
+    scopes = {f"{scope}_count": F.count_if(F.col("scope") == scope) for scope in ("principal", "client", "topic")}
+    of_topics = F.sum(F.when(F.col("scope") == "topic", F.col("produced_bytes")))
+    counts = _totals(tables["entities"], **scopes, topic_produced=of_topics)
+    main_principals, main_topics = tuple(map(_party, _largest(tables, "principal"))), _topics(tables)
     principal_series = make_series(traffic, "principal", [row.principal for row in main_principals], _wire(), timeline)
     topic_series = make_series(topics, "topic", [row.topic for row in main_topics], _batches(), timeline)
     return Traffic(
         principals=main_principals,
-        clients=_clients(traffic),
+        clients=tuple(map(_party, _largest(tables, "client"))),
         topics=main_topics,
         apis=apis,
         produced=sum(row.request_bytes for row in apis if row.api == "Produce"),
@@ -47,40 +45,46 @@ def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
     )
 
 
-def _of_api(api: str, value: str) -> Column:
-    return F.when(F.col("api") == api, F.col(value)).otherwise(0)
-
-
 def _wire() -> dict[str, Column]:
-    return {"produced": _of_api("Produce", "request_bytes"), "fetched": _of_api("Fetch", "response_bytes")}
+    return {"produced": of_api("Produce", "request_bytes"), "fetched": of_api("Fetch", "response_bytes")}
 
 
 def _batches() -> dict[str, Column]:
-    return {"produced": _of_api("Produce", "record_bytes"), "fetched": _of_api("Fetch", "record_bytes")}
+    return {"produced": of_api("Produce", "record_bytes"), "fetched": of_api("Fetch", "record_bytes")}
 
 
-def _party_measures() -> dict[str, Column]:
-    return _wire() | {name: F.col(name) for name in ("requests", "mutations", "throttle_ms")}
+_RATES = ("p50", "p95", "p99", "peak")
 
 
-def _party(row: Row, client_id: str | None, **more: float) -> Party:
-    sums = {name: int(row[name]) for name in _party_measures()}
-    return Party(principal=row["principal"], client_id=client_id, **sums, **more)  # type: ignore[arg-type]
+def _largest(tables: Tables, scope: str) -> list[Row]:
+    """The largest entities of a scope, by bytes produced and fetched."""
+    rows = tables["entities"].where(F.col("scope") == scope)
+    weight = F.col("produced_bytes") + F.col("fetched_bytes")
+    return rows.orderBy(weight.desc(), "principal", "client_id", "topic").limit(MOST_ROWS).collect()
 
 
-def _principals(tables: Tables) -> tuple[Party, ...]:
-    rows = ranking(tables["traffic"], ["principal"], _party_measures(), _WEIGHT).limit(MOST_ROWS).collect()
-    shown = F.col("principal").isin([row["principal"] for row in rows])
-    peak = _by_key(peaks(tables["traffic"].where(shown), "principal", _wire()["produced"]), "peak")
-    refused = _by_key(tables["refusals"].where(shown).groupBy("principal").agg(F.sum("items").alias("items")), "items")
-    return tuple(
-        _party(row, None, peak=float(peak[row["principal"]]), refused=int(refused.get(row["principal"], 0))) for row in rows
+def _rates(row: Row) -> dict[str, float]:
+    return {name: float(row[f"produced_{name}"] or 0) for name in _RATES}
+
+
+def _party(row: Row) -> Party:
+    refused = tuple(sorted((row["refused"] or {}).items(), key=lambda item: (-item[1], item[0])))
+    return Party(
+        principal=row["principal"],
+        client_id=row["client_id"],
+        produced=row["produced_bytes"],
+        fetched=row["fetched_bytes"],
+        requests=row["requests"],
+        mutations=row["mutations"],
+        throttle_ms=row["throttle_ms"],
+        refused=sum(items for _, items in refused),
+        refused_by=refused,
+        **_rates(row),
+        fetched_p95=float(row["fetched_p95"] or 0),
+        fetched_peak=float(row["fetched_peak"] or 0),
+        growth=row["growth"],
+        active_producer_ids=row["active_producer_ids"],
     )
-
-
-def _clients(traffic: DataFrame) -> tuple[Party, ...]:
-    rows = ranking(traffic, ["principal", "client_id"], _party_measures(), _WEIGHT).limit(MOST_ROWS).collect()
-    return tuple(_party(row, row["client_id"]) for row in rows)
 
 
 def _apis(traffic: DataFrame) -> tuple[Api, ...]:
@@ -89,20 +93,19 @@ def _apis(traffic: DataFrame) -> tuple[Api, ...]:
     return tuple(Api(row["api"], *(int(row[name]) for name in names)) for row in rows)
 
 
-def _topics(topics: DataFrame) -> tuple[Topic, ...]:
-    measures = _batches() | {"records": F.when(F.col("api") == "Produce", F.col("records"))}
-    rows = ranking(topics, ["topic"], measures, _WEIGHT).limit(MOST_ROWS).collect()
-    of_shown = topics.where(F.col("topic").isin([row["topic"] for row in rows]))
-    peak = _by_key(peaks(of_shown, "topic", _batches()["produced"]), "peak")
+def _topics(tables: Tables) -> tuple[Topic, ...]:
+    rows = _largest(tables, "topic")
+    of_shown = tables["topics"].where(F.col("topic").isin([row["topic"] for row in rows]))
     principal = _by_key(main_part(of_shown, "topic", "principal", _batches()["produced"]), "principal")
     return tuple(
         Topic(
             topic=row["topic"],
-            produced=int(row["produced"]),
-            fetched=int(row["fetched"]),
+            produced=row["produced_bytes"],
+            fetched=row["fetched_bytes"],
             records=row["records"],
-            peak=float(peak[row["topic"]]),
             main_principal=principal.get(row["topic"]),
+            growth=row["growth"],
+            **_rates(row),
         )
         for row in rows
     )

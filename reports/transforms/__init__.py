@@ -1,7 +1,11 @@
 """Transforms: one concept a file, each from DataFrame to DataFrame, each opening with the select that is its contract.
 
 - `buckets`: time cut into buckets of equal length, and the length that suits a plot
-- `lines`: good lines without duplicates; how complete the lines of each proxy are; gaps
+- `lines`: how complete the lines of each proxy are; gaps; what was read of each file
+- `rates`: for how long each principal, client and topic had which rate, and percentiles of it
+- `volumes`: how full each volume was, and with what
+- `producers`: active producer ids
+- `entities`: each principal, client and topic over the whole period
 - `quarantine`: bad lines
 - `traffic`: whole requests by principal, client id and API
 - `topics`: the part of them for each topic

@@ -17,7 +17,7 @@ _WHAT = ("quota", "mode", "action", "entity_user", "entity_client_id")
 def decisions(lines: DataFrame) -> DataFrame:
     """The decisions as logged, with `date` (UTC) first and the entity in two columns."""
     return lines.where(F.col("type") == "decision").select(
-        F.to_date("at").alias("date"),
+        "date",
         "at",
         "proxy",
         "quota",
@@ -35,6 +35,7 @@ def decisions(lines: DataFrame) -> DataFrame:
         "topics",
         "usage",
         "limit",
+        "left",
         "throttle_ms",
         "message",
         "left_out",

@@ -25,13 +25,6 @@ def ranking(table: DataFrame, keys: Sequence[str], measures: Measures, by: Seque
     return sums.orderBy(weight.desc(), *keys)
 
 
-def peaks(table: DataFrame, key: str, measure: Column) -> DataFrame:
-    """The highest rate of each value of `key` in one bucket of the table: `key`, `peak`, in the measure's unit per second."""
-    rows = table.select("start", "seconds", key, measure.alias("value"))
-    rates = rows.groupBy("start", "seconds", key).agg((F.sum("value") / F.col("seconds")).alias("rate"))
-    return rates.groupBy(key).agg(F.max("rate").alias("peak"))
-
-
 def main_part(table: DataFrame, key: str, part: str, measure: Column) -> DataFrame:
     """The `part` with most of `measure` in each value of `key`: `key`, `part`, for keys that have any."""
     rows = table.select(key, part, measure.alias("value"))

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from proxy.observe.lines import LARGEST_SIZE, VERSION, Author, decision_line, usage_line, volume_line
+from proxy.observe.lines import LARGEST_SIZE, VERSION, Author, decision_line, producer_ids_line, usage_line, volume_line
 from proxy.session.requester import Requester
 from proxy.session.tally import Row, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity
+from quota.kinds.producer_ids import Usage
 from quota.kinds.storage import Replicas, Volume
 
 PAGE = (Path(__file__).parents[2] / "docs" / "log-format.md").read_text(encoding="utf-8")
@@ -64,6 +65,11 @@ def decided(entity: Entity = Entity("alice", None), client_id: str | None = "app
     )
 
 
+def producer_ids(limit: float | None) -> dict[str, Any]:
+    usage = Usage(5, limit, 95.0, 0.1, 0.0, 6.7, False)
+    return producer_ids_line(AUTHOR, "alice", usage, 3600.0, AT, AT)
+
+
 LINES = {
     "usage": [usage(), usage("orders"), usage("", bytes(range(16)), 1), usage(None, None, 999, None)],
     "decision": [decided(), decided(Entity(None, "app")), decided(client_id=None, topics=0)],
@@ -71,6 +77,7 @@ LINES = {
         volume_line(AUTHOR, Volume(1, "/data", 100, 40), AT, "cluster", (10.5, 50.0), 0.75, Replicas({}, {"orders": 7}, 9)),
         volume_line(AUTHOR, Volume(None, "/data", 1 << 60, 1 << 55), AT, "local", None, 1.0, None),
     ],
+    "producer_ids": [producer_ids(None), producer_ids(100.0)],
     "gap": [AUTHOR.line("gap", at=AT, lines=3)],
 }
 
@@ -107,7 +114,7 @@ def test_fields_have_the_documented_types(kind):
 
 
 def test_the_version_and_the_sequence():
-    assert VERSION == 1
+    assert VERSION == 2
     author = Author("edge", "ab")
     assert [author.line("gap")["seq"] for _ in range(3)] == [1, 2, 3]
 

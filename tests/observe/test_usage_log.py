@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from proxy.hashing import murmur3
 from proxy.observe.board import Board
 from proxy.observe.lines import api_name, iso
 from proxy.observe.usage_log import UsageLog
@@ -12,6 +13,7 @@ from proxy.session.requester import Requester
 from proxy.session.tally import OTHER, Tally, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, user_book
 from tests.observe.support import Desk
 
 ALICE = Entity("alice", None)
@@ -54,6 +56,29 @@ def test_an_interval_without_traffic_has_no_lines(room):
     room.usage.close_interval(0.0)
     room.desk.work()
     assert room.desk.lines() == []
+
+
+def test_the_log_has_the_active_producer_ids_of_each_interval(room):
+    ids = ProducerIds(user_book({ALICE: ProducerIdLimit(100)}), murmur3)
+    ids.charge("alice", [1, 2, 3], 0.0)
+    ids.charge("bob", [4, 4], 0.0)
+    usage = UsageLog(
+        room.tally,
+        room.desk.author,
+        room.desk.writer,
+        3,
+        lambda: room.clock.wall,
+        lambda: (ids.windows.seconds, ids.busiest(9, 0.0)),
+    )
+    usage.close_interval(1_767_225_610.0)
+    room.desk.work()
+    lines = room.desk.lines()
+    assert [(line["type"], line["user"], line["active"], line["counted"], line["limit"]) for line in lines] == [
+        ("producer_ids", "alice", 3, 3, 100),
+        ("producer_ids", "bob", 1, 1, None),
+    ]
+    assert (lines[0]["start"], lines[0]["end"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:10.000Z")
+    assert lines[0]["window_ms"] == 3_600_000
 
 
 def test_decisions_of_one_entity_are_limited_per_interval_and_counted(room):

@@ -47,18 +47,18 @@ class Made:
         return (self.out / "report.html").read_text(encoding="utf-8")
 
 
-def make_with(spark: "SparkSession", logs: Path, out: Path, bucket: int | None = None) -> Made:
+def make_with(spark: "SparkSession", logs: Path, out: Path, **options: Any) -> Made:
     """Make a report of `logs` in `out` with a Spark that runs already."""
     from reports import job
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "spark_session", lambda _master, **_: nullcontext(spark))
-        made = datetime(2026, 3, 2, tzinfo=UTC)
-        report = job.make_report(str(logs), out, master="", bucket=bucket, made=made, say=lambda _: None)
+        given = job.Options(**{"logs": str(logs), "out": out, "made": datetime(2026, 4, 2, tzinfo=UTC)} | options)
+        report = job.make_report(given, lambda _: None)
     return Made(spark, report, out)
 
 
 @pytest.fixture
 def make(spark: "SparkSession", tmp_path: Path) -> Callable[..., Made]:
-    """Make a report of the folder `logs` of the test in its folder `out`; takes `bucket`."""
+    """Make a report of the folder `logs` of the test in its folder `out`; takes what `Options` has."""
     return partial(make_with, spark, tmp_path / "logs", tmp_path / "out")

@@ -91,6 +91,11 @@ class Log:
         }
         return self.line("volume", fields, changes)
 
+    def producer_ids(self, at: float = 0, seconds: float = 10, **changes: Any) -> Self:
+        """Producer ids at the end of the interval that starts `at` seconds after noon."""
+        fields = {"user": "alice", "active": 7, "counted": 5, "window_ms": 3_600_000, "limit": None}
+        return self.line("producer_ids", {"start": after(at), "end": after(at + seconds), **fields}, changes)
+
     def gap(self, at: float = 0, lines: int = 1) -> Self:
         """A gap noticed `at` seconds after noon."""
         return self.line("gap", {"at": after(at), "lines": lines}, {})
@@ -98,7 +103,7 @@ class Log:
     def line(self, kind: str, fields: dict[str, Any], changes: dict[str, Any]) -> Self:
         """Any line; a change to `...` takes the field away."""
         self.seq += 1
-        given = {"v": 1, "type": kind, "proxy": self.proxy, "boot": self.boot, "seq": self.seq} | fields | changes
+        given = {"v": 2, "type": kind, "proxy": self.proxy, "boot": self.boot, "seq": self.seq} | fields | changes
         kept = {name: value for name, value in given.items() if value is not ...}
         return self.raw(json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode())
 

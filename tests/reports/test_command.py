@@ -28,7 +28,7 @@ def fails(*arguments: str) -> str:
 def test_a_logs_folder_that_cannot_give_a_report_is_one_clear_line(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     assert "nowhere does not exist" in fails("--logs", str(tmp_path / "nowhere"), "--out", out)
-    assert f"no *.jsonl or *.jsonl.gz file in {tmp_path}" in fails("--logs", str(tmp_path), "--out", out)
+    assert f"no *.jsonl, *.jsonl.gz or *.jsonl.zst file in {tmp_path}" in fails("--logs", str(tmp_path), "--out", out)
     (tmp_path / "file.jsonl").touch()
     assert "file.jsonl is not a folder" in fails("--logs", str(tmp_path / "file.jsonl"), "--out", out)
     assert not (tmp_path / "out").exists()
@@ -46,7 +46,7 @@ def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java >= 17: install a JRE" in fails(*options)
     monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
-    assert "needs pyspark and matplotlib: pip install 'kafka-quota-proxy[report]'" in fails(*options)
+    assert "needs pyspark and matplotlib and statsmodels: pip install 'kafka-quota-proxy[report]'" in fails(*options)
 
 
 @pytest.mark.parametrize("bucket", ["0s", "5", "1w", "-1m", "999d", ""])
@@ -81,20 +81,34 @@ def test_the_command_makes_a_report_and_is_quiet_about_spark(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
-def test_spark_submit_runs_the_same_job(tmp_path: Path) -> None:
+def test_a_driver_with_too_little_memory_is_one_clear_line_and_leaves_no_table(tmp_path: Path) -> None:
     write_sample(tmp_path / "logs", minutes=1)
-    from reports.session import QUICK
+    result = run(tmp_path, sys.executable, "-m", "proxy", "report", "--logs", "logs", "--out", "out", "--memory", "100m")
+    assert result.returncode == 2
+    assert result.stderr.startswith("kafka-quota-proxy report: Spark did not start: ")
+    assert result.stderr.count("\n") == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {".kafka-quota-proxy-report.json"}
 
-    submit = Path(sys.executable).parent / "spark-submit"
-    settings = (
-        *(f"{key}={value}" for key, value in QUICK.items()),
-        "spark.ui.enabled=false",
-        "spark.driver.bindAddress=127.0.0.1",
-        "spark.driver.host=127.0.0.1",
-    )
-    quiet = [argument for setting in settings for argument in ("--conf", setting)]
-    job = ROOT / "reports" / "job.py"
-    result = run(tmp_path, submit, "--master", "local[2]", *quiet, job, "--logs", "logs", "--out", "out")
-    assert result.returncode == 0, result.stderr
-    assert "2 proxies passed" in result.stdout
-    assert (tmp_path / "out" / "traffic" / "_SUCCESS").exists()
+
+@pytest.mark.parametrize("memory", ["2", "0g", "2t", "-1g", "much"])
+def test_a_memory_that_is_no_size_is_refused(tmp_path: Path, memory: str) -> None:
+    result = CliRunner().invoke(report, ["--logs", str(tmp_path), "--out", str(tmp_path), "--memory", memory])
+    assert result.exit_code == 2
+    assert "no size of memory" in result.stderr
+
+
+def test_options_that_are_not_right_are_one_clear_line(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    (tmp_path / "a.jsonl").touch()
+    (tmp_path / "quotas.yaml").write_text("quotas: {entities: [{user: a, speed: 3}]}")
+    given = ("--logs", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert "`quotas.entities[0].speed` is not known" in fails(*given, "--what-if", str(tmp_path / "quotas.yaml"))
+    assert "--spark-conf fast is no setting" in fails(*given, "--spark-conf", "fast")
+    assert "kafka://nowhere is no address of a topic" in fails("--logs", "kafka://nowhere", "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_out_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    (tmp_path / "a.jsonl").touch()
+    assert "cannot be made: Not a directory" in fails("--logs", str(tmp_path), "--out", str(tmp_path / "a.jsonl" / "out"))

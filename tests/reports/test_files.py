@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reports.errors import ReportError
-from tests.reports.logs import Log
+from tests.reports.logs import NOON, Log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,26 +18,35 @@ Found = list[tuple[str, str | None, str | None]]
 
 def read(spark: "SparkSession", folder: Path) -> tuple[int, Found]:
     """Good lines; reason, file and raw text of the others."""
+    from reports.absorb import Place
     from reports.read import load
+    from reports.store import good, stored_schema
     from reports.transforms.quarantine import quarantine
+    from reports.write import Staging
 
-    parsed = load(spark, str(folder))
-    bad = [tuple(row) for row in quarantine(parsed, str(folder)).select("reason", "file", "raw").collect()]
-    good = parsed.where("reason is null").count()
-    parsed.unpersist()
-    return good, sorted(bad, key=repr)
+    place = Place(folder, Staging(folder.parent / f"{folder.name}-staging"), str(folder))
+    load(spark, str(folder), NOON, place)
+    stored = spark.read.schema(stored_schema()).parquet(
+        str(place.staging.path / "incoming").translate({ord(c): f"\\{c}" for c in "[]{}*"})
+    )
+    bad = [tuple(row) for row in quarantine(stored, str(folder)).select("reason", "file", "raw").collect()]
+    return good(stored).count(), sorted(bad, key=repr)
 
 
 def test_a_tree_of_plain_and_compressed_files_is_read_and_nothing_else(spark: "SparkSession", tmp_path: Path) -> None:
     folder = tmp_path / "a [b] {c}* ø+%20"
     Log(boot="1").usage().usage().write(folder)
     Log(boot="2").usage().write(folder / "deep" / "deeper", compress=True)
+    # A whole frame as zstd has it when nothing could be compressed: magic, header, one raw block.
+    line = Log(boot="4").usage().lines[0] + b"\n"
+    frame = (0xFD2FB528).to_bytes(4, "little") + b"\x60" + (len(line) - 256).to_bytes(2, "little")
+    (folder / "usage.jsonl.zst").write_bytes(frame + (len(line) << 3 | 1).to_bytes(3, "little") + line)
     Log(boot="3").usage().raw(b"bad").write(folder / "with spaces + plus")
     (folder / "notes.txt").write_text("not a log")
     (folder / "usage.jsonl.bak").write_text("not a log")
     (folder / "empty.jsonl").touch()
     good, bad = read(spark, folder)
-    assert good == 4
+    assert good == 5
     assert bad == [("not_json", "with spaces + plus/usage-proxy-a-3-000001.jsonl", "bad")]
 
 

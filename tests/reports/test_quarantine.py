@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.reports.logs import Log, after
+from tests.reports.logs import NOON, Log, after, text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +67,7 @@ BAD: dict[str, tuple[bytes, str, str | None]] = {
     "number in an entity": (line("decision", entity={"user": 5, "client_id": None}), "wrong_type", "entity"),
     "text for topics": (line("decision", topics="orders"), "wrong_type", "topics"),
     "text for a number": (line("decision", usage="12"), "wrong_type", "usage"),
-    "another version": (line(v=2), "unknown_version", "v"),
+    "another version": (line(v=3), "unknown_version", "v"),
     "another version, other fields": (b'{"v":9,"kind":"x"}', "unknown_version", "v"),
     "another type": (line(type="weather"), "unknown_type", "type"),
     "local time": (line(start="2026-03-01T12:00:00.000+01:00"), "bad_time", "start"),
@@ -76,6 +77,13 @@ BAD: dict[str, tuple[bytes, str, str | None]] = {
     "a volume's topics as texts": (line("volume", topic_bytes=["orders"]), "wrong_type", "topic_bytes"),
     "a volume of nowhere": (line("volume", log_dir=None), "missing", "log_dir"),
     "a volume beyond belief": (line("volume", total_bytes=2**63), "wrong_type", "total_bytes"),
+    "a clock that was never set": (line("gap").replace(after(0).encode(), b"1970-01-01T00:00:07.000Z"), "wrong_clock", "at"),
+    "an interval of years ago": (line(start="2016-03-01T12:00:00.000Z", end="2016-03-01T12:00:10.000Z"), "wrong_clock", "start"),
+    "an interval of next week": (
+        line(start=text(NOON + timedelta(days=7)), end=text(NOON + timedelta(days=8))),
+        "wrong_clock",
+        "start",
+    ),
     "negative bytes": (line(request_bytes=-1), "negative", "request_bytes"),
     "negative records": (line(topic="t", records=-1), "negative", "records"),
     "negative refusals": (line(refused={"a": 1, "b": -1}), "negative", "refused"),
@@ -89,6 +97,11 @@ BAD: dict[str, tuple[bytes, str, str | None]] = {
 
 GOOD: dict[str, bytes] = {
     "usage": WHOLE,
+    "usage of version 1": line(v=1),
+    "a decision of version 1": line("decision", v=1, left=...),
+    "producer ids": line("producer_ids"),
+    "producer ids with a limit": line("producer_ids", limit=100.5),
+    "a clock that is a day ahead": line(start=text(NOON + timedelta(days=1)), end=text(NOON + timedelta(days=1, seconds=9))),
     "decision": line("decision"),
     "gap": line("gap"),
     "volume": line("volume"),
@@ -121,7 +134,7 @@ def verdicts(
     names = [*BAD, *GOOD]
     for name in names:
         (folder / f"{name}.jsonl").write_bytes({**{key: bad[0] for key, bad in BAD.items()}, **GOOD}[name] + b"\n")
-    rows = parse(read_lines(spark, str(folder))).select("file", "reason", "field", "raw").collect()
+    rows = parse(read_lines(spark, str(folder)), NOON).select("file", "reason", "field", "raw").collect()
     assert len(rows) == len(names)
     return {row["file"].rsplit("/", 1)[1].removesuffix(".jsonl").replace("%20", " "): tuple(row[1:]) for row in rows}
 
@@ -148,7 +161,7 @@ def test_a_folder_with_only_bad_lines_gives_a_report_that_says_so(make: Callable
     for data, _, _ in BAD.values():
         log.raw(data)
     log.raw(b"x" * 5_000_000).write(tmp_path / "logs")
-    made = make()
+    made = make(made=NOON)
     lines = len(BAD) + 1
     assert made.report.lines.read == made.report.lines.quarantined == lines
     assert f"Not one of {lines} lines could be used" in made.page

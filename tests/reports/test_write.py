@@ -15,7 +15,8 @@ NAMES = ("table", "page.html")
 
 def write(out: Path, text: str) -> None:
     """One run: a table of one file, and a page."""
-    with replacing(out, NAMES) as staging:
+    with replacing(out, NAMES) as place:
+        staging = place.path
         (staging / "table").mkdir()
         (staging / "table" / f"part-{text}").write_text(text)
         (staging / "page.html").write_text(text)
@@ -23,14 +24,16 @@ def write(out: Path, text: str) -> None:
 
 def break_off(out: Path) -> None:
     """A run that fails when half of it is written."""
-    with replacing(out, NAMES) as staging:
+    with replacing(out, NAMES) as place:
+        staging = place.path
         (staging / "page.html").write_text("2")
         raise ValueError("broken")
 
 
 def interfere(out: Path) -> None:
     """A run during which somebody puts a file into the table."""
-    with replacing(out, NAMES) as staging:
+    with replacing(out, NAMES) as place:
+        staging = place.path
         (staging / "page.html").write_text("2")
         (out / "table" / "notes.txt").write_text("mine")
 
@@ -53,6 +56,13 @@ def test_a_run_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
         break_off(tmp_path)
     assert content(tmp_path) == {"table/part-1": "1", "page.html": "1"}
     write(tmp_path, "3")
+
+
+def test_what_the_last_run_wrote_and_this_one_does_not_goes_away(tmp_path: Path) -> None:
+    write(tmp_path, "1")
+    with replacing(tmp_path, NAMES) as place:
+        (place.path / "page.html").write_text("2")
+    assert content(tmp_path) == {"page.html": "2"}
 
 
 def test_other_files_stay(tmp_path: Path) -> None:
@@ -99,6 +109,31 @@ def test_a_run_that_was_killed_is_swept_up_by_the_next(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
     write(tmp_path, "3")
     assert content(tmp_path) == {"table/part-3": "3", "page.html": "3"}
+
+
+def test_single_days_are_replaced_and_the_others_stay(tmp_path: Path) -> None:
+    for days in ({"date=1": "a", "date=2": "b", "date=3": "c"}, {"date=2": "new"}):
+        with replacing(tmp_path, NAMES) as place:
+            for day, text in days.items():
+                (place.path / "table" / day).mkdir(parents=True)
+                (place.path / "table" / day / "part").write_text(text)
+            if len(days) == 1:
+                place.days["table"] = ["date=2", "date=3"]
+    assert content(tmp_path) == {"table/date=1/part": "a", "table/date=2/part": "new"}
+
+
+def test_a_run_that_was_killed_while_it_moved_is_ended_by_the_next(tmp_path: Path) -> None:
+    write(tmp_path, "1")
+    staging = tmp_path / ".report-half"
+    (staging / "table").mkdir(parents=True)
+    (staging / "table" / "part-2").write_text("2")
+    (tmp_path / "page.html").write_text("2")  # moved already
+    manifest = json.loads((tmp_path / MANIFEST).read_text())
+    manifest |= {"files": [*manifest["files"], "table/part-2"], "staging": [".report-half"], "moving": ".report-half"}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest | {"moves": ["table", "page.html"], "removals": []}))
+    with pytest.raises(ValueError, match="broken"):
+        break_off(tmp_path)
+    assert content(tmp_path) == {"table/part-2": "2", "page.html": "2"}
 
 
 def test_a_manifest_cannot_name_folders_of_others_for_deletion(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Sections: the parts of the page below its summary, each from a part of a `Report` to HTML.
 
+- `capacity`: volumes, quotas, chargeback
 - `limits`: throttled and refused, decisions
 - `traffic`: principals, clients, topics, APIs
 - `log`: writers, quarantine

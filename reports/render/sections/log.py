@@ -6,13 +6,13 @@ In: a `Report`. Out: `Html`: who wrote the log, what is missing, what could not 
 from reports.reasons import MEANINGS, Reason
 from reports.render.html import Column, Html, join, table, tag
 from reports.render.sections.cells import LINE, note, or_dash
-from reports.render.text import clean, count, counted, moment
-from reports.summary.model import Quarantined, Report, Writer
+from reports.render.text import clean, count, counted, duration, moment
+from reports.summary.model import Quarantined, Report, Silence, Writer
 
 
 def log_section(report: Report) -> Html:
     """Writers and quarantine."""
-    return join((tag("h2", "The log itself"), _writers(report.writers), _quarantine(report)))
+    return join((tag("h2", "The log itself"), _writers(report.writers), _silences(report), _quarantine(report)))
 
 
 def _writers(writers: tuple[Writer, ...]) -> Html:
@@ -34,6 +34,22 @@ def _writers(writers: tuple[Writer, ...]) -> Html:
         "quarantine, or in a file that is not here. Lost is what the proxy says it dropped."
     )
     return join((note(text), table(columns, writers)))
+
+
+def _silences(report: Report) -> Html:
+    silences = report.capacity.silences
+    if not silences:
+        return Html("")
+    columns: tuple[Column[Silence], ...] = (
+        Column("Proxy", lambda row: clean(row.proxy)),
+        Column("From", lambda row: moment(row.first), number=True),
+        Column("For", lambda row: duration(1000 * row.seconds), number=True),
+    )
+    text = (
+        "An hour or more without a line of a proxy that logged before and after: it was down, without traffic, or its files are "
+        "not here."
+    )
+    return join((tag("h3", "Gaps in coverage"), note(text), table(columns, silences)))
 
 
 def _quarantine(report: Report) -> Html:

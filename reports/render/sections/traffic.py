@@ -6,15 +6,15 @@ In: `Traffic`. Out: `Html`. Every list is the largest part of a table; the note 
 from reports.render.html import Column, Html, join, table, tag
 from reports.render.plots import Measure, plot
 from reports.render.sections.cells import note, or_dash, share, shown
-from reports.render.text import clean, client, count, duration, rate, size
+from reports.render.text import clean, client, count, duration, rate, signed_percent, size
 from reports.summary.model import Api, Party, Topic, Traffic
 
 
 def principals_section(traffic: Traffic) -> Html:
     """Traffic by principal and client id, over time and in sum."""
     text = (
-        "Whole Produce requests and Fetch responses on the wire. Peak is the highest rate of produced bytes in one bucket of the "
-        "table. A client id is whatever a client claims to be."
+        "Whole Produce requests and Fetch responses on the wire. Percentiles and peak are of the rate of produced bytes, over a "
+        "minute, or the logs' interval where that is longer, while there was any. A client id is whatever a client claims to be."
     )
     plots = tag(
         "div",
@@ -59,14 +59,29 @@ def _principals(traffic: Traffic) -> Html:
         Column("Principal", lambda row: clean(row.principal)),
         Column("Produced", lambda row: size(row.produced), number=True),
         Column("Share", lambda row: share(row.produced, traffic.produced), number=True),
+        Column("Week on week", lambda row: signed_percent(row.growth), number=True),
+        Column("p50", lambda row: rate(row.p50), number=True),
+        Column("p95", lambda row: rate(row.p95), number=True),
+        Column("p99", lambda row: rate(row.p99), number=True),
         Column("Peak", lambda row: rate(row.peak), number=True),
         Column("Fetched", lambda row: size(row.fetched), number=True),
+        Column("Fetched, peak", lambda row: rate(row.fetched_peak), number=True),
         Column("Requests", lambda row: count(row.requests), number=True),
+        Column("Producer ids", lambda row: "–" if row.active_producer_ids is None else count(row.active_producer_ids), number=True),
         Column("Mutations", lambda row: count(row.mutations), number=True),
         Column("Refused", lambda row: count(row.refused), number=True),
         Column("Throttle time", lambda row: duration(row.throttle_ms), number=True),
     )
-    return table(columns, traffic.principals)
+    return table(columns, traffic.principals, _refused_by)
+
+
+def _refused_by(row: Party) -> str | None:
+    """By which quotas a principal was refused, where by any."""
+    return (
+        "Refused by " + ", ".join(f"{clean(quota, 40)}: {count(items)}" for quota, items in row.refused_by)
+        if row.refused_by
+        else None
+    )
 
 
 def _clients(traffic: Traffic) -> Html:
@@ -74,6 +89,9 @@ def _clients(traffic: Traffic) -> Html:
         Column("Principal", lambda row: clean(row.principal)),
         Column("Client id", lambda row: client(row.client_id)),
         Column("Produced", lambda row: size(row.produced), number=True),
+        Column("p95", lambda row: rate(row.p95), number=True),
+        Column("Peak", lambda row: rate(row.peak), number=True),
+        Column("Week on week", lambda row: signed_percent(row.growth), number=True),
         Column("Fetched", lambda row: size(row.fetched), number=True),
         Column("Requests", lambda row: count(row.requests), number=True),
         Column("Mutations", lambda row: count(row.mutations), number=True),
@@ -87,6 +105,9 @@ def _topics(traffic: Traffic) -> Html:
         Column("Topic", lambda row: clean(row.topic)),
         Column("Produced", lambda row: size(row.produced), number=True),
         Column("Share", lambda row: share(row.produced, traffic.topic_produced), number=True),
+        Column("Week on week", lambda row: signed_percent(row.growth), number=True),
+        Column("p95", lambda row: rate(row.p95), number=True),
+        Column("p99", lambda row: rate(row.p99), number=True),
         Column("Peak", lambda row: rate(row.peak), number=True),
         Column("Records", lambda row: "–" if row.records is None else count(row.records), number=True),
         Column("Bytes a record", lambda row: size(row.produced / row.records) if row.records else "–", number=True),

@@ -1,0 +1,158 @@
+"""Absorbing room: new lines become part of the tables. A whole report, a daily one and a stream all do it this way.
+
+In: parsed lines, the tables that are there already. Out: in the staging folder the lines, each once, and every table by day of the
+days that the new lines are about, made anew; the other days stay as they are. Left to others: finding and parsing lines
+(`reports.read`, `reports.parse`), tables of the whole period (`reports.whole`), moving all into place (`reports.write`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from reports.errors import ReportError
+from reports.folder import spark_path
+from reports.parquet import days_in, link, read_table, write_table, write_tables
+from reports.store import BAD, by_type_and_day, census, good, once, stored_schema
+from reports.tables import BY_DAY, LINES, OF_READING, Lengths, bucket_lengths, tables_by_day
+from reports.transforms.lines import files
+from reports.transforms.quarantine import quarantine
+from reports.write import Staging
+
+_INCOMING = "incoming"
+_SEVERAL_WRITERS = "64"
+"""Files that one task may write to at a time; with fewer than it needs it would sort its lines first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a report stands: `out` is its folder, `staging` that of the one in the making. `adds`: it adds to what is in `out`.
+
+    `logs` is what file names are relative to. `rereads`: a file that is read now is read whole, and what was read of it before
+    counts no more.
+    """
+
+    out: Path
+    staging: Staging
+    logs: str
+    adds: bool = False
+    rereads: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbed:
+    """`tables` by day and of what was read, of the whole period; `lines`, each once, of the whole period."""
+
+    tables: Mapping[str, DataFrame]
+    lines: DataFrame
+    lengths: Lengths
+
+
+def store_lines(parsed: DataFrame, place: Place) -> None:
+    """Write parsed lines as they come. May be called again after it failed."""
+    spark = parsed.sparkSession
+    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", _SEVERAL_WRITERS)
+    target = place.staging.path / _INCOMING
+    by_type_and_day(parsed).write.mode("overwrite").partitionBy("type", "date").parquet(f"file:{target.absolute()}")
+
+
+def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:
+    """Make the tables of what `store_lines` wrote; `bucket` is the wanted length of the tables' buckets in seconds.
+
+    Raises:
+        ReportError: the bucket does not fit the logs, or the tables that are there.
+    """
+    incoming = spark.read.schema(stored_schema()).parquet(spark_path(str(place.staging.path / _INCOMING)))
+    days = {path.name for path in (place.staging.path / _INCOMING).glob("type=*/date=[0-9]*")}
+    both = good(incoming)
+    if place.adds:
+        both = both.unionByName(_stored(spark, place.out / LINES).where(F.col("date").isin(_dates(days))))
+    counted = census(both).persist()
+    counted.count()  # now, as the files of `both` may move
+    lengths = _lengths(both, counted, place, bucket)
+    of_reading = _of_reading(spark, incoming, place)
+    _keep_lines(place, both, counted, days)
+    lines = _stored(spark, place.staging.path / LINES)
+    by_day = tables_by_day(lines, counted, lengths)
+    write_tables(by_day, place.staging.path)
+    if place.adds:
+        place.staging.days |= dict.fromkeys(BY_DAY, sorted(days))
+    tables = {name: _whole_table(spark, place, name, table, days) for name, table in {**by_day, **of_reading}.items()}
+    return Absorbed(tables, _all_lines(spark, place, days), lengths)
+
+
+def _stored(spark: SparkSession, folder: Path) -> DataFrame:
+    schema = stored_schema()
+    return spark.read.schema(schema).parquet(spark_path(str(folder))) if folder.exists() else spark.createDataFrame([], schema)
+
+
+def _dates(days: set[str]) -> list[object]:
+    return [F.lit(day.removeprefix("date=")).cast("date") for day in sorted(days)]
+
+
+def _lengths(lines: DataFrame, counted: DataFrame, place: Place, bucket: int | None) -> Lengths:
+    kept = place.staging.kept.get("lengths")
+    if place.adds and kept:
+        lengths = Lengths(*kept)
+        if bucket not in (None, lengths.tables):
+            raise ReportError(f"--bucket of {bucket} s does not fit the tables that are there, which have {lengths.tables} s")
+        return lengths
+    row = counted.agg((F.unix_seconds(F.max("last")) - F.unix_seconds(F.min("first"))).alias("span")).first()
+    lengths = bucket_lengths(lines, bucket, float((row and row["span"]) or 0))
+    place.staging.kept["lengths"] = [lengths.tables, lengths.rates]
+    return lengths
+
+
+def _keep_lines(place: Place, both: DataFrame, counted: DataFrame, days: set[str]) -> None:
+    """Put the lines of these days into the staging folder, each once; where there are no copies the files stay what they are."""
+    target = place.staging.path / LINES
+    target.mkdir()
+    if not counted.where("all > lines").isEmpty():
+        kept = once(both, counted)
+        kept.write.mode("overwrite").partitionBy("type", "date").parquet(f"file:{target.absolute()}")
+    else:
+        for folder in (place.staging.path / _INCOMING).glob("type=*"):
+            if folder.name != f"type={BAD}":
+                folder.rename(target / folder.name)
+        if place.adds:
+            for folder in _day_folders(place.out / LINES, days):
+                link(folder, target / folder.parent.name / folder.name)
+    if place.adds:
+        folders = _day_folders(target, days) + _day_folders(place.out / LINES, days)
+        place.staging.days[LINES] = sorted({f"{folder.parent.name}/{folder.name}" for folder in folders})
+
+
+def _day_folders(lines: Path, days: set[str]) -> list[Path]:
+    return [folder for folder in lines.glob("type=*/date=*") if folder.name in days]
+
+
+def _of_reading(spark: SparkSession, incoming: DataFrame, place: Place) -> dict[str, DataFrame]:
+    """The tables about what was read, with what is there of files that were not read now."""
+    new = {"files": files(incoming, place.logs), "quarantine": quarantine(incoming, place.logs)}
+    if place.adds:
+        read_now = F.broadcast(new["files"].select("file").distinct())
+        for name in OF_READING:
+            old = read_table(spark, new[name].schema, (place.out / name, None))
+            left = old.join(read_now, on="file", how="left_anti") if place.rereads else old
+            new[name] = left.unionByName(new[name])
+    sums = new["files"].groupBy("file", "proxy", "boot").agg(*[F.sum(name).alias(name) for name in ("lines", "quarantined")])
+    new["files"] = sums
+    for name, table in new.items():
+        write_table(table, place.staging.path / name)
+    return new
+
+
+def _whole_table(spark: SparkSession, place: Place, name: str, table: DataFrame, days: set[str]) -> DataFrame:
+    new = (place.staging.path / name, None)
+    if not place.adds or name not in BY_DAY:
+        return read_table(spark, table.schema, new)
+    return read_table(spark, table.schema, new, (place.out / name, days_in(place.out / name) - days))
+
+
+def _all_lines(spark: SparkSession, place: Place, days: set[str]) -> DataFrame:
+    lines = _stored(spark, place.staging.path / LINES)
+    if not place.adds:
+        return lines
+    return lines.unionByName(_stored(spark, place.out / LINES).where(~F.col("date").isin(_dates(days))))

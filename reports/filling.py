@@ -1,0 +1,218 @@
+"""Filling room: when each volume fills, who fills it, and when it would with other quotas.
+
+In: the tables by day. Out: `Filling`s, as values: volumes are few. Left to others: the arithmetic (`reports.forecast`).
+
+A volume has three levels, as used bytes: where producing is slowed (`soft`), where it stops (`limit`) and where it is `full`. What
+fills it is told by the topics that grew most on it, and by those who produced to them. With other quotas the growth shrinks by what
+these would have held back for good of each topic: a limit that only delays does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from reports.forecast.forecast import Forecast, forecast
+from reports.forecast.history import DAY, History
+from reports.quotas.file import QuotaFile
+from reports.transforms.volumes import VOLUME
+
+MOST_TOPICS = 10
+MOST_PRINCIPALS = 5
+IN_FORCE, PROPOSED = "in force", "proposed"
+
+Volume = tuple[int | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A topic that takes space of a volume: bytes at its last check, and how many more than at its first. `principals`: who
+    produced to it, and their part of it, largest first."""
+
+    topic: str
+    bytes: int
+    grown: int
+    principals: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """One volume. Sizes in bytes at its last check, `at`; `levels` are used bytes at which something happens. `observed` are the
+    seconds since the epoch and used bytes of every day's last check. `proposed` and `factor`: with the proposed quotas, and what
+    part of the growth would be left with them."""
+
+    volume: Volume
+    at: datetime
+    total: int
+    used: int
+    levels: Mapping[str, int]
+    observed: tuple[tuple[int, int], ...]
+    history: History
+    forecast: Forecast
+    drivers: tuple[Driver, ...] = ()
+    proposed: Forecast | None = None
+    proposed_levels: Mapping[str, int] | None = None
+    factor: float | None = None
+
+
+def fillings(tables: Mapping[str, DataFrame], quotas: QuotaFile | None) -> tuple[Filling, ...]:
+    """Every volume that the logs tell of, by broker and log dir."""
+    drivers = _drivers(tables)
+    last = F.max_by(
+        F.struct(F.unix_seconds("start").alias("at"), "used_bytes", "total_bytes", "limit_bytes", "soft_limit_bytes"), "start"
+    )
+    days = tables["volumes"].groupBy("date", *VOLUME).agg(last.alias("last")).orderBy(*VOLUME, "date")
+    by_volume: dict[Volume, list[Any]] = {}
+    for row in days.toLocalIterator():
+        by_volume.setdefault((row["broker_id"], row["log_dir"]), []).append(row["last"])
+    return tuple(_filling(volume, rows, drivers.get(volume, ()), quotas) for volume, rows in by_volume.items())
+
+
+def _filling(volume: Volume, rows: Sequence[Any], drivers: tuple[Driver, ...], quotas: QuotaFile | None) -> Filling:
+    now = rows[-1]
+    levels = {"full": now["total_bytes"]}
+    for name, column in (("limit", "limit_bytes"), ("soft", "soft_limit_bytes")):
+        if now[column] is not None:
+            levels[name] = now["total_bytes"] - now[column]
+    if quotas is not None and "limit" not in levels:
+        levels |= _levels(quotas, now["total_bytes"])
+    if levels.get("soft") == levels.get("limit"):
+        levels.pop("soft", None)
+    observed = tuple((row["at"], row["used_bytes"]) for row in rows)
+    history = History.of(observed)
+    at = datetime.fromtimestamp(now["at"], UTC)
+    return Filling(volume, at, now["total_bytes"], now["used_bytes"], levels, observed, history, forecast(history, levels), drivers)
+
+
+def _levels(quotas: QuotaFile, total: int) -> dict[str, int]:
+    found = {"limit": quotas.hard, "soft": quotas.soft}
+    return {name: total - available.of(total) for name, available in found.items() if available is not None}
+
+
+def _drivers(tables: Mapping[str, DataFrame]) -> dict[Volume, tuple[Driver, ...]]:
+    """The topics of each volume that grew most, with who produced to them."""
+    ends = (
+        tables["volume_topics"]
+        .groupBy(*VOLUME, "topic")
+        .agg(F.min_by("first_bytes", "date").alias("first"), F.max_by("last_bytes", "date").alias("last"))
+    )
+    grown = F.coalesce("last", F.lit(0)) - F.coalesce("first", F.lit(0))
+    rows = ends.select(*VOLUME, F.struct(grown.alias("grown"), F.coalesce("last", F.lit(0)).alias("bytes"), "topic").alias("row"))
+    # A volume's lines name some twenty topics each, so that the list of all is short.
+    largest = F.slice(F.sort_array(F.collect_list("row"), asc=False), 1, MOST_TOPICS)
+    chosen = rows.groupBy(*VOLUME).agg(largest.alias("rows")).collect()
+    names = sorted({topic["topic"] for row in chosen for topic in row["rows"]})
+    principals = _producers(tables["topics"], names)
+    return {
+        (row["broker_id"], row["log_dir"]): tuple(
+            Driver(topic["topic"], topic["bytes"], topic["grown"], principals.get(topic["topic"], ())) for topic in row["rows"]
+        )
+        for row in chosen
+    }
+
+
+def _producers(topics: DataFrame, names: Sequence[str]) -> dict[str, tuple[tuple[str, float], ...]]:
+    if not names:
+        return {}
+    produced = topics.where((F.col("api") == "Produce") & F.col("topic").isin(list(names)))
+    sums = produced.groupBy("topic", "principal").agg(F.sum("record_bytes").alias("bytes")).where("bytes > 0")
+    listed = F.sort_array(F.collect_list(F.struct("bytes", "principal")), asc=False)
+    rows = sums.groupBy("topic").agg(F.sum("bytes").alias("all"), F.slice(listed, 1, MOST_PRINCIPALS).alias("most")).collect()
+    return {row["topic"]: tuple((one["principal"], one["bytes"] / row["all"]) for one in row["most"]) for row in rows}
+
+
+def slowed(
+    found: Sequence[Filling], tables: Mapping[str, DataFrame], replayed: DataFrame, quotas: QuotaFile
+) -> tuple[Filling, ...]:
+    """The same with what the proposed quotas would do to them."""
+    passed = _passed(replayed)
+    topics = {row["topic"]: _part(row) for row in replayed.where("kind = 'bytes_in'").collect()}
+    everything = _overall(tables, passed)
+    out = []
+    for filling in found:
+        factor = _factor(filling, passed, topics, everything)
+        # Limits for volumes in the proposed file take the place of those in force, all of them or none.
+        kept = {name: at for name, at in filling.levels.items() if name != "full"}
+        levels = {"full": filling.total, **(_levels(quotas, filling.total) or kept)}
+        if levels.get("soft") == levels.get("limit"):
+            levels.pop("soft", None)
+        proposed = forecast(filling.history, levels, factor=factor)
+        out.append(replace(filling, proposed=proposed, proposed_levels=levels, factor=factor))
+    return tuple(out)
+
+
+def _part(row: Any) -> float:
+    """What part of its traffic would have passed by the end."""
+    return max(0.0, 1 - row["waiting"] / row["total"]) if row["total"] else 1.0
+
+
+def _passed(replayed: DataFrame) -> dict[str, float]:
+    """For each principal with a limit on what it produces, the part that would have passed. Limits of client ids alone are not
+    known by principal, and are left out."""
+    rows = replayed.where("kind = 'producer_byte_rate' and owner_user is not null").groupBy("owner_user")
+    sums = rows.agg(F.sum("waiting").alias("waiting"), F.sum("total").alias("total"))
+    return {f"User:{row['owner_user']}": _part(row) for row in sums.collect()}
+
+
+def _overall(tables: Mapping[str, DataFrame], passed: Mapping[str, float]) -> float:
+    held = {name: part for name, part in passed.items() if part < 1}
+    if not held:
+        return 1.0
+    bytes_in = F.sum(F.when(F.col("api") == "Produce", F.col("request_bytes")).otherwise(0))
+    rows = tables["traffic"].where(F.col("principal").isin(list(held))).groupBy("principal").agg(bytes_in.alias("bytes")).collect()
+    total = tables["traffic"].agg(bytes_in.alias("bytes")).collect()[0]["bytes"] or 0
+    return 1 - sum(row["bytes"] * (1 - held[row["principal"]]) for row in rows) / total if total else 1.0
+
+
+def _factor(filling: Filling, passed: Mapping[str, float], topics: Mapping[str, float], everything: float) -> float:
+    """The part of the volume's growth that would be left: of the topics that drove it by who produced to them, of the rest as
+    all."""
+    grown = [driver for driver in filling.drivers if driver.grown > 0]
+    total = sum(driver.grown for driver in grown)
+    if not total:
+        return everything
+    whole = max(total, filling.observed[-1][1] - filling.observed[0][1])
+    left = 0.0
+    for driver in grown:
+        known = sum(part for _, part in driver.principals)
+        through = sum(part * passed.get(name, 1.0) for name, part in driver.principals) + (1 - known) * everything
+        left += driver.grown * min(through, topics.get(driver.topic, 1.0))
+    return (left + (whole - total) * everything) / whole
+
+
+def forecast_rows(found: Sequence[Filling]) -> list[tuple[Any, ...]]:
+    """Rows of the table `forecasts`: one for each volume, case and level."""
+    rows = []
+    for filling in found:
+        cases = [(IN_FORCE, filling.forecast, filling.levels), (PROPOSED, filling.proposed, filling.proposed_levels or {})]
+        for case, told, levels in cases:
+            if told is not None:
+                rows += [_row(filling, case, told, name, at) for name, at in levels.items()]
+    return rows
+
+
+def _row(filling: Filling, case: str, told: Forecast, level: str, at: int) -> tuple[Any, ...]:
+    reached, test = told.reached.get(level), told.test
+    times = [_time(day) for day in (reached.day, reached.early, reached.late)] if reached else [None] * 3
+    slopes = [None if value is None else float(value) for value in (told.slope, told.slope_low, told.slope_high)]
+    tested = (test.days, test.error, test.inside) if test else (None, None, None)
+    return (
+        *filling.volume,
+        case,
+        level,
+        at,
+        told.days,
+        told.model,
+        told.reason,
+        *slopes,
+        *times,
+        bool(reached and reached.already),
+        *tested,
+    )
+
+
+def _time(day: float | None) -> datetime | None:
+    return None if day is None else datetime.fromtimestamp(round(day * DAY), UTC)

@@ -1,0 +1,109 @@
+"""Forecast: the day on which a volume reaches a limit. In: its history, the limits as used bytes. Out: `Forecast`, which may say
+that there is none, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from reports.forecast.backtest import Backtest, backtest
+from reports.forecast.history import Array, History
+from reports.forecast.models import Fit, Model, line, seasonal
+
+LEAST_DAYS = 3
+"""Days with observations, below which there is no forecast."""
+LEAST_SPAN = 2.0
+"""Days from the first to the last observation, below which there is none."""
+LEAST_SEASONAL = 14
+"""Days that a weekly season takes: each day of the week twice."""
+HORIZON = 730
+"""Days ahead that are looked at: what comes later is not foreseen."""
+_STEP = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """When a limit is reached, in days since the epoch: None where that is not within HORIZON. `early` and `late` are the ends of
+    the interval. `already` where the volume is there at its last observation."""
+
+    day: float | None
+    early: float | None
+    late: float | None
+    already: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`slope` is bytes a day. Without a model there is no forecast, and `reason` says why."""
+
+    days: int
+    reason: str | None = None
+    model: str | None = None
+    slope: float | None = None
+    slope_low: float | None = None
+    slope_high: float | None = None
+    test: Backtest | None = None
+    reached: Mapping[str, Reached] = field(default_factory=dict)
+    fit: Fit | None = None
+
+
+def forecast(history: History, limits: Mapping[str, float], *, factor: float = 1.0) -> Forecast:
+    """`limits` are names -> used bytes at which each is reached; `factor` is what the growth is multiplied with, from now on."""
+    reason = _too_short(history)
+    if reason is not None:
+        return Forecast(len(history), reason)
+    model, test = _best(history)
+    fit = model(history) if factor == 1 else _slowed(model(history), history, factor)
+    reached = {name: _reached(history, fit, limit) for name, limit in limits.items()}
+    return Forecast(len(history), None, fit.name, fit.slope, fit.slope_low, fit.slope_high, test, reached, fit)
+
+
+def _too_short(history: History) -> str | None:
+    if len(history) < LEAST_DAYS or history.span < LEAST_SPAN:
+        days = "1 day" if len(history) == 1 else f"{len(history)} days"
+        return f"{days} of history; a forecast takes {LEAST_DAYS} days, over {LEAST_SPAN:g} at least"
+    return None
+
+
+def _best(history: History) -> tuple[Model, Backtest | None]:
+    """The model that was less off on the last days, of those that the history is long enough for."""
+    if len(history) < LEAST_SEASONAL:
+        return line, backtest(history, line, LEAST_DAYS)
+    tests = [(seasonal, backtest(history, seasonal, 10)), (line, backtest(history, line, LEAST_DAYS))]
+    # The season is what is expected: the line has to be clearly better.
+    errors = [np.inf if test is None else test.error for _, test in tests]
+    return tests[1] if errors[1] < errors[0] / 2 else tests[0]
+
+
+def _slowed(fit: Fit, history: History, factor: float) -> Fit:
+    """The same with another growth from the last observation on."""
+    now = np.array([history.days[-1]])
+
+    def slowed(value: Callable[[Array], Array], slope: float) -> Callable[[Array], Array]:
+        return lambda days: value(days) - (1 - factor) * slope * np.maximum(days - now, 0)
+
+    return Fit(
+        fit.name,
+        fit.slope * factor,
+        fit.slope_low * factor,
+        fit.slope_high * factor,
+        slowed(fit.mean, fit.slope),
+        slowed(fit.low, fit.slope_low),
+        slowed(fit.high, fit.slope_high),
+    )
+
+
+def _reached(history: History, fit: Fit, limit: float) -> Reached:
+    if history.used[-1] >= limit:
+        return Reached(history.last, history.last, history.last, already=True)
+    days = history.last + np.arange(0, HORIZON, _STEP)
+    # A high path is there early, a low one late.
+    mean, high, low = (_first(days, path(days), limit) for path in (fit.mean, fit.high, fit.low))
+    return Reached(mean, high, low)
+
+
+def _first(days: Array, used: Array, limit: float) -> float | None:
+    above = used >= limit
+    return float(days[int(np.argmax(above))]) if bool(np.any(above)) else None

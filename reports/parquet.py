@@ -1,0 +1,68 @@
+"""Parquet room: tables to files and back.
+
+In: DataFrames, folders. Out: one folder a table, with one folder a day where it has a `date`. Left to others: which tables there
+are (`reports.tables`), how they take the place of older ones (`reports.write`).
+"""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as t
+
+from reports.folder import spark_path
+from reports.tables import Tables
+
+
+def write_tables(tables: Tables, folder: Path) -> None:
+    """Write each table below `folder`."""
+    for name, table in tables.items():
+        write_table(table, folder / name)
+
+
+def write_table(table: DataFrame, path: Path) -> None:
+    """Write one table, with one folder a day where it has a `date`."""
+    target = f"file:{path.absolute()}"
+    if "date" not in table.columns:
+        table.coalesce(1).write.parquet(target)
+        return
+    # Files of a good size within each day, whatever the number of tasks, and each in the order of time.
+    order = [name for name in ("start", "at") if name in table.columns]
+    table.hint("rebalance", "date").sortWithinPartitions("date", *order).write.partitionBy("date").parquet(target)
+    if not any(path.glob("date=*")):
+        # A table without rows has no day; without a file it would have no columns either.
+        table.limit(0).coalesce(1).write.mode("overwrite").parquet(target)
+
+
+def read_table(spark: SparkSession, schema: t.StructType, *folders: tuple[Path, Iterable[str] | None]) -> DataFrame:
+    """A table that lies in several folders: of each the days that are given (`date=2026-03-01`), all of them for None."""
+    parts = [_days(spark, schema, folder, days) for folder, days in folders if folder.exists()]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part)
+    return whole
+
+
+def days_in(folder: Path) -> set[str]:
+    """The days of a table: `date=2026-03-01`."""
+    return {path.name for path in folder.glob("date=*")}
+
+
+def link(source: Path, target: Path) -> None:
+    """The Parquet files of one folder in another, too, without a copy where the file system can do that."""
+    target.mkdir(parents=True, exist_ok=True)
+    for file in source.glob("*.parquet"):
+        try:
+            os.link(file, target / file.name)
+        except OSError:
+            shutil.copy2(file, target / file.name)
+
+
+def _days(spark: SparkSession, schema: t.StructType, folder: Path, days: Iterable[str] | None) -> DataFrame:
+    table = spark.read.schema(schema).parquet(spark_path(str(folder)))
+    if days is None:
+        return table
+    return table.where(F.col("date").isin([F.lit(day.removeprefix("date=")).cast("date") for day in days]))

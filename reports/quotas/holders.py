@@ -1,0 +1,42 @@
+"""Holders: whose limit holds for whom. In: pairs of principal and client id, limits. Out: for each pair and kind of quota the limit
+of the most specific of Kafka's eight levels, and its owner: all who share an owner share the limit.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from reports.quotas.file import DEFAULT, Limit
+
+OWNER = ("kind", "user", "client_id", "limit", "burst")
+_RULE = "kind string, rule_user string, rule_client string, limit double, burst double, level int"
+
+
+def holders(spark: SparkSession, pairs: DataFrame, limits: Sequence[Limit]) -> DataFrame:
+    """`pairs` has `principal` and `client_id`. Out: those, and OWNER: `user` and `client_id` of the owner are `owner_user`,
+    `owner_client`, null where the level has none."""
+    rows = [(one.kind, one.user, one.client_id, one.rate, one.burst, one.level) for one in limits]
+    rules = F.broadcast(spark.createDataFrame(rows, _RULE))
+    user = F.regexp_replace("principal", "^User:", "").alias("user")
+    named = pairs.select("principal", "client_id", user, F.coalesce("client_id", F.lit("")).alias("client"))
+    fits = _fits("rule_user", "user") & _fits("rule_client", "client")
+    best = F.row_number().over(Window.partitionBy("principal", "client_id", "kind").orderBy("level"))
+    return (
+        named.join(rules, on=fits, how="inner")
+        .withColumn("_best", best)
+        .where("_best = 1")
+        .select(
+            "principal",
+            "client_id",
+            "kind",
+            F.when(F.col("rule_user").isNotNull(), F.col("user")).alias("owner_user"),
+            F.when(F.col("rule_client").isNotNull(), F.col("client")).alias("owner_client"),
+            "limit",
+            "burst",
+        )
+    )
+
+
+def _fits(rule: str, name: str) -> Column:
+    return F.col(rule).isNull() | (F.col(rule) == F.lit(DEFAULT)) | (F.col(rule) == F.col(name))

@@ -1,0 +1,199 @@
+"""Capacity of a summary: when volumes fill, how quotas fit, what it costs.
+
+In: the forecasts, the tables `quotas`, `what_if`, `chargeback`, `writers`. Out: `Capacity`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from reports.charge import Prices
+from reports.filling import Filling
+from reports.forecast.forecast import HORIZON, Forecast
+from reports.forecast.history import DAY
+from reports.quotas.file import QuotaFile
+from reports.quotas.replay import NEAR
+from reports.summary.lines import list_silences
+from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, Path, QuotaRow, VolumeRow
+from reports.tables import Tables
+from reports.whole import Wanted
+
+MOST_ROWS = 20
+MOST_QUOTAS = 40
+HEADROOM = 1.25
+"""What a suggested limit leaves above the 99th percentile."""
+_POINTS = 60
+_ORDER = ("soft", "limit", "full")
+
+
+def summarize_capacity(tables: Tables, fillings: Sequence[Filling], wanted: Wanted) -> Capacity:
+    """Volumes in the order in which they fill."""
+    rows = sorted(map(_volume, fillings), key=lambda row: (_soonest(row), row.name))
+    return Capacity(
+        volumes=tuple(rows),
+        quotas=_compared(tables.get("quotas"), wanted.quotas),
+        what_if=_compared(tables.get("what_if"), wanted.what_if),
+        charges=_charges(tables["chargeback"], wanted.prices),
+        silences=list_silences(tables),
+    )
+
+
+def _soonest(row: VolumeRow) -> float:
+    """Seconds since the epoch at which the first of its levels is reached."""
+    return min((level.day.timestamp() for level in row.levels if level.day), default=math.inf)
+
+
+def _volume(found: Filling) -> VolumeRow:
+    told, test = found.forecast, found.forecast.test
+    return VolumeRow(
+        *found.volume,
+        at=found.at,
+        total=found.total,
+        used=found.used,
+        days=told.days,
+        levels=_levels(found.levels, told),
+        drivers=tuple(DrivingTopic(one.topic, one.bytes, one.grown, one.principals) for one in found.drivers),
+        path=_path(found),
+        reason=told.reason,
+        model=told.model,
+        per_day=_float(told.slope),
+        per_day_low=_float(told.slope_low),
+        per_day_high=_float(told.slope_high),
+        tested_days=test.days if test else 0,
+        tested_error=test.error if test else None,
+        tested_inside=test.inside if test else 0,
+        proposed=_levels(found.proposed_levels or {}, found.proposed) if found.proposed else (),
+        factor=found.factor,
+    )
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _levels(levels: Mapping[str, int], told: Forecast) -> tuple[Level, ...]:
+    found = []
+    for name in _ORDER:
+        if name in levels:
+            reached = told.reached.get(name)
+            day, early, late = (_time(at) for at in ((reached.day, reached.early, reached.late) if reached else (None, None, None)))
+            found.append(Level(name, levels[name], day, early, late, bool(reached and reached.already)))
+    return tuple(found)
+
+
+def _time(day: float | None) -> datetime | None:
+    return None if day is None else datetime.fromtimestamp(round(day * DAY), UTC)
+
+
+def _path(found: Filling) -> Path:
+    """The forecast is drawn until the volume is full, but not further than six times its history, and two weeks at least."""
+    told = found.forecast
+    if told.fit is None:
+        return Path(found.observed)
+    full = told.reached.get("full")
+    begin = found.history.last
+    ahead = (full.late or full.day or begin + HORIZON) - begin + 3 if full else HORIZON
+    days = begin + np.linspace(0, min(max(14.0, 6 * found.history.span), max(ahead, 3.0)), _POINTS)
+    columns = [np.clip(path(days), 0, found.total * 1.02) for path in (told.fit.mean, told.fit.low, told.fit.high)]
+    rows = zip(days, *columns, strict=True)
+    proposed = found.proposed.fit if found.proposed else None
+    other = np.clip(proposed.mean(days), 0, found.total * 1.02) if proposed else np.array([])
+    return Path(
+        found.observed,
+        tuple((round(day * DAY), float(mean), float(low), float(high)) for day, mean, low, high in rows),
+        tuple((round(day * DAY), float(used)) for day, used in zip(days, other, strict=False)),
+    )
+
+
+def _compared(table: DataFrame | None, quotas: QuotaFile | None) -> Compared | None:
+    if table is None or quotas is None:
+        return None
+    use = F.greatest(F.col("p99") / F.col("limit"), F.col("peak") / F.col("limit") * 0.999)
+    counts = table.agg(
+        F.count("*").alias("all"),
+        F.count_if(_over()).alias("over"),
+        F.count_if(~_over() & (F.col("peak") >= F.col("limit") * NEAR)).alias("near"),
+    ).collect()[0]
+    rows = table.orderBy(F.desc("seconds_throttled"), use.desc(), "kind", "owner_user", "owner_client", "topic").limit(MOST_QUOTAS)
+    used = {
+        (row["kind"], *_level(row))
+        for row in table.select("kind", "owner_user", "owner_client", "topic").distinct().limit(100_000).collect()
+    }
+    return Compared(
+        quotas.path.rsplit("/", 1)[-1],
+        tuple(map(_quota, rows.collect())),
+        counts["all"],
+        counts["over"],
+        counts["near"],
+        tuple(_unused(quotas, used)),
+    )
+
+
+def _over() -> Column:
+    return F.col("seconds_throttled") > 0
+
+
+def _level(row: Row) -> tuple[str | None, str | None]:
+    return row["owner_user"], row["owner_client"]
+
+
+def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None]]) -> list[str]:
+    """Limits of a named user or client id that nobody came under; a default is unused when nobody is at its level at all."""
+    found = []
+    for limit in quotas.limits:
+        kinds = [(user, client) for kind, user, client in used if kind == limit.kind]
+        if not any(_fits(limit.user, user) and _fits(limit.client_id, client) for user, client in kinds):
+            found.append(f"{limit.kind} of {_whose(limit.user, limit.client_id, None)}")
+    return found
+
+
+def _fits(rule: str | None, name: str | None) -> bool:
+    return name is None if rule is None else name is not None and rule in ("<default>", name)
+
+
+def _quota(row: Row) -> QuotaRow:
+    limit, peak = row["limit"], row["peak"]
+    over = row["seconds_throttled"] > 0
+    return QuotaRow(
+        kind=row["kind"],
+        whose=_whose(row["owner_user"], row["owner_client"], row["topic"]),
+        limit=limit,
+        state="over" if over else "near" if peak >= NEAR * limit else "unused" if peak == 0 else "within",
+        p50=row["p50"],
+        p95=row["p95"],
+        p99=row["p99"],
+        peak=peak,
+        throttled=row["seconds_throttled"],
+        longest_wait=row["longest_wait"],
+        waiting=row["waiting"],
+        suggested=suggested(row["p99"]),
+    )
+
+
+def _whose(user: str | None, client: str | None, topic: str | None) -> str:
+    parts = [("user", user), ("client", client), ("topic", topic)]
+    return ", ".join(f"{name} {value}" for name, value in parts if value is not None) or "everybody"
+
+
+def suggested(p99: float) -> float | None:
+    """A limit with HEADROOM above the 99th percentile, rounded up to two figures."""
+    if p99 <= 0:
+        return None
+    wanted = p99 * HEADROOM
+    step = 10.0 ** (math.floor(math.log10(wanted)) - 1)
+    return float(math.ceil(wanted / step - 1e-9) * step)
+
+
+def _charges(table: DataFrame, prices: Prices) -> Charges:
+    amounts = F.col("in_bytes") + F.col("out_bytes") + F.col("stored_byte_days")
+    rows = table.orderBy(F.desc("cost"), amounts.desc(), "principal").limit(MOST_ROWS).collect()
+    total = table.agg(F.count("*").alias("count"), F.coalesce(F.sum("cost"), F.lit(0.0)).alias("cost")).collect()[0]
+    charges = tuple(
+        Charge(*(row[name] for name in ("principal", "in_bytes", "out_bytes", "stored_byte_days", "cost"))) for row in rows
+    )
+    priced = any((prices.bytes_in, prices.bytes_out, prices.stored))
+    return Charges(charges, total["count"], total["cost"], prices.currency, priced)

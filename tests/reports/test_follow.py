@@ -1,0 +1,158 @@
+"""The tables are kept current: from a real Kafka topic by Structured Streaming, and from a folder whose files grow."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from localkafka import LocalCluster
+from tests.reports.logs import NOON, Log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+DEADLINE = 400.0
+QUICK = ("--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "--spark-conf", "spark.sql.shuffle.partitions=2")
+
+
+@contextmanager
+def following(logs: str, out: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command, as a user would start and interrupt it."""
+    command = [
+        sys.executable,
+        "-m",
+        "proxy",
+        "report",
+        "--logs",
+        logs,
+        "--out",
+        str(out),
+        "--follow",
+        "1s",
+        "--master",
+        "local[2]",
+        *QUICK,
+    ]
+    with (out.parent / "follow.log").open("a") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(out: Path, process: subprocess.Popen[str], done: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+    """The counts of lines in the summary, as soon as they are `done`."""
+    deadline = time.monotonic() + DEADLINE
+    lines: dict[str, int] = {}
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            said = (out.parent / "follow.log").read_text()
+            if "unresolved dependency" in said:
+                pytest.skip("Spark's Kafka connector of this Spark's version cannot be fetched from here")
+            pytest.fail(said[-3000:])
+        try:
+            lines = json.loads((out / "summary.json").read_text())["lines"]
+        except OSError:
+            pass
+        if lines and done(lines):
+            return lines
+        time.sleep(0.2)
+    raise AssertionError(f"still {lines}: {(out.parent / 'follow.log').read_text()[-3000:]}")
+
+
+def test_a_stream_adds_what_comes_and_drops_what_came_before(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Structured Streaming with its checkpoint, from files in the place of a topic, which needs a connector."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from reports import follow
+    from reports.job import Options
+
+    source = tmp_path / "source"
+    source.mkdir()
+    monkeypatch.setattr(
+        follow,
+        "stream_topic",
+        lambda session, _logs: session.readStream.text(str(source)).select(
+            F.lit("kafka:t/0").alias("file"), F.col("value").alias("raw")
+        ),
+    )
+    log, out, told = Log(), tmp_path / "out", []
+    first = log.usage(0, request_bytes=1).usage(10, request_bytes=1).lines[:]
+    (source / "1.txt").write_bytes(b"\n".join([*first, b"torn", b""]))
+    options = Options(logs="kafka://127.0.0.1:9/t", out=out, made=NOON)
+    query = follow.follow_topic(spark, options, 1, told.append)
+    try:
+        query.processAllAvailable()
+        assert counts(out) == (3, 2, 0, 1)
+        (source / "2.txt").write_bytes(b"\n".join([first[0], *log.usage(86_400, request_bytes=1).lines[2:], b""]))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert counts(out) == (5, 3, 1, 1)
+    assert len(told) == 2
+    assert spark.read.parquet(str(out / "traffic")).selectExpr("sum(request_bytes)").collect()[0][0] == 3
+
+
+def counts(out: Path) -> tuple[int, int, int, int]:
+    """Lines read, usage lines, copies, lines in quarantine."""
+    lines = json.loads((out / "summary.json").read_text())["lines"]
+    return lines["read"], lines["usage"], lines["duplicates"], lines["quarantined"]
+
+
+@pytest.mark.kafka
+def test_a_topic_is_followed_and_no_line_counts_twice_after_a_kill(
+    kafka1: LocalCluster, spark: "SparkSession", tmp_path: Path
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka1.bootstrap_servers, "partitioner": "random"})
+
+    def send(lines: list[bytes]) -> None:
+        for line in lines:
+            producer.produce("usage-log", line)
+        assert producer.flush(60) == 0
+
+    log, out = Log(), tmp_path / "out"
+    for at in range(50):
+        log.usage(at * 10, request_bytes=1)
+    send([*log.lines, b"torn"])
+    logs = f"kafka://{kafka1.bootstrap_servers}/usage-log"
+    with following(logs, out) as process:
+        first = wait_for(out, process, lambda lines: lines["read"] == 51)
+        assert (first["usage"], first["quarantined"]) == (50, 1)
+        old = log.lines[:20]
+        log.lines.clear()
+        for at in range(30):
+            log.usage(5000 + at * 10, request_bytes=1)
+        send([*log.lines, *old])  # twenty are shipped once more
+        wait_for(out, process, lambda lines: lines["read"] == 101)
+    log.lines.clear()
+    send(log.usage(9000, request_bytes=1).lines)
+    with following(logs, out) as process:
+        last = wait_for(out, process, lambda lines: lines["read"] >= 102)
+    assert (last["usage"], last["duplicates"], last["quarantined"]) == (81, 20, 1)
+    assert spark.read.parquet(str(out / "traffic")).selectExpr("sum(request_bytes)").collect()[0][0] == 81
+
+
+def test_a_folder_is_followed_while_its_file_grows(tmp_path: Path) -> None:
+    log, logs, out = Log(), tmp_path / "logs", tmp_path / "out"
+    first = log.usage(0).usage(10).lines[:]
+    path = log.write(logs)
+    with following(str(logs), out) as process:
+        wait_for(out, process, lambda lines: lines["usage"] == 2)
+        path.write_bytes(b"\n".join([*first, *log.usage(20).lines, b""]))
+        lines = wait_for(out, process, lambda lines: lines["usage"] == 3)
+    assert (lines["read"], lines["duplicates"]) == (3, 0)

@@ -1,0 +1,135 @@
+"""Quota files: read as the proxy reads them, refused with the key; and what their limits would have done."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reports.errors import ReportError
+
+pytest.importorskip("pyspark")
+from reports.quotas.file import Limit, read_quotas
+from tests.reports.logs import Log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def read(tmp_path: Path, text: str) -> Any:
+    """The quotas of a file."""
+    (tmp_path / "proxy.yaml").write_text(text)
+    return read_quotas(tmp_path / "proxy.yaml")
+
+
+def test_the_quotas_of_a_settings_file_are_read_and_the_rest_is_left(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+        upstream: {bootstrap_servers: ["kafka-0:9092"]}
+        quotas:
+          entities:
+            - {user: alice, controller_mutations_rate: 5, producer_byte_rate: 20MiB}
+            - {user: "<default>", producer_ids_rate: 100}
+            - {client_id: etl, consumer_byte_rate: 1000}
+          topics: {total_bytes_in_per_sec: 200MiB, bytes_in_per_sec: {orders: 50MB}}
+          storage: {soft: {min_available_ratio: 0.2}, hard: {min_available_bytes: 1GiB}}
+        """,
+    )
+    assert found.limits == (
+        Limit("producer_byte_rate", "alice", None, 20 * 2**20),
+        Limit("controller_mutations", "alice", None, 5, 55),
+        Limit("producer_ids", "<default>", None, 100),
+        Limit("consumer_byte_rate", None, "etl", 1000),
+    )
+    assert (found.topics_total, found.topics) == (200 * 2**20, {"orders": 50e6})
+    assert (found.soft.of(1000), found.hard.of(1000)) == (200, 2**30)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "quotas: {entities: [{user: a, producer_byte_rat: 1}]}",
+            r"`quotas.entities\[0\].producer_byte_rat` is not known; known are",
+        ),
+        ("quotas: {entities: [{producer_byte_rate: 1}]}", r"`quotas.entities\[0\]` has neither user nor client_id"),
+        ("quotas: {entities: [{user: a, producer_byte_rate: 5 apples}]}", "is '5 apples', and has to be a size such as 64MiB"),
+        ("quotas: {entities: [{user: a, producer_ids_rate: -1}]}", "is -1, and has to be a number above 0"),
+        ("quotas: {entities: {user: a}}", "`quotas.entities` has to be a list"),
+        ("quotas: {storage: {min_available_ratio: 10}}", "`quotas.storage.min_available_ratio` is 10, and has to be from 0 to 1"),
+        ("listen: {}", "`quotas` is missing or empty"),
+        ("quotas: [", "line 1 is no YAML"),
+        ("- a", "`the file` has to be a mapping"),
+    ],
+)
+def test_what_is_not_right_is_told_with_its_key(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ReportError, match=says):
+        read(tmp_path, text)
+    with pytest.raises(ReportError, match="nowhere cannot be read: No such file"):
+        read_quotas(tmp_path / "nowhere")
+
+
+def test_levels_are_in_the_order_of_kafka() -> None:
+    named: tuple[str | None, ...] = ("x", "<default>", None)
+    limits = [Limit("k", user, client, 1) for user in named for client in named if user or client]
+    assert [limit.level for limit in limits] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[tuple[str, str | None, str | None], Any]:
+    """Owner -> its row of the replay, in buckets of 60 s."""
+    from reports.absorb import Place, store_lines
+    from reports.parse import parse
+    from reports.quotas.replay import replay
+    from reports.store import stored_schema
+    from reports.write import Staging
+    from tests.reports.logs import NOON
+
+    place = Place(tmp_path, Staging(tmp_path / "staging"), "logs")
+    rows = spark.createDataFrame([("f", line.decode()) for line in log.lines], "file string, raw string")
+    store_lines(parse(rows, NOON), place)
+    lines = spark.read.schema(stored_schema()).parquet(str(place.staging.path / "incoming"))
+    rows = replay(spark, lines, read(tmp_path, quotas), 60).collect()
+    return {(row["kind"], row["owner_user"] or row["topic"], row["owner_client"]): row for row in rows}
+
+
+@pytest.mark.spark
+def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_path: Path) -> None:
+    log = Log()
+    # 200 B/s for a minute, 100 B/s for one, nothing for two, 50 B/s for one: at 100 B/s 6000 B wait, for the
+    # second minute, too, and are gone a minute later.
+    for at, size in ((0, 12_000), (60, 6000), (240, 3000)):
+        log.usage(at, 60, request_bytes=size)
+    log.usage(0, 60, principal="User:bob", client_id=None, request_bytes=30_000)
+    log.usage(0, 60, principal="User:carol", client_id="etl", request_bytes=600, api="Fetch", api_key=1, response_bytes=600)
+    log.usage(0, 60, principal="User:carol", client_id="etl", request_bytes=600, api="CreateTopics", api_key=19, mutations=6000)
+    log.usage(0, 60, topic="orders", record_bytes=12_000).usage(0, 60, topic="clicks", record_bytes=600)
+    log.producer_ids(0, 60, counted=150).producer_ids(60, 60, counted=20)
+    found = told(
+        spark,
+        tmp_path,
+        log,
+        """
+        quotas:
+          entities:
+            - {user: "<default>", producer_byte_rate: 1000, controller_mutations_rate: 50, producer_ids_rate: 100}
+            - {user: alice, producer_byte_rate: 5000}
+            - {user: alice, client_id: app, producer_byte_rate: 100}
+            - {client_id: etl, consumer_byte_rate: 100}
+          topics: {total_bytes_in_per_sec: 150, bytes_in_per_sec: {orders: 100}}
+        """,
+    )
+    alice = found["producer_byte_rate", "alice", "app"]  # the most specific level, not the others
+    assert (alice["limit"], alice["peak"], alice["total"], alice["seconds"]) == (100, 200, 21_000, 180)
+    assert (alice["seconds_over"], alice["seconds_throttled"], alice["longest_wait"], alice["waiting"]) == (60, 180, 60, 0)
+    bob = found["producer_byte_rate", "bob", None]
+    assert (bob["limit"], bob["peak"], bob["seconds_throttled"], bob["waiting"]) == (1000, 500, 0, 0)
+    etl = found["consumer_byte_rate", None, "etl"]
+    assert (etl["peak"], etl["seconds_throttled"]) == (10, 0)
+    carol = found["controller_mutations", "carol", None]  # 6000 in a minute at 50 a second with a burst of 550
+    assert (carol["burst"], carol["waiting"], carol["longest_wait"]) == (550, 6000 - 3000 - 550, (6000 - 3000 - 550) / 50)
+    ids = found["producer_ids", "alice", None]
+    assert (ids["peak"], ids["seconds_over"], ids["seconds_throttled"]) == (150, 60, 60)
+    orders = found["bytes_in", "orders", None]
+    assert (orders["limit"], orders["waiting"]) == (100, 6000)
+    assert found["bytes_in", "clicks", None]["waiting"] == 0  # the other half of the total is its own
+    assert len(found) == 7
