@@ -56,7 +56,7 @@ CRD_TYPES = (
 CRDS = ("podmonitors", "servicemonitors", "prometheusrules", "certificates", "tlsroutes")
 """Of the kinds that the chart writes."""
 DEBIAN = {"promtool": "prometheus", "etcd": "etcd-server"}
-LIMIT = 1200.0
+LIMIT = 3000.0
 """Seconds for one command."""
 
 
