@@ -87,7 +87,9 @@ def test_a_stream_adds_what_comes_and_drops_what_came_before(
     monkeypatch.setattr(
         follow,
         "stream_topic",
-        lambda session, _logs: session.readStream.text(str(source)).select(F.lit("kafka:t/0").alias("file"), F.col("value").alias("raw")),
+        lambda session, _logs: session.readStream.text(str(source)).select(
+            F.lit("kafka:t/0").alias("file"), F.col("value").alias("raw")
+        ),
     )
     log, out, told = Log(), tmp_path / "out", []
     first = log.usage(0, request_bytes=1).usage(10, request_bytes=1).lines[:]
