@@ -139,6 +139,7 @@ class BrokerClient:
                 too_old=True,
             )
         return await self._ask(ask_log_dirs(version, replicas=replicas)), version
+
     async def topic(self, name: str) -> Topic | None:
         """A topic; None when it is not there, or may not be seen. It is not created by being asked for."""
         self._correlation_id += 1
