@@ -164,7 +164,7 @@ def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
 
 def test_a_quota_that_lasts_is_said_once_for_an_entity(room):
     log = Log()
-    observer = Observer(log, room.usage)
+    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
     observer.decided(decision(), BY)
     observer.forget_quiet(set(), ("controller_mutations",))
     observer.decided(decision(), BY)
