@@ -191,7 +191,9 @@ class ProducerIds(Model):
     """File in which what was counted outlives the proxy. Without it a restart forgets."""
 
 
-Kind = Literal["controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in"]
+Kind = Literal[
+    "controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in", "storage"
+]
 
 
 class DynamicQuotas(Model):

@@ -12,6 +12,7 @@ from kio.index import load_request_schema
 
 from proxy.session.session import State
 from quota.book import QuotaBook
+from quota.decision import Action
 from quota.engine import Exempt
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
@@ -137,6 +138,18 @@ def test_the_usual_requests_of_a_connection_are_refused_as_soon_as_a_volume_is_f
     d.now = 1.0
     d.client(write(9, ONE))
     assert codes(9, d.to_client) == {("orders", 0): STORAGE_ERROR}
+
+
+@pytest.mark.parametrize("limits", [CLUSTER, replace(CLUSTER, hold=True), StorageLimits(Below(10), Below(10**9), margin=0.0)])
+def test_where_it_is_only_observed_everybody_goes_on_and_what_would_be_is_told(world: Any, limits: StorageLimits) -> None:
+    w = limited(world(max_frame=64 * MIB), limits, data=50)
+    w.engine.limits = replace(w.engine.limits, observed={"storage": Action.THROTTLE})
+    d = w.dialogue()
+    for _ in range(2):
+        goes_on(d, {("orders", 0): batch(size=20 * MIB)})
+    would = [decision for decision, _ in w.watcher.would]
+    assert {decision.quota for decision in would} == {"storage"}
+    assert "Volume /data of broker 1" in would[0].message
 
 
 def test_no_throttle_lasts_longer_than_settings_allow(world: Any) -> None:
