@@ -251,11 +251,9 @@ class Engine:
         free = self.limits.exempt.topics
         limited = [i for i in range(len(batches)) if not refusals.behind(i)]
         stored = [] if rules.exempt or self.storage.calm else [i for i in limited if batches[i].topic not in free]
-        observed = self.slowing.rates.name in self.limits.observed
-        full = self.slowing.refuse(rules.owner, batches, stored, None if observed else refusals, now, self.limits.max_throttle)
-        if observed:
-            self.would += full[: MAX_WOULD - len(self.would)]
-            full = []
+        enforced = self.storage.name not in self.limits.observed
+        found = self.slowing.refuse(rules.owner, batches, stored, refusals, now, enforced=enforced)
+        full = [it for it in (self._capped(Verdict(0, each), now, mute=False).decision for each in found) if it is not None]
         limited = [i for i in limited if i not in refusals.refused]
         ids = self._judge_ids(rules, batches, limited, refusals, now)
         over: dict[str, Decision] = {}
@@ -349,7 +347,7 @@ class Engine:
 
     def hold_full(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
         """A Produce request to a volume at its limit waits, where settings say so, again and again; None when it need not."""
-        if self.storage.calm or rules.exempt or self.slowing.rates.name in self.limits.observed:
+        if self.storage.calm or rules.exempt or self.storage.name in self.limits.observed:
             return None
         return self.slowing.wait(rules.owner, batches, self._limited(batches), now)
 

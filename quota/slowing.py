@@ -63,21 +63,20 @@ class Slowing:
         return replace(self._said(Action.HOLD, owner, tuple(full), seen), throttle=self._until_next_check(now))
 
     def refuse(
-        self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals | None, now: float, most: float
+        self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals, now: float, *, enforced: bool
     ) -> list[Decision]:
-        """Refuse what is at factor 0, but what could not be remembered to be refused, and throttle the client, for `most` seconds
-        at most. With scope `volume` it is not throttled: other partitions share its connection. Without `refusals` it is only said
-        what would be."""
+        """Refuse what is at factor 0, but what could not be remembered to be refused, and throttle the client; or, where that is
+        not `enforced`, only say so. With scope `volume` nobody is throttled for it: other partitions share the connection."""
         by_volume: dict[Seen | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
-            if factor == 0 and (refusals is None or refusals.can(i)):
-                if refusals is not None:
+            if factor == 0 and refusals.can(i):
+                if enforced:
                     refusals.refuse(i, STORAGE_ERROR, self.storage.why(seen), NAME)
                 by_volume.setdefault(seen, []).append(i)
         return [
             replace(
                 self._said(Action.REFUSE, owner, tuple(refused), seen),
-                throttle=min(self._until_next_check(now), most) if self._everybody(seen) else 0.0,
+                throttle=self._until_next_check(now) if self._everybody(seen) else 0.0,
             )
             for seen, refused in by_volume.items()
         ]

@@ -23,7 +23,7 @@ from quota.entity import Entity
 from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS
 from quota.kinds.controller_mutations import DEFAULT_WINDOWS
 
-VERSION: Final = 1
+VERSIONS: Final = (1, 2)
 PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 OTHER: Final = "<other>"
 _STEP: Final = log(1.02)
@@ -195,7 +195,7 @@ def _lines(file: Path, found: Read) -> Iterator[dict[str, Any]]:
         for raw in source:
             try:
                 line = json.loads(raw)
-                good = line["v"] == VERSION and (line["type"] != "usage" or _is_usage(line))
+                good = line["v"] in VERSIONS and (line["type"] != "usage" or _is_usage(line))
             except (ValueError, KeyError, TypeError):
                 good = False
             if not good:

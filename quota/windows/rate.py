@@ -20,6 +20,7 @@ from math import inf
 from typing import Final
 
 MOST: Final = 1000
+_MOMENT: Final = 1e-6
 
 
 class RateWindow:
@@ -170,7 +171,7 @@ class RateWindow:
             left -= total
             passed = last + keep
             oldest = samples[i + 1][0] if i + 1 < len(samples) else passed
-            if left <= rate * self._since(oldest, passed):
+            if left <= rate * self._since(oldest, passed + _MOMENT):  # E falls at full seconds, which rounding may miss
                 return max(passed - now, 0.0)
         return 0.0
 

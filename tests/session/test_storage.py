@@ -140,6 +140,18 @@ def test_the_usual_requests_of_a_connection_are_refused_as_soon_as_a_volume_is_f
     assert codes(9, d.to_client) == {("orders", 0): STORAGE_ERROR}
 
 
+@pytest.mark.parametrize("limits", [CLUSTER, replace(CLUSTER, hold=True), StorageLimits(Below(10), Below(10**9), margin=0.0)])
+def test_where_it_is_only_observed_everybody_goes_on_and_what_would_be_is_told(world: Any, limits: StorageLimits) -> None:
+    w = limited(world(max_frame=64 * MIB), limits, data=50)
+    w.engine.limits = replace(w.engine.limits, observed={"storage": Action.THROTTLE})
+    d = w.dialogue()
+    for _ in range(2):
+        goes_on(d, {("orders", 0): batch(size=20 * MIB)})
+    would = [decision for decision, _ in w.watcher.would]
+    assert {decision.quota for decision in would} == {"storage"}
+    assert "Volume /data of broker 1" in would[0].message
+
+
 def test_no_throttle_lasts_longer_than_settings_allow(world: Any) -> None:
     w = limited(world(max_throttle=2.0), data=50)
     d = w.dialogue()
@@ -301,16 +313,3 @@ def test_the_fallback_slows_everybody(world: Any) -> None:
     d = w.dialogue("alice")
     assert amount(d, 30 * MIB) == pytest.approx(5, abs=0.1)
     assert "broker 1 does not answer" in w.watcher.decisions[-1][0].message
-
-
-@pytest.mark.parametrize("limits", [CLUSTER, replace(CLUSTER, hold=True), BY_VOLUME], ids=["cluster", "hold", "volume"])
-def test_what_is_only_observed_goes_on_and_what_would_have_been_refused_is_told(world: Any, limits: StorageLimits) -> None:
-    w = limited(world(observed={"storage": Action.REFUSE}), limits, full=(50, {"orders": {0}}))
-    d = w.dialogue()
-    frame = write(9, {("orders", 0): batch(1, 100, 7, 0, 0)})
-    d.client(frame)
-    assert d.to_broker == frame
-    assert d.session.state is State.OPEN
-    ((would, _),) = w.watcher.would
-    assert (would.quota, would.action, would.items) == ("storage", Action.REFUSE, (0,))
-    assert len(w.engine.fence) == 0
