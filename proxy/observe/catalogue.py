@@ -12,7 +12,8 @@ import structlog
 from prometheus_client.core import Metric
 
 from proxy.config.limits import limits_of, windows_of
-from proxy.config.models import Settings
+from proxy.config.models import Quotas, Settings
+from proxy.config.storage import Storage
 from proxy.hashing import murmur3
 from proxy.observe.board import Board
 from proxy.observe.lines import Author
@@ -36,8 +37,8 @@ figures of their own quotas only, of at most `metrics.max_entities` each.
 
 
 def families() -> Iterator[Metric]:
-    """All figures, as a new proxy has them."""
-    settings = Settings()
+    """All figures, as a new proxy has them that has a storage quota: others have no figures of volumes."""
+    settings = Settings(quotas=Quotas(storage=Storage(min_available_ratio=0.1)))
     engine = Engine(limits_of(settings), murmur3, windows_of(settings))
     tally = Tally()
     usage = UsageLog(tally, Author("", ""), None, 1, lambda: 0.0)

@@ -34,14 +34,13 @@ def promtool(*arguments: str) -> str:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_what_is_asked_for_is_there(expression: str) -> None:
-    """Figures of volumes come with the storage quota."""
     known = names()
     asked = set(re.findall(rf"{PREFIX}\w+|process_\w+", expression))
     assert asked, expression
-    unknown = {name for name in asked - FROM_LIBRARIES if name not in known and not name.startswith(f"{PREFIX}storage_")}
+    unknown = {name for name in asked - FROM_LIBRARIES if name not in known}
     assert not unknown
     for by in re.findall(r"by \(([^)]*)\)", expression):
-        labels = {label for name in asked for label in known.get(name, ["broker", "log_dir", "quota"])} | {"instance"}
+        labels = {label for name in asked for label in known.get(name, [])} | {"instance"}
         assert set(by.replace(" ", "").split(",")) <= labels
 
 
