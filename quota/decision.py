@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from quota.entity import Entity
+
+K = TypeVar("K")
+S = TypeVar("S")
 
 
 class Action(Enum):
@@ -42,6 +45,13 @@ class Standing(NamedTuple):
     usage: float
     limit: float
     left: float
+
+
+class Busiest(NamedTuple, Generic[K, S]):
+    """Those that are shown, the busiest first, and what the others use together, in the unit of their quota."""
+
+    shown: list[tuple[K, S]]
+    others: float
 
 
 @dataclass(frozen=True, slots=True)

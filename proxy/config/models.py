@@ -108,8 +108,8 @@ class Exempt(Model):
 
 class Metrics(Model):
     max_entities: Annotated[int, Field(ge=0, le=10_000)] = 100
-    """Users and client ids that have their quotas shown in `/metrics`, those that use most of their rate; `0` shows none.
-    Names of users and clients are labels there."""
+    """Users and client ids that have their quotas shown in `/metrics`, those that use most of their rate, and all others together
+    as `<other>`; `0` shows none. Names of users and clients are labels there."""
 
 
 Rate = Annotated[Size, Field(ge=1, le=MOST_BYTES)]

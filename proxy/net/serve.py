@@ -147,7 +147,7 @@ class Proxy:
     def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
         """The users with most producer ids, for the usage log: as many as have metrics."""
         ids = self.engine.producer_ids
-        return ids.windows.seconds, ids.busiest(self._max_entities, self._clock())
+        return ids.windows.seconds, ids.busiest(self._max_entities, self._clock()).shown
 
     def _make_shared(self, tally: Tally) -> Shared:
         """What all connections share."""

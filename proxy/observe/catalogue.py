@@ -29,7 +29,7 @@ Made from the collector in `proxy/observe/metrics.py` by `make docs`; a test fai
 them is in [operations.md](operations.md); a dashboard for Grafana and rules for Prometheus are in `deploy/monitoring/`.
 
 `/metrics` of the admin listener has these besides `process_*` and `python_info`. Users, client ids and topics are labels of the
-figures of their own quotas only, of at most `metrics.max_entities` each.
+figures of their own quotas only, of at most `metrics.max_entities` each; what the others use together stands under `<other>`.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from heapq import nsmallest
+from math import fsum
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -21,13 +22,15 @@ from prometheus_client.registry import Collector
 from proxy.observe.lines import api_label
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
-from proxy.session.tally import Tally
+from proxy.session.tally import OTHER, Tally
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import Rates
 from quota.kinds.storage import Reason, Seen
 
 U = TypeVar("U")
+
+_OTHERS: Final = (OTHER, OTHER)
 
 PREFIX = "kafka_quota_proxy"
 MAX_LABEL: Final = 128
@@ -159,10 +162,13 @@ class ProxyCollector(Collector):
         rate = _gauge("controller_mutations_rate", "Partition mutations per second on average.", labels=labels)
         limit = _gauge("controller_mutations_limit", "Partition mutations per second that are allowed.", labels=labels)
         left = _gauge("controller_mutations_left", "Partition mutations until the limit is reached.", labels=labels)
-        for values, usage in _labelled(mutations.busiest(self._gauges.max_entities(), self._clock())).items():
+        busiest = mutations.busiest(self._gauges.max_entities(), self._clock())
+        for values, usage in _labelled(busiest.shown).items():
             rate.add_metric(values, usage.average)
             limit.add_metric(values, usage.rate)
             left.add_metric(values, usage.left)
+        if busiest.shown:
+            rate.add_metric(_OTHERS, busiest.others)
         yield from (rate, limit, left)
         yield _gauge("controller_mutations_entities", "Users and client ids with mutations that still weigh.", len(mutations))
 
@@ -172,9 +178,12 @@ class ProxyCollector(Collector):
         limit = _gauge(
             f"{rates.name}_limit", f"{rates.unit.capitalize()} per second that are allowed.", labels=["user", "client_id"]
         )
-        for values, usage in _labelled(rates.busiest(self._gauges.max_entities(), self._clock())).items():
+        busiest = rates.busiest(self._gauges.max_entities(), self._clock())
+        for values, usage in _labelled(busiest.shown).items():
             used.add_metric(values, usage.usage)
             limit.add_metric(values, usage.limit)
+        if busiest.shown:
+            used.add_metric(_OTHERS, busiest.others)
         yield from (used, limit)
 
     def _bytes_in(self) -> Iterator[Metric]:
@@ -182,13 +191,15 @@ class ProxyCollector(Collector):
         bytes_in, now = self._engine.bytes_in, self._clock()
         rate = _gauge("topic_bytes_in_rate", "Bytes per second of a topic, as its threshold sees them.", labels=["topic"])
         threshold = _gauge("topic_bytes_in_threshold", "Bytes per second above which a topic may be refused.", labels=["topic"])
-        shown: set[str] = set()
+        shown: dict[str, float] = {}
         for stands in bytes_in.nearest(self._gauges.max_entities(), now):
             label = _label(stands.topic)
             if label not in shown:
-                shown.add(label)
+                shown[label] = stands.rate
                 rate.add_metric([label], stands.rate)
                 threshold.add_metric([label], stands.threshold)
+        if shown:
+            rate.add_metric([OTHER], max(bytes_in.total.measured(now) - fsum(shown.values()), 0.0))
         yield from (rate, threshold)
         limits = bytes_in.limits
         yield _gauge("bytes_in_rate", "Bytes per second of all topics, as their threshold sees them.", bytes_in.total.measured(now))
@@ -205,7 +216,8 @@ class ProxyCollector(Collector):
         limit = _gauge("producer_ids_limit", "New producer ids that are allowed within a window.", labels=labels)
         active = _gauge("producer_ids_active", "Producer ids within a window, about.", labels=labels)
         shown: set[str] = set()
-        for user, usage in ids.busiest(self._gauges.max_entities(), self._clock()):
+        busiest = ids.busiest(self._gauges.max_entities(), self._clock())
+        for user, usage in busiest.shown:
             label = _label(user)
             if label in shown:
                 continue
@@ -216,6 +228,8 @@ class ProxyCollector(Collector):
             if usage.limit is not None:
                 tokens.add_metric([label], usage.tokens)
                 limit.add_metric([label], usage.limit)
+        if shown:
+            active.add_metric([OTHER], busiest.others)
         yield from (rate, tokens, throttle, limit, active)
         yield _gauge("producer_ids_users", "Users with producer ids that are remembered.", len(ids))
         yield _gauge("producer_ids_filter_bytes", "Memory of all filters of producer ids.", ids.size_bytes)
@@ -307,6 +321,6 @@ def _label(name: str | None) -> str:
     """A name from outside as a label: text that can be written, of `MAX_LABEL` characters at most; empty for none."""
     raw = (name or "").encode(errors="surrogatepass")
     text = raw.decode(errors="replace")
-    if text == name and len(text) <= MAX_LABEL:
+    if text == name != OTHER and len(text) <= MAX_LABEL:
         return text
     return f"{text[: MAX_LABEL - 9]}~{sha256(raw).hexdigest()[:8]}" if name else ""

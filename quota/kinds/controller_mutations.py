@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from heapq import nlargest
 from itertools import islice
-from math import ceil
-from operator import itemgetter
+from math import ceil, fsum
 from typing import Final, NamedTuple
 
 from quota.book import Found, QuotaBook
-from quota.decision import Action, Decision, Standing, Verdict, figure
+from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.windows import Mark
 from quota.windows.spread import SpreadRate
@@ -196,11 +195,13 @@ class ControllerMutations:
         """How every entity stands that has a window."""
         return {entity: _usage(window, now) for entity, (_, window) in self._windows.items()}
 
-    def busiest(self, most: int, now: float) -> list[tuple[Entity, Usage]]:
-        """How those stand that use most of their rate, the busiest first: `most` of the `LOOKED_AT` that were charged last."""
+    def busiest(self, most: int, now: float) -> Busiest[Entity, Usage]:
+        """How those stand that use most of their rate: `most` of the `LOOKED_AT` that were charged last."""
         last = islice(reversed(self._windows.items()), LOOKED_AT if most > 0 else 0)
-        shares = ((window.average(now) / window.rate, entity, window) for entity, (_, window) in last)
-        return [(entity, _usage(window, now)) for _, entity, window in nlargest(most, shares, itemgetter(0))]
+        averages = [(window.average(now), entity, window) for entity, (_, window) in last]
+        chosen = nlargest(most, averages, lambda it: it[0] / it[2].rate)
+        others = fsum(it[0] for it in averages) - fsum(it[0] for it in chosen)
+        return Busiest([(entity, _usage(window, now)) for _, entity, window in chosen], max(others, 0.0))
 
     def sweep(self, now: float) -> None:
         """Forget windows in which nothing is left."""

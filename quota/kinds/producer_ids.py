@@ -28,7 +28,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from quota.book import Found, QuotaBook
-from quota.decision import Action, Decision, Standing, Verdict
+from quota.decision import Action, Busiest, Decision, Standing, Verdict
 from quota.entity import DEFAULT, Entity
 from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import Hash
@@ -266,12 +266,16 @@ class ProducerIds:
         """How every user stands that is known."""
         return {name: self._usage(known, now) for name, known in self._users.items()}
 
-    def busiest(self, most: int, now: float) -> list[tuple[str, Usage]]:
-        """How those stand that use most of their limit, then those without one that have most ids: `most` of them."""
+    def busiest(self, most: int, now: float) -> Busiest[str, Usage]:
+        """How those stand that use most of their limit, then those without one that have most ids: `most` of them. The others
+        together have had so many new ids within a window."""
+        others = 0
         for known in self._users.values():
             self._dispose(known, now)
+            others += known.seen.count()
         chosen = nlargest(most, self._users.items(), lambda it: it[1].weight())
-        return [(name, self._usage(known, now)) for name, known in chosen]
+        others -= sum(known.seen.count() for _, known in chosen)
+        return Busiest([(name, self._usage(known, now)) for name, known in chosen], others)
 
     def sweep(self, now: float) -> None:
         """Drop filters that are past, and users of whom nothing is left."""

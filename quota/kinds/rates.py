@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
-from math import inf
+from math import fsum, inf
 from typing import Final
 
 from quota.book import Found, QuotaBook
-from quota.decision import Action, Decision, Standing, Verdict, figure
+from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.rounds import Rounds
 from quota.windows.rate import RateWindow
@@ -166,9 +166,12 @@ class Rates:
         """How every entity stands that has a window."""
         return ((owner, _standing(meter, now)) for owner, meter in self._meters.items())
 
-    def busiest(self, most: int, now: float) -> list[tuple[Entity, Standing]]:
-        """How those stand that use most of their limit, the busiest first: `most` of `LOOKED_AT`."""
-        return nlargest(most, islice(self.usage(now), LOOKED_AT if most > 0 else 0), lambda it: it[1].usage / it[1].limit)
+    def busiest(self, most: int, now: float) -> Busiest[Entity, Standing]:
+        """How those stand that use most of their limit: `most` of `LOOKED_AT`."""
+        standing = list(islice(self.usage(now), LOOKED_AT if most > 0 else 0))
+        shown = nlargest(most, standing, lambda it: it[1].usage / it[1].limit)
+        others = fsum(it.usage for _, it in standing) - fsum(it.usage for _, it in shown)
+        return Busiest(shown, max(others, 0.0))
 
     def sweep(self, now: float) -> None:
         """Forget windows that hold nothing; `SWEPT` are looked at each time."""

@@ -10,6 +10,7 @@ from proxy.observe.board import Board
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
+from proxy.session.tally import OTHER
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, StorageLimits, Volume
@@ -135,7 +136,9 @@ def test_the_busiest_entities_are_shown_and_the_others_counted(room):
         room.shown.most = most
         shown = figures(room)
         users = {name.split('user="')[1].rstrip('"}') for name in shown if name.startswith(OF_ENTITIES)}
-        assert users == {f"user-{i}" for i in (49, 48, 47)[:most]}
+        assert users - {OTHER} == {f"user-{i}" for i in (49, 48, 47)[:most]}
+        others = shown.get('kafka_quota_proxy_controller_mutations_rate{client_id="<other>",user="<other>"}')
+        assert others == (pytest.approx(sum(10 + i for i in range(47)) / 100) if most else None)
         assert shown["kafka_quota_proxy_controller_mutations_entities"] == 50
     room.world.engine.sweep(1000.0)
     assert figures(room)["kafka_quota_proxy_controller_mutations_entities"] == 0
@@ -145,7 +148,7 @@ def test_names_from_outside_are_shown_short_apart_and_once_whatever_is_in_them(r
     """A scrape in which a series stands twice, or a line that is none, is refused as a whole."""
     room.shown.most = 20
     long = "x" * 5000
-    names = [long + "a", long + "b", "x" * 128, 'quote" \\ and\nline', "\ud800", "\ud801", "?", "\u2028", "ümlaut", "\0"]
+    names = [long + "a", long + "b", "x" * 128, 'quote" \\ and\nline', "\ud800", "\ud801", "?", "\u2028", "ümlaut", "\0", OTHER]
     for i, name in enumerate(names):
         charge(room, name, "app", 100 - i)
     alike = next(text for text in labels_of(room) if text.startswith("x") and "~" in text)
@@ -153,7 +156,7 @@ def test_names_from_outside_are_shown_short_apart_and_once_whatever_is_in_them(r
     used = next(rate for name, rate in figures(room).items() if name.startswith(OF_ENTITIES[0]) and alike in name)
     assert used == 3, "300 of 100 windows: the busier of the two"
     shown = labels_of(room)
-    assert len(shown) == len(set(shown)) == len(names), "whoever claims a name that is shown for another stands for both"
+    assert len(shown) == len(set(shown)) == len(names) + 1, "whoever claims a name that is shown for another stands for both"
     assert all(len(text) <= 128 for text in shown)
     assert {"x" * 128, names[3], "?", "\u2028", "ümlaut", "\0"} <= set(shown)
     assert len([text for text in shown if text.startswith("xxx")]) == 3
@@ -177,7 +180,7 @@ def test_clients_cannot_make_new_series_but_for_the_busiest(room):
         d.client(create(7, 2, (f"topic-{i}", 560), (f"other-{i}", 1)))
     names = figures(room).keys()
     of_entities = {name for name in names if name.startswith(OF_ENTITIES)}
-    assert len(of_entities) == 3 * 10
+    assert len(of_entities) == 3 * 10 + 1
     assert not any(f"{word}-" in name for name in names - of_entities for word in ("user", "client", "topic", "other"))
     assert not any(f"{word}-" in name for name in of_entities for word in ("topic", "other"))
     assert len(names - before - of_entities) <= 8

@@ -68,7 +68,7 @@ def test_the_log_has_the_active_producer_ids_of_each_interval(room):
         room.desk.writer,
         3,
         lambda: room.clock.wall,
-        lambda: (ids.windows.seconds, ids.busiest(9, 0.0)),
+        lambda: (ids.windows.seconds, ids.busiest(9, 0.0).shown),
     )
     usage.close_interval(1_767_225_610.0)
     room.desk.work()
