@@ -49,7 +49,8 @@ def following(logs: str, out: Path) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
