@@ -20,12 +20,8 @@ from proxy.wire.walk import Walk
 def hold_or(client: Client, key: int, version: int, otherwise: Forward, now: float, held: bool) -> Outcome:
     """What to do with a request for records: it is held while its entity is muted on another connection."""
     consume = client.rules(now).consume
-    if consume is not None and not held:
-        wait = client.services.engine.hold_rate(consume, now)
-        if wait is not None:
-            client.services.watcher.decided(wait, client.requester(key, version))
-            return Hold(wait.throttle)
-    return otherwise
+    seconds = 0.0 if consume is None or held else client.hold_rate(consume, key, version, now)
+    return Hold(seconds) if seconds else otherwise
 
 
 class Delivery:
@@ -54,13 +50,11 @@ class Delivery:
         self.waits = False
         if consume is None or consume.meter.take(size, now):
             return
-        decision = client.services.engine.charge_rate(consume, size, now)
-        if decision is None:
+        throttle = client.charge_rate(consume, size, self._key, self._version, now)
+        if not throttle:
             client.would_have(self._key, self._version)
             return
-        self._until, self.waits = now + decision.throttle, True
-        client.api_sum(self._key).throttle_ms += ceil(decision.throttle * 1000)
-        client.services.watcher.decided(decision, client.requester(self._key, self._version))
+        self._until, self.waits = now + throttle, True
 
     def told(self, pieces: list[Buffer]) -> list[Buffer]:
         """A whole answer, which tells of the throttle."""

@@ -3,6 +3,7 @@ Out: sums to add to."""
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, Final
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from proxy.session.budget import ANONYMOUS
 from proxy.session.port import Peer, Services
 from proxy.session.requester import Requester
 from proxy.session.tally import Sum, TallyKey
-from quota.engine import Rules
+from quota.engine import Metered, Rules
 from quota.kinds.bytes_in import Flow
 
 MAX_TOPIC_SUMS: Final = 1000
@@ -161,6 +162,23 @@ class Client:
         """A sum by the topic's name, by its id while the name is not known."""
         known = TallyKey(self.principal, self.client_id, name or "", None if name is not None else topic_id, key)
         return self.services.tally.take(known)
+
+    def hold_rate(self, rate: Metered, key: int, version: int, now: float) -> float:
+        """Seconds that a request is held, as its entity is muted on another connection; 0 when it is not."""
+        wait = self.services.engine.hold_rate(rate, now)
+        if wait is None:
+            return 0.0
+        self.services.watcher.decided(wait, self.requester(key, version))
+        return wait.throttle
+
+    def charge_rate(self, rate: Metered, amount: float, key: int, version: int, now: float) -> float:
+        """Count what was done against a rate; seconds of the throttle that follows, 0 for none."""
+        decision = self.services.engine.charge_rate(rate, amount, now)
+        if decision is None:
+            return 0.0
+        self.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
+        self.services.watcher.decided(decision, self.requester(key, version))
+        return decision.throttle
 
     def would_have(self, key: int, version: int) -> None:
         """Tell what observed quotas would have done just now about a request of this client."""

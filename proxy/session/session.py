@@ -381,7 +381,7 @@ class Session:
         self._held = False
         throttle = 0.0
         if rate is not None and not rate.meter.take(1, now):
-            throttle = self._too_many_requests(rate, key, version, now)
+            throttle = client.charge_rate(rate, 1, key, version, now)
         if self.services.engine.would:
             client.would_have(key, version)
         counted_in = client.api_sum(key)
@@ -431,22 +431,12 @@ class Session:
 
     def _muted_elsewhere(self, rate: Metered, key: int, version: int, now: float) -> Hold | None:
         """Has its entity so many requests that this one is held?"""
-        wait = self.services.engine.hold_rate(rate, now)
-        if wait is None:
+        seconds = self.client.hold_rate(rate, key, version, now)
+        if not seconds:
             return None
-        self.services.watcher.decided(wait, self.client.requester(key, version))
-        hold = Hold(wait.throttle)
+        hold = Hold(seconds)
         self._hold(hold, now)
         return hold
-
-    def _too_many_requests(self, rate: Metered, key: int, version: int, now: float) -> float:
-        """Charge a request; seconds of the throttle that follows."""
-        decision = self.services.engine.charge_rate(rate, 1, now)
-        if decision is None:
-            return 0.0
-        self.client.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
-        self.services.watcher.decided(decision, self.client.requester(key, version))
-        return decision.throttle
 
     def _hold(self, outcome: Hold, now: float) -> None:
         self._held = True
