@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
 
 from proxy.session.session import State
 from quota.book import QuotaBook
@@ -17,15 +15,15 @@ from quota.engine import Exempt
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, Replicas, Scope, StorageLimits, Volume
-from tests.messages import batch, part_of, read_request, read_response, request, response
+from tests.messages import batch, read_request, read_response, request
+from tests.session import producing
+from tests.session.producing import Parts, topic_id
 from tests.support import Dialogue, World
 
 MIB = 1 << 20
 STORAGE_ERROR = 56
 CLUSTER = StorageLimits(Below(100), Below(100), margin=0.0, interval=5.0)
 BY_VOLUME = StorageLimits(Below(100), Below(500), margin=0.0, scope=Scope.VOLUME, interval=5.0)
-Parts = dict[tuple[str, int], bytes]
-"""(topic, partition) to records"""
 
 
 def seen(w: World, at: float = 0.0, produced: dict[str, float] | None = None, gap: Gap | None = None, **volumes: Any) -> None:
@@ -47,49 +45,16 @@ def limited(w: World, limits: StorageLimits = CLUSTER, **volumes: Any) -> World:
 
 
 def write(version: int, parts: Parts, acks: int = 1, number: int = 1) -> bytes:
-    """A request with these partitions, topic by topic; since version 13 topics are ids made of their names."""
-    schema = load_request_schema(0, version)
-    data = part_of(schema, "topic_data")
-    part = part_of(data, "partition_data")
-    topics = []
-    for topic in dict.fromkeys(topic for topic, _ in parts):
-        named = {"name": topic} if version < 13 else {"topic_id": topic_id(topic)}
-        held = tuple(part(index=index, records=records) for (name, index), records in parts.items() if name == topic)
-        topics.append(data(partition_data=held, **named))
-    return request(0, version, number, acks=acks, transactional_id=None, topic_data=tuple(topics))
-
-
-def topic_id(name: str) -> uuid.UUID:
-    return uuid.UUID(bytes=name.encode().ljust(16, b"-"))
+    return producing.write(parts, number, version, acks)
 
 
 def written(version: int, *parts: tuple[str, int], number: int = 1) -> bytes:
-    """The broker's answer: all of these were written."""
-    from random import Random
-
-    from kio.index import load_response_schema
-
-    from tests.messages import make
-
-    schema = load_response_schema(0, version)
-    topic = part_of(schema, "responses")
-    part = part_of(topic, "partition_responses")
-    topics = []
-    for name in dict.fromkeys(name for name, _ in parts):
-        named = {"name": name} if version < 13 else {"topic_id": topic_id(name)}
-        held = tuple(make(part, Random(1), index=i, error_code=0, base_offset=7) for each, i in parts if each == name)
-        topics.append(topic(partition_responses=held, **named))
-    more = {"node_endpoints": ()} if version >= 10 else {}
-    return response(0, version, number, responses=tuple(topics), throttle_time=timedelta(0), **more)
+    return producing.written(list(parts), number, version)
 
 
 def codes(version: int, answer: bytes) -> dict[tuple[str, int], int]:
     """(topic, partition) to error code."""
-    found = {}
-    for topic in read_response(0, version, answer).responses:
-        name = topic.name if version < 13 else topic.topic_id.bytes.rstrip(b"-").decode()
-        found |= {(name, part.index): int(part.error_code) for part in topic.partition_responses}
-    return found
+    return {part: code for part, (code, _) in producing.told(answer, version).items()}
 
 
 def goes_on(d: Dialogue, parts: Parts, version: int = 9) -> None:
