@@ -17,6 +17,8 @@ Reading = Generator[tuple[int, int], Window, int]
 
 LONGEST_STRING = 3 + 0x8000
 """bytes that a string takes at most, its length included"""
+SHORT = -2
+"""in place of a position or a number: the window ends before what was to be read"""
 
 
 class Walk:
@@ -72,7 +74,9 @@ def read_text(window: Window, compact: bool) -> Generator[tuple[int, int], Windo
     buf, pos, end = window
     try:
         start, stop = span(buf, pos, end, compact)
-    except BadBytes:  # the window may just be short of it: ask for as much as the longest string takes
+    except BadBytes:  # the window may just be short of it
+        stop = SHORT
+    if stop == SHORT:  # not in the handler: a compiled generator that waits in one leaves its exception with whoever goes on
         buf, pos, end = yield pos, LONGEST_STRING
         start, stop = span(buf, pos, end, compact)
     return (buf, stop, end), start
@@ -86,6 +90,8 @@ def read_topic(window: Window, compact: bool, by_id: bool) -> Generator[tuple[in
     try:
         topic, partitions, pos = topic_head(buf, pos, end, compact, by_id)
     except BadBytes:  # the window may just be short of it
+        partitions = SHORT
+    if partitions == SHORT:
         buf, pos, end = yield pos, LONGEST_STRING + 5
         topic, partitions, pos = topic_head(buf, pos, end, compact, by_id)
     return (buf, pos, end), topic, partitions

@@ -698,6 +698,7 @@ _TOKEN: Final = {
 }
 _PRODUCER: Final = {"producer_id": "a new one for every transactional id"}
 VOLATILE: Final[dict[int, dict[str, str]]] = {
+    18: {"finalized_features_epoch": "the offset of the cluster's metadata, which grows twice a second"},
     19: {"topic_id": "random for a new topic"},
     22: _PRODUCER,
     26: _PRODUCER,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import sys
 from random import Random
 from uuid import UUID
 
@@ -67,6 +68,16 @@ def test_bytes_per_topic_however_it_is_cut(version):
         for _ in range(15):
             assert sums(frame, sorted(chance.randrange(len(frame)) for _ in range(chance.randrange(1, 20)))) == got
         assert sums(frame, list(range(1, len(frame)))) == got
+
+
+def test_a_text_that_waits_for_its_rest_leaves_no_exception_behind():
+    # compiled, a generator that waits inside a handler leaves what it caught with its caller: from there on each exception of
+    # the thread would hang on the one before, with the bytes their frames hold
+    frame = response(78, 2, 1, chance=Random(1), error_message="m" * 100)
+    walk = Walk(read_share_fetch(ShareFetchSums(), HEADER), len(frame))
+    walk.feed(frame[:50], 0, 50)
+    assert not walk.done
+    assert sys.exc_info() == (None, None, None)
 
 
 def test_long_error_messages_and_many_acquired_batches_are_skipped():
