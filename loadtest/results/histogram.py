@@ -37,7 +37,9 @@ class Histogram(BaseModel):
     percentiles_us: dict[str, int] = Field(
         default_factory=dict, description="Percentile (`50`, `99.9`) to µs, three significant digits; at most so many took longer."
     )
-    hdr: str = Field("", description="All counts, as HdrHistogram's compressed V2 encoding in base64; empty if nothing was recorded.")
+    hdr: str = Field(
+        "", description="All counts, as HdrHistogram's compressed V2 encoding in base64; empty if nothing was recorded."
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
