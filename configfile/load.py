@@ -120,9 +120,10 @@ def _reason(model: type[BaseModel], error: ErrorDetails, key: Key, kind: str) ->
     if "password" in str(key[-1:]):  # what was given is a secret, in whatever shape
         return error["msg"].removeprefix("Value error, ")
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        tags = ", ".join(sorted(_tags_at(model, error["loc"])))
+        name = error["ctx"]["discriminator"].strip("'")
+        tags = ", ".join(sorted(tag for found in _models(_at(model, error["loc"])) for tag in _values(found, name)))
         given = f"{error['ctx']['tag']!r} is not right: " if "tag" in error["ctx"] else ""
-        return f"{given}`{error['ctx']['discriminator'].strip(chr(39))}` is one of {tags}"
+        return f"{given}`{name}` is one of {tags}"
     if error["type"] in ("model_type", "dict_type", "list_type"):
         return f"{error['input']!r} is not right: " + (
             "a list" if error["type"] == "list_type" else f"a section with {kind}s of its own"
@@ -135,10 +136,6 @@ def _reason(model: type[BaseModel], error: ErrorDetails, key: Key, kind: str) ->
 def _fields_at(model: type[BaseModel], loc: Key) -> list[str]:
     """What exists at a place that pydantic names."""
     return [name for found in _models(_at(model, loc)) for name in found.model_fields]
-
-
-def _tags_at(model: type[BaseModel], loc: Key) -> set[str]:
-    return {tag for found in _models(_at(model, loc)) for tag in _tags(found)}
 
 
 def _at(annotation: Any, loc: Key) -> Any:
@@ -170,9 +167,13 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> set[str]:
-    """What its fields of type `Literal` may be."""
-    fields = (field.annotation for field in model.model_fields.values())
-    return {str(value) for annotation in fields if get_origin(annotation) is Literal for value in get_args(annotation)}
+    return {value for name in model.model_fields for value in _values(model, name)}
+
+
+def _values(model: type[BaseModel], name: str) -> list[str]:
+    """What a field of type `Literal` may be."""
+    annotation = model.model_fields[name].annotation
+    return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:

@@ -39,6 +39,7 @@ class WarningCode(StrEnum):
     RATE_NOT_REACHED = "rate-not-reached"
     WATCH_LOST = "watch-lost"
     DRIFT = "drift"
+    LEFT_BEHIND = "left-behind"
 
 
 class Warning(Model):

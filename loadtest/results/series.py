@@ -1,4 +1,4 @@
-"""Series: what happened in each second. In: times of day of single operations. Out: `Series`; those of several drivers are added."""
+"""Series: what happened in each second. In: operations with their time of day. Out: `Series`, which add."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class SeriesRecorder:
     def sent(self, at: float, count: int = 1) -> None:
         self._row(int(at))[_SENT] += count
 
-    def acknowledged(self, at: float, latency_us: int, size: int = 0) -> None:
-        """An operation succeeded: so long after it was due, with so many bytes."""
+    def acknowledged(self, at: float, latency_us: int, size: int = 0, count: int = 1) -> None:
+        """Operations succeeded: each so long after it was due, with so many bytes together."""
         row = self._row(int(at))
-        row[_ACKNOWLEDGED] += 1
+        row[_ACKNOWLEDGED] += count
         row[_BYTES] += size
-        row[_SUM] += latency_us
+        row[_SUM] += latency_us * count
         row[_MAX] = max(row[_MAX], latency_us)
 
     def failed(self, at: float, count: int = 1) -> None:
@@ -55,7 +55,7 @@ class SeriesRecorder:
     def _row(self, second: int) -> list[int]:
         row = self._rows.get(second)
         if row is None:
-            row = self._rows[second] = [0] * len(COLUMNS)
+            row = self._rows.setdefault(second, [0] * len(COLUMNS))  # two threads may count in different columns
         return row
 
 
