@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib")
-from reports.render import text
+from webpage import text
 from reports.render.page import page
 from reports.render.sentences import sentences
 from reports.render.terminal import summary
