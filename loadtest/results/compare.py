@@ -63,6 +63,8 @@ def _measure(key: Key, endpoints: Sequence[Endpoint], values: Sequence[Sequence[
 
 def ratio(endpoint: str, values: Sequence[float], base: Sequence[float], better: Better) -> Ratio:
     """Values of an endpoint over those of the first one, round by round."""
+    if not any((*values, *base)):
+        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="same")
     if not all(base):
         return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="unsure")
     ratios = [value / before for value, before in zip(values, base, strict=True)]
@@ -73,9 +75,10 @@ def ratio(endpoint: str, values: Sequence[float], base: Sequence[float], better:
     )
 
 
-def _verdict(
-    low: float | None, high: float | None, p_value: float | None, better: Better
-) -> Literal["better", "worse", "same", "unsure"]:
+Verdict = Literal["better", "worse", "same", "unsure"]
+
+
+def _verdict(low: float | None, high: float | None, p_value: float | None, better: Better) -> Verdict:
     if low is None or high is None or p_value is None:
         return "unsure"
     if low >= 1 - SAME and high <= 1 + SAME:

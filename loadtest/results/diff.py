@@ -12,7 +12,7 @@ from statistics import median
 from typing import Final
 
 from loadtest.results.measures import KINDS, Better, figures
-from loadtest.results.model import Comparison, Measure, Model, RunResult, Sweep
+from loadtest.results.model import Comparison, Machine, Measure, Model, RunResult, Sweep
 from loadtest.results.statistics import LEVEL, rank_sum
 
 NOISE: Final = {"ms": 0.5, "1/s": 0.5, "MiB": 8.0, "MiB/s": 0.01, "s/100k": 0.01}
@@ -91,10 +91,7 @@ def apart(before: Model, after: Model) -> list[str]:
     if one is None or other is None:
         return []
     found = []
-    machines = [
-        {driver.machine.model_copy(update={"clock_resolution_ns": 0}).model_dump_json() for driver in run.drivers}
-        for run in (one, other)
-    ]
+    machines = [{kind(driver.machine) for driver in run.drivers} for run in (one, other)]
     if machines[0] != machines[1]:
         found.append("they ran on machines of different kinds")
     if [driver.libraries for driver in one.drivers] != [driver.libraries for driver in other.drivers]:
@@ -103,6 +100,11 @@ def apart(before: Model, after: Model) -> list[str]:
         keys = sorted(k for k in one.definition | other.definition if one.definition.get(k) != other.definition.get(k))
         found.append(f"the scenario was not the same: {', '.join(keys)}")
     return found
+
+
+def kind(machine: Machine) -> str:
+    """What figures depend on."""
+    return f"{machine.system}, {machine.processor}, {machine.cpus} CPUs, Python {machine.python}"
 
 
 def _runs(before: RunResult, after: RunResult, limits: Mapping[str, float]) -> Iterator[Change]:

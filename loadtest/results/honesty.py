@@ -120,13 +120,12 @@ def omission(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
     where = f"phase {phase.name}, {tenant.tenant}: "
     if tenant.sent < tenant.intended * REACHED:
         never = tenant.intended - tenant.sent
-        text = (
-            f"{where}{never:,} of {tenant.intended:,} due operations were never sent and have no latency: percentiles are too good"
-        )
+        text = f"{where}{never:,} of {tenant.intended:,} due operations were never sent: percentiles, without them, are too good"
         return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
     due, sent = tenant.latency.percentile_us(99), tenant.service.percentile_us(99)
     if tenant.service.count and due > sent * HIDDEN and due - sent > LAG_MS * 1000:
-        text = f"{where}p99 is {due / 1000:.1f} ms from the due time, {sent / 1000:.1f} ms from the send: operations waited in the driver"
+        times = f"{due / 1000:.1f} ms from the due time, {sent / 1000:.1f} ms from the send"
+        text = f"{where}p99 is {times}: operations waited in the driver"
         return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
     return []
 

@@ -63,9 +63,7 @@ def merge_runs(results: Sequence[RunResult], assess: Callable[[RunResult], list[
         phases=phases,
         verification=[
             _verification(several)
-            for several in _grouped(
-                chain.from_iterable(r.verification for r in results), lambda found: (found.client, found.tenant)
-            )
+            for several in _grouped(chain.from_iterable(r.verification for r in results), lambda v: (v.client, v.tenant))
         ],
     )
     told = [warning for warning in chain.from_iterable(r.warnings for r in results) if warning.code not in JUDGED]
@@ -95,9 +93,8 @@ def _belong_together(results: Sequence[RunResult]) -> None:
     if twice := sorted(index for index, times in seen.items() if times > 1):
         raise MergeError(f"the result of driver {', '.join(map(str, twice))} is there more than once")
     if beyond := sorted(index for index in seen if index >= first.driver_count):
-        raise MergeError(
-            f"driver {', '.join(map(str, beyond))}: a run of {first.driver_count} has them up to {first.driver_count - 1}"
-        )
+        last = first.driver_count - 1
+        raise MergeError(f"driver {', '.join(map(str, beyond))}: a run of {first.driver_count} has them up to {last}")
 
 
 def _phase(several: Sequence[PhaseResult]) -> PhaseResult:

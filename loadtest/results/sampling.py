@@ -1,4 +1,4 @@
-"""Sampling: CPU and memory of processes beside the load, once a second. In: pids and cgroups. Out: `Watched`, and how busy drivers were.
+"""Sampling: CPU and memory of processes beside the load, once a second. In: pids and cgroups. Out: `Watched`, `DriverProcess`.
 
 A pid stands for its whole process tree, children that come and go included; memory is resident memory, summed, so what processes
 share counts for each. A cgroup (version 2) is asked for what the kernel has summed. Sampling runs in a thread of the process that
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Final, Protocol
@@ -182,7 +183,7 @@ def driver(name: str, pid: int, readings: Sequence[Reading], start: float, end: 
     during = _during(readings, start, end)
     busiest = [
         (after.at - before.at, max((used - before.threads.get(key, 0.0) for key, used in after.threads.items()), default=0.0))
-        for before, after in zip(during, during[1:], strict=False)
+        for before, after in pairwise(during)
         if after.at - before.at >= INTERVAL_S / 2  # shorter ones say little: the kernel counts in 10 ms
     ]
     found = watched(name, readings, start, end)
@@ -207,7 +208,7 @@ def _during(readings: Sequence[Reading], start: float, end: float) -> list[Readi
 
 def _shares(readings: Sequence[Reading]) -> list[tuple[float, float]]:
     """(seconds, cores used) between one reading and the next."""
-    pairs = ((before, after, after.at - before.at) for before, after in zip(readings, readings[1:], strict=False))
+    pairs = ((before, after, after.at - before.at) for before, after in pairwise(readings))
     return [
         (seconds, max(after.cpu_s - before.cpu_s, 0.0) / seconds) for before, after, seconds in pairs if seconds >= INTERVAL_S / 2
     ]

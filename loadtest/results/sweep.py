@@ -1,7 +1,8 @@
 """Saturation sweep: the highest rate that an endpoint holds. In: a callable that runs a scenario at a rate. Out: a `Sweep`.
 
 Rates double until one does not hold, then the step between is halved until it is small. A rate that does not hold is tried once
-more, as one bad second is not a limit. A rate holds when so much of it succeeded and p99 (from the due time) is below the limit.
+more if it was near, as one bad second is not a limit. A rate holds when so much of it succeeded and p99 (from the due time) is
+below the limit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from loadtest.results.model import PhaseResult, RunResult, Step, Sweep, Warning,
 PRECISION: Final = 0.05
 """The knee is known when the next higher rate that failed is above it by no more than this share."""
 MOST_STEPS: Final = 40
+NEAR: Final = 0.8
+"""Of less than this share a second try makes no more."""
 JUDGES: Final = frozenset(
     {WarningCode.DRIVER_SATURATED, WarningCode.MACHINE_SATURATED, WarningCode.DRIVER_LAG, WarningCode.DRIVER_LOST}
 )
@@ -45,7 +48,7 @@ def find_knee(
         return steps[-1].held
 
     def holds(rate: float) -> bool:
-        return once(rate) or (len(steps) < MOST_STEPS and once(rate))
+        return once(rate) or (steps[-1].achieved > rate * NEAR and len(steps) < MOST_STEPS and once(rate))
 
     knee, failing, rate = None, None, low
     while len(steps) < MOST_STEPS:
