@@ -19,6 +19,20 @@ import psutil
 from loadtest.results.model import Driver, Machine, PhaseResult, RunResult, TenantResult, Warning, WarningCode
 from loadtest.results.sampling import BUSY, IDLE
 
+FOUND: Final = frozenset(
+    {
+        WarningCode.DRIVER_LOST,
+        WarningCode.DRIVER_SATURATED,
+        WarningCode.MACHINE_SATURATED,
+        WarningCode.DRIVER_LAG,
+        WarningCode.CLOCK_RESOLUTION,
+        WarningCode.CLOCK_SKEW,
+        WarningCode.RATE_NOT_REACHED,
+        WarningCode.COORDINATED_OMISSION,
+        WarningCode.WATCH_LOST,
+    }
+)
+"""What `warnings` finds, and finds again in a merged result."""
 REACHED: Final = 0.98
 """Of the intended operations so many have to succeed (or be sent)."""
 MOST_SATURATED: Final = 0.05
@@ -34,9 +48,10 @@ STEPS: Final = 10
 
 
 def warnings(result: RunResult) -> list[Warning]:
-    """Everything that is wrong with these figures, but for what only its making knows (`watch-lost`)."""
+    """Everything that is wrong with these figures."""
     found = [*lost(result.drivers), *saturated(result), *lagging(result), *coarse_clock(result)]
     for phase in result.phases:
+        found += watch_lost(phase)
         for tenant in phase.tenants:
             found += [*rate_not_reached(phase, tenant), *omission(phase, tenant), *skew(phase, tenant)]
     return found
@@ -49,6 +64,15 @@ def lost(drivers: Iterable[Driver]) -> list[Warning]:
         return []
     text = f"lost {_number(len(names), 'driver process', 'driver processes')} ({_names(names)}): what they had counted is missing"
     return [Warning(code=WarningCode.DRIVER_LOST, text=text)]
+
+
+def watch_lost(phase: PhaseResult) -> list[Warning]:
+    """What was watched and ended."""
+    names = [one.name for one in phase.watched if one.lost]
+    if not names:
+        return []
+    text = f"phase {phase.name}: {_names(names)} ended before it, or was never there"
+    return [Warning(code=WarningCode.WATCH_LOST, text=text, phase=phase.name)]
 
 
 def saturated(result: RunResult) -> list[Warning]:

@@ -34,8 +34,6 @@ K = TypeVar("K", bound=Hashable)
 APART_S: Final = 1.0
 """Drivers that begin a phase further apart than this did not do it together."""
 MOST_EXAMPLES: Final = 20
-JUDGED: Final = frozenset(WarningCode) - {WarningCode.WATCH_LOST, WarningCode.DRIVERS_APART, WarningCode.DRIFT}
-"""What `honesty` finds again in the whole."""
 
 
 class MergeError(Exception):
@@ -66,7 +64,7 @@ def merge_runs(results: Sequence[RunResult], assess: Callable[[RunResult], list[
             for several in _grouped(chain.from_iterable(r.verification for r in results), lambda v: (v.client, v.tenant))
         ],
     )
-    told = [warning for warning in chain.from_iterable(r.warnings for r in results) if warning.code not in JUDGED]
+    told = [warning for warning in chain.from_iterable(r.warnings for r in results) if warning.code not in honesty.FOUND]
     merged.warnings = _united([*told, *_missing(results), *_apart(results), *honesty.warnings(merged)])
     if assess is not None:
         merged.assertions = assess(merged)

@@ -140,7 +140,8 @@ class Watched(Model):
     cpu_max: float = Field(0.0, ge=0, description="The busiest second, in cores.")
     memory_bytes: Count = Field(0, description="Median of its resident memory (cgroup: memory.current).")
     memory_max_bytes: Count = Field(0, description="The most that was seen.")
-    first: int = Field(0, description="The second (since 1970) of the first sample.")
+    lost: bool = Field(False, description="It was not there until the end of the phase.")
+    first: int = Field(0, description="The second (since 1970) of the first value.")
     cpu: list[float] = Field(default_factory=list, description="Cores used, second by second.")
     memory: list[int] = Field(default_factory=list, description="Bytes, second by second.")
 

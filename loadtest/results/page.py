@@ -99,7 +99,7 @@ def _phase_plots(phase: PhaseResult, ids: Iterator[int]) -> Iterator[Html]:
     if any(t.failures for _, t in named):
         yield over_time("Operations that failed", "per second", [_line(n, t.series, t.series.failed) for n, t in named])
     if phase.watched:
-        seconds = {w.name: [w.first + 1 + i for i in range(len(w.cpu))] for w in phase.watched}
+        seconds = {w.name: [w.first + i for i in range(len(w.cpu))] for w in phase.watched}
         yield over_time("CPU", "cores", [(w.name, seconds[w.name], w.cpu) for w in phase.watched])
         yield over_time("Memory", "MiB", [(w.name, seconds[w.name], [m / MIB for m in w.memory]) for w in phase.watched])
 

@@ -24,6 +24,8 @@ from loadtest.results.model import DriverProcess, Watched
 INTERVAL_S: Final = 1.0
 BUSY: Final = 0.9
 """Share of a core above which one thread is the limit: what is measured then is the driver."""
+LONGEST: Final = 2 * 86_400
+"""Readings that are kept of a target: two days of them."""
 IDLE: Final = 0.05
 """Share of all CPUs that has to be idle."""
 
@@ -143,21 +145,22 @@ class Sampler:
 
     def readings(self, name: str) -> list[Reading]:
         """All of one target until now, one of this instant included."""
-        self._read_all()
         with self._lock:
-            return list(self._readings[name])
+            now = self._targets[name].read(time.time())
+            return [*self._readings[name], *([now] if now else [])]
 
     def _run(self) -> None:
         while True:
             self._read_all()
-            if self._over.wait(INTERVAL_S):
+            # On the second, so that a long run has one reading for each.
+            if self._over.wait(INTERVAL_S - time.time() % INTERVAL_S):
                 return
 
     def _read_all(self) -> None:
         with self._lock:
             for name, target in self._targets.items():
                 reading = target.read(time.time())
-                if reading is not None and len(self._readings[name]) < 2 * 86_400:
+                if reading is not None and len(self._readings[name]) < LONGEST:
                     self._readings[name].append(reading)
 
 
@@ -165,6 +168,8 @@ def watched(name: str, readings: Sequence[Reading], start: float, end: float) ->
     """What was used from `start` to `end` (seconds since 1970); the lists are of all readings."""
     during = _during(readings, start, end)
     shares = [share for _, share in _shares(during)]
+    first = int(readings[0].at) if readings else 0
+    cpu, memory = by_second(readings, first)
     sizes = [reading.memory for reading in during]
     return Watched(
         name=name,
@@ -172,10 +177,26 @@ def watched(name: str, readings: Sequence[Reading], start: float, end: float) ->
         cpu_max=max(shares, default=0.0),
         memory_bytes=int(median(sizes)) if sizes else 0,
         memory_max_bytes=max(sizes, default=0),
-        first=int(readings[0].at) if readings else 0,
-        cpu=[round(share, 4) for _, share in _shares(readings)],
-        memory=[reading.memory for reading in readings[1:]],
+        lost=not during or during[-1].at < end - 3 * INTERVAL_S,
+        first=first,
+        cpu=cpu,
+        memory=memory,
     )
+
+
+def by_second(readings: Sequence[Reading], first: int) -> tuple[list[float], list[int]]:
+    """(cores, bytes) in each second from `first` on; 0 where there was nothing to read. A reading is of the second before it."""
+    cpu, memory = list[float](), list[int]()
+    for before, after in pairwise(readings):
+        place, seconds = round(after.at) - 1 - first, after.at - before.at
+        if place < 0 or seconds < INTERVAL_S / 2:
+            continue
+        missing = place + 1 - len(cpu)
+        cpu += [0.0] * missing
+        memory += [0] * missing
+        cpu[place] = round(max(after.cpu_s - before.cpu_s, 0.0) / seconds, 4)
+        memory[place] = after.memory
+    return cpu, memory
 
 
 def driver(name: str, pid: int, readings: Sequence[Reading], start: float, end: float) -> DriverProcess:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loadtest.results.honesty import machine, warnings
-from loadtest.results.model import DriverProcess, TenantResult, WarningCode
+from loadtest.results.model import DriverProcess, TenantResult, WarningCode, Watched
 from tests.loadtest.made import driver, histogram, phase, run, tenant
 from tests.loadtest.made import machine as made_machine
 
@@ -83,6 +83,11 @@ def test_what_figures_hide_is_said(figures: TenantResult, code: WarningCode, sai
 )
 def test_what_is_meant_so_is_no_warning(figures: TenantResult) -> None:
     assert warnings(run(phase(figures))) == []
+
+
+def test_what_was_watched_and_ended() -> None:
+    found = warnings(run(phase(tenant(), watched=[Watched(name="proxy", lost=True)])))
+    assert [(w.code, w.text) for w in found] == [(WarningCode.WATCH_LOST, "phase load: proxy ended before it, or was never there")]
 
 
 def test_this_machine() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.results.sampling import Cgroup, Host, Reading, Sampler, Tree, WatchError, busy_s, driver, watch, watched
+from loadtest.results.sampling import Cgroup, Host, Reading, Sampler, Tree, WatchError, busy_s, by_second, driver, watch, watched
 
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(64 << 20)\\nwhile True: pass'])"
 
@@ -45,7 +45,16 @@ def test_what_ended_stays_counted() -> None:
     readings = [Reading(100.0 + i, cpu_s=i * 0.5, memory=(i + 1) * 1000) for i in range(11)]
     found = watched("proxy", readings, 102.0, 108.0)
     assert (found.cpu_s, found.cpu_max, found.memory_bytes, found.memory_max_bytes) == (3.0, 0.5, 6000, 9000)
-    assert (len(found.cpu), found.first) == (10, 100)
+    assert (found.first, found.cpu, found.lost) == (100, [0.5] * 10, False)
+    assert watched("proxy", readings, 102.0, 120.0).lost
+
+
+def test_a_second_without_a_reading_is_nothing() -> None:
+    times = [100.0, 101.01, 102.0, 102.2, 103.0, 107.0, 108.0]
+    readings = [Reading(at, cpu_s=float(place), memory=place) for place, at in enumerate(times)]
+    cpu, memory = by_second(readings, 100)
+    assert memory == [1, 2, 4, 0, 0, 0, 5, 6]
+    assert [value > 0 for value in cpu] == [True, True, True, False, False, False, True, True]
 
 
 def test_the_busiest_thread_makes_a_driver_saturated() -> None:
