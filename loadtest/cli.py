@@ -5,6 +5,7 @@ Imports little before it is called: `--help` needs no Kafka client."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from loadtest.run import Options
     from loadtest.scenario import Scenario
 
-_RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,8}")
+_RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NEEDED = {"confluent_kafka": "confluent-kafka", "hdrh": "hdrhistogram", "psutil": "psutil"}
 
 
@@ -130,9 +131,9 @@ def _given(function: Callable[..., None]) -> Callable[..., None]:
                     "--compare: several drivers cannot take turns; run each endpoint by itself, and `loadtest diff` them"
                 )
             if run_id is not None and not _RUN_ID.fullmatch(run_id):
-                raise FileError(f"--run-id {run_id}: 1 to 8 letters, digits, `.`, `_` or `-` are right")
+                raise FileError(f"--run-id {run_id}: 1 to 64 letters, digits, `.`, `_` or `-` are right")
             found = load(scenario, sets).scaled(duration_scale)
-            options = Options(run_id or secrets.token_hex(4), driver_index, driver_count, dict(watched(text) for text in watch))
+            options = Options(_short_id(run_id), driver_index, driver_count, dict(watched(text) for text in watch))
             _writable(json, html)
             access = Access() if command_config is None else access_of(command_config)
             clusters = [Cluster.at(address, access) for address in (bootstrap, *compare)]
@@ -169,7 +170,7 @@ _OPTIONS = [
         "--duration-scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True, help="Durations times this."
     ),
     click.option("--watch", multiple=True, metavar="NAME=PID|CGROUP", help="Whose CPU and memory stand beside the figures."),
-    click.option("--run-id", metavar="TEXT", help="Part of the names of what the run makes; by default random."),
+    click.option("--run-id", metavar="TEXT", help="Of this run: drivers of one run share it. By default random."),
     click.option("--json", metavar="FILE", help="Write the result; `-`: one line on standard output."),
     click.option("--html", type=_FILE, help="Write a page."),
 ]
@@ -291,6 +292,13 @@ def check(scenario: str, sets: Sequence[str]) -> None:
         _fail(str(e))
     seconds = sum(phase.warm_up + phase.duration for phase in found.phases) + found.pause * (len(found.phases) - 1)
     click.echo(f"{found.name}: right, {len(found.phases)} phase(s), {seconds:g} s")
+
+
+def _short_id(given: str | None) -> str:
+    """Eight characters, which records carry: a longer id (of a Kubernetes Job, say) is shortened to the same by all drivers."""
+    if given is None:
+        return secrets.token_hex(4)
+    return given if len(given) <= 8 else hashlib.sha256(given.encode()).hexdigest()[:8]
 
 
 def load(scenario: str, sets: Sequence[str]) -> Scenario:

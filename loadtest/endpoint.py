@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -24,10 +24,15 @@ CLIENT_ID: Final = "loadtest"
 """Of what the harness itself asks: a quota for it is a quota for making and verifying, not for load."""
 REACHED: Final = 10.0
 """Seconds in which an endpoint has to answer."""
+REFUSED: Final = 3.0
+"""The same, where nobody listens."""
 CHANGED: Final = 60.0
 """Seconds for topics to be made or removed."""
 AT_ONCE: Final = 50
 """Topics that one request removes."""
+
+
+_LATER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 class EndpointError(Exception):
@@ -83,6 +88,22 @@ def leaders(bootstrap: str, access: Access, topic: str) -> list[tuple[str, list[
     return [(addresses[id], some) for id, some in places.items()]
 
 
+def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """Its first offset and the one behind its last. Brokers learn late of who leads what is new: asked again for a while.
+
+    Raises KafkaException."""
+    deadline = time.monotonic() + CHANGED
+    while True:
+        try:
+            found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REACHED)
+        except KafkaException as e:
+            if (not e.args[0].retriable() and e.args[0].code() not in _LATER) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return int(found[0]), int(found[1])
+
+
 @dataclass(slots=True)
 class Cluster:
     """An endpoint, and what a run made there."""
@@ -107,7 +128,7 @@ class Cluster:
     def _asked(self) -> str:
         told: list[str] = []
         admin = self.admin(error_cb=lambda error: told.append(error.str()))
-        deadline = time.monotonic() + REACHED
+        began = time.monotonic()
         while True:
             admin.poll(0.2)
             try:
@@ -116,9 +137,10 @@ class Cluster:
                 refused = next((text for text in told if "SASL" in text or "SSL" in text), None)
                 if refused is not None:
                     raise EndpointError(f"{self.bootstrap}: {_short(refused)}") from None
-                if time.monotonic() >= deadline:
+                nobody = any("Connection refused" in text or "resolve" in text for text in told)
+                if time.monotonic() >= began + (REFUSED if nobody else REACHED):
                     why = _short(told[0]) if told else said(e)
-                    raise EndpointError(f"{self.bootstrap}: cannot be reached in {REACHED:g} s: {why}") from None
+                    raise EndpointError(f"{self.bootstrap}: cannot be reached: {why}") from None
 
     def admin(self, **more: Any) -> AdminClient:
         return AdminClient({**librdkafka_settings(self.bootstrap, self.access), "client.id": CLIENT_ID, "log_level": 0, **more})

@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from loadtest.drive.job import Acknowledged
-from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, said
+from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, bounds, librdkafka_settings, said
 from loadtest.payload import Runs, header_of, run_bytes, size_of
 from loadtest.results.model import Verification
 
@@ -72,7 +72,7 @@ def ends(cluster: Cluster, topics: Mapping[str, int]) -> Places:
         found: Places = {}
         for topic, partitions in topics.items():
             for n in range(partitions):
-                found[topic, n] = consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=STALL)[1]
+                found[topic, n] = bounds(consumer, topic, n)[1]
         return found
     except KafkaException as e:
         raise EndpointError(f"the ends of topics cannot be asked for: {said(e)}") from None
@@ -113,7 +113,7 @@ def _there(consumer: Consumer, starts: Places) -> set[tuple[str, int]]:
     there = set()
     for (topic, n), start in starts.items():
         if topic in topics and n in topics[topic].partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=STALL)
+            low, high = bounds(consumer, topic, n)
             if high > max(low, start):
                 there.add((topic, n))
     return there

@@ -87,13 +87,15 @@ class Connection:
                 raise
         return connection
 
-    async def ask(self, what: tuple[int, int], *fields: Any) -> Any:
-        """The answer to a request with these fields, in their order."""
-        return await self.send(load_request_schema(i16(what[0]), i16(what[1]))(*fields))
+    async def ask(self, what: tuple[int, int], **fields: Any) -> Any:
+        """The answer to a request with these fields."""
+        return await self.send(load_request_schema(*what)(**fields))
 
     async def send(self, request: Any) -> Any:
         body, key, version = BytesIO(), request.__api_key__, request.__version__
-        header = request.__header_schema__(key, version, i32(1), self._client_id)
+        header = request.__header_schema__(
+            request_api_key=key, request_api_version=version, correlation_id=i32(1), client_id=self._client_id
+        )
         entity_writer(type(header))(body, header)
         entity_writer(type(request))(body, request)
         answer = await self.exchange(body.getvalue())
@@ -109,7 +111,7 @@ class Connection:
 
     async def log_in(self, login: Login) -> None:
         """Raises LoginFailed."""
-        answer = await self.ask(HANDSHAKE, login.mechanism)
+        answer = await self.ask(HANDSHAKE, mechanism=login.mechanism)
         if answer.error_code:
             raise LoginFailed(f"the broker does not know {login.mechanism}, but {', '.join(answer.mechanisms) or 'no mechanism'}")
         if login.mechanism == "PLAIN":
@@ -123,7 +125,7 @@ class Connection:
             raise LoginFailed(f"{login.mechanism}: the broker's answer is not right: {e}") from None
 
     async def _token(self, token: bytes) -> str:
-        answer = await self.ask(AUTHENTICATE, token)
+        answer = await self.ask(AUTHENTICATE, auth_bytes=token)
         if answer.error_code:
             raise LoginFailed(answer.error_message or error_name(answer.error_code))
         return bytes(answer.auth_bytes).decode()
@@ -150,7 +152,7 @@ class Connection:
     async def new_id(self) -> int:
         """A producer id, which costs the broker nothing yet."""
         while True:
-            answer = await self.ask(INIT_PRODUCER_ID, None, i32Timedelta.parse(datetime.timedelta(minutes=1)))
+            answer = await self.ask(INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=i32Timedelta.parse(TIMEOUT))
             if not answer.error_code:
                 return int(answer.producer_id)
             await asyncio.sleep(0.1)  # the coordinator fetches a block of ids

@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from loadtest.drive.job import Job
 from loadtest.drive.pace import Pace
 from loadtest.drive.tally import Tally
-from loadtest.endpoint import librdkafka_settings
+from loadtest.endpoint import bounds, librdkafka_settings
 from loadtest.payload import Writer, header_of, run_bytes
 from loadtest.scenario import Consume, EndToEnd, Produce, Writing
 
@@ -26,6 +26,8 @@ CLOSE: Final = 30.0
 MIB: Final = 1 << 20
 QUEUE: Final = 64 * MIB
 """Bytes that all clients of a process may have queued together."""
+TRANSACTION: Final = 300_000
+"""Milliseconds, which brokers allow at most 900,000 of unless they are told otherwise."""
 PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 READ: Final = 1000
 """Records at once."""
@@ -81,8 +83,9 @@ class Writes(Client):
 
     def connect(self) -> None:
         load, more = self.load, dict[str, Any]()
+        longest = max(300_000, round((self.job.warm_up + self.job.duration) * 1000))
         if load.transaction:
-            more["transactional.id"] = f"{self.job.prefix}-{self._id}"
+            more |= {"transactional.id": f"{self.job.prefix}-{self._id}", "transaction.timeout.ms": TRANSACTION}
         depth = max(QUEUE // self.job.clients, 2 * load.size, MIB)
         self._producer = Producer(
             self.settings(
@@ -93,7 +96,7 @@ class Writes(Client):
                     "message.max.bytes": max(load.size + 4096, MIB),
                     "queue.buffering.max.kbytes": depth >> 10,
                     "queue.buffering.max.messages": 10_000 if self.pace.rate is None else 100_000,
-                    "message.timeout.ms": max(300_000, round((self.job.warm_up + self.job.duration) * 1000)),
+                    "message.timeout.ms": min(longest, TRANSACTION) if load.transaction else longest,
                 },
                 **more,
             )
@@ -259,8 +262,7 @@ class WritesAndReads(Writes):
         )
         places = []
         for n in range(job.partitions):
-            end = self._consumer.get_watermark_offsets(TopicPartition(job.topic, n), timeout=CLOSE)[1]
-            places.append(TopicPartition(job.topic, n, end))
+            places.append(TopicPartition(job.topic, n, bounds(self._consumer, job.topic, n)[1]))
         self._consumer.assign(places)
         self._over = threading.Event()
         self._read = threading.Thread(target=self._reads, daemon=True)

@@ -48,6 +48,7 @@ class Raw:
         }
         self._pool: list[Connection | None] = [None] * job.clients
         self._locks = [asyncio.Lock() for _ in self._pool]
+        self._wrong: BaseException | None = None
         self._places: list[tuple[str, list[int]]] = []
 
     async def connect(self) -> None:
@@ -74,10 +75,20 @@ class Raw:
             task = asyncio.create_task(self._one(work, n, due, now))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+            task.add_done_callback(self._ended)
+            if self._wrong is not None:
+                raise self._wrong
         await self._finish(tasks, pace)
+        if self._wrong is not None:
+            raise self._wrong
         for connection in self._pool:
             if connection is not None:
                 connection.close()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Errors that are no answers of the cluster's are the driver's own: they end it."""
+        if not task.cancelled() and self._wrong is None:
+            self._wrong = task.exception()
 
     async def _finish(self, tasks: set[asyncio.Task[None]], pace: Pace) -> None:
         """What is under way may end, until `grace` is over."""
@@ -122,7 +133,7 @@ class Raw:
         connection = await self._open()
         try:
             await connection.ask(API_VERSIONS)
-            await connection.ask(METADATA, ())
+            await connection.ask(METADATA, topics=())
         finally:
             connection.close()
         self.tally.done(due, sent, time.monotonic())
