@@ -274,15 +274,6 @@ def test_another_cluster_is_no_endpoint_to_compare_with(kafka1: LocalCluster, ka
     assert "are two clusters: their figures do not compare" in ended.output
 
 
-def test_a_comparison_has_figures_of_both(limited: ProxyProcess, kafka1: LocalCluster, tmp_path: Path) -> None:
-    scenario = LONG.replace("10m", "1s").replace("group: true", "limited: true")
-    options = ("--compare", limited.bootstrap, "--rounds", "1", "--set", "phases[0].warm_up=0s")
-    ended = run(tmp_path, scenario, kafka1.bootstrap_servers, *options)
-    assert ended.result["kind"] == "comparison", ended.output
-    assert [one["bootstrap"] for one in ended.result["endpoints"]] == [kafka1.bootstrap_servers, limited.bootstrap]
-    assert len(ended.result["runs"]) == 2
-
-
 def test_a_topic_that_cannot_be_made_is_told(kafka1: LocalCluster, tmp_path: Path) -> None:
     ended = run(tmp_path, LONG, kafka1.bootstrap_servers, "--set", "topics.records.replicas=7")
     assert ended.code == 2
@@ -296,28 +287,3 @@ def test_a_topic_of_several_drivers_has_to_be_there(kafka1: LocalCluster, tmp_pa
     ended = run(tmp_path, LONG, kafka1.bootstrap_servers, *options)
     assert ended.code == 2
     assert "has to be made before" in ended.output
-
-
-def test_two_drivers_are_merged_to_one_result(kafka1: LocalCluster, tmp_path: Path) -> None:
-    scenario = """
-        topics: {records: {partitions: 1}}
-        tenants: {writer: {}}
-        phases:
-          - {name: only, warm_up: 0s, duration: 2s, load: [{tenant: writer, operation: produce, topic: records, rate: 100}]}
-        assertions: [{check: verified}, {check: errors}]
-        """
-    files = []
-    for index in range(2):
-        options = ("--driver-count", "2", "--driver-index", str(index), "--run-id", "a-long-id-of-a-job")
-        ended = run(tmp_path, scenario, kafka1.bootstrap_servers, *options)
-        assert ended.code == 0, ended.output
-        assert ended.result["assertions"] == []
-        files.append(tmp_path / f"{index}.json")
-        (tmp_path / "result.json").rename(files[-1])
-    merged = [sys.executable, "-m", "proxy", "loadtest", "merge", *map(str, files), "--json", str(tmp_path / "merged.json")]
-    ended_merge = subprocess.run(merged, capture_output=True, text=True, timeout=60, check=False)
-    found = json.loads((tmp_path / "merged.json").read_text())
-    assert ended_merge.returncode == 0, ended_merge.stdout + ended_merge.stderr
-    assert [one["passed"] for one in found["assertions"]] == [True, True]
-    assert found["verification"][0]["acknowledged"] == 200
-    assert found["phases"][0]["tenants"][0]["intended"] == 200
