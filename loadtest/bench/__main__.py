@@ -40,6 +40,13 @@ EVERY_QUOTA = {
     "quotas": {
         "entities": [EVERYBODY],
         "topics": {"total_bytes_in_per_sec": 1 << 50, "bytes_in_per_sec": {"t1": 1 << 40, "orders": 1 << 40}},
+        "storage": {
+            "source": "local",
+            "log_dirs": [tempfile.gettempdir()],
+            "check_interval": "PT1S",
+            "soft": {"min_available_bytes": 2},
+            "hard": {"min_available_bytes": 1},
+        },
     },
 }
 """every kind of quota, and nothing over it"""
