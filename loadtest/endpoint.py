@@ -201,7 +201,7 @@ class Cluster:
             try:
                 gone.result(CHANGED)
             except KafkaException as e:
-                if e.args[0].code() not in (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP):
+                if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                     left.append(f"group {name}: {said(e)}")
         return left
 

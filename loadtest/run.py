@@ -52,6 +52,8 @@ AHEAD: Final = 0.5
 GRACE: Final = 15.0
 """Seconds for what is under way at the end of a phase; held back clients get less, as nobody waits for what a quota holds."""
 HELD: Final = 2.0
+ENDED: Final = 5.0
+"""Seconds for a driver to end once its pipe is closed."""
 LOST: Final = 60.0
 """Seconds after the end of a phase until a driver that says nothing is given up."""
 PRODUCERS: Final = 1_000_000
@@ -413,7 +415,7 @@ def _drivers(jobs: Sequence[Job]) -> Iterator[tuple[list[Process], queue.Queue[_
                     pass
         for one in processes:
             try:
-                one.child.wait(1 if one.report is None else 10)
+                one.child.wait(ENDED)
             except subprocess.TimeoutExpired:
                 one.child.kill()
                 one.child.wait()

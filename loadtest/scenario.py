@@ -74,6 +74,10 @@ Duration = Annotated[float, BeforeValidator(parse_duration), _AS_TEXT, as_text("
 SomeTime = Annotated[float, BeforeValidator(_some_time), _AS_TEXT, as_text("30s")]
 
 
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,60}$")]
+"""A name that can be part of a topic's."""
+
+
 class Parameter(Model):
     """A value that `--set NAME=VALUE` gives, and that stands for `${NAME}` elsewhere in the file."""
 
@@ -256,7 +260,7 @@ class Event(Model):
 class Phase(Model):
     """Loads that run at the same time."""
 
-    name: Name
+    name: Word
     warm_up: Duration = 5.0
     """What is left out of all figures but the series."""
     duration: SomeTime
@@ -408,8 +412,8 @@ class Scenario(Model):
     """By default that of the file."""
     description: str = ""
     parameters: dict[str, Parameter] = Field(default_factory=dict)
-    topics: dict[str, Topic] = Field(default_factory=dict)
-    tenants: dict[str, Tenant] = Field(min_length=1)
+    topics: dict[Word, Topic] = Field(default_factory=dict)
+    tenants: dict[Word, Tenant] = Field(min_length=1)
     phases: list[Phase] = Field(min_length=1)
     pause: Duration = 0.0
     """Between two phases, so that windows of quotas pass."""

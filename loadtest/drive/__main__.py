@@ -41,8 +41,8 @@ def _real(job: Job) -> Report:
     """All clients, each in a thread."""
     clients = librdkafka.clients_of(job, lambda number: _pace(job, 0.0, number))
     with ThreadPoolExecutor(len(clients)) as pool:
-        list(pool.map(lambda client: client.connect(), clients))
-        start = _begin()
+        list(pool.map(_connect, clients))
+        start = _begin(clients)
         for client in clients:
             client.pace = client.tally.pace = _pace(job, start.at, client.number)
         tallies = [client.tally for client in clients]
@@ -53,6 +53,13 @@ def _real(job: Job) -> Report:
                 run.result()
             list(pool.map(lambda client: client.close(), clients))
     return merged(tally.report(librdkafka.LIBRARY) for tally in tallies)
+
+
+def _connect(client: librdkafka.Client) -> None:
+    try:
+        client.connect()
+    except KafkaException as e:
+        raise DriverError("; ".join(dict.fromkeys([said(e), *client.told]))) from None
 
 
 async def _raw(job: Job) -> Report:
@@ -72,7 +79,7 @@ def _pace(job: Job, at: float, number: int, *, clients: int | None = None) -> Pa
     return Pace(job.rate, at, measured, measured + job.duration, number, clients or job.clients)
 
 
-def _begin() -> Start:
+def _begin(clients: Sequence[librdkafka.Client] = ()) -> Start:
     """Everybody is connected; waits to hear when the phase begins."""
     gc.collect()
     gc.freeze()
@@ -80,13 +87,18 @@ def _begin() -> Start:
     line = sys.stdin.readline()
     if not line:
         os._exit(1)
-    threading.Thread(target=_watch, daemon=True).start()
+    threading.Thread(target=_watch, args=(clients,), daemon=True).start()
     return Start.model_validate_json(line)
 
 
-def _watch() -> None:
+def _watch(clients: Sequence[librdkafka.Client]) -> None:
     """Ends this process when whoever started it is gone, or says so by closing the pipe."""
     sys.stdin.read()
+    leaving = [threading.Thread(target=client.leave) for client in clients]
+    for thread in leaving:
+        thread.start()
+    for thread in leaving:
+        thread.join()
     os._exit(1)
 
 

@@ -24,6 +24,7 @@ from loadtest.scenario import Consume, EndToEnd, Produce, Writing
 CLOSE: Final = 30.0
 """Seconds for a connection to come up, a transaction to end, a client to close."""
 MIB: Final = 1 << 20
+LEAVE: Final = 3.0
 QUEUE: Final = 64 * MIB
 """Bytes that all clients of a process may have queued together."""
 TRANSACTION: Final = 300_000
@@ -44,9 +45,14 @@ class Client:
     def __init__(self, job: Job, number: int, pace: Pace) -> None:
         self.job, self.number, self.pace = job, number, pace
         self.tally = Tally(pace, by_end=job.load.limited)
+        self.told: list[str] = []
+        """what librdkafka said of its connections first"""
 
     def connect(self) -> None:
         """Raises KafkaException, DriverError."""
+
+    def leave(self) -> None:
+        """At once, from another thread, as nobody wants the load any more."""
 
     def run(self) -> None:
         """From the beginning of the phase to its end."""
@@ -58,6 +64,7 @@ class Client:
         return {
             **librdkafka_settings(self.job.bootstrap, self.job.access),
             "client.id": self.job.client_id,
+            "error_cb": lambda error: self.told.append(error.str()) if len(self.told) < 3 else None,
             "throttle_cb": lambda event: self.tally.throttled(event.throttle_time),
             "log_level": 0,
             **more,
@@ -198,7 +205,7 @@ class Reads(Client):
         job, load = self.job, self.job.load
         assert isinstance(load, Consume)
         self._group = load.group
-        self._told: dict[str, int] = {}
+        self._over, self._left = threading.Event(), threading.Event()
         self._consumer = Consumer(
             self.settings(
                 **{
@@ -219,7 +226,7 @@ class Reads(Client):
 
     def run(self) -> None:
         pace, tally, done = self.pace, self.tally, 0
-        while (now := time.monotonic()) < pace.end:
+        while (now := time.monotonic()) < pace.end and not self._over.is_set():
             room = READ if pace.rate is None else pace.count(pace.start, now) - done
             if room <= 0:
                 time.sleep(max(min(pace.due(done), pace.end) - now, 0))
@@ -239,9 +246,17 @@ class Reads(Client):
                 now = time.monotonic()
                 tally.begun(now, now, read, lag=False)
                 tally.done(now, now, now, size, read, latency=False)
+        if self._over.is_set():
+            self.close()
 
     def close(self) -> None:
         self._consumer.close()
+        self._left.set()
+
+    def leave(self) -> None:
+        """A group whose member just vanished would wait for it, and could not be removed."""
+        self._over.set()
+        self._left.wait(LEAVE)
 
 
 class WritesAndReads(Writes):

@@ -19,7 +19,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from localkafka import LocalCluster
+from tests.certs import Authority
 from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.secured import USERS
 
 pytestmark = pytest.mark.kafka
 
@@ -287,3 +289,62 @@ def test_a_topic_of_several_drivers_has_to_be_there(kafka1: LocalCluster, tmp_pa
     ended = run(tmp_path, LONG, kafka1.bootstrap_servers, *options)
     assert ended.code == 2
     assert "has to be made before" in ended.output
+
+
+SECURE = """
+topics:
+  records: {partitions: 1}
+tenants:
+  alice: {sasl: {mechanism: SCRAM-SHA-512, username: alice, password_env: ALICE}}
+  bob: {sasl: {mechanism: PLAIN, username: bob, password_env: BOB}}
+phases:
+  - name: only
+    warm_up: 0s
+    duration: 2s
+    load:
+      - {tenant: alice, operation: produce, topic: records, rate: 20}
+      - {tenant: alice, operation: connect, rate: 5}
+      - {tenant: bob, operation: connect, rate: 5}
+assertions: [{check: verified}, {check: errors}]
+"""
+
+
+@pytest.fixture
+def properties(authority: Authority, tmp_path: Path) -> str:
+    """As Kafka's own tools take them."""
+    login = f'ScramLoginModule required username="proxy" password="{USERS["proxy"]}";'
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={authority.file}\nsasl.jaas.config=org.apache.kafka.common.security.scram.{login}\n"
+    )
+    return str(file)
+
+
+def test_tenants_log_in_as_who_they_are(
+    secure_kafka: LocalCluster, properties: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALICE", USERS["alice"])
+    monkeypatch.setenv("BOB", USERS["bob"])
+    ended = run(tmp_path, SECURE, secure_kafka.bootstrap_servers, "--command-config", properties)
+    assert ended.code == 0, ended.output
+    assert tenant(ended, "bob")["acknowledged"] >= 9
+
+
+@pytest.mark.parametrize("who", ["ALICE", "BOB"])
+def test_a_wrong_password_is_told_without_it(
+    secure_kafka: LocalCluster, properties: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    for name in ("ALICE", "BOB"):
+        monkeypatch.setenv(name, "wr0ng-pw" if name == who else USERS[name.lower()])
+    ended = run(tmp_path, SECURE, secure_kafka.bootstrap_servers, "--command-config", properties)
+    assert ended.code == 1
+    assert f"{who.lower()}-" in ended.output
+    assert "uthentication failed" in ended.output
+    assert not any(secret in ended.output for secret in ("wr0ng-pw", *USERS.values()))
+
+
+def test_a_password_that_is_not_there_is_told(secure_kafka: LocalCluster, properties: str, tmp_path: Path) -> None:
+    ended = run(tmp_path, SECURE, secure_kafka.bootstrap_servers, "--command-config", properties)
+    assert ended.code == 2
+    assert "tenant alice: the environment variable ALICE" in ended.output
