@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -173,7 +174,7 @@ def watched(name: str, readings: Sequence[Reading], start: float, end: float) ->
     sizes = [reading.memory for reading in during]
     return Watched(
         name=name,
-        cpu_s=max(during[-1].cpu_s - during[0].cpu_s, 0.0) if during else 0.0,
+        cpu_s=max(_used_at(readings, end) - _used_at(readings, start), 0.0) if readings else 0.0,
         cpu_max=max(shares, default=0.0),
         memory_bytes=int(median(sizes)) if sizes else 0,
         memory_max_bytes=max(sizes, default=0),
@@ -221,6 +222,17 @@ def driver(name: str, pid: int, readings: Sequence[Reading], start: float, end: 
 def busy_s(readings: Sequence[Reading], cpus: int, start: float, end: float) -> float:
     """Seconds in which the machine (`Host`) had next to no CPU left."""
     return sum(seconds for seconds, share in _shares(_during(readings, start, end)) if share > cpus * (1 - IDLE))
+
+
+def _used_at(readings: Sequence[Reading], at: float) -> float:
+    """CPU seconds used until then, between readings in proportion: a short phase does not begin and end on a second."""
+    later = bisect_left(readings, at, key=lambda reading: reading.at)
+    if later == 0:
+        return readings[0].cpu_s
+    if later == len(readings):
+        return readings[-1].cpu_s
+    before, after = readings[later - 1], readings[later]
+    return before.cpu_s + (after.cpu_s - before.cpu_s) * (at - before.at) / (after.at - before.at)
 
 
 def _during(readings: Sequence[Reading], start: float, end: float) -> list[Reading]:
