@@ -171,14 +171,14 @@ def watched(name: str, readings: Sequence[Reading], start: float, end: float) ->
     shares = [share for _, share in _shares(during)]
     first = int(readings[0].at) if readings else 0
     cpu, memory = by_second(readings, first)
-    sizes = [reading.memory for reading in during]
+    sizes = [reading.memory for reading in during or readings[-1:]]
     return Watched(
         name=name,
         cpu_s=max(_used_at(readings, end) - _used_at(readings, start), 0.0) if readings else 0.0,
         cpu_max=max(shares, default=0.0),
         memory_bytes=int(median(sizes)) if sizes else 0,
         memory_max_bytes=max(sizes, default=0),
-        lost=not during or during[-1].at < end - 3 * INTERVAL_S,
+        lost=not readings or readings[-1].at < end - 3 * INTERVAL_S,
         first=first,
         cpu=cpu,
         memory=memory,

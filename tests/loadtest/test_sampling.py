@@ -47,7 +47,8 @@ def test_what_ended_stays_counted() -> None:
     assert (found.cpu_s, found.cpu_max, found.memory_bytes, found.memory_max_bytes) == (3.0, 0.5, 6000, 9000)
     assert (found.first, found.cpu, found.lost) == (100, [0.5] * 10, False)
     assert watched("proxy", readings, 102.0, 120.0).lost
-    assert watched("proxy", readings, 102.25, 102.75).cpu_s == pytest.approx(0.25)
+    short = watched("proxy", readings, 102.25, 102.75)
+    assert (short.cpu_s, short.lost, short.memory_bytes) == (pytest.approx(0.25), False, 11_000)
     assert watched("proxy", readings, 90.0, 120.0).cpu_s == 5.0
 
 
