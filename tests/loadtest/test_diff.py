@@ -69,6 +69,18 @@ def test_of_comparisons_the_ratios_count_and_not_the_machine() -> None:
     assert worse[0].after == pytest.approx(1.7, rel=0.1)
 
 
+def test_a_change_that_chance_may_have_made_is_no_regression() -> None:
+    calm, wild = comparison(1.2, 1), comparison(1.2, 1)
+    p99 = next(measure for measure in wild.measures if measure.name == "p99")
+    p99.samples[1].values = [
+        values * factor for values, factor in zip(p99.samples[1].values, (0.5, 0.6, 2, 3, 2, 0.7), strict=True)
+    ]
+    (change,) = [change for change in diff(calm, wild) if change.name == "p99"]
+    assert change.share is not None
+    assert change.share > 0.3
+    assert not change.regressed
+
+
 def test_of_sweeps_the_knees() -> None:
     before, after = (find_knee(lambda rate, c=capacity: at(c, rate), low=100) for capacity in (1000.0, 700.0))
     assert [change.regressed for change in diff(before, after)] == [True]

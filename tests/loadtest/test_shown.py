@@ -90,6 +90,12 @@ def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
     ]
 
 
+def test_a_page_has_its_warnings() -> None:
+    warnings = [Warning(code=WarningCode.DRIFT, text="the tide came in")]
+    assert "<b>drift: </b>the tide came in" in page(whole(warnings=warnings))
+    assert "found nothing wrong with its own measurement" in page(whole(warnings=[]))
+
+
 def test_ids_of_plots_are_unique() -> None:
     import re
 

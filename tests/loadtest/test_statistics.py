@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu
+from scipy.stats import mannwhitneyu, permutation_test, rankdata
 
 from loadtest.results.statistics import FEWEST, LEVEL, interval, rank_sum
 
@@ -19,6 +19,13 @@ def test_the_exact_p_value_is_scipys(values: list[int], cut: int) -> None:
     one, other = values[:cut], values[cut:]
     assume(len(other) >= 4)
     assert rank_sum(one, other) == pytest.approx(mannwhitneyu(one, other, method="exact").pvalue)
+
+
+@pytest.mark.parametrize("values", [[1, 1, 2, 2, 2, 3, 3, 3], [1, 2, 2, 2, 2, 2, 2, 5], [1, 1, 1, 9, 9, 9, 9, 9, 2, 2]])
+def test_ties_have_their_mean_rank(values: list[float]) -> None:
+    ranks, cut = rankdata(values), 4
+    shares = permutation_test((ranks[:cut], ranks[cut:]), lambda a, _: abs(sum(a) - cut * ranks.mean()), alternative="greater")
+    assert rank_sum(values[:cut], values[cut:]) == pytest.approx(shares.pvalue)
 
 
 def test_of_many_values_it_is_near_scipys() -> None:
