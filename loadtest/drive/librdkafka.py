@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from loadtest.drive.job import Job
 from loadtest.drive.pace import Pace
-from loadtest.drive.tally import Tally
+from loadtest.drive.tally import LATE, Tally
 from loadtest.endpoint import bounds, librdkafka_settings
 from loadtest.payload import Writer, header_of, run_bytes
 from loadtest.scenario import Consume, EndToEnd, Produce, Writing
@@ -115,22 +115,24 @@ class Writes(Client):
 
     def run(self) -> None:
         producer, pace, tally = self._producer, self.pace, self.tally
+        last = pace.end if self._held else pace.end + LATE
         blocked, since = False, 0
         if self.load.transaction:
             producer.begin_transaction()
         for n in count():
             now = time.monotonic()
             due = now if pace.rate is None else pace.due(n)
-            while due > now and now < pace.end:
-                wait = min(due, pace.end) - now
-                if wait < 0.001:
-                    time.sleep(wait)
-                producer.poll(wait if wait >= 0.001 else 0)
+            if due >= pace.end:
+                break
+            while due > now:
+                if due - now < 0.001:
+                    time.sleep(due - now)
+                producer.poll(due - now if due - now >= 0.001 else 0)
                 blocked, now = False, time.monotonic()
-            while now < pace.end and not self._send(due, now):
+            while now < last and not self._send(due, now):
                 producer.poll(0.01)
                 blocked, now = True, time.monotonic()
-            if now >= pace.end:
+            if now >= last:
                 break
             tally.begun(due, now, lag=not blocked)
             since += 1

@@ -14,7 +14,7 @@ from typing import Final
 
 from loadtest.drive.job import Job
 from loadtest.drive.pace import Pace
-from loadtest.drive.tally import Tally
+from loadtest.drive.tally import LATE, Tally
 from loadtest.endpoint import leaders
 from loadtest.scenario import AskController, Connect, CreateTopics, ProducerIds
 from loadtest.wire import (
@@ -67,9 +67,11 @@ class Raw:
             if blocked:
                 await asyncio.wait(tasks, timeout=max(pace.end - time.monotonic(), 0), return_when=asyncio.FIRST_COMPLETED)
             due = time.monotonic() if pace.rate is None else pace.due(n)
-            await asyncio.sleep(max(min(due, pace.end) - time.monotonic(), 0))
+            if due >= pace.end or n == pace.most:
+                break
+            await asyncio.sleep(max(due - time.monotonic(), 0))
             now = time.monotonic()
-            if now >= pace.end or n == pace.most:
+            if now >= pace.end + LATE:
                 break
             tally.begun(due, now, pace.weight, lag=not blocked)
             task = asyncio.create_task(self._one(work, n, due, now))

@@ -16,7 +16,7 @@ from loadtest.results.model import Throttle
 from loadtest.results.series import SeriesRecorder
 
 LATE: Final = 1.0
-"""Seconds after the end in which what was due before may still succeed, and counts."""
+"""Seconds after the end in which what was due before may still be sent, or succeed, and counts."""
 
 
 class Tally:
