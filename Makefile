@@ -60,6 +60,7 @@ bench-report: setup java
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
+	$(BIN)/python -m loadtest.results.schema > docs/loadtest-results.schema.json
 	$(BIN)/python deploy/helm/generate.py
 
 # The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from proxy.config.load import model_in
+from configfile.load import model_in
 from proxy.config.models import Settings
 from proxy.net.reload import LIVE
 

@@ -68,6 +68,17 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a replica's volume of a Deployment": ({"usageLog": {"enabled": True, "volume": "replica"}}, ["set kind to StatefulSet"]),
     "a StatefulSet without": ({"kind": "StatefulSet", "usageLog": {"enabled": True}}, ["usageLog.volume", "set it to replica"]),
     "a report of nothing": ({"report": {"enabled": True}}, ["report.enabled", "set usageLog.enabled to true"]),
+    "a load test with two scenarios": (
+        {"loadTest": {"enabled": True, "definition": {"phases": []}}},
+        ["loadTest: scenario", "one of them"],
+    ),
+    "a load test of nothing": ({"loadTest": {"enabled": True, "scenario": ""}}, ["loadTest.scenario: which one?"]),
+    "a hook that judges a share": ({"loadTest": {"enabled": True, "helmTest": True, "drivers": 2}}, ["set loadTest.drivers to 1"]),
+    "a hook of nothing": ({"loadTest": {"helmTest": True}}, ["set loadTest.enabled to true"]),
+    "a load test that cannot get in": (
+        {"loadTest": {"enabled": True}, "listeners": {"main": {"tls": {"enabled": True, "existingSecret": "a"}}}},
+        ["loadTest.existingSecret: the listener main has TLS"],
+    ),
     "scaling by nothing": (
         {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}},
         ["autoscaling: by what?"],
