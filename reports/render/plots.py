@@ -34,9 +34,9 @@ _COLOURS = {_LINES: "var(--line)", _TEXT: "var(--muted)"}
 _SERIES = tuple(f"#0a0b{index:02x}" for index in range(7))
 _COLOURS |= {colour: f"var(--s{index})" for index, colour in enumerate(_SERIES)}
 _OTHERS = _SERIES[0]
-_WARN = "#010205"
-_COLOURS[_WARN] = "var(--warn-ink)"
-_PLAIN = {_LINES: "#d5d5d5", _TEXT: "#444444", _WARN: "#b3261e"}
+_LEVEL = "#010205"
+_COLOURS[_LEVEL] = "var(--level)"
+_PLAIN = {_LINES: "#d5d5d5", _TEXT: "#444444", _LEVEL: "#c02b4a"}
 _PLAIN |= dict(zip(_SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
 """The same colours on paper: light, as slides mostly are."""
 _SLIDE = (9.0, 4.0)
@@ -95,7 +95,7 @@ def volume_plot(name: str, row: VolumeRow) -> Html:
         return tag("figure", head, tag("p", "One observation is no line.", class_="nothing"))
     labels = [("used", _SERIES[1]), ("forecast and its interval", _SERIES[2])] if row.path.ahead else [("used", _SERIES[1])]
     labels += [("with the proposed quotas", _SERIES[3])] if row.path.proposed else []
-    labels += [("levels: " + ", ".join(level.name for level in row.levels), _WARN)]
+    labels += [("levels: " + ", ".join(level.name for level in row.levels), _LEVEL)]
     items = (tag("li", tag("i", style=f"background:{_COLOURS[colour]}"), label) for label, colour in labels)
     drawing = _own_ids(_svg(lambda axes: _draw_volume(axes, row), _HALF), name, f"Used bytes of {clean(row.name, 60)}")
     unit = unit_of(row.total)[1]
@@ -189,7 +189,7 @@ def _draw_volume(axes: Axes, row: VolumeRow, label: str | None = None) -> None:
         later = _dates([at for at, _ in path.proposed])
         axes.plot(later, [used / unit for _, used in path.proposed], color=_SERIES[3], linewidth=1.6, label=labels[2])
     for level in row.levels:
-        axes.axhline(level.at_bytes / unit, color=_WARN, linewidth=1, linestyle="-" if level.name == "full" else "--")
+        axes.axhline(level.at_bytes / unit, color=_LEVEL, linewidth=1, linestyle="-" if level.name == "full" else "--")
     axes.set_xlim(times[0], end)
     axes.set_ylim(0, row.total / unit * 1.05)
     _axis_of_time(axes)
