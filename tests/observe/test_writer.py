@@ -32,9 +32,9 @@ def test_the_thread_writes_and_stops(desk):
 def test_a_folder_that_cannot_be_made_is_said_at_the_start(tmp_path):
     (tmp_path / "file").write_text("")
     desk = Desk(tmp_path / "other")
-    desk.writer._folder = tmp_path / "file" / "logs"
+    desk.place._path = tmp_path / "file" / "logs"
     with pytest.raises(OSError, match="Not a directory"):
-        desk.writer.start()
+        desk.place.make()
 
 
 def test_rotation_by_size_and_by_age_within_one_run(tmp_path):
@@ -42,7 +42,7 @@ def test_rotation_by_size_and_by_age_within_one_run(tmp_path):
     write = desk.writer._write
     for now, size, files in [(0, 600, 1), (1, 600, 1), (2, 10, 2), (101, 10, 2), (102, 10, 3), (150, 10, 3)]:
         desk.now = now
-        write([desk.author.line("usage", pad="x" * size)])
+        write(None, [desk.author.line("usage", pad="x" * size)])
         assert len(desk.files) == files, now
     assert [line["seq"] for line in desk.lines()] == [1, 2, 3, 4, 5, 6]
 
@@ -89,10 +89,10 @@ def test_a_disk_that_refuses_is_survived_counted_and_complained_about_once(desk)
 
 def test_a_line_cut_in_half_by_a_full_disk_is_bad_alone(desk):
     desk.put(1)
-    desk.writer._write(desk.writer._queue.get())
+    desk.writer._write(*desk.writer._queue.get())
     with full_disk(room=10):
-        desk.writer._write([desk.author.line("usage")])
-    desk.writer._write([desk.author.line("usage", after=True)])
+        desk.writer._write(None, [desk.author.line("usage")])
+    desk.writer._write(None, [desk.author.line("usage", after=True)])
     text = (desk.folder / desk.files[0]).read_bytes().split(b"\n")
     assert [line.get("after") for line in desk.lines()] == [None, True]
     assert len(text) == 4
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_opened_is_a_disk_that_refuses(desk):
 def test_lines_lost_last_are_told_before_the_end(desk):
     with full_disk():
         desk.put(2)
-        desk.writer._write(desk.writer._queue.get())
+        desk.writer._write(*desk.writer._queue.get())
     desk.writer._thread.start()
     desk.writer.stop(5.0)
     assert seqs_told_lost(desk) == 2
