@@ -114,6 +114,7 @@ class Proxy:
             [door.route for door in self._doors],
             self._changed,
             self._clock,
+            given=settings.upstream.brokers,
         )
         for door in self._doors:
             door.bootstrap_addresses, door.broker_addresses = self.brokers.bootstrap_addresses, self.brokers.broker_addresses
@@ -233,6 +234,7 @@ class Proxy:
             except OSError as e:
                 where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
                 raise StartError(f"cannot listen at {address}: {_reason(e)}; set {where} to a free address") from None
+        self.brokers.begin()
         try:
             self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready, self._seen)
         except OSError as e:
