@@ -15,7 +15,15 @@ from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one,
 
 EVERY = pytest.mark.parametrize("values", VALUES, ids=NAMES)
 OLDEST, NEWEST = "1.30", "1.37"
-CUSTOM = {"Certificate", "PodMonitor", "ServiceMonitor", "TLSRoute", "PrometheusRule"}
+CUSTOM = {
+    "Certificate",
+    "PodMonitor",
+    "ServiceMonitor",
+    "TLSRoute",
+    "PrometheusRule",
+    "SparkApplication",
+    "ScheduledSparkApplication",
+}
 """Kinds that Kubernetes does not bring; the API server's tests have their definitions."""
 
 
