@@ -307,7 +307,7 @@ class Proxy:
             await self._log_topic.finish()
         for task in self._shipping:
             task.cancel()
-        await asyncio.gather(*self._shipping, return_exceptions=True)
+            await asyncio.wait([task], timeout=1.0)  # aiokafka takes longer to end where brokers are away
         self._log.info("stopped")
 
     async def _drain(self, hurry: asyncio.Event) -> None:

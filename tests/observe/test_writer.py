@@ -1,7 +1,10 @@
 """The writer: rotation by size and age, a bound on what waits, gaps that are told, a disk that refuses."""
 
+import json
+
 import pytest
 
+from proxy.observe.writer import Losses
 from tests.observe.support import Desk, full_disk
 
 
@@ -131,3 +134,53 @@ def test_lines_lost_last_are_told_before_the_end(desk):
     desk.writer._thread.start()
     desk.writer.stop(5.0)
     assert seqs_told_lost(desk) == 2
+
+
+class Elsewhere:
+    """A second place, which may refuse."""
+
+    name = "elsewhere"
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self.taken: list[dict] = []
+        self.refuses = False
+
+    def write(self, lines: list[bytes]) -> None:
+        if self.refuses:
+            raise OSError(105, "no room")
+        self.taken += map(json.loads, lines)
+
+    def close(self) -> None: ...
+
+
+def test_a_gap_has_one_number_and_says_in_each_place_what_is_missing_there(tmp_path):
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    desk.put(2)
+    desk.work()
+    other.refuses = True
+    desk.put(3)
+    desk.work()
+    desk.put(1)
+    desk.work()
+    other.refuses = False
+    desk.put(1)
+    desk.work()
+    assert desk.complaints == ["no room"]
+    assert desk.writer.dropped == other.losses.lines == 4
+    everything = {place: {line["seq"]: line for line in lines} for place, lines in (("here", desk.lines()), ("there", other.taken))}
+    assert set(everything["here"]) == set(range(1, 10))
+    assert set(everything["there"]) == {1, 2, 8, 9}
+    assert [line["lines"] for line in desk.lines() if line["type"] == "gap"] == [0, 0]
+    assert [line["lines"] for line in other.taken if line["type"] == "gap"] == [5]
+
+
+def test_what_the_queue_has_no_room_for_is_missing_everywhere(tmp_path):
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", queue_lines=2, others=[other])
+    desk.put(3)
+    desk.put(1)
+    desk.work()
+    assert desk.lines() == other.taken
+    assert [line.get("lines") for line in other.taken] == [3, None]
