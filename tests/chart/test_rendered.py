@@ -85,7 +85,7 @@ def files_in(node: Any) -> list[tuple[str, str]]:
     """(setting, file) of everything that is called a file."""
     found: list[tuple[str, str]] = []
     for name, value in node.items() if isinstance(node, dict) else []:
-        found += [(name, value)] if name.endswith("_file") and value else files_in(value)
+        found += [(name, value)] if str(name).endswith("_file") and value else files_in(value)
     return found
 
 

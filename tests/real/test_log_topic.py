@@ -10,12 +10,25 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from localkafka import LocalCluster
 from proxy.config.units import HostPort
 from proxy.net.log_topic import LogTopic
 from proxy.net.upstream import Upstream
+from tests.conftest import QUICK_START
 from tests.observe.support import Desk
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.steady import SteadyProducer
@@ -152,6 +165,40 @@ def test_a_topic_that_would_lose_lines_is_not_used(kafka1: LocalCluster, tmp_pat
         admin.incremental_alter_configs([resource])[resource].result(20)
         proxy.wait_for("usage log topic is up")
     assert by_identity(lines_of(kafka1, name)) == by_identity(proxy.usage())
+
+
+def test_rights_that_are_missing_keep_no_client_waiting(tmp_path: Path, name: str) -> None:
+    """The proxy says what it may not do, and goes on once it may: rights to create, describe and write are enough."""
+    users = {"admin": "admin-s3cret", "proxy": "pr0xy-s3cret"}
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "log_level": 0}
+    login |= {"sasl.username": "admin", "sasl.password": users["admin"]}
+    settings = {
+        "upstream": {"sasl": {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password": users["proxy"]}},
+        "logs": {"usage": {"topic": name, "interval": "1s"}},
+    }
+    with (
+        LocalCluster(1, sasl=users, properties=authorizer, jvm_flags=QUICK_START) as kafka,
+        ProxyProcess(tmp_path, kafka.bootstrap_servers, settings) as proxy,
+    ):
+        assert "cannot be created" in proxy.wait_for("usage log topic is away")["reason"]
+        through = AdminClient({"bootstrap.servers": proxy.bootstrap, **login})
+        assert through.list_topics(timeout=20).brokers
+        rights = (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.WRITE)
+        given = [
+            AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:proxy", "*", right, AclPermissionType.ALLOW)
+            for right in rights
+        ]
+        for done in through.create_acls(given).values():
+            done.result(20)
+        proxy.wait_for("usage log topic is up")
+        wait_until(lambda: proxy.metric("usage_log_topic_waiting_lines") == 0, "the lines to be sent")
+        at = through.list_offsets({TopicPartition(name, 0): OffsetSpec.latest()})
+        assert next(iter(at.values())).result(20).offset > 0
+        assert not [secret for secret in users.values() if secret in str(proxy.events)]
 
 
 class Direct:
