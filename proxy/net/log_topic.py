@@ -77,6 +77,11 @@ class LogTopic:
         """Lines that the brokers do not have yet."""
         return len(self._lines)
 
+    @property
+    def ready(self) -> bool:
+        """Once half of its room is free: what was lost is told when it is over."""
+        return len(self._lines) * 2 <= self._most
+
     def write(self, lines: list[bytes]) -> None:
         """Take these; OSError when there is no room for all of them."""
         with self._lock:

@@ -54,6 +54,10 @@ class Place(Protocol):
     def name(self) -> str:
         """As people are told of it."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether a gap line would get there: each that does not is another number that is missing."""
+
     def write(self, lines: list[bytes]) -> None:
         """Lines without their ends, in the log's order; OSError when they are lost here."""
 
@@ -108,16 +112,16 @@ class LogWriter:
             for place in self._places:
                 place.losses.add(len(lines))
         else:
-            self._queue.put((self._gap(), lines))
+            self._queue.put((self._gap([place.ready for place in self._places]), lines))
 
     def stop(self, timeout: float) -> None:
         """Write what is waiting, for `timeout` seconds at most."""
-        self._queue.put((self._gap(), ()))
+        self._queue.put((self._gap([True for _ in self._places]), ()))
         self._queue.put(None)
         self._thread.join(timeout)
 
-    def _gap(self) -> Gap | None:
-        lost = tuple(place.losses.tell() for place in self._places)
+    def _gap(self, ready: Sequence[bool]) -> Gap | None:
+        lost = tuple(place.losses.tell() if now else 0 for place, now in zip(self._places, ready, strict=True))
         return Gap(self._author.line("gap", at=self._wall(), lines=0), lost) if any(lost) else None
 
     def _run(self) -> None:
@@ -155,6 +159,8 @@ class Folder:
         self._number = self._size = 0
         self._opened_at = 0.0
         self._cut = False
+
+    ready = True
 
     @property
     def name(self) -> str:

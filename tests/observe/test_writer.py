@@ -140,6 +140,7 @@ class Elsewhere:
     """A second place, which may refuse."""
 
     name = "elsewhere"
+    ready = True
 
     def __init__(self) -> None:
         self.losses = Losses()
@@ -184,3 +185,34 @@ def test_what_the_queue_has_no_room_for_is_missing_everywhere(tmp_path):
     desk.work()
     assert desk.lines() == other.taken
     assert [line.get("lines") for line in other.taken] == [3, None]
+
+
+def test_a_place_without_room_is_told_of_its_gap_when_it_has_some(tmp_path):
+    """Or every line that it does not take would bring a gap line to the other place."""
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    other.refuses, other.ready = True, False
+    for _ in range(5):
+        desk.put(1)
+        desk.work()
+    other.refuses = False
+    desk.put(1)
+    desk.work()
+    assert [line["seq"] for line in desk.lines()] == [1, 2, 3, 4, 5, 6]
+    assert [line["seq"] for line in other.taken] == [6]
+    other.ready = True
+    desk.put(1)
+    desk.work()
+    assert [(line["type"], line["seq"], line.get("lines")) for line in other.taken[1:]] == [("gap", 8, 5), ("usage", 7, None)]
+
+
+def test_what_was_lost_last_is_told_at_the_end_ready_or_not(tmp_path):
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    other.refuses, other.ready = True, False
+    desk.put(2)
+    desk.work()
+    other.refuses = False
+    desk.writer.start()
+    desk.writer.stop(5.0)
+    assert [line["lines"] for line in other.taken] == [2]
