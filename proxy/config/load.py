@@ -100,7 +100,7 @@ def _merge(base: Any, over: Mapping[str, Any]) -> Any:
 
 
 def _explain(where: str, error: ErrorDetails, lines: Mapping[Key, int]) -> str:
-    key = tuple(error["loc"])
+    key = tuple(part for part in error["loc"] if part != "[key]")  # it is what is wrong with a name that the user chose
     line = next((lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in lines), None)
     at = f"line {line}: " if line else ""
     name = f"`{_dotted(key)}`: " if key else ""

@@ -291,6 +291,14 @@ class Settings(Model):
     exempt: Exempt = Exempt()
     quotas: Quotas = Quotas()
 
+    @field_validator("quotas")
+    @classmethod
+    def _own_topics(cls, quotas: Quotas, info: ValidationInfo) -> Quotas:
+        logs: Logs | None = info.data.get("logs")
+        if quotas.dynamic is not None and logs is not None and quotas.dynamic.topic == logs.usage.topic:
+            raise ValueError(f"`quotas.dynamic.topic` and `logs.usage.topic` are both {logs.usage.topic}; take two topics")
+        return quotas
+
     @property
     def listeners(self) -> dict[str, Listener]:
         """All listeners by name; `listen` is called `main`."""

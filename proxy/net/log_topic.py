@@ -9,6 +9,7 @@ the proxy is about them."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import threading
 from collections import deque
@@ -88,7 +89,8 @@ class LogTopic:
             if len(self._lines) + len(lines) > self._most:
                 raise OSError(errno.ENOBUFS, f"{self._most} lines wait for the brokers, and no more may")
             self._lines += lines
-        self._loop.call_soon_threadsafe(self._some.set)
+        with contextlib.suppress(RuntimeError):  # the proxy has ended
+            self._loop.call_soon_threadsafe(self._some.set)
 
     def close(self) -> None: ...
 
