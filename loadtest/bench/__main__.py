@@ -62,9 +62,7 @@ IDLE_CASE = "produce-100"
 @click.option("--quotas", is_flag=True, help="Instead: the proxy with every kind of quota, nothing exceeded, beside one without.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
 @click.option("--record", is_flag=True, help="Append the ratios to the history.")
-@click.option(
-    "--check", is_flag=True, help="Exit code 1 if a ratio is over 10% above the last of such a machine in the history."
-)
+@click.option("--check", is_flag=True, help="Exit code 1 if a ratio is over 10% above the last of such a machine in the history.")
 @click.option("--history", type=click.Path(path_type=Path), default=FILE, help="The file of the history.")
 def main(
     cases: tuple[str, ...],

@@ -67,7 +67,6 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "authorities without TLS": ({"upstream": {"tls": {"caSecret": "a"}}}, ["upstream.tls.enabled: it is false"]),
     "a replica's volume of a Deployment": ({"usageLog": {"enabled": True, "volume": "replica"}}, ["set kind to StatefulSet"]),
     "a StatefulSet without": ({"kind": "StatefulSet", "usageLog": {"enabled": True}}, ["usageLog.volume", "set it to replica"]),
-    "a report of nothing": ({"report": {"enabled": True}}, ["report.enabled", "set usageLog.enabled to true"]),
     "a load test with two scenarios": (
         {"loadTest": {"enabled": True, "definition": {"phases": []}}},
         ["loadTest: scenario", "one of them"],
@@ -79,6 +78,22 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"loadTest": {"enabled": True}, "listeners": {"main": {"tls": {"enabled": True, "existingSecret": "a"}}}},
         ["loadTest.existingSecret: the listener main has TLS"],
     ),
+    "a log to nowhere": ({"usageLog": {"enabled": True, "volume": "none"}}, ["usageLog.topic: with volume none"]),
+    "a topic's name": ({"usageLog": {"enabled": True, "topic": "a topic"}}, ["usageLog", "topic"]),
+    "a broker without id": ({"upstream": {"brokers": {"one": "kafka-1:9092"}}}, ["brokers", "one"]),
+    "a broker by id without port": ({"upstream": {"brokers": {"1": "kafka-1"}}}, ["brokers", "kafka-1"]),
+    "a report of nothing": ({"report": {"enabled": True}}, ["report.enabled", "set usageLog.enabled to true", "report.logs"]),
+    "a report of a topic alone": (
+        {"report": {"enabled": True}, "usageLog": {"enabled": True, "volume": "none", "topic": "usage"}},
+        ["report.enabled", "report.logs to where it is"],
+    ),
+    "a report to nowhere": ({"report": {"enabled": True, "logs": "kafka://a:1/b"}}, ["report.existingClaim"]),
+    "a report of no place": ({"report": {"enabled": True, "logs": "usage"}}, ["report", "logs"]),
+    "a driver without rights": (
+        {"report": {"enabled": True, "kind": "SparkApplication", "logs": "s3a://a/b", "existingClaim": "c"}},
+        ["report.spark.serviceAccount: a SparkApplication needs one"],
+    ),
+    "a setting of Spark that is no text": ({"report": {"spark": {"conf": {"spark.ui.enabled": False}}}}, ["report", "conf"]),
     "scaling by nothing": (
         {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}},
         ["autoscaling: by what?"],
