@@ -23,11 +23,18 @@ class SettingsError(Exception):
     """Settings that cannot be used; the message has one line per mistake."""
 
 
-def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
+def load_settings(
+    path: Path | None, overrides: Mapping[str, Any] | None = None, every_listener: Mapping[str, Any] | None = None
+) -> Settings:
     """The settings of a file (None: no file), with some replaced, e.g. {"upstream": {"bootstrap_servers": [...]}}, by
-    the command line."""
+    the command line; `every_listener` is replaced in each of them."""
     data, lines = ({}, {}) if path is None else _read(path)
     merged = _merge(data, overrides or {})
+    if every_listener:
+        more = merged.get("more_listeners")
+        merged["listen"] = _with(merged.get("listen", {}), every_listener)
+        if isinstance(more, dict):
+            merged["more_listeners"] = {name: _with(listener, every_listener) for name, listener in more.items()}
     try:
         return Settings.model_validate(merged)
     except ValidationError as e:
@@ -97,6 +104,11 @@ def _merge(base: Any, over: Mapping[str, Any]) -> Any:
             else value
         )
     return merged
+
+
+def _with(section: Any, over: Mapping[str, Any]) -> Any:
+    """A section with some settings replaced; what is no section stays, to be refused."""
+    return {**section, **over} if isinstance(section, dict) else section
 
 
 def _explain(where: str, error: ErrorDetails, lines: Mapping[Key, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import secrets
@@ -38,6 +39,7 @@ from proxy.net.keeper import Keeper
 from proxy.net.listeners import Door
 from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
+from proxy.net.service_manager import tell_service_manager
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
 from proxy.net.upstream import BrokerError, Upstream
@@ -64,6 +66,8 @@ Load = Callable[[], Settings]
 UPSTREAM: Final = "<upstream>"
 SWEEP: Final = 10.0
 """Seconds between clean-ups of what quotas no longer need."""
+TELL_READY: Final = 30.0
+"""Seconds after which systemd is told that the proxy is ready though the cluster does not answer."""
 DRAIN_POLL: Final = 0.05
 """Seconds between two looks at what is left while connections drain."""
 DRAIN_STEP: Final = 0.4
@@ -88,8 +92,7 @@ class Proxy:
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
-        kept = settings.quotas.producer_ids.state_file
-        self._keeper = Keeper(Path(kept) if kept else None, self.engine.producer_ids, self._clock, time.time, log)
+        self._keeper = Keeper(settings.producer_ids_file, self.engine.producer_ids, self._clock, time.time, log)
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._writer = self._make_writer()
@@ -215,20 +218,13 @@ class Proxy:
         try:
             self._keeper.load()
         except OSError as e:
-            where = settings.quotas.producer_ids.state_file
+            where = settings.producer_ids_file
             raise StartError(f"cannot keep producer ids in {where}: {_reason(e)}; set `quotas.producer_ids.state_file`") from None
-        for door in self._doors:
-            address = door.settings.bootstrap
-            try:
-                door.open()
-            except OSError as e:
-                where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
-                raise StartError(f"cannot listen at {address}: {_reason(e)}; set {where} to a free address") from None
         try:
             self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready, self._seen)
         except OSError as e:
             raise StartError(
-                f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` to a free address"
+                f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` or --admin to a free address"
             ) from None
         if self._writer is not None:
             try:
@@ -237,6 +233,11 @@ class Proxy:
                 raise StartError(
                     f"cannot write the usage log to {settings.logs.usage.path}: {_reason(e)}; set `logs.usage.path`"
                 ) from None
+        for door in self._doors:  # last: at ports that are shared, clients come from now on
+            try:
+                door.open()
+            except OSError as e:
+                raise StartError(_no_address(settings, door, e)) from None
         self._tasks = [asyncio.create_task(work) for work in self._works()]
         for task in self._tasks:
             task.add_done_callback(self._ended)
@@ -262,6 +263,7 @@ class Proxy:
             self.reloader.run(),
             self._keeper.run(),
             self._volumes.run(),
+            self._tell_ready(),
             *own,
         ]
 
@@ -269,6 +271,7 @@ class Proxy:
         """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
         get their answers."""
         self.shared.draining = True
+        tell_service_manager("STOPPING=1")
         self._log.info("stopping", connections=len(self.shared.connections))
         for door in self._doors:
             door.close()
@@ -287,6 +290,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._admin.cleanup()
         await self._keeper.save()
+        self._keeper.close()
         await asyncio.to_thread(self._usage.stop)
         self._log.info("stopped")
 
@@ -359,6 +363,12 @@ class Proxy:
                 await asyncio.sleep(left)
             self._usage.close_interval(end)
 
+    async def _tell_ready(self) -> None:
+        """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
+        while self.not_ready() is not None and self._clock() < self._born + TELL_READY:  # noqa: ASYNC110  (it has several reasons)
+            await asyncio.sleep(DRAIN_POLL)
+        tell_service_manager("READY=1")
+
     async def _sweeps(self) -> None:
         while True:
             await asyncio.sleep(SWEEP)
@@ -371,6 +381,16 @@ class Proxy:
 async def _pause(seconds: float, unless: asyncio.Event) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(unless.wait(), seconds)
+
+
+def _no_address(settings: Settings, door: Door, error: OSError) -> str:
+    where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
+    text = f"cannot listen at {door.settings.bootstrap}: {_reason(error)}; set {where} to a free address"
+    if error.errno != errno.EADDRINUSE:
+        return text
+    if door.settings.reuse_port:
+        return f"{text}; whoever listens there has no `reuse_port`, or is of another user"
+    return f"{text}, or share it: `--reuse-port` for all proxies there"
 
 
 def _reason(error: OSError) -> str:
