@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-producer-ids bench-rates bench-report docs clean
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-producer-ids bench-rates bench-report docs clean
 .PHONY: setup java kafka
 
 demo: setup java
@@ -44,6 +44,10 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
+
+# What a second process at the same port gains; a minute.
+bench-fleet: setup
+	$(BIN)/python -m loadtest.bench.fleet $(BENCH_ARGS)
 
 # A storm of new producers beside ordinary ones; some 10 minutes.
 bench-producer-ids: kafka

@@ -12,4 +12,5 @@ saturated machine.
 - `load`      clients with a fixed number of requests in flight
 - `mixed`     clients of several kinds, which come and go (`loadtest.soak`)
 - `measure`   starts the parts, reads their CPU time
+- `fleet`     one proxy process beside two at the same port
 """
