@@ -8,15 +8,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-producer-ids bench-rates bench-report docs clean
-.PHONY: setup java kafka
+.PHONY: setup java kafka redis
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
 
-test: setup java check kafka
+test: setup java check kafka redis
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-test-quick: setup
+test-quick: setup redis
 	$(BIN)/pytest -m "not kafka and not spark" $(PYTEST_ARGS)
 
 # What the compiled build replaces, as it is read.
@@ -65,6 +65,10 @@ docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
 	$(BIN)/python deploy/helm/generate.py
+
+# For the tests of the ledger; where it cannot be installed they are skipped, and say so.
+redis: setup
+	@$(BIN)/python -m tests.redis_server
 
 # The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.
 setup: $(READY)

@@ -19,6 +19,7 @@ from quota.kinds.controller_mutations import ControllerMutations, MutationLimit,
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
 from quota.kinds.rates import RateLimit, RateMeter, Rates
 from quota.kinds.storage import Check, Event, Produced, Storage, StorageLimits
+from quota.ledger import Sums
 from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Refusals
 from quota.slowing import Slowing
 from quota.windows.bloom import Hash
@@ -178,6 +179,13 @@ class Engine:
         limits = self.limits
         rates = bool(limits.producer_byte_rate) or limits.topics is not None
         self.looks_at_produce = rates or not self.storage.calm
+
+    def share(self) -> list[Sums]:
+        """What is charged here concerns other proxies from now on. The kinds that add up."""
+        kinds = [self.producer_rate, self.consumer_rate, self.request_rate, self.slowing.rates]
+        for kind in kinds:
+            kind.share()
+        return list[Sums](kinds)
 
     def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""

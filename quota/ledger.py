@@ -55,7 +55,7 @@ class Sums(Protocol):
         """So much was charged elsewhere: record it, whatever the limit."""
 
     def level(self, owner: Entity, now: float) -> float:
-        """How the window stands, in a unit of the kind's own."""
+        """How the window stands: what is in it."""
 
     def resume(self, owner: Entity, level: float, age: float, now: float) -> None:
         """The first word of an owner: `age` seconds ago its window had this level elsewhere."""
@@ -125,7 +125,7 @@ class Entry:
 
     def share(self, proxies: int, away: Away) -> float:
         """The part of the fleet's use that is this proxy's, 1 / `proxies` at least."""
-        least = 1 / max(proxies, 1)
+        least = 1 / max(proxies, 2 if self.all > self.mine else 1)
         if away is Away.SPLIT or self.all <= 0:
             return least
         return min(max(self.mine / self.all, least), 1.0)
@@ -258,15 +258,20 @@ class Ledger:
 
     def batches(self, now: float) -> list[Batch]:
         """What the store is to be told and asked, one batch a shard: that which is under way again, else another one."""
-        found = []
-        for shard in self.shards:
-            if shard.batch is None:
-                self._prune(shard, now)
-                items = [self._item(entry, now) for entry in self._chosen(shard, now)]
-                shard.batch = Batch(shard.number, shard.last + 1, shard.generation, items)
-            shard.batch.tries += 1
-            found.append(shard.batch)
-        return found
+        return [self.batch(shard, now) for shard in self.shards]
+
+    def batch(self, shard: Shard, now: float) -> Batch:
+        """The same of one shard."""
+        if shard.batch is None:
+            self._prune(shard, now)
+            items = [self._item(entry, now) for entry in self._chosen(shard, now)]
+            shard.batch = Batch(shard.number, shard.last + 1, shard.generation, items)
+        shard.batch.tries += 1
+        return shard.batch
+
+    def quiet(self, shard: Shard, now: float) -> bool:
+        """Is there nothing to say, and has the store answered not long ago?"""
+        return shard.batch is None and not shard.entries and now - shard.heard < self.stale_after / 3
 
     def behind(self) -> int:
         """Owners whose changes are in no batch yet."""
@@ -311,7 +316,7 @@ class Ledger:
             if level is not None:
                 kind.resume(owner, level.level, level.age, now)
             others = min(total - item.delta if level is None else level.since, kind.most(owner))
-            entry.hear(item.delta, others, lasts, now)
+            entry.hear(item.delta, others + (0.0 if level is None else level.level), lasts, now)
             kind.learn(owner, others, now)
             return
         others = float(total - before - item.delta)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from proxy.config.base import FileName, Model, Name
+from proxy.config.ledger import Ledger
 from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
@@ -287,6 +288,7 @@ class Settings(Model):
     reload: Reload = Reload()
     exempt: Exempt = Exempt()
     quotas: Quotas = Quotas()
+    ledger: Ledger = Ledger()
 
     @property
     def producer_ids_file(self) -> Path | None:

@@ -36,6 +36,7 @@ from proxy.net.directory import Directory
 from proxy.net.follow import Follower
 from proxy.net.guard import guard
 from proxy.net.keeper import Keeper
+from proxy.net.ledger import LedgerLink
 from proxy.net.listeners import Door
 from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
@@ -104,6 +105,7 @@ class Proxy:
         upstream = settings.upstream
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self._topic, self._desk = self._make_desk()
+        self._ledger = self._make_ledger()
         self.shared = self._make_shared(tally)
         self._doors = [
             Door(name, listener, settings.fixed_ports, self.shared, partial(self._context, name), log)
@@ -142,6 +144,16 @@ class Proxy:
         if dynamic is not None:
             topic = QuotaTopic(dynamic.topic, self._servers, self._upstream, self._log)
         return topic, QuotaDesk(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
+
+    def _make_ledger(self) -> LedgerLink | None:
+        """What is shared with other proxies, if anything is."""
+        ledger = self.settings.ledger
+        if ledger.kind == "local":
+            return None
+        from proxy.net.redis_store import RedisStore
+
+        store = RedisStore(ledger, self._author.boot)
+        return LedgerLink(ledger, self.engine.share(), store, self._clock, self._log)
 
     def _servers(self) -> Iterable[HostPort]:
         """Brokers to ask, the known ones first."""
@@ -254,7 +266,7 @@ class Proxy:
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on all the time."""
-        own = [] if self._topic is None else [self._topic.run()]
+        own = [link.run() for link in (self._topic, self._ledger) if link is not None]
         return [
             self.follower.run(),
             self._intervals(),

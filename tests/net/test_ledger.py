@@ -1,0 +1,157 @@
+"""The ledger on a real Redis: proxies' engines in one process, each with its own connections, and what becomes of their windows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from proxy.config.ledger import Ledger as Settings
+from proxy.hashing import murmur3
+from proxy.net.ledger import LedgerLink
+from proxy.net.redis_store import RedisStore
+from quota.book import QuotaBook
+from quota.engine import Engine, Limits
+from quota.entity import Entity
+from quota.kinds.rates import RateLimit, RateMeter
+from tests.redis_server import RedisServer, needs_redis
+
+pytestmark = needs_redis
+
+ALICE = Entity("alice", None)
+RATE = 100_000.0
+FAST = {"kind": "redis", "sync_interval": "20ms", "timeout": "100ms", "stale_after": "300ms"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis(running: RedisServer) -> RedisServer:
+    """An empty one."""
+    with running.client() as client:
+        client.flushall()
+    return running
+
+
+class Proxy:
+    """The engine and the ledger of one proxy."""
+
+    def __init__(self, name: str, address: str, **more: Any) -> None:
+        limits = Limits(QuotaBook({}), producer_byte_rate=QuotaBook({ALICE: RateLimit(RATE)}))
+        self.engine = Engine(limits, murmur3)
+        self.settings = Settings.model_validate({**FAST, "servers": [address], **more})
+        self.clock = asyncio.get_running_loop().time
+        store = RedisStore(self.settings, name)
+        self.events: list[str] = []
+        self.link = LedgerLink(self.settings, self.engine.share(), store, self.clock, structlog.get_logger())
+
+    @property
+    def meter(self) -> RateMeter:
+        return self.engine.producer_rate.meter(ALICE, self.clock())
+
+    def charge(self, amount: float) -> None:
+        found = self.engine.producer_rate.find("alice", "")
+        assert found is not None
+        self.engine.producer_rate.charge(found, amount, self.clock())
+
+    def level(self) -> float:
+        return self.engine.producer_rate.level(ALICE, self.clock())
+
+
+@contextlib.asynccontextmanager
+async def proxies(*made: Proxy) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(proxy.link.run()) for proxy in made]
+    try:
+        for proxy in made:
+            await until(lambda proxy=proxy: proxy.link.up)  # type: ignore[misc]
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(it, asyncio.CancelledError) for it in ended), ended
+
+
+async def until(true: Callable[[], bool], limit: float = 10.0) -> None:
+    async with asyncio.timeout(limit):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def run(test: Callable[[], Any]) -> None:
+    asyncio.run(test())
+
+
+def test_what_one_proxy_charges_fills_the_window_of_the_other(redis: RedisServer) -> None:
+    async def test() -> None:
+        a, b = Proxy("a", redis.address), Proxy("b", redis.address)
+        async with proxies(a, b):
+            b.charge(1)
+            a.charge(RATE * 9)
+            await until(lambda: b.level() > RATE * 8)
+            await until(lambda: b.link.ledger.proxies == 2)
+            b.charge(RATE * 3)
+            await until(lambda: a.meter.wait(a.clock()) > 0.5)
+            # who comes to a third proxy has no burst any more
+            c = Proxy("c", redis.address)
+            async with proxies(c):
+                c.charge(1)
+                await until(lambda: c.meter.wait(c.clock()) > 0.1)
+
+    run(test)
+
+
+def test_keys_are_of_one_version_and_expire(redis: RedisServer) -> None:
+    async def test() -> None:
+        a = Proxy("a", redis.address, namespace="here", shards=3)
+        async with proxies(a):
+            a.charge(5)
+            await until(lambda: a.link.ledger.counts.synced > 2)
+            a.charge(5)
+            await until(lambda: a.link.ledger.counts.synced > 6)
+
+    run(test)
+    with redis.client() as client:
+        keys = client.keys()
+        assert keys
+        assert all(key.startswith(b"{here/1/") for key in keys)
+        owned = [key for key in keys if b"}:k/" in key]
+        assert [key.split(b"}:")[1] for key in owned] == [b"k/producer_byte_rate/alice/-/-"]
+        assert client.hget(owned[0], "t") == b"10"
+        for key in keys:
+            assert 0 < client.ttl(key) <= 7 * 86400, key
+
+
+def test_a_frozen_redis_keeps_nobody_waiting_and_counts_once(redis: RedisServer) -> None:
+    async def test() -> None:
+        a, b = Proxy("a", redis.address), Proxy("b", redis.address)
+        async with proxies(a, b):
+            for proxy in (a, b):
+                proxy.charge(RATE)
+            await until(lambda: a.level() + b.level() > RATE * 3.9)
+            redis.freeze()
+            try:
+                a.charge(RATE)
+                await until(lambda: not a.link.up and not b.link.up)
+                before = a.level()
+                a.charge(RATE)
+                assert a.level() == pytest.approx(before + RATE, rel=0.01)
+                await until(lambda: a.level() == pytest.approx(before + 2 * RATE, rel=0.01))  # b, as it had a half
+            finally:
+                redis.thaw()
+            await until(lambda: a.link.up and b.link.up)
+            await until(lambda: b.level() >= RATE * 3.9)
+            await asyncio.sleep(0.2)
+            # a: 3 of its own, 1 of b, 1 that was estimated; b: 1 of its own, 3 of a
+            assert a.level() == pytest.approx(RATE * 5, rel=0.02)
+            assert b.level() == pytest.approx(RATE * 4, rel=0.02)
+
+    run(test)
