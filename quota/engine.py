@@ -180,12 +180,16 @@ class Engine:
         rates = bool(limits.producer_byte_rate) or limits.topics is not None
         self.looks_at_produce = rates or not self.storage.calm
 
-    def share(self) -> list[Sums]:
+    def publish(self) -> list[Sums]:
         """What is charged here concerns other proxies from now on. The kinds that add up."""
-        kinds = [self.producer_rate, self.consumer_rate, self.request_rate, self.slowing.rates]
-        for kind in kinds:
-            kind.share()
-        return list[Sums](kinds)
+        kinds: list[Sums] = []
+        for kind in (
+            *(self.producer_rate, self.consumer_rate, self.request_rate, self.slowing.rates),
+            *(self.bytes_in, self.controller_mutations),
+        ):
+            kind.publish()
+            kinds.append(kind)
+        return kinds
 
     def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""

@@ -315,7 +315,7 @@ class Ledger:
         if before is None:
             if level is not None:
                 kind.resume(owner, level.level, level.age, now)
-            others = min(total - item.delta if level is None else level.since, kind.most(owner))
+            others = float(total - item.delta if level is None else level.since)
             entry.hear(item.delta, others + (0.0 if level is None else level.level), lasts, now)
             kind.learn(owner, others, now)
             return
@@ -384,7 +384,7 @@ class Ledger:
         delta = int(charged)
         entry.older, entry.pending, entry.since = 0.0, charged - delta, now
         level = None
-        if delta and not entry.fresh() and now - entry.told >= TELL_LEVEL:
+        if (delta or entry.told == -inf) and not entry.fresh() and now - entry.told >= TELL_LEVEL:
             entry.told, level = now, kind.level(owner, now)
         return Item(entry, delta, level, entry.fresh(), lasts + KEEP)
 

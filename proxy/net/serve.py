@@ -153,7 +153,7 @@ class Proxy:
         from proxy.net.redis_store import RedisStore
 
         store = RedisStore(ledger, self._author.boot)
-        return LedgerLink(ledger, self.engine.share(), store, self._clock, self._log)
+        return LedgerLink(ledger, self.engine.publish(), store, self._clock, self._log)
 
     def _servers(self) -> Iterable[HostPort]:
         """Brokers to ask, the known ones first."""

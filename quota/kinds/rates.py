@@ -162,7 +162,7 @@ class Rates:
             meter.refund(amount, now)
             self.touch(meter)
 
-    def share(self) -> None:
+    def publish(self) -> None:
         """What is charged here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`)."""
         self._shares = True
 

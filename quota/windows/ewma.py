@@ -79,6 +79,12 @@ class Meter:
         """Is the rate under `below`, and nothing recorded since the last tick?"""
         return self.rate(now) < below and self.fresh == 0
 
+    def _resume(self, rate: float, now: float) -> None:
+        """Have this rate from now on."""
+        if now >= self.turn:
+            self._move(now)
+        self._rate, self._moved = rate, True
+
     def _move(self, now: float) -> None:
         """Tick as often as is due."""
         tick = _last_tick(self._epoch, now)

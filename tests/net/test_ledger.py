@@ -51,7 +51,7 @@ class Proxy:
         self.clock = asyncio.get_running_loop().time
         store = RedisStore(self.settings, name)
         self.events: list[str] = []
-        self.link = LedgerLink(self.settings, self.engine.share(), store, self.clock, structlog.get_logger())
+        self.link = LedgerLink(self.settings, self.engine.publish(), store, self.clock, structlog.get_logger())
 
     @property
     def meter(self) -> RateMeter:

@@ -1,13 +1,17 @@
 """The ledger: whatever is lost, sent again, late or restarted, what proxies charge counts once for each of the others."""
 
 from collections import deque
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quota.book import QuotaBook
+from quota.book import Found, QuotaBook
+from quota.engine import Engine, Limits
 from quota.entity import Entity
+from quota.kinds.bytes_in import BytesIn, TopicLimits
+from quota.kinds.controller_mutations import Algorithm, ControllerMutations, MutationLimit, Receipt
 from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, key_of
 from tests.quota.ledger_store import Store
@@ -286,7 +290,7 @@ def test_the_windows_of_rates_are_those_of_the_fleet() -> None:
     limit = QuotaBook({ALICE: RateLimit(100.0)})
     kinds = [Rates("producer_byte_rate", "producer byte rate", "bytes", limit) for _ in range(2)]
     for kind in kinds:
-        kind.share()
+        kind.publish()
     ledgers = [Ledger([kind], 0.0) for kind in kinds]
 
     def sync(now: float) -> None:
@@ -313,7 +317,7 @@ def test_the_windows_of_rates_are_those_of_the_fleet() -> None:
 
     # who comes to a third proxy has used up its burst there too
     third = Rates("producer_byte_rate", "producer byte rate", "bytes", limit)
-    third.share()
+    third.publish()
     kinds.append(third)
     ledgers.append(Ledger([third], 0.6))
     assert third.meter(ALICE, 0.6).take(900, 0.6)
@@ -339,3 +343,84 @@ def test_keys_tell_owners_apart() -> None:
     keys = [key_of("k", owner) for owner in owners]
     assert len(set(keys)) == len(owners)
     assert all(key.isascii() and key.isprintable() and len(key) < 600 for key in keys)
+
+
+class Fleet:
+    """Some objects of one kind, each with its ledger, on one store."""
+
+    def __init__(self, *kinds: Any) -> None:
+        self.store = Store()
+        self.ledgers: list[Ledger] = []
+        self.add(*kinds)
+
+    def add(self, *kinds: Any) -> None:
+        for kind in kinds:
+            kind.publish()
+            self.ledgers.append(Ledger([kind], 0.0))
+
+    def sync(self, now: float, times: int = 4) -> None:
+        for _ in range(times):
+            for i, ledger in enumerate(self.ledgers):
+                ledger.collect(now)
+                for batch in ledger.batches(now):
+                    ledger.answered(batch, self.store.apply(f"p{i}", batch, now), now)
+
+
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_mutations_of_the_fleet_count_and_so_do_credits(algorithm: Algorithm) -> None:
+    found = Found(MutationLimit(5, 50, algorithm), ALICE)
+    a, b, c = (ControllerMutations(QuotaBook({ALICE: found.limit})) for _ in range(3))
+    fleet = Fleet(a, b)
+    b.charge(found, [1], refusable=True, now=0.0)
+    receipt = a.charge(found, [30, 40], refusable=True, now=0.0).receipt
+    fleet.sync(0.1)
+    assert b.level(ALICE, 0.2) == pytest.approx(71, abs=1.1)
+    assert b.refuses(found, [1], 0.2)
+    assert isinstance(receipt, Receipt)
+    a.credit(receipt, [1])
+    a.correct(receipt, 0, 35, 0.2)
+    fleet.sync(0.2)
+    assert b.level(ALICE, 0.2) == pytest.approx(36, abs=1.1)
+    assert not b.refuses(found, [1], 0.2)
+    fleet.add(c)
+    a.charge(found, [20], refusable=True, now=0.3)
+    fleet.sync(0.3)
+    c.charge(found, [1], refusable=True, now=0.4)
+    fleet.sync(0.4)
+    assert c.refuses(found, [1], 0.4), "what was used elsewhere comes along"
+
+
+@pytest.mark.parametrize("meter", ["ewma", "window"])
+def test_topics_of_the_fleet_share_their_thresholds(meter: Literal["ewma", "window"]) -> None:
+    limits = TopicLimits(800.0, {"orders": 500.0}, meter)
+    a, b, c = BytesIn(limits), BytesIn(limits), BytesIn(limits)
+    fleet = Fleet(a, b)
+    for second in range(20):
+        for kind in (a, b):
+            kind.topic("orders", second).take(450, second)
+            kind.topic("others", second).take(100, second)
+        fleet.sync(second + 0.5, times=1)
+    fleet.sync(20.0)
+    assert a.total.measured(20.0) > 800, "550 here, and as much there"
+    assert a.topic("orders", 20.0).measured(20.0) > 600
+    assert not a.topic("orders", 20.0).take(1, 20.0)
+    assert a.topic("others", 20.0).take(1, 20.0)
+    fleet.add(c)
+    c.topic("orders", 20.5).take(1, 20.5)
+    fleet.sync(21.0)
+    assert c.total.measured(21.5) > 700, "what was measured elsewhere comes along"
+    assert c.topic("orders", 21.5).measured(21.5) > 500
+    # what did not go on after all is given back everywhere
+    before = b.topic("others", 22.0).count
+    a.topic("others", 22.0).take(50, 22.0)
+    fleet.sync(22.1)
+    assert b.topic("others", 22.1).count == before + 50
+    a.topic("others", 22.1).give_back(50, 22.1)
+    fleet.sync(22.2)
+    assert b.topic("others", 22.2).count == before
+
+
+def test_every_kind_is_published() -> None:
+    kinds = Engine(Limits(QuotaBook({})), lambda id: (id, id)).publish()
+    names = {"producer_byte_rate", "consumer_byte_rate", "request_rate", "storage", "bytes_in", "controller_mutations"}
+    assert {kind.name for kind in kinds} == names
