@@ -57,8 +57,9 @@ class Sums(Protocol):
     def level(self, owner: Entity, now: float) -> float:
         """How the window stands: what is in it."""
 
-    def resume(self, owner: Entity, level: float, age: float, now: float) -> None:
-        """The first word of an owner: `age` seconds ago its window had this level elsewhere."""
+    def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
+        """The first word of an owner for a while: `age` seconds ago its window had this level elsewhere, without what was charged
+        here just now. Its window here may know a part of that."""
 
     def lasts(self, owner: Entity, now: float) -> float:
         """Seconds for which what was charged now weighs."""
@@ -314,7 +315,7 @@ class Ledger:
         before, entry.total = entry.total, total
         if before is None:
             if level is not None:
-                kind.resume(owner, level.level, level.age, now)
+                kind.resume(owner, level.level, level.age, item.delta, now)
             others = float(total - item.delta if level is None else level.since)
             entry.hear(item.delta, others + (0.0 if level is None else level.level), lasts, now)
             kind.learn(owner, others, now)

@@ -365,10 +365,11 @@ class BytesIn:
             self._flow(owner, now).learn(amount, now)
 
     def level(self, owner: Entity, now: float) -> float:
-        """Bytes of a minute at the rate that counts."""
-        return self._flow(owner, now).measured(now) * MINUTE
+        """Bytes of a minute at the rate that counts, what has come since the last tick included."""
+        flow = self._flow(owner, now)
+        return (flow.coming(now) if flow.window is None else flow.measured(now)) * MINUTE
 
-    def resume(self, owner: Entity, level: float, age: float, now: float) -> None:
+    def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:  # noqa: ARG002
         """So many it were elsewhere, `age` seconds ago."""
         if self._limits is not None:
             self._flow(owner, now).resume(level / MINUTE * exp(-age / MINUTE), now)

@@ -245,13 +245,13 @@ class ControllerMutations:
         known = self._windows.get(owner)
         return 0.0 if known is None else known[1].used(now)
 
-    def resume(self, owner: Entity, level: float, age: float, now: float) -> None:
-        """So many weighed elsewhere, `age` seconds ago; they are recorded besides what was charged here."""
+    def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
+        """So many weighed elsewhere, `age` seconds ago, besides what was `charged` here since: what is missing is recorded."""
         limit = self.book.of(owner)
         if limit is not None:
             bucket = limit.algorithm is Algorithm.TOKEN_BUCKET
             passed = limit.rate * age if bucket else level * age * limit.rate / limit.burst
-            self.learn(owner, max(level - passed, 0.0), now)
+            self.learn(owner, max(max(level - passed, 0.0) + charged - self.level(owner, now), 0.0), now)
 
     def lasts(self, owner: Entity, now: float) -> float:
         """Seconds for which what was charged last weighs."""

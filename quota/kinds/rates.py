@@ -192,14 +192,14 @@ class Rates:
         meter = self._meters.get(owner)
         return 0.0 if meter is None else meter.level(now)
 
-    def resume(self, owner: Entity, level: float, age: float, now: float) -> None:
-        """Elsewhere the window of an owner had this level `age` seconds ago: so it has here, with what was charged here."""
+    def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
+        """Elsewhere the window of an owner had this level `age` seconds ago: so it has here, with what was `charged` here since."""
         if self._book.of(owner) is None:
             return
         meter = self.meter(owner, now)
         full = meter.limit * (self.samples - 1) * self.window
         passed = age * meter.limit if level > full else level * age / (self.samples * self.window)
-        meter.resume(max(level - passed, 0.0) + meter.level(now), now)
+        meter.resume(max(level - passed, 0.0) + charged, now)
 
     def lasts(self, owner: Entity, now: float) -> float:
         """Seconds for which what was used last is of interest."""

@@ -55,6 +55,11 @@ class Meter:
             self._move(now)
         return self._rate
 
+    def coming(self, now: float) -> float:
+        """The rate as of the next tick, if nothing more is recorded."""
+        rate, instant = self.rate(now), self.fresh / TICK
+        return rate + ALPHA * (instant - rate) if self._moved else instant
+
     @property
     def count(self) -> float:
         """All that was ever recorded."""
