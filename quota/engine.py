@@ -5,7 +5,7 @@ the entity, so a charged request of the same kind from the same entity on anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol, TypeVar
@@ -126,8 +126,16 @@ class Mutes:
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, Entity], float] = {}
+        self.tell: Callable[[str, Entity, float], None] | None = None
+        """who else wants to know of a mute that starts"""
 
     def start(self, quota: str, entity: Entity, until: float) -> None:
+        self.learn(quota, entity, until)
+        if self.tell is not None:
+            self.tell(quota, entity, until)
+
+    def learn(self, quota: str, entity: Entity, until: float) -> None:
+        """The same of an entity that another proxy has muted."""
         key = (quota, entity)
         self._until[key] = max(until, self._until.get(key, until))
 

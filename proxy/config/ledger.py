@@ -51,9 +51,9 @@ class Ledger(Model):
     """What all keys begin with. Proxies before the same Kafka cluster have the same, those before another one another."""
     sync_interval: Annotated[Duration, Field(ge=0.01, le=10)] = 0.1
     """How often proxies exchange what they charged. The fleet may exceed a rate by what passes meanwhile at the other proxies."""
-    timeout: Annotated[Duration, Field(ge=0.01, le=10)] = 0.5
+    timeout: Annotated[Duration, Field(ge=0.01, le=10)] = 0.25
     """How long Redis may take to answer; then it is asked again on another connection."""
-    stale_after: Annotated[Duration, Field(gt=0, le=60)] = 1.0
+    stale_after: Annotated[Duration, Field(gt=0, le=60)] = 0.5
     """How long without an answer until others are estimated as `when_away` says."""
     when_away: Literal["share", "split"] = "share"
     """What is assumed while Redis is away. `share`: of each user, client id and topic, this proxy has the part of the traffic that

@@ -1,4 +1,4 @@
-"""Carries the ledger of this proxy to Redis and back. In: a `quota.ledger.Ledger`, a `Store`. Out: windows that are those of
+"""Carries the ledger of this proxy to Redis and back. In: a `quota.ledger.Ledger`, a `RedisStore`. Out: windows that are those of
 the fleet; a line when the store goes away and when it is back. Nothing waits for it.
 
 Every `sync_interval` what was charged is taken, whether the store answers or not; each shard has one batch under way, and what has
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.config.ledger import Ledger as Settings
-from proxy.net.store import Store, StoreError
+from proxy.net.redis_store import RedisStore
+from proxy.net.store import StoreError
 from proxy.observe.operations import Log
 from quota.ledger import Away, Ledger, Shard, Sums
 
@@ -27,7 +28,7 @@ ROUNDS: Final = 20
 class LedgerLink:
     """The ledger of one proxy with its store."""
 
-    def __init__(self, settings: Settings, kinds: list[Sums], store: Store, clock: Callable[[], float], log: Log) -> None:
+    def __init__(self, settings: Settings, kinds: list[Sums], store: RedisStore, clock: Callable[[], float], log: Log) -> None:
         self._settings, self._store, self._clock, self._log = settings, store, clock, log
         self.ledger = Ledger(
             kinds,

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -36,7 +36,6 @@ from proxy.net.directory import Directory
 from proxy.net.follow import Follower
 from proxy.net.guard import guard
 from proxy.net.keeper import Keeper
-from proxy.net.ledger import LedgerLink
 from proxy.net.listeners import Door
 from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
@@ -60,6 +59,9 @@ from proxy.session.tally import Tally
 from quota.engine import Engine
 from quota.kinds.producer_ids import Usage
 from quota.layers import count
+
+if TYPE_CHECKING:
+    from proxy.net.fleet import Fleet
 
 Load = Callable[[], Settings]
 """Reads the settings; `SettingsError` when they cannot be used."""
@@ -145,15 +147,13 @@ class Proxy:
             topic = QuotaTopic(dynamic.topic, self._servers, self._upstream, self._log)
         return topic, QuotaDesk(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
 
-    def _make_ledger(self) -> LedgerLink | None:
-        """What is shared with other proxies, if anything is."""
-        ledger = self.settings.ledger
-        if ledger.kind == "local":
+    def _make_ledger(self) -> Fleet | None:
+        """What is shared with other proxies, if anything is. redis-py takes memory, and is imported only then."""
+        if self.settings.ledger.kind == "local":
             return None
-        from proxy.net.redis_store import RedisStore
+        from proxy.net.fleet import Fleet
 
-        store = RedisStore(ledger, self._author.boot)
-        return LedgerLink(ledger, self.engine.publish(), store, self._clock, self._log)
+        return Fleet(self.settings.ledger, self.engine, self._author.boot, self._clock, self._log)
 
     def _servers(self) -> Iterable[HostPort]:
         """Brokers to ask, the known ones first."""

@@ -1,10 +1,10 @@
-"""What the ledger wants of a store. In: batches. Out: answers. `redis_store` is one."""
+"""What a store of the ledger says, whatever it is."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from quota.ledger import Answer, Batch
+from quota.ledger import Answer
 
 
 class StoreError(Exception):
@@ -16,13 +16,3 @@ class Reply(NamedTuple):
 
     answer: Answer
     proxies: int
-
-
-class Store(Protocol):
-    """Where proxies add up what they charge."""
-
-    async def send(self, batch: Batch, count_for: float = 0.0) -> Reply:
-        """Do a batch. `count_for` > 0: this proxy counts as there for so many seconds, and all are counted. `StoreError`."""
-
-    async def close(self) -> None:
-        """Let go of all connections; the next batch makes new ones."""

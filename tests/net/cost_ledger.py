@@ -1,6 +1,6 @@
 """What a batch of the ledger costs a real Redis and the proxy: `python -m tests.net.cost_ledger`. No test: figures are for people.
 
-In: nothing. Out: for batches of several sizes, of owners that changed and of owners that are only looked at: CPU of Redis and of the
+In: nothing. Out: for batches of several sizes, of owners that changed and of owners that are looked at: CPU of Redis and of the
 client for each owner, and how many owners a second one Redis can add up."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZES: Final = (1, 50, 500)
 
 
 async def measure(server: RedisServer, owners: int, changed: bool) -> tuple[float, float, float]:
-    """(owners per second, CPU seconds of Redis and of the client for each owner), with one batch after the other on one connection."""
+    """(owners per second, CPU seconds of Redis and of the client for each owner), one batch after the other on one connection."""
     settings = Settings.model_validate({"kind": "redis", "servers": [server.address]})
     store = RedisStore(settings, f"cost-{owners}-{changed}")
     rates = Rates("producer_byte_rate", "", "", QuotaBook({Entity(DEFAULT, None): RateLimit(1e9)}))

@@ -12,8 +12,7 @@ import structlog
 
 from proxy.config.ledger import Ledger as Settings
 from proxy.hashing import murmur3
-from proxy.net.ledger import LedgerLink
-from proxy.net.redis_store import RedisStore
+from proxy.net.fleet import Fleet
 from quota.book import QuotaBook
 from quota.engine import Engine, Limits
 from quota.entity import Entity
@@ -49,9 +48,8 @@ class Proxy:
         self.engine = Engine(limits, murmur3)
         self.settings = Settings.model_validate({**FAST, "servers": [address], **more})
         self.clock = asyncio.get_running_loop().time
-        store = RedisStore(self.settings, name)
-        self.events: list[str] = []
-        self.link = LedgerLink(self.settings, self.engine.publish(), store, self.clock, structlog.get_logger())
+        self.fleet = Fleet(self.settings, self.engine, name, self.clock, structlog.get_logger())
+        self.link = self.fleet.link
 
     @property
     def meter(self) -> RateMeter:
@@ -62,13 +60,17 @@ class Proxy:
         assert found is not None
         self.engine.producer_rate.charge(found, amount, self.clock())
 
+    def counted(self) -> int:
+        usage = self.engine.producer_ids.standing("alice", self.clock())
+        return 0 if usage is None else usage.counted
+
     def level(self) -> float:
         return self.engine.producer_rate.level(ALICE, self.clock())
 
 
 @contextlib.asynccontextmanager
 async def proxies(*made: Proxy) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(proxy.link.run()) for proxy in made]
+    tasks = [asyncio.create_task(proxy.fleet.run()) for proxy in made]
     try:
         for proxy in made:
             await until(lambda proxy=proxy: proxy.link.up)  # type: ignore[misc]
@@ -153,5 +155,65 @@ def test_a_frozen_redis_keeps_nobody_waiting_and_counts_once(redis: RedisServer)
             # a: 3 of its own, 1 of b, 1 that was estimated; b: 1 of its own, 3 of a
             assert a.level() == pytest.approx(RATE * 5, rel=0.02)
             assert b.level() == pytest.approx(RATE * 4, rel=0.02)
+
+    run(test)
+
+
+def test_a_producer_that_comes_to_another_proxy_is_not_new(redis: RedisServer) -> None:
+    async def test() -> None:
+        a, b = Proxy("a", redis.address), Proxy("b", redis.address)
+        async with proxies(a, b):
+            for id in range(5):
+                a.engine.charge_producer_ids("alice", [id], a.clock())
+            await until(lambda: b.counted() == 5)
+            for id in range(7):
+                b.engine.charge_producer_ids("alice", [id], b.clock())
+            await until(lambda: a.counted() == 7)
+            assert b.counted() == 7
+            late = Proxy("c", redis.address)
+            async with proxies(late):
+                await until(lambda: late.counted() == 7)
+
+    run(test)
+
+
+def test_fences_and_mutes_hold_at_other_proxies(redis: RedisServer) -> None:
+    async def test() -> None:
+        a, b = Proxy("a", redis.address), Proxy("b", redis.address)
+        part = ("orders", 3)
+        async with proxies(a, b):
+            a.engine.fence.refused(7, 0, 10, part, 19, "bytes_in", a.clock())
+            await until(lambda: b.engine.fence.blocks(7, 0, 11, part, b.clock()) is not None)
+            assert b.engine.fence.blocks(7, 0, 10, part, b.clock()) is None
+            late = Proxy("c", redis.address)
+            async with proxies(late):
+                await until(lambda: late.engine.fence.blocks(7, 0, 11, part, late.clock()) is not None)
+                b.engine.fence.admitted(7, 0, 10, part)
+                await until(lambda: not a.engine.fence.by_id and not late.engine.fence.by_id)
+            a.engine.mutes.start("producer_byte_rate", ALICE, a.clock() + 20)
+            await until(lambda: b.engine.mutes.left("producer_byte_rate", ALICE, b.clock()) > 15)
+            a.engine.mutes.start("request_rate", ALICE, a.clock() + 0.5)
+            a.engine.mutes.start("consumer_byte_rate", ALICE, a.clock() + 9)
+            await until(lambda: b.engine.mutes.left("consumer_byte_rate", ALICE, b.clock()) > 5)
+            assert not b.engine.mutes.left("request_rate", ALICE, b.clock()), "short ones are not worth telling"
+
+    run(test)
+
+
+def test_what_is_told_while_redis_is_away_is_told_when_it_is_back(redis: RedisServer) -> None:
+    async def test() -> None:
+        a, b = Proxy("a", redis.address), Proxy("b", redis.address)
+        async with proxies(a, b):
+            a.engine.charge_producer_ids("alice", [1], a.clock())
+            await until(lambda: b.counted() == 1)
+            redis.kill()
+            await until(lambda: not a.link.up)
+            a.engine.charge_producer_ids("alice", [2], a.clock())
+            a.charge(RATE)
+            await asyncio.sleep(0.3)
+            redis.start()
+            a.engine.charge_producer_ids("alice", [3], a.clock())
+            await until(lambda: b.counted() == 3)
+            await until(lambda: a.link.up and b.link.up)
 
     run(test)
