@@ -11,7 +11,7 @@ import yaml
 
 from proxy.config.load import load_settings
 from proxy.config.models import Settings
-from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one, pods
+from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
 
 EVERY = pytest.mark.parametrize("values", VALUES, ids=NAMES)
 OLDEST, NEWEST = "1.30", "1.37"
@@ -156,8 +156,7 @@ def test_a_pod_is_given_the_time_it_takes(helm: Helm, values: Path, tmp_path: Pa
 def test_what_the_proxy_may_hold_fits_into_its_memory(helm: Helm, values: Path, tmp_path: Path) -> None:
     manifests = helm.template(values)
     limits = settings_of(manifests, tmp_path).limits
-    pod = next(pod for pod in pods(manifests) if pod["metadata"]["labels"]["app.kubernetes.io/component"] == "proxy")
-    memory = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    memory = workload_of(manifests)["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
     assert memory == "1Gi"
     # The program, then requests and answers, one more request, and two reads for each of some connections.
     assert (100 << 20) + limits.memory_total + limits.max_frame + 1000 * (256 << 10) <= 1 << 30
