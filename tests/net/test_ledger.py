@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,8 @@ from quota.book import QuotaBook
 from quota.engine import Engine, Limits
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit, RateMeter
-from tests.redis_server import RedisServer, needs_redis
+from tests.certs import Authority
+from tests.redis_server import RedisServer, free_port, needs_redis, program
 
 pytestmark = needs_redis
 
@@ -217,3 +221,74 @@ def test_what_is_told_while_redis_is_away_is_told_when_it_is_back(redis: RedisSe
             await until(lambda: a.link.up and b.link.up)
 
     run(test)
+
+
+def test_a_cluster_shares_the_shards(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, "--cluster-enabled", "yes") as server:
+        with server.client() as client:
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            deadline = time.monotonic() + 10
+            while client.cluster("INFO")["cluster_state"] != "ok":
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        run(lambda: exchange(server.address, mode="cluster", shards=4))
+
+
+def test_sentinels_say_where_redis_is(redis: RedisServer, tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "sentinel.conf"
+    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor main 127.0.0.1 {redis.port} 1\n")
+    name = program()
+    assert name is not None
+    process = subprocess.Popen([name, str(config), "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        run(lambda: exchange(f"127.0.0.1:{port}", mode="sentinel", sentinel_master="main"))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_tls_and_a_user_with_no_more_rights_than_needed(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    own, port = authority.server("redis", "localhost", "127.0.0.1"), free_port()
+    tls = ["--tls-port", str(port), "--port", "0", "--tls-cert-file", str(own.cert), "--tls-key-file", str(own.key)]
+    tls += ["--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "no"]
+    rights = ["user", "proxy", "on", ">very-secret", "resetchannels", "~{fleet/*", "+@all", "-@dangerous", "-@admin"]
+    settings = {"tls": {"ca_file": str(authority.file)}, "username": "proxy", "namespace": "fleet"}
+    with RedisServer(tmp_path, *tls, port=port, ssl=True, ssl_ca_certs=str(authority.file)) as server:
+        with server.client() as client:
+            client.execute_command("ACL", "SETUSER", *rights[1:])
+        (tmp_path / "password").write_text("very-secret\n")
+        run(lambda: exchange(server.address, **settings, password_file=str(tmp_path / "password")))
+        for wrong, said in (
+            ({**settings, "password": "not-this-one"}, "refuses the login"),
+            ({**settings, "password": "very-secret", "namespace": "of-others"}, "does not allow it"),
+            ({**settings, "password": "very-secret", "tls": {}}, "certificate is not trusted"),
+            ({**settings, "password": "very-secret", "tls": None}, "cannot be reached"),
+        ):
+            run(lambda wrong=wrong, said=said: fails(server.address, said, **wrong))
+
+
+async def exchange(address: str, **more: Any) -> None:
+    """Two proxies tell each other all that there is."""
+    a, b = Proxy("a", address, **more), Proxy("b", address, **more)
+    async with proxies(a, b):
+        b.charge(1)
+        a.charge(RATE)
+        await until(lambda: b.level() > RATE * 0.9)
+        a.engine.charge_producer_ids("alice", [1], a.clock())
+        await until(lambda: b.counted() == 1)
+
+
+async def fails(address: str, said: str, **more: Any) -> None:
+    """A proxy that says why it does not get through, and no secret."""
+    proxy = Proxy("a", address, **more)
+    task = asyncio.create_task(proxy.fleet.run())
+    try:
+        await until(lambda: proxy.link.failures > 1)
+        assert said in proxy.link.why_not
+        assert "secret" not in proxy.link.why_not
+        assert "not-this-one" not in proxy.link.why_not
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
