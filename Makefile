@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-producer-ids bench-rates bench-report docs clean
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-report docs clean
 .PHONY: setup java kafka redis
 
 demo: setup java
@@ -48,6 +48,10 @@ bench: setup
 # What a second process at the same port gains; a minute.
 bench-fleet: setup
 	$(BIN)/python -m loadtest.bench.fleet $(BENCH_ARGS)
+
+# How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
+simulate-fleet: setup
+	$(BIN)/python -m tests.quota.simulate
 
 # A storm of new producers beside ordinary ones; some 10 minutes.
 bench-producer-ids: kafka
