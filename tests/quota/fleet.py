@@ -33,8 +33,8 @@ SIZE: Final = 100
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Times in seconds. `requests` per second are the quota of each of `busy` users, who have `connections` each and send
-    `demand` times the quota while nobody mutes them, and more after a mute, as a connection goes on the moment it ends; of `quiet` users each is at `spread` proxies on average, and sends `quiet_rate` requests per second
-    there."""
+    `demand` times the quota while nobody mutes them, and more after a mute, as a connection goes on the moment it ends. Of
+    `quiet` users each is at `spread` proxies on average, and sends `quiet_rate` requests per second there."""
 
     proxies: int
     seconds: float = 80.0
