@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
+from itertools import islice
 from math import exp, inf
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
@@ -33,6 +34,11 @@ MOST: Final = 100_000
 """Owners of a shard that are looked at."""
 BATCH: Final = 500
 """Owners of one batch: the store does nothing else meanwhile, and neither does the proxy when it comes back."""
+READ_EVERY: Final = 1.0
+"""Seconds between two looks at an owner that is not charged here and is far from its limit; others are looked at in every batch.
+Looks would else be most of what the store does: it would read all of every proxy's owners at every interval."""
+READS: Final = 100
+"""Such owners in one batch."""
 TELL_LEVEL: Final = 1.0
 """Seconds between two times that a proxy tells how the window of an owner stands."""
 KEEP: Final = 60.0
@@ -208,7 +214,9 @@ class Shard:
         self.generation, self.last = "", 0
         self.heard = self.since = now
         """when the store last answered, and since when it does so without a pause"""
-        self.reads: Rounds[Entry] = Rounds(0.0, BATCH)
+        self.close: dict[Entry, None] = {}
+        """that have used half of what they may or more, the longest not looked at first"""
+        self.reads: Rounds[Entry] = Rounds(READ_EVERY, READS)
 
 
 class Ledger:
@@ -291,6 +299,8 @@ class Ledger:
         shard.heard, shard.last, shard.batch = now, batch.number, None
         for i, (item, total) in enumerate(zip(batch.items, answer.totals, strict=True)):
             self._hear(shard, item, total, answer.levels.get(i), now)
+            if item.entry in shard.entries and _is_close(item.entry, now):
+                shard.close[item.entry] = None
         self.counts.synced += len(batch.items)
 
     def _refused(self, shard: Shard, batch: Batch, answer: Answer) -> None:
@@ -307,12 +317,14 @@ class Ledger:
             shard.batch = Batch(batch.shard, shard.last + 1, shard.generation, batch.items)
         else:
             self.counts.dropped += 1
+            shard.close |= {item.entry: None for item in batch.items if item.entry in shard.entries}  # to be asked of soon
 
     def _hear(self, shard: Shard, item: Item, total: int, level: Level | None, now: float) -> None:
         entry = item.entry
         kind, owner = entry.kind, entry.owner
         lasts = kind.lasts(owner, now)
         before, entry.total = entry.total, total
+        heard = entry.heard
         if before is None:
             if level is not None:
                 kind.resume(owner, level.level, level.age, item.delta, now)
@@ -323,11 +335,11 @@ class Ledger:
         others = float(total - before - item.delta)
         if others < 0 and -others > entry.all - entry.mine + 1:
             others = 0.0  # the store has forgotten something, nobody has taken back so much
-        if others > 0 and now - entry.heard > self.stale_after:
+        if others > 0 and now - entry.heard > self.stale_after + READ_EVERY:
             others = min(others, kind.most(owner))
         entry.hear(item.delta, others, lasts, now)
         if entry.estimated > 0:
-            if now - shard.since > self.grace:
+            if now - shard.since > self.grace and heard >= shard.since:
                 entry.estimated = 0.0
             elif others > 0:
                 known = min(others, entry.estimated)
@@ -363,18 +375,20 @@ class Ledger:
         del self._entries[entry.kind.name, entry.owner]
         del entry.shard.entries[entry]
         entry.shard.changed.pop(entry, None)
+        entry.shard.close.pop(entry, None)
 
     def _chosen(self, shard: Shard, now: float) -> Iterator[Entry]:
-        """Those that changed, the longest waiting first, then those that may have changed elsewhere."""
-        room = BATCH
-        changed = dict.fromkeys(entry for entry, _ in zip(shard.changed, range(BATCH), strict=False))
-        for entry in changed:
+        """Those that changed, the longest waiting first; then what may have changed elsewhere, near its limit first."""
+        chosen = dict.fromkeys(islice(shard.changed, BATCH))
+        for entry in chosen:
             del shard.changed[entry]
-            yield entry
-            room -= 1
-        for entry in shard.reads.turn(shard.entries, now)[:room]:
-            if entry in shard.entries and entry not in changed and entry not in shard.changed:
-                yield entry
+        reads = list(islice(shard.close, BATCH - len(chosen)))
+        for entry in reads:
+            del shard.close[entry]  # whoever still is comes back with the answer
+        if len(chosen) + len(reads) + READS <= BATCH:
+            reads += shard.reads.turn(shard.entries, now)
+        chosen |= dict.fromkeys(entry for entry in reads if entry in shard.entries and entry not in shard.changed)
+        return iter(chosen)
 
     def _item(self, entry: Entry, now: float) -> Item:
         kind, owner = entry.kind, entry.owner
@@ -396,6 +410,12 @@ class Ledger:
             if now - entry.used <= entry.kind.lasts(entry.owner, now) or entry in shard.changed:
                 return
             self._forget(entry)
+
+
+def _is_close(entry: Entry, now: float) -> bool:
+    """Has it used half of what it may, or more?"""
+    most = entry.kind.most(entry.owner)
+    return most == inf or entry.kind.level(entry.owner, now) * 2 >= most
 
 
 def key_of(kind: str, owner: Entity) -> str:

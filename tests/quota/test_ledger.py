@@ -413,11 +413,38 @@ def test_topics_of_the_fleet_share_their_thresholds(meter: Literal["ewma", "wind
     # what did not go on after all is given back everywhere
     before = b.topic("others", 6.0).count
     a.topic("others", 6.0).take(50, 6.0)
+    b.topic("others", 6.0).take(1, 6.0)  # who says something hears at once
     fleet.sync(6.1)
-    assert b.topic("others", 6.1).count == before + 50
+    assert b.topic("others", 6.1).count == before + 51
     a.topic("others", 6.1).give_back(50, 6.1)
+    b.topic("others", 6.1).take(1, 6.1)
     fleet.sync(6.2)
-    assert b.topic("others", 6.2).count == before
+    assert b.topic("others", 6.2).count == before + 2
+
+
+def test_who_is_far_from_a_limit_and_says_nothing_is_looked_at_now_and_then() -> None:
+    """Else Redis would be asked of every owner at every interval."""
+    limit = QuotaBook({ALICE: RateLimit(100.0)})
+    a, b = (Rates("producer_byte_rate", "producer byte rate", "bytes", limit) for _ in range(2))
+    fleet = Fleet(a, b)
+    for kind in (a, b):
+        assert kind.meter(ALICE, 0.0).take(10, 0.0)
+    for now in (0.1, 0.2, 1.3):
+        fleet.sync(now)
+    assert a.meter(ALICE, 1.4).take(100, 1.4)
+    fleet.sync(1.5)
+    assert b.level(ALICE, 1.5) == 20
+    fleet.sync(2.4)
+    assert b.level(ALICE, 2.4) == 120
+    assert a.meter(ALICE, 2.5).take(600, 2.5)
+    fleet.sync(3.5)
+    assert b.level(ALICE, 3.5) == 720
+    assert a.meter(ALICE, 3.6).take(100, 3.6)
+    before = fleet.store.items
+    fleet.sync(3.7, times=1)
+    fleet.sync(3.8, times=1)
+    assert b.level(ALICE, 3.8) == 820, "near its limit it is looked at in every batch"
+    assert fleet.store.items - before == 4
 
 
 def test_every_kind_is_published() -> None:
