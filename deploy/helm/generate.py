@@ -25,6 +25,8 @@ OWN = (
     *("listen", "more_listeners", "admin", "proxy_id"),
     *("upstream.bootstrap_servers", "upstream.brokers", "upstream.tls", "upstream.sasl"),
     *("logs.usage.path", "logs.usage.topic", "limits.drain_timeout", "quotas.producer_ids.state_file"),
+    *("ledger.kind", "ledger.servers", "ledger.mode", "ledger.sentinel_master", "ledger.username", "ledger.password"),
+    *("ledger.password_file", "ledger.sentinel_username", "ledger.sentinel_password_file", "ledger.tls"),
 )
 """Settings that the chart makes of other values: they cannot be given as `settings`."""
 BEGIN, END = "<!-- made of values.yaml by `make docs` -->\n", "<!-- end -->\n"

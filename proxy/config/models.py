@@ -6,11 +6,13 @@ The descriptions are the documentation: docs/settings.md and `--print-schema` ar
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from configfile.base import FileName, Model, Name
+from proxy.config.ledger import Ledger
 from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
@@ -194,7 +196,8 @@ class ProducerIds(Model):
     count_unlimited: bool = True
     """Whether users without a limit are counted too, so that metrics tell which limit would be right."""
     state_file: FileName | None = None
-    """File in which what was counted outlives the proxy. Without it a restart forgets."""
+    """File in which what was counted outlives the proxy; `{proxy_id}` in it stands for `proxy_id`. Without it a restart forgets.
+    One proxy writes it: another one that is given the same file says so, and takes it over when the first has ended."""
 
 
 Kind = Literal[
@@ -278,7 +281,8 @@ class Reload(Model):
 
 class Settings(Model):
     proxy_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(default_factory=lambda: platform.node() or "proxy")
-    """Name of this proxy in logs: letters, digits, dots, dashes and underscores. By default the host's name."""
+    """Name of this proxy in logs: letters, digits, dots, dashes and underscores. By default the host's name, so several on one
+    host need names of their own."""
     upstream: Upstream = Upstream()
     listen: Listener = Listener()
     more_listeners: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,30}$")], Listener] = Field(default_factory=dict)
@@ -290,6 +294,13 @@ class Settings(Model):
     reload: Reload = Reload()
     exempt: Exempt = Exempt()
     quotas: Quotas = Quotas()
+    ledger: Ledger = Ledger()
+
+    @property
+    def producer_ids_file(self) -> Path | None:
+        """`quotas.producer_ids.state_file` of this proxy."""
+        name = self.quotas.producer_ids.state_file
+        return None if name is None else Path(name.replace("{proxy_id}", self.proxy_id))
 
     @field_validator("quotas")
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import secrets
@@ -15,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -39,6 +40,7 @@ from proxy.net.listeners import Door
 from proxy.net.log_topic import LogTopic
 from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
+from proxy.net.service_manager import tell_service_manager
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
 from proxy.net.upstream import BrokerError, Upstream
@@ -59,12 +61,17 @@ from quota.engine import Engine
 from quota.kinds.producer_ids import Usage
 from quota.layers import count
 
+if TYPE_CHECKING:
+    from proxy.net.fleet import Fleet
+
 Load = Callable[[], Settings]
 """Reads the settings; `SettingsError` when they cannot be used."""
 
 UPSTREAM: Final = "<upstream>"
 SWEEP: Final = 10.0
 """Seconds between clean-ups of what quotas no longer need."""
+TELL_READY: Final = 30.0
+"""Seconds after which systemd is told that the proxy is ready though the cluster does not answer."""
 DRAIN_POLL: Final = 0.05
 """Seconds between two looks at what is left while connections drain."""
 DRAIN_STEP: Final = 0.4
@@ -90,8 +97,7 @@ class Proxy:
         self._tasks: list[asyncio.Task[None]] = []
         self._shipping: list[asyncio.Task[None]] = []
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
-        kept = settings.quotas.producer_ids.state_file
-        self._keeper = Keeper(Path(kept) if kept else None, self.engine.producer_ids, self._clock, time.time, log)
+        self._keeper = Keeper(settings.producer_ids_file, self.engine.producer_ids, self._clock, time.time, log)
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
         self._contexts = contexts_of(settings)
@@ -104,6 +110,7 @@ class Proxy:
         self._board = Board(self._clock, time.time)
         self._observer = Observer(log, self._usage, self._board)
         self._topic, self._desk = self._make_desk()
+        self._ledger = self._make_ledger()
         self.shared = self._make_shared(tally)
         self._doors = [
             Door(name, listener, settings.fixed_ports, self.shared, partial(self._context, name), log)
@@ -146,6 +153,14 @@ class Proxy:
         if dynamic is not None:
             topic = QuotaTopic(dynamic.topic, self._servers, self._upstream, self._log)
         return topic, QuotaDesk(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
+
+    def _make_ledger(self) -> Fleet | None:
+        """What is shared with other proxies, if anything is. redis-py takes memory, and is imported only then."""
+        if self.settings.ledger.kind == "local":
+            return None
+        from proxy.net.fleet import Fleet
+
+        return Fleet(self.settings.ledger, self.engine, self._author.boot, self._clock, self._log)
 
     def _servers(self) -> Iterable[HostPort]:
         """Brokers to ask, the known ones first."""
@@ -225,21 +240,13 @@ class Proxy:
         try:
             self._keeper.load()
         except OSError as e:
-            where = settings.quotas.producer_ids.state_file
+            where = settings.producer_ids_file
             raise StartError(f"cannot keep producer ids in {where}: {_reason(e)}; set `quotas.producer_ids.state_file`") from None
-        for door in self._doors:
-            address = door.settings.bootstrap
-            try:
-                door.open()
-            except OSError as e:
-                where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
-                raise StartError(f"cannot listen at {address}: {_reason(e)}; set {where} to a free address") from None
-        self.brokers.begin()
         try:
             self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready, self._seen)
         except OSError as e:
             raise StartError(
-                f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` to a free address"
+                f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` or --admin to a free address"
             ) from None
         if self._folder is not None:
             try:
@@ -250,6 +257,12 @@ class Proxy:
                 ) from None
         if self._writer is not None:
             self._writer.start()
+        for door in self._doors:  # last: at ports that are shared, clients come from now on
+            try:
+                door.open()
+            except OSError as e:
+                raise StartError(_no_address(settings, door, e)) from None
+        self.brokers.begin()
         self._tasks = [asyncio.create_task(work) for work in self._works()]
         self._shipping = [] if self._log_topic is None else [asyncio.create_task(self._log_topic.run())]
         for task in self._tasks + self._shipping:
@@ -268,7 +281,7 @@ class Proxy:
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on all the time."""
-        own = [] if self._topic is None else [self._topic.run()]
+        own = [link.run() for link in (self._topic, self._ledger) if link is not None]
         return [
             self.follower.run(),
             self._intervals(),
@@ -277,6 +290,7 @@ class Proxy:
             self.reloader.run(),
             self._keeper.run(),
             self._volumes.run(),
+            self._tell_ready(),
             *own,
         ]
 
@@ -284,6 +298,7 @@ class Proxy:
         """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
         get their answers."""
         self.shared.draining = True
+        tell_service_manager("STOPPING=1")
         self._log.info("stopping", connections=len(self.shared.connections))
         for door in self._doors:
             door.close()
@@ -302,6 +317,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._admin.cleanup()
         await self._keeper.save()
+        self._keeper.close()
         await asyncio.to_thread(self._usage.stop)
         if self._log_topic is not None:
             await self._log_topic.finish()
@@ -386,6 +402,12 @@ class Proxy:
                 await asyncio.sleep(left)
             self._usage.close_interval(end)
 
+    async def _tell_ready(self) -> None:
+        """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
+        while self.not_ready() is not None and self._clock() < self._born + TELL_READY:  # noqa: ASYNC110  (it has several reasons)
+            await asyncio.sleep(DRAIN_POLL)
+        tell_service_manager("READY=1")
+
     async def _sweeps(self) -> None:
         while True:
             await asyncio.sleep(SWEEP)
@@ -398,6 +420,16 @@ class Proxy:
 async def _pause(seconds: float, unless: asyncio.Event) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(unless.wait(), seconds)
+
+
+def _no_address(settings: Settings, door: Door, error: OSError) -> str:
+    where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
+    text = f"cannot listen at {door.settings.bootstrap}: {_reason(error)}; set {where} to a free address"
+    if error.errno != errno.EADDRINUSE:
+        return text
+    if door.settings.reuse_port:
+        return f"{text}; whoever listens there has no `reuse_port`, or is of another user"
+    return f"{text}, or share it: `--reuse-port` for all proxies there"
 
 
 def _reason(error: OSError) -> str:

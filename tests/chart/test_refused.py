@@ -103,6 +103,28 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": None}}},
         ["resources.requests.cpu"],
     ),
+    "a ledger nowhere": ({"ledger": {"kind": "redis"}}, ["ledger.servers: which Redis?", "redis.enabled"]),
+    "a Redis that nobody uses": ({"redis": {"enabled": True}}, ["redis.enabled: nobody would use it"]),
+    "servers that nobody uses": ({"ledger": {"servers": ["redis:6379"]}}, ["ledger.servers: nobody would use them"]),
+    "two Redis": (
+        {"ledger": {"kind": "redis", "servers": ["redis:6379"]}, "redis": {"enabled": True}},
+        ["ledger.servers", "chart's own"],
+    ),
+    "a login at the chart's Redis": (
+        {"ledger": {"kind": "redis", "existingSecret": "a"}, "redis": {"enabled": True}},
+        ["redis.enabled: the chart's own Redis has neither login nor TLS"],
+    ),
+    "several that are one": ({"ledger": {"kind": "redis", "servers": ["a:1", "b:1"]}}, ["ledger.mode", "sentinel or cluster"]),
+    "sentinels without a name": ({"ledger": {"kind": "redis", "mode": "sentinel", "servers": ["a:1"]}}, ["ledger.sentinelMaster"]),
+    "a user of Redis without password": (
+        {"ledger": {"kind": "redis", "servers": ["a:1"], "username": "u"}},
+        ["ledger.existingSecret"],
+    ),
+    "authorities of Redis without TLS": (
+        {"ledger": {"kind": "redis", "servers": ["a:1"], "tls": {"caSecret": "a"}}},
+        ["ledger.tls.enabled: it is false"],
+    ),
+    "a password of Redis in the settings": ({"settings": {"ledger": {"password": "x"}}}, ["settings", "ledger", "password"]),
     "no way to brokers": ({"networkPolicy": {"enabled": True, "brokerPorts": []}}, ["networkPolicy.brokerPorts"]),
 }
 

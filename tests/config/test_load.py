@@ -385,6 +385,28 @@ def test_the_command_line_replaces_what_it_names_and_nothing_else(tmp_path):
         load_settings(None, {"upstream": {"bootstrap_servers": ["b"]}})
 
 
+def test_what_holds_for_every_listener(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text("listen: {bootstrap: 'h:1000'}\nmore_listeners:\n  inside: {bootstrap: 'h:2000'}\n  open: {bootstrap: 'h:0'}\n")
+    with pytest.raises(SettingsError, match=r"line 4: `more_listeners\.open`: `reuse_port` needs fixed ports"):
+        load_settings(file, {}, {"reuse_port": True})
+    file.write_text("more_listeners:\n  inside: {bootstrap: 'h:2000'}\n")
+    both = load_settings(file, {"listen": {"bootstrap": "h:1000"}}, {"reuse_port": True})
+    assert [listener.reuse_port for listener in both.listeners.values()] == [True, True]
+    assert load_settings(None, {}, {"reuse_port": True}).listen.reuse_port
+    assert not load_settings(file).listen.reuse_port
+    for text in ("more_listeners: 7\n", "more_listeners: {inside: 7}\n", "listen: 7\n"):
+        file.write_text(text)
+        with pytest.raises(SettingsError, match=r"line 1: .*7 is not right"):
+            load_settings(file, {}, {"reuse_port": True})
+
+
+def test_a_file_of_each_proxys_own(tmp_path):
+    text = "proxy_id: p-1\nquotas: {producer_ids: {state_file: '/var/{proxy_id}/{proxy_id}.ids'}}\n"
+    assert load(tmp_path, text).producer_ids_file == Path("/var/p-1/p-1.ids")
+    assert load(tmp_path, "").producer_ids_file is None
+
+
 def test_an_alias_that_is_used_twice_is_fine(tmp_path):
     text = "exempt:\n  users: &names [a, b]\n  client_ids: *names\n"
     assert load(tmp_path, text).exempt.client_ids == ["a", "b"]

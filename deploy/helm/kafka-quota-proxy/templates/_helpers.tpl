@@ -29,6 +29,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: proxy
 {{- end }}
 
+{{/* What selects the Redis of redis.enabled. */}}
+{{- define "kqp.redisLabels" -}}
+{{ include "kqp.selectorLabels" . }}
+app.kubernetes.io/component: redis
+{{- end }}
+
 {{/* Labels of every object: (dict "root" $ "component" "proxy" "labels" {…}). */}}
 {{- define "kqp.labels" -}}
 {{- $own := dict "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
