@@ -7,16 +7,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-producer-ids bench-rates bench-report docs clean
-.PHONY: setup java kafka
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-report docs clean
+.PHONY: setup java kafka redis
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
 
-test: setup java check kafka
+test: setup java check kafka redis
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-test-quick: setup
+test-quick: setup redis
 	$(BIN)/pytest -m "not kafka and not spark" $(PYTEST_ARGS)
 
 # What the compiled build replaces, as it is read.
@@ -45,6 +45,14 @@ check: setup
 bench: setup
 	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
 
+# What a second process at the same port gains; a minute.
+bench-fleet: setup
+	$(BIN)/python -m loadtest.bench.fleet $(BENCH_ARGS)
+
+# How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
+simulate-fleet: setup
+	$(BIN)/python -m tests.quota.simulate
+
 # A storm of new producers beside ordinary ones; some 10 minutes.
 bench-producer-ids: kafka
 	$(BIN)/python -m loadtest.producer_ids $(BENCH_ARGS)
@@ -62,6 +70,10 @@ docs: setup
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
 	$(BIN)/python -m loadtest.results.schema > docs/loadtest-results.schema.json
 	$(BIN)/python deploy/helm/generate.py
+
+# For the tests of the ledger; where it cannot be installed they are skipped, and say so.
+redis: setup
+	@$(BIN)/python -m tests.redis_server
 
 # The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.
 setup: $(READY)

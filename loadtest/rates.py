@@ -10,6 +10,7 @@ taken from the end of one silence to that of another, about `--seconds` later, a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import multiprocessing
@@ -28,6 +29,7 @@ from multiprocessing.synchronize import Event
 from typing import Any, Final
 
 import click
+from aiokafka import AIOKafkaProducer
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -44,6 +46,8 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 BURST: Final = 10.0
 """Seconds of the quota that pass at once: all but one sample of 11."""
+PATIENCE: Final = 180.0
+"""Seconds in which clients have to spend their burst."""
 SEARCH: Final = 10.0
 """Seconds in which the longest silence is looked for; a round is shorter."""
 LOOK: Final = 0.1
@@ -93,7 +97,7 @@ class Series:
         """The end of the longest silence there: when it was, and the sum before it."""
         inside = [i for i in range(1, len(self.points)) if since <= self.points[i][0] <= until]
         if not inside:
-            raise click.ClickException(f"nothing was accepted in {until - since:g} s")
+            raise click.ClickException(f"nothing was accepted from {since - self.points[0][0]:.1f} s on for {until - since:g} s")
         longest = max(inside, key=lambda i: self.points[i][0] - self.points[i - 1][0])
         return self.points[longest][0], self.points[longest - 1][1]
 
@@ -169,8 +173,9 @@ def apart(clients: Clients, bootstrap: str, cases: Sequence[Case]) -> Iterator[C
 
 
 def work(clients: Clients, bootstrap: str, case: Case, done: Synchronized[float], over: Event) -> None:
-    """What such a process does. Hundreds of threads of clients come after the proxy and the broker, which have few."""
-    os.nice(19)
+    """What such a process does. Many threads of clients come after the proxy and the broker, which have few."""
+    if case.connections > 1:
+        os.nice(19)
     with clients(bootstrap, case, done):
         over.wait()
 
@@ -178,7 +183,8 @@ def work(clients: Clients, bootstrap: str, case: Case, done: Synchronized[float]
 def create(bootstrap: str, topics: dict[str, int]) -> None:
     """These topics, with so many partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, n, 1) for name, n in topics.items()]).values():
+    config = {"max.message.bytes": str(2 * MIB)}
+    for future in admin.create_topics([NewTopic(name, n, 1, config=config) for name, n in topics.items()]).values():
         future.result(60)
 
 
@@ -190,7 +196,7 @@ def producer(bootstrap: str, client_id: str, size: int, **more: Any) -> Producer
             "client.id": client_id,
             "enable.idempotence": True,
             "message.max.bytes": 2 * MIB,
-            "batch.size": (2 if size < KIB else 16) * KIB,
+            "batch.size": batch_of(size),
             "linger.ms": 100,
             "message.timeout.ms": 600_000,
             "log_level": 2,
@@ -198,6 +204,11 @@ def producer(bootstrap: str, client_id: str, size: int, **more: Any) -> Producer
             **more,
         }
     )
+
+
+def batch_of(size: int) -> int:
+    """Bytes of a batch at most; one larger message makes one."""
+    return 2 * KIB if size < KIB else max(16 * KIB, size + KIB if size >= MIB else 0)
 
 
 def depth(size: int) -> int:
@@ -217,28 +228,83 @@ def fill(producers: Sequence[tuple[Producer, str, int]], size: int) -> None:
     time.sleep(0.05)
 
 
-def watched(seen: dict[str, Series], totals: Callable[[], Mapping[str, float]], seconds: float) -> float:
-    """Look for so long; when it began."""
+def watched(
+    seen: dict[str, Series], totals: Callable[[], Mapping[str, float]], seconds: float, bursts: Mapping[str, float] | None = None
+) -> float:
+    """Look for so long, counted from when each has spent its burst; when it began."""
     began = time.monotonic()
-    while (now := time.monotonic()) < began + seconds:
+    waiting = dict(bursts or {})
+    end = began + seconds
+    while (now := time.monotonic()) < end or waiting:
         for name, total in totals().items():
             if name in seen:
                 seen[name].add(now, total)
+            if total >= waiting.get(name, math.inf):
+                del waiting[name]
+                end = now + seconds
+        if waiting and now > began + PATIENCE:
+            raise click.ClickException(f"the burst was not spent in {PATIENCE:g} s: {', '.join(waiting)}")
         time.sleep(LOOK)
     return began
+
+
+def bursts(cases: Sequence[Case]) -> dict[str, float]:
+    return {case.name: case.quota * BURST for case in cases}
 
 
 def limits(cases: Sequence[Case], quota: str) -> dict[str, Any]:
     return {"entities": [{"client_id": case.name, quota: case.quota} for case in cases]}
 
 
+MANY: Final = 50
+"""From so many clients in a process on they are aiokafka's: one thread instead of three each, which wake up all the time."""
+
+
 @contextmanager
 def producing(bootstrap: str, case: Case, done: Synchronized[float]) -> Iterator[None]:  # noqa: ARG001  the broker counts
+    if case.connections >= MANY:
+        over = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(produce_many(bootstrap, case, over)), daemon=True)
+        thread.start()
+        yield
+        over.set()
+        thread.join(60)
+        return
     clients = [(producer(bootstrap, case.name, case.size), case.name, 0) for _ in range(case.connections)]
     with background(partial(fill, clients, case.size)):
         yield
     for one, *_ in clients:
         one.purge()
+
+
+async def produce_many(bootstrap: str, case: Case, over: threading.Event) -> None:
+    """Each has something to send, always."""
+    producers = [
+        AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            client_id=case.name,
+            enable_idempotence=True,
+            linger_ms=20,
+            max_batch_size=batch_of(case.size),
+            max_request_size=2 * MIB,
+            request_timeout_ms=300_000,
+        )
+        for _ in range(case.connections)
+    ]
+    for one in producers:
+        await one.start()
+
+    async def feed(one: AIOKafkaProducer) -> None:
+        while True:
+            await one.send(case.name, b"x" * case.size, partition=0)
+
+    feeding = [asyncio.create_task(feed(one)) for one in producers]
+    while not over.is_set() and not any(task.done() for task in feeding):  # noqa: ASYNC110  another thread sets it
+        await asyncio.sleep(0.2)
+    for task in feeding:
+        if task.done():
+            task.result()
+    os._exit(0)  # what is waiting is not to be sent
 
 
 def produced(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tuple[float, dict[str, Series]]:
@@ -250,7 +316,7 @@ def produced(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tupl
         proxy_before(kafka.bootstrap_servers, limits(cases, "producer_byte_rate")) as bootstrap,
         apart(producing, bootstrap, cases),
     ):
-        return watched(seen, broker.topics, seconds), seen
+        return watched(seen, broker.topics, seconds, bursts(cases)), seen
 
 
 def consumed(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tuple[float, dict[str, Series]]:
@@ -271,7 +337,7 @@ def consumed(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tupl
         proxy_before(kafka.bootstrap_servers, limits(cases, "consumer_byte_rate")) as bootstrap,
         apart(consuming, bootstrap, cases) as totals,
     ):
-        return watched(seen, totals, seconds), seen
+        return watched(seen, totals, seconds, bursts(cases)), seen
 
 
 @contextmanager
@@ -324,7 +390,7 @@ def requested(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tup
         proxy_before(kafka.bootstrap_servers, limits(cases, "request_rate")) as bootstrap,
         apart(asking, bootstrap, cases) as totals,
     ):
-        return watched(seen, totals, seconds), seen
+        return watched(seen, totals, seconds, bursts(cases)), seen
 
 
 @contextmanager
@@ -481,8 +547,9 @@ RUNS: Final = {"produce": produced, "consume": consumed, "requests": requested}
 
 @click.command()
 @click.option("--kind", "kinds", multiple=True, type=click.Choice([*RUNS, "thresholds", "fairness"]), help="All by default.")
+@click.option("--size", "sizes", multiple=True, type=int, help="Of messages, in bytes; all by default.")
 @click.option("--seconds", default=60.0, show_default=True, help="How long is measured.")
-def main(kinds: tuple[str, ...], seconds: float) -> None:
+def main(kinds: tuple[str, ...], sizes: tuple[int, ...], seconds: float) -> None:
     """Quotas beside what real clients get through."""
     console = Console(width=140)
     for kind in kinds or (*RUNS, "thresholds", "fairness"):
@@ -491,7 +558,9 @@ def main(kinds: tuple[str, ...], seconds: float) -> None:
                 unit = 1 if kind == "requests" else KIB
                 title = f"{kind}: {'requests/s' if unit == 1 else 'KiB/s'}; the last three in seconds of the quota"
                 for cases in REQUESTS if kind == "requests" else BYTES:
-                    began, seen = RUNS[kind](kafka, cases, seconds + 2 * SEARCH + BURST)
+                    if sizes and cases[0].size not in sizes:
+                        continue
+                    began, seen = RUNS[kind](kafka, cases, seconds + 2 * SEARCH)
                     console.print(table(title, cases, began, seen, seconds, unit))
             else:
                 console.print(thresholds(kafka, seconds) if kind == "thresholds" else fairness(kafka, seconds))

@@ -62,8 +62,23 @@ CONFIG = click.option("--config", "config", type=click.Path(path_type=Path, dir_
 )
 @click.option("--admin", metavar="HOST:PORT", help="Where /metrics is served; replaces admin.listen. [127.0.0.1:9190]")
 @click.option("--logs", metavar="DIR", help="Folder for the usage log; replaces logs.usage.path.")
+@click.option("--proxy-id", metavar="NAME", help="Name of this proxy in logs; replaces proxy_id. [the host's name]")
+@click.option(
+    "--reuse-port",
+    is_flag=True,
+    help="Share all listeners' ports with other proxies of this machine that say so too; sets reuse_port of all listeners."
+    " Each needs an --admin and a --proxy-id of its own.",
+)
 @CONFIG
-def serve(upstream: str | None, listen: str | None, admin: str | None, logs: str | None, config: Path | None) -> None:
+def serve(
+    upstream: str | None,
+    listen: str | None,
+    admin: str | None,
+    logs: str | None,
+    proxy_id: str | None,
+    reuse_port: bool,
+    config: Path | None,
+) -> None:
     """Run the proxy until SIGTERM."""
     over: dict[str, Any] = {}
     if upstream:
@@ -74,12 +89,15 @@ def serve(upstream: str | None, listen: str | None, admin: str | None, logs: str
         over["admin"] = {"listen": admin}
     if logs:
         over["logs"] = {"usage": {"path": logs}}
-    settings = _load(config, over)
+    if proxy_id:
+        over["proxy_id"] = proxy_id
+    every_listener = {"reuse_port": True} if reuse_port else {}
+    settings = _load(config, over, every_listener)
     if not settings.upstream.bootstrap_servers:
         _fail("which cluster? give --upstream HOST:PORT, or set `upstream.bootstrap_servers` in the settings file")
     from proxy.net.serve import run
 
-    sys.exit(run(settings, lambda: load_settings(config, over), config))
+    sys.exit(run(settings, lambda: load_settings(config, over, every_listener), config))
 
 
 @main.command("check-config")
@@ -103,9 +121,9 @@ def check_config(file: Path | None, print_schema: bool) -> None:
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
 
 
-def _load(path: Path | None, over: dict[str, Any]) -> Settings:
+def _load(path: Path | None, over: dict[str, Any], every_listener: dict[str, Any] | None = None) -> Settings:
     try:
-        return load_settings(path, over)
+        return load_settings(path, over, every_listener)
     except SettingsError as e:
         _fail(str(e))
 

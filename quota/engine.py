@@ -5,7 +5,7 @@ the entity, so a charged request of the same kind from the same entity on anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
@@ -20,6 +20,7 @@ from quota.kinds.controller_mutations import ControllerMutations, MutationLimit,
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
 from quota.kinds.rates import RateLimit, RateMeter, Rates
 from quota.kinds.storage import Check, Event, Produced, Storage, StorageLimits
+from quota.ledger import Sums
 from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Refusals
 from quota.shares import Share
 from quota.slowing import Slowing
@@ -140,8 +141,16 @@ class Mutes:
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, Entity], float] = {}
+        self.tell: Callable[[str, Entity, float], None] | None = None
+        """who else wants to know of a mute that starts"""
 
     def start(self, quota: str, entity: Entity, until: float) -> None:
+        self.learn(quota, entity, until)
+        if self.tell is not None:
+            self.tell(quota, entity, until)
+
+    def learn(self, quota: str, entity: Entity, until: float) -> None:
+        """The same of an entity that another proxy has muted."""
         key = (quota, entity)
         self._until[key] = max(until, self._until.get(key, until))
 
@@ -193,6 +202,17 @@ class Engine:
         limits = self.limits
         rates = bool(limits.producer_byte_rate) or limits.topics is not None
         self.looks_at_produce = rates or not self.storage.calm
+
+    def publish(self) -> list[Sums]:
+        """What is charged here concerns other proxies from now on. The kinds that add up."""
+        kinds: list[Sums] = []
+        for kind in (
+            *(self.producer_rate, self.consumer_rate, self.request_rate, self.slowing.rates),
+            *(self.bytes_in, self.controller_mutations),
+        ):
+            kind.publish()
+            kinds.append(kind)
+        return kinds
 
     def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""

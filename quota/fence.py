@@ -9,6 +9,8 @@ In: batches as they are refused or admitted, with the time in monotonic seconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
 from typing import Final, NamedTuple
 
 LIFE: Final = 900.0
@@ -41,7 +43,10 @@ class Fence:
         """producer id to its number of fences; for a look that costs nothing"""
         self.overflows = 0
         """batches that could not be refused, as there was no room to remember them"""
+        self.tell: Callable[..., None] | None = None
+        """who else wants to know what was refused, and what of that was admitted"""
         self._fenced: dict[tuple[int, Part], Fenced] = {}  # in the order in which they expire
+        self._told: dict[tuple[int, Part], float] = {}
         self._most, self._life = most, life
 
     def __len__(self) -> int:
@@ -59,6 +64,7 @@ class Fence:
         if epoch < fenced.epoch or not 0 < (sequence - fenced.sequence) % _WRAP < _HALF:
             return None
         self._keep(producer_id, part, fenced._replace(until=now + self._life))
+        self._tell_refused(producer_id, part, fenced, now, every=self._life / 3)
         return fenced
 
     def room(self, producer_id: int, part: Part, now: float) -> bool:
@@ -74,10 +80,33 @@ class Fence:
     def refused(self, producer_id: int, epoch: int, sequence: int, part: Part, code: int, quota: str, now: float) -> None:
         """A batch that `blocks` let pass was refused by a quota, with this error code."""
         if producer_id >= 0:
-            self._keep(producer_id, part, Fenced(epoch, sequence, code, quota, now + self._life))
+            before, fenced = self._fenced.get((producer_id, part)), Fenced(epoch, sequence, code, quota, now + self._life)
+            self._keep(producer_id, part, fenced)
+            same = before is not None and (before.epoch, before.sequence) == (epoch, sequence)
+            self._tell_refused(producer_id, part, fenced, now, every=self._life / 3 if same else 0.0)
 
     def admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
         """A batch goes on. If it is the one that was refused, those behind it may follow."""
+        fenced = self._fenced.get((producer_id, part))
+        if fenced is not None and (epoch, sequence) == (fenced.epoch, fenced.sequence):
+            self._drop(producer_id, part)
+            if self.tell is not None:
+                self.tell("admitted", producer_id, epoch, sequence, *part)
+
+    def learn_refused(self, producer_id: int, epoch: int, sequence: int, part: Part, code: int, quota: str, at: float) -> None:
+        """Another proxy refused a batch then. The earliest one that was refused has to come first."""
+        known = self._fenced.get((producer_id, part))
+        if producer_id < 0 or (known is None and len(self._fenced) >= self._most):
+            return
+        if known is not None:
+            if epoch < known.epoch:
+                return
+            if epoch == known.epoch and 0 <= (sequence - known.sequence) % _WRAP < _HALF:
+                sequence = known.sequence
+        self._keep(producer_id, part, Fenced(epoch, sequence, code, quota, at + self._life))
+
+    def learn_admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
+        """Another proxy has let the batch go on that was refused."""
         fenced = self._fenced.get((producer_id, part))
         if fenced is not None and (epoch, sequence) == (fenced.epoch, fenced.sequence):
             self._drop(producer_id, part)
@@ -90,6 +119,11 @@ class Fence:
                 return
             self._drop(producer_id, part)
 
+    def _tell_refused(self, producer_id: int, part: Part, fenced: Fenced, now: float, every: float) -> None:
+        if self.tell is not None and now >= self._told.get((producer_id, part), -inf) + every:
+            self._told[producer_id, part] = now
+            self.tell("refused", producer_id, fenced.epoch, fenced.sequence, *part, fenced.code, fenced.quota)
+
     def _keep(self, producer_id: int, part: Part, fenced: Fenced) -> None:
         if self._fenced.pop((producer_id, part), None) is None:
             self.by_id[producer_id] = self.by_id.get(producer_id, 0) + 1
@@ -97,6 +131,7 @@ class Fence:
 
     def _drop(self, producer_id: int, part: Part) -> None:
         del self._fenced[producer_id, part]
+        self._told.pop((producer_id, part), None)
         self.by_id[producer_id] -= 1
         if not self.by_id[producer_id]:
             del self.by_id[producer_id]

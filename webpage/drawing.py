@@ -28,8 +28,8 @@ _COLOURS = {LINES: "var(--line)", TEXT: "var(--muted)"}
 SERIES = tuple(f"#0a0b{index:02x}" for index in range(7))
 _COLOURS |= {colour: f"var(--s{index})" for index, colour in enumerate(SERIES)}
 OTHERS = SERIES[0]
-WARN = "#010205"
-_COLOURS[WARN] = "var(--warn-ink)"
+LEVEL = "#010205"
+_COLOURS[LEVEL] = "var(--level)"
 
 
 def drawing(draw: Callable[[Axes], None], name: str, title: str, *, wide: bool = False) -> Html:

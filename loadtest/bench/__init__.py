@@ -13,4 +13,5 @@ saturated machine.
 - `mixed`     clients of several kinds, which come and go (`loadtest.soak`)
 - `history`   ratios of earlier runs, in the repository (`--record`, `--check`)
 - `measure`   starts the parts, reads their CPU time
+- `fleet`     one proxy process beside two at the same port
 """

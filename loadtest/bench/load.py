@@ -1,4 +1,5 @@
-"""Clients with requests in flight: `python -m loadtest.bench.load PORT CASE SECONDS`, or `... PORT CASE idle CONNECTIONS`.
+"""Clients with requests in flight: `python -m loadtest.bench.load PORT CASE SECONDS [CONNECTIONS]`, or
+`... PORT CASE idle CONNECTIONS`.
 
 Out: `start`, then a line of JSON: the number of answers, and how long they took, in seconds, half of them and all but one in
 a hundred. In a paced case this counts from when a request was due. Every answer is checked for its place in the order: a
@@ -94,8 +95,8 @@ async def pace(clients: list[Client], rate: int) -> None:
         await asyncio.sleep(max(due - time.perf_counter(), 0))
 
 
-async def main(port: int, case: Case, seconds: float) -> None:
-    clients = await connect(port, case, case.connections)
+async def main(port: int, case: Case, seconds: float, connections: int) -> None:
+    clients = await connect(port, case, connections)
     pacing = None if case.rate is None else asyncio.create_task(pace(clients, case.rate))
     if pacing is None:
         for client in clients:
@@ -126,4 +127,6 @@ if __name__ == "__main__":
     if sys.argv[3] == "idle":
         uvloop.run(idle(int(sys.argv[1]), CASES[sys.argv[2]], int(sys.argv[4])))
     else:
-        uvloop.run(main(int(sys.argv[1]), CASES[sys.argv[2]], float(sys.argv[3])))
+        chosen = CASES[sys.argv[2]]
+        count = int(sys.argv[4]) if len(sys.argv) > 4 else chosen.connections
+        uvloop.run(main(int(sys.argv[1]), chosen, float(sys.argv[3]), count))

@@ -14,7 +14,7 @@ from loadtest.results import say
 from loadtest.results.measures import names
 from loadtest.results.model import Comparison, Measure, PhaseResult, RunResult, Series, Sweep, TenantResult, Warning
 from webpage.document import document
-from webpage.drawing import LINES, SERIES, TEXT, WARN, dates, drawing, few_ticks, legend, time_axis
+from webpage.drawing import LEVEL, LINES, SERIES, TEXT, dates, drawing, few_ticks, legend, time_axis
 from webpage.html import Column, Html, join, table, tag
 from webpage.text import clean, count, duration, size, unit_of
 
@@ -127,7 +127,7 @@ def _draw_times(phase: PhaseResult, lines: Sequence[Line], axes: Axes) -> None:
     if phase.warmup_s:
         axes.axvspan(begun, measured, color=LINES, alpha=0.6, linewidth=0)
     for event in phase.events:
-        axes.axvline(dates([event.at])[0], color=WARN, linewidth=1, linestyle="--")
+        axes.axvline(dates([event.at])[0], color=LEVEL, linewidth=1, linestyle="--")
     axes.set_xlim(begun, end)
     axes.set_ylim(bottom=0)
     time_axis(axes)
@@ -295,7 +295,7 @@ def _draw_sweep(result: Sweep, lines: Sequence[Line], limit: float | None, axes:
     for (_, rates, values), colour in zip(lines, SERIES[1:], strict=False):
         axes.plot(rates, values, color=colour, linewidth=1.5, marker="o", markersize=4)
     if limit is not None:
-        axes.axhline(limit, color=WARN, linewidth=1, linestyle="--")
+        axes.axhline(limit, color=LEVEL, linewidth=1, linestyle="--")
     if result.knee is not None:
         axes.axvline(result.knee, color=TEXT, linewidth=1)
     axes.set_ylim(bottom=0)

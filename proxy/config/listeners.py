@@ -47,7 +47,8 @@ class Listener(Model):
     """Where clients bootstrap. IPv6 in brackets: `[::]:9192` takes both IPv6 and IPv4."""
     reuse_port: bool = False
     """Whether other proxies of the same user on this machine may listen at the same ports; the kernel spreads connections
-    over them. So a new proxy can start before the old one stops. Needs fixed ports."""
+    over them. So several use more than one processor, and a new one can start before the old one stops. Needs fixed ports, and
+    this setting in all of them (`--reuse-port` sets it for all listeners)."""
     advertise: Name | None = None
     """The host name that clients are told to connect to. By default the address at which a client reached the proxy."""
     routing: Literal["ports", "sni"] = "ports"

@@ -16,8 +16,21 @@ __all__ = ["SettingsError", "load_settings"]
 EXAMPLE: Final = "upstream: {bootstrap_servers: [kafka:9092]}"
 
 
-def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
+def load_settings(
+    path: Path | None, overrides: Mapping[str, Any] | None = None, every_listener: Mapping[str, Any] | None = None
+) -> Settings:
     """The settings of a file (None: no file), with some replaced, e.g. {"upstream": {"bootstrap_servers": [...]}}, by
-    the command line."""
+    the command line; `every_listener` is replaced in each of them."""
     data, lines = ({}, {}) if path is None else read(path, EXAMPLE)
-    return validated(Settings, merge(data, overrides or {}), str(path) if path else "settings", lines)
+    merged = merge(data, overrides or {})
+    if every_listener:
+        more = merged.get("more_listeners")
+        merged["listen"] = _with(merged.get("listen", {}), every_listener)
+        if isinstance(more, dict):
+            merged["more_listeners"] = {name: _with(listener, every_listener) for name, listener in more.items()}
+    return validated(Settings, merged, str(path) if path else "settings", lines)
+
+
+def _with(section: Any, over: Mapping[str, Any]) -> Any:
+    """A section with some settings replaced; what is no section stays, to be refused."""
+    return {**section, **over} if isinstance(section, dict) else section

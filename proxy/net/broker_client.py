@@ -244,15 +244,15 @@ def _exchange(identity: UpstreamSasl) -> tuple[Exchange, str, str]:
 def secret_of(identity: UpstreamSasl) -> str:
     """The password or the token of an identity as it is now; `BrokerError` when its file is of no use."""
     if identity.token_file is not None:
-        return _secret("upstream.sasl.token_file", identity.token_file)
+        return secret_in("upstream.sasl.token_file", identity.token_file)
     if identity.password_file is not None:
-        return _secret("upstream.sasl.password_file", identity.password_file)
+        return secret_in("upstream.sasl.password_file", identity.password_file)
     assert identity.password is not None
     return identity.password.get_secret_value()
 
 
-def _secret(setting: str, file: str) -> str:
-    """What the file holds, without a line end."""
+def secret_in(setting: str, file: str) -> str:
+    """The secret that a file of a setting holds, without a line end; `BrokerError` when it is of no use."""
     try:
         text = Path(file).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except OSError as e:

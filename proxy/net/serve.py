@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import secrets
@@ -15,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -36,8 +37,10 @@ from proxy.net.follow import Follower
 from proxy.net.guard import guard
 from proxy.net.keeper import Keeper
 from proxy.net.listeners import Door
+from proxy.net.log_topic import LogTopic
 from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
+from proxy.net.service_manager import tell_service_manager
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
 from proxy.net.upstream import BrokerError, Upstream
@@ -49,7 +52,7 @@ from proxy.observe.operations import Log, operations_log
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.volumes import VolumeLog
 from proxy.observe.watcher import Observer
-from proxy.observe.writer import LogWriter
+from proxy.observe.writer import Folder, LogWriter, Place
 from proxy.session.budget import Budget, Census
 from proxy.session.port import Services
 from proxy.session.session import State
@@ -58,12 +61,17 @@ from quota.engine import Engine
 from quota.kinds.producer_ids import Usage
 from quota.layers import count
 
+if TYPE_CHECKING:
+    from proxy.net.fleet import Fleet
+
 Load = Callable[[], Settings]
 """Reads the settings; `SettingsError` when they cannot be used."""
 
 UPSTREAM: Final = "<upstream>"
 SWEEP: Final = 10.0
 """Seconds between clean-ups of what quotas no longer need."""
+TELL_READY: Final = 30.0
+"""Seconds after which systemd is told that the proxy is ready though the cluster does not answer."""
 DRAIN_POLL: Final = 0.05
 """Seconds between two looks at what is left while connections drain."""
 DRAIN_STEP: Final = 0.4
@@ -87,27 +95,33 @@ class Proxy:
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._shipping: list[asyncio.Task[None]] = []
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
-        kept = settings.quotas.producer_ids.state_file
-        self._keeper = Keeper(Path(kept) if kept else None, self.engine.producer_ids, self._clock, time.time, log)
+        self._keeper = Keeper(settings.producer_ids_file, self.engine.producer_ids, self._clock, time.time, log)
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
+        self._contexts = contexts_of(settings)
+        upstream = settings.upstream
+        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self._folder, self._log_topic = self._make_places()
         self._writer = self._make_writer()
         decisions = settings.logs.usage.decisions_per_interval
         self._usage = UsageLog(tally, self._author, self._writer, decisions, time.time, self._producer_ids)
         self._board = Board(self._clock, time.time)
         self._observer = Observer(log, self._usage, self._board)
-        self._contexts = contexts_of(settings)
-        upstream = settings.upstream
-        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self._topic, self._desk = self._make_desk()
+        self._ledger = self._make_ledger()
         self.shared = self._make_shared(tally)
         self._doors = [
             Door(name, listener, settings.fixed_ports, self.shared, partial(self._context, name), log)
             for name, listener in settings.listeners.items()
         ]
         self.brokers = Brokers(
-            settings.upstream.bootstrap_servers, [door.route for door in self._doors], self._changed, self._clock
+            settings.upstream.bootstrap_servers,
+            [door.route for door in self._doors],
+            self._changed,
+            self._clock,
+            given=settings.upstream.brokers,
         )
         for door in self._doors:
             door.bootstrap_addresses, door.broker_addresses = self.brokers.bootstrap_addresses, self.brokers.broker_addresses
@@ -139,6 +153,14 @@ class Proxy:
         if dynamic is not None:
             topic = QuotaTopic(dynamic.topic, self._servers, self._upstream, self._log)
         return topic, QuotaDesk(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
+
+    def _make_ledger(self) -> Fleet | None:
+        """What is shared with other proxies, if anything is. redis-py takes memory, and is imported only then."""
+        if self.settings.ledger.kind == "local":
+            return None
+        from proxy.net.fleet import Fleet
+
+        return Fleet(self.settings.ledger, self.engine, self._author.boot, self._clock, self._log)
 
     def _servers(self) -> Iterable[HostPort]:
         """Brokers to ask, the known ones first."""
@@ -185,6 +207,9 @@ class Proxy:
             dynamic_quotas_configured=lambda: float(self._topic is not None),
             quota_changes=lambda: self._desk.changes,
             quota_records_skipped=lambda: self._desk.skipped,
+            usage_log_topic_up=lambda: float(self._log_topic is not None and self._log_topic.up),
+            usage_log_topic_configured=lambda: float(self._log_topic is not None),
+            usage_log_topic_waiting=lambda: 0 if self._log_topic is None else self._log_topic.waiting,
         )
 
     def _context(self, name: str) -> ssl.SSLContext | None:
@@ -215,30 +240,32 @@ class Proxy:
         try:
             self._keeper.load()
         except OSError as e:
-            where = settings.quotas.producer_ids.state_file
+            where = settings.producer_ids_file
             raise StartError(f"cannot keep producer ids in {where}: {_reason(e)}; set `quotas.producer_ids.state_file`") from None
-        for door in self._doors:
-            address = door.settings.bootstrap
-            try:
-                door.open()
-            except OSError as e:
-                where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
-                raise StartError(f"cannot listen at {address}: {_reason(e)}; set {where} to a free address") from None
         try:
             self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready, self._seen)
         except OSError as e:
             raise StartError(
-                f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` to a free address"
+                f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` or --admin to a free address"
             ) from None
-        if self._writer is not None:
+        if self._folder is not None:
             try:
-                self._writer.start()
+                self._folder.make()
             except OSError as e:
                 raise StartError(
                     f"cannot write the usage log to {settings.logs.usage.path}: {_reason(e)}; set `logs.usage.path`"
                 ) from None
+        if self._writer is not None:
+            self._writer.start()
+        for door in self._doors:  # last: at ports that are shared, clients come from now on
+            try:
+                door.open()
+            except OSError as e:
+                raise StartError(_no_address(settings, door, e)) from None
+        self.brokers.begin()
         self._tasks = [asyncio.create_task(work) for work in self._works()]
-        for task in self._tasks:
+        self._shipping = [] if self._log_topic is None else [asyncio.create_task(self._log_topic.run())]
+        for task in self._tasks + self._shipping:
             task.add_done_callback(self._ended)
         self._log.info(
             "started",
@@ -246,6 +273,7 @@ class Proxy:
             listeners={door.name: str(HostPort(door.settings.bootstrap.host, door.port)) for door in self._doors},
             admin=str(HostPort(settings.admin.listen.host, admin_port)),
             usage_log=settings.logs.usage.path or "off: set logs.usage.path or --logs to have one",
+            usage_log_topic=settings.logs.usage.topic or "off: set logs.usage.topic to have one",
             quotas=len(settings.quotas.entities),
             boot=self._author.boot,
             hot_path=hot_path(),
@@ -253,7 +281,7 @@ class Proxy:
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on all the time."""
-        own = [] if self._topic is None else [self._topic.run()]
+        own = [link.run() for link in (self._topic, self._ledger) if link is not None]
         return [
             self.follower.run(),
             self._intervals(),
@@ -262,6 +290,7 @@ class Proxy:
             self.reloader.run(),
             self._keeper.run(),
             self._volumes.run(),
+            self._tell_ready(),
             *own,
         ]
 
@@ -269,6 +298,7 @@ class Proxy:
         """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
         get their answers."""
         self.shared.draining = True
+        tell_service_manager("STOPPING=1")
         self._log.info("stopping", connections=len(self.shared.connections))
         for door in self._doors:
             door.close()
@@ -287,7 +317,13 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._admin.cleanup()
         await self._keeper.save()
+        self._keeper.close()
         await asyncio.to_thread(self._usage.stop)
+        if self._log_topic is not None:
+            await self._log_topic.finish()
+        for task in self._shipping:
+            task.cancel()
+            await asyncio.wait([task], timeout=1.0)  # aiokafka takes longer to end where brokers are away
         self._log.info("stopped")
 
     async def _drain(self, hurry: asyncio.Event) -> None:
@@ -327,19 +363,26 @@ class Proxy:
             return None
         return "quotas are not read yet" if self._clock() < self._born + dynamic.start_timeout else None
 
+    def _make_places(self) -> tuple[Folder | None, LogTopic | None]:
+        """Where the usage log goes to."""
+        usage, author, folder, topic = self.settings.logs.usage, self._author, None, None
+        if usage.path is not None:
+            path, size, age = Path(usage.path), usage.rotate_size, usage.rotate_interval
+            folder = Folder(path, author, rotate_size=size, rotate_interval=age, clock=time.monotonic)
+        if usage.topic is not None:
+            topic = LogTopic(usage.topic, author.proxy, usage.queue_lines, self._servers, self._upstream, self._log)
+        return folder, topic
+
     def _make_writer(self) -> LogWriter | None:
-        usage = self.settings.logs.usage
-        if usage.path is None:
+        places: list[Place] = [place for place in (self._folder, self._log_topic) if place is not None]
+        if not places:
             return None
         return LogWriter(
-            Path(usage.path),
+            places,
             self._author,
-            rotate_size=usage.rotate_size,
-            rotate_interval=usage.rotate_interval,
-            queue_lines=usage.queue_lines,
-            clock=time.monotonic,
+            queue_lines=self.settings.logs.usage.queue_lines,
             wall=lambda: iso(time.time()),
-            complain=lambda folder, reason: self._log.error("usage log cannot be written", folder=folder, reason=reason),
+            complain=lambda place, reason: self._log.error("usage log cannot be written", place=place, reason=reason),
         )
 
     def _changed(self, change: Change) -> None:
@@ -359,6 +402,12 @@ class Proxy:
                 await asyncio.sleep(left)
             self._usage.close_interval(end)
 
+    async def _tell_ready(self) -> None:
+        """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
+        while self.not_ready() is not None and self._clock() < self._born + TELL_READY:  # noqa: ASYNC110  (it has several reasons)
+            await asyncio.sleep(DRAIN_POLL)
+        tell_service_manager("READY=1")
+
     async def _sweeps(self) -> None:
         while True:
             await asyncio.sleep(SWEEP)
@@ -371,6 +420,16 @@ class Proxy:
 async def _pause(seconds: float, unless: asyncio.Event) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(unless.wait(), seconds)
+
+
+def _no_address(settings: Settings, door: Door, error: OSError) -> str:
+    where = f"`{settings.key_of(door.name)}.bootstrap`" + (" or --listen" if door.name == "main" else "")
+    text = f"cannot listen at {door.settings.bootstrap}: {_reason(error)}; set {where} to a free address"
+    if error.errno != errno.EADDRINUSE:
+        return text
+    if door.settings.reuse_port:
+        return f"{text}; whoever listens there has no `reuse_port`, or is of another user"
+    return f"{text}, or share it: `--reuse-port` for all proxies there"
 
 
 def _reason(error: OSError) -> str:

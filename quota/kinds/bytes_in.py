@@ -25,13 +25,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
-from math import fsum, inf
+from math import exp, fsum, inf
 from typing import Final, Literal, NamedTuple
 
 from quota.decision import Action, Decision, Verdict, figure
 from quota.entity import Entity
 from quota.rounds import Rounds
-from quota.windows.ewma import Meter
+from quota.windows.ewma import MINUTE, Meter
 from quota.windows.rate import RateWindow
 
 NAME: Final = "bytes_in"
@@ -83,10 +83,12 @@ class TopicLimits:
 class Flow(Meter):
     """The bytes of all topics, or of one: the average, and the samples where they are what counts."""
 
-    __slots__ = ("_changed", "window")
+    __slots__ = ("_changed", "_elsewhere", "_passed_on", "window")
 
     def __init__(self, epoch: float, sampled: bool) -> None:
         super().__init__(epoch)
+        self._elsewhere = self._passed_on = 0.0
+        """what was learned of others, and what they were told"""
         self.window = RateWindow(inf, SAMPLES, SECONDS) if sampled else None
         self._changed = False
         """Have the samples still to become what the average is?"""
@@ -108,6 +110,27 @@ class Flow(Meter):
         self.fresh -= size
         if self.window is not None:
             self.window.refund(size, now)
+
+    def charged(self) -> float:
+        """What was counted here since the last call."""
+        charged = self.count - self._elsewhere - self._passed_on
+        self._passed_on += charged
+        return charged
+
+    def learn(self, size: float, now: float) -> None:
+        """Count what came elsewhere, or, below 0, did not come after all."""
+        self._elsewhere += size
+        if size >= 0:
+            self.put(size, now)
+        else:
+            Flow.give_back(self, -size, now)
+
+    def resume(self, rate: float, now: float) -> None:
+        """Have this rate at least, as if it had come evenly."""
+        if rate > self.rate(now):
+            self._resume(rate, now)
+        if self.window is not None and rate > self.measured(now):
+            self.window.fill(rate, now)
 
     def measured(self, now: float) -> float:
         """The rate that counts."""
@@ -162,6 +185,7 @@ class TopicMeter(Flow):
         else:
             super().give_back(size, now)
             self._total.give_back(size, now)
+            self._book.touch(self)
 
 
 class Stands(NamedTuple):
@@ -195,6 +219,8 @@ class BytesIn:
         """topics of both without a threshold of their own"""
         self._meters: dict[str, TopicMeter] = {}
         self._rounds: Rounds[str] = Rounds(SWEEP, SWEPT)
+        self._shared = False
+        self._touched: set[TopicMeter] = set()
 
     @property
     def limits(self) -> TopicLimits | None:
@@ -314,6 +340,53 @@ class BytesIn:
             if meter is not None and meter.idle(now, IDLE) and meter.measured(now) < IDLE:
                 self._went(name)
 
+    def publish(self) -> None:
+        """What is accepted here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`). Owners
+        are topics, and `NOBODY` for all of them together."""
+        self._shared = True
+
+    def touch(self, meter: TopicMeter) -> None:
+        """Something was counted of this topic."""
+        if self._shared:
+            self._touched.add(meter)
+
+    def take_charged(self) -> list[tuple[Entity, float]]:
+        """What was accepted here since the last time."""
+        taken = [(NOBODY, self.total.charged())]
+        for meter in self._touched:
+            taken.append((Entity(None, None, meter.name), meter.charged()))
+            meter.until = -inf  # so that what comes next touches it
+        self._touched.clear()
+        return [(owner, amount) for owner, amount in taken if amount]
+
+    def learn(self, owner: Entity, amount: float, now: float) -> None:
+        """Another proxy has accepted so many bytes."""
+        if self._limits is not None:
+            self._flow(owner, now).learn(amount, now)
+
+    def level(self, owner: Entity, now: float) -> float:
+        """Bytes of a minute at the rate that counts, what has come since the last tick included."""
+        flow = self._flow(owner, now)
+        return (flow.coming(now) if flow.window is None else flow.measured(now)) * MINUTE
+
+    def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:  # noqa: ARG002
+        """So many it were elsewhere, `age` seconds ago."""
+        if self._limits is not None:
+            self._flow(owner, now).resume(level / MINUTE * exp(-age / MINUTE), now)
+            for meter in self._meters.values():
+                meter.until = -inf  # what was promised until the next tick rested on a lower rate
+
+    def lasts(self, owner: Entity, now: float) -> float:  # noqa: ARG002
+        """Seconds for which what came last is of interest."""
+        return SAMPLES * SECONDS if self._sampled else MINUTE
+
+    def most(self, owner: Entity) -> float:  # noqa: ARG002
+        """The bytes of a minute at the threshold of all topics, which no topic can exceed for long."""
+        return inf if self._limits is None else self._limits.total * MINUTE
+
+    def _flow(self, owner: Entity, now: float) -> Flow:
+        return self.total if owner.topic is None else self.topic(owner.topic, now)
+
     @property
     def _sampled(self) -> bool:
         return self._limits is not None and self._limits.meter == "window"
@@ -324,6 +397,7 @@ class BytesIn:
     def _put(self, meter: TopicMeter, size: float, now: float) -> None:
         meter.put(size, now)
         self.total.put(size, now)
+        self.touch(meter)
 
     def _explicit(self, name: str) -> float:
         if name in self._exempt:

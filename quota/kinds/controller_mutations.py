@@ -39,6 +39,8 @@ DEFAULT_WINDOWS = 11
 """controller.quota.window.num of seed s1: the burst is this many seconds of the rate where none is set."""
 MAX_ENTITIES = 100_000
 """Windows kept at most: a client id is whatever a client claims. The least recently charged is forgotten first."""
+LEARNED: Final = 32
+"""Amounts of other proxies that are told apart, so that they can be taken back."""
 LOOKED_AT: Final = 10_000
 """Windows among which the busiest are looked for: those that were charged last."""
 
@@ -106,6 +108,8 @@ class ControllerMutations:
         """Operators may put another in its place; windows whose limit is another take it when they are next charged, and what
         was used stays used."""
         self._windows: OrderedDict[Entity, tuple[MutationLimit, Window]] = OrderedDict()
+        self._charged: dict[Entity, int] | None = None
+        self._learned: dict[Entity, list[Part]] = {}
 
     def __len__(self) -> int:
         """Entities that have a window."""
@@ -150,6 +154,7 @@ class ControllerMutations:
                 usage = max(usage, window.average(now))
                 if admitted:
                     over.append(i)
+        self._note(found.owner, charged)
         if not over:
             return Verdict(charged, None, receipt)
         wait = min(waits) if refusable else max(waits)
@@ -163,6 +168,7 @@ class ControllerMutations:
             for part in receipt.parts.pop(item, ()):
                 part.window.credit(part.amount, part.mark)
                 amount += part.amount
+        self._note(receipt.found.owner, -amount)
         return amount
 
     def correct(self, receipt: Receipt, item: int, actual: int, now: float) -> int:
@@ -172,6 +178,7 @@ class ControllerMutations:
         if parts is None:
             return 0
         difference = max(actual, 0) - sum(part.amount for part in parts)
+        self._note(receipt.found.owner, difference)
         if difference > 0:
             window = self._kept(receipt.found, now)
             parts.append(Part(window, window.record(difference, now), difference))
@@ -207,6 +214,58 @@ class ControllerMutations:
         """Forget windows in which nothing is left."""
         for entity in [entity for entity, (_, window) in self._windows.items() if window.idle(now)]:
             del self._windows[entity]
+        for entity in [entity for entity in self._learned if entity not in self._windows]:
+            del self._learned[entity]
+
+    def publish(self) -> None:
+        """What is charged here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`)."""
+        self._charged = {}
+
+    def take_charged(self) -> list[tuple[Entity, float]]:
+        """What was charged and credited here since the last time, by owner."""
+        taken = [(owner, float(amount)) for owner, amount in (self._charged or {}).items() if amount]
+        self._charged = {}
+        return taken
+
+    def learn(self, owner: Entity, amount: float, now: float) -> None:
+        """Another proxy has charged so much, or, below 0, credited it."""
+        limit, units = self.book.of(owner), round(amount)
+        if limit is None or not units:
+            return
+        parts = self._learned.setdefault(owner, [])
+        if units > 0:
+            window = self._window(Found(limit, owner), now)
+            parts.append(Part(window, window.record(units, now), units))
+            del parts[:-LEARNED]
+        else:
+            _take_back(parts, min(-units, sum(part.amount for part in parts)))
+
+    def level(self, owner: Entity, now: float) -> float:
+        """Units that weigh."""
+        known = self._windows.get(owner)
+        return 0.0 if known is None else known[1].used(now)
+
+    def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
+        """So many weighed elsewhere, `age` seconds ago, besides what was `charged` here since: what is missing is recorded."""
+        limit = self.book.of(owner)
+        if limit is not None:
+            bucket = limit.algorithm is Algorithm.TOKEN_BUCKET
+            passed = limit.rate * age if bucket else level * age * limit.rate / limit.burst
+            self.learn(owner, max(max(level - passed, 0.0) + charged - self.level(owner, now), 0.0), now)
+
+    def lasts(self, owner: Entity, now: float) -> float:
+        """Seconds for which what was charged last weighs."""
+        known = self._windows.get(owner)
+        return 1.0 if known is None else max(known[1].used(now), known[0].burst) / known[0].rate
+
+    def most(self, owner: Entity) -> float:
+        """What may be charged at once."""
+        limit = self.book.of(owner)
+        return 0.0 if limit is None else limit.burst
+
+    def _note(self, owner: Entity, amount: int) -> None:
+        if self._charged is not None:
+            self._charged[owner] = self._charged.get(owner, 0) + amount
 
     def _window(self, found: Found[MutationLimit], now: float) -> Window:
         """The window to charge: made where there is none, of the limit that holds now."""

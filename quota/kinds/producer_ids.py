@@ -20,7 +20,7 @@ nobody is throttled for what others use, and small users always find room."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import nlargest
@@ -156,6 +156,8 @@ class ProducerIds:
         self.unchecked = NO_ID
         """Ids up to this one need not be looked at: those that are none; all of them where nobody is counted; no id at all while
         somebody is over the limit, as everything of such a user is throttled."""
+        self.tell: Callable[[str, list[int]], None] | None = None
+        """who else wants to know which ids of a user were counted, or are to be remembered for longer"""
         self._settle()
         _User(None, windows, hash128)
 
@@ -248,6 +250,18 @@ class ProducerIds:
         elif known is None and (max(ids, default=-1) < 0 or self._ignores(user)):
             return NOTHING
         return self._charge(user, ids, now, exempt)
+
+    def learn(self, user: str, ids: Sequence[int], at: float) -> None:
+        """Another proxy has counted these ids then."""
+        if user not in self._users and self._ignores(user):
+            return
+        known = self._known(user)
+        self._dispose(known, at)
+        charged, _, _ = self._see(known, ids, at, exempt=True)
+        if charged:
+            known.samples.record(charged, at)
+            known.calm_until = -inf  # `charge` looks whether that is more than the limit
+            self._settle_one(known)
 
     def told(self, user: str, throttle: float, now: float) -> None:
         """So many seconds > 0 is what a client of this user was told in the end: for the average of throttle times."""
@@ -347,7 +361,9 @@ class ProducerIds:
         known = self._known(user)
         self._dispose(known, now)
         limit = known.limit
-        charged, refused = self._see(known, ids, now, exempt)
+        charged, refused, told = self._see(known, ids, now, exempt)
+        if told and self.tell is not None:
+            self.tell(user, told)
         if charged:
             known.samples.record(charged, now)
         over = limit is not None and limit.mode is Mode.THROTTLE and known.seen.count() > limit.rate
@@ -358,10 +374,16 @@ class ProducerIds:
             return Verdict(charged) if charged else NOTHING
         return Verdict(charged, self._decision(user, known, limit, ids, refused))
 
-    def _see(self, known: _User, ids: Sequence[int], now: float, exempt: bool) -> tuple[int, list[int]]:
-        """(how many ids are new, the batches of those that find no room)."""
+    def _settle_one(self, known: _User) -> None:
+        """Is this user over its limit?"""
+        if known.limit is not None and known.seen.count() > known.limit.rate:
+            self.unchecked = NO_SHORT_CUT
+
+    def _see(self, known: _User, ids: Sequence[int], now: float, exempt: bool) -> tuple[int, list[int], list[int]]:
+        """(how many ids are new, the batches of those that find no room, the ids that others have to know of)."""
         seen, limit, charged = known.seen, known.limit, 0
         refused: list[int] = []
+        told: list[int] = []
         keep = limit is not None and limit.mode is Mode.REJECT
         most = limit.rate if limit is not None and keep and not exempt else inf
         for i, id in enumerate(ids):
@@ -374,8 +396,10 @@ class ProducerIds:
                 refused.append(i)
                 continue
             charged += what is Seen.NEW
+            if keep or what is Seen.NEW:
+                told.append(id)
             self._remember(id, seen.epoch)
-        return charged, refused
+        return charged, refused, told
 
     def _remember(self, id: int, epoch: object) -> None:
         if len(self._recent) >= MAX_RECENT:

@@ -74,6 +74,7 @@ class RateMeter(RateWindow):
         if self.gone:
             return self._rates.meter(self.owner, now).take(amount, now)
         self.refresh(now)
+        self._rates.touch(self)
         return RateWindow._take(self, amount, now)
 
 
@@ -89,6 +90,8 @@ class Rates:
         self.version = 0
         """of the limits"""
         self._book, self._factor = book, 1.0
+        self._shares = False
+        self._touched: set[RateMeter] = set()
         self._meters: OrderedDict[Entity, RateMeter] = OrderedDict()
         self._rounds: Rounds[Entity] = Rounds(0.0, SWEPT)
         RateWindow(1.0, samples, window)
@@ -143,6 +146,7 @@ class Rates:
         """Record an amount >= 0. Over the limit the decision throttles until the rate is within it, not capped."""
         meter = self.meter(found.owner, now)
         meter.record(amount, now)
+        self.touch(meter)
         wait = meter.wait(now)
         if wait <= 0:
             return Verdict(int(amount))
@@ -160,6 +164,55 @@ class Rates:
         if meter is not None:
             meter.refresh(now)
             meter.refund(amount, now)
+            self.touch(meter)
+
+    def publish(self) -> None:
+        """What is charged here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`)."""
+        self._shares = True
+
+    def touch(self, meter: RateMeter) -> None:
+        """Something was charged to this meter, or is about to be."""
+        if self._shares:
+            self._touched.add(meter)
+
+    def take_charged(self) -> list[tuple[Entity, float]]:
+        """What was charged here since the last time, by owner."""
+        taken = []
+        for meter in self._touched:
+            if meter.charged:
+                taken.append((meter.owner, meter.charged))
+                meter.charged = 0.0
+            meter.void()  # so that what comes next touches it
+        self._touched.clear()
+        return taken
+
+    def learn(self, owner: Entity, amount: float, now: float) -> None:
+        """Another proxy has charged so much, or, below 0, taken it back."""
+        if self._book.of(owner) is not None:
+            self.meter(owner, now).learn(amount, now)
+
+    def level(self, owner: Entity, now: float) -> float:
+        """What is in the window of an owner, debt included."""
+        meter = self._meters.get(owner)
+        return 0.0 if meter is None else meter.level(now)
+
+    def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
+        """Elsewhere the window of an owner had this level `age` seconds ago: so it has here, with what was `charged` here since."""
+        if self._book.of(owner) is None:
+            return
+        meter = self.meter(owner, now)
+        full = meter.limit * (self.samples - 1) * self.window
+        passed = age * meter.limit if level > full else level * age / (self.samples * self.window)
+        meter.resume(max(level - passed, 0.0) + charged, now)
+
+    def lasts(self, owner: Entity, now: float) -> float:
+        """Seconds for which what was used last is of interest."""
+        meter = self._meters.get(owner)
+        return self.samples * self.window + (0.0 if meter is None else meter.wait(now))
+
+    def most(self, owner: Entity) -> float:
+        """What a window holds without a debt."""
+        return self.limit_of(owner) * (self.samples - 1) * self.window
 
     def stands(self, found: Found[RateLimit], now: float) -> Standing:
         """How the owner of a limit stands. A look makes no window."""

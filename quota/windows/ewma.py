@@ -55,6 +55,11 @@ class Meter:
             self._move(now)
         return self._rate
 
+    def coming(self, now: float) -> float:
+        """The rate as of the next tick, if nothing more is recorded."""
+        rate, instant = self.rate(now), self.fresh / TICK
+        return rate + ALPHA * (instant - rate) if self._moved else instant
+
     @property
     def count(self) -> float:
         """All that was ever recorded."""
@@ -78,6 +83,12 @@ class Meter:
     def idle(self, now: float, below: float) -> bool:
         """Is the rate under `below`, and nothing recorded since the last tick?"""
         return self.rate(now) < below and self.fresh == 0
+
+    def _resume(self, rate: float, now: float) -> None:
+        """Have this rate from now on."""
+        if now >= self.turn:
+            self._move(now)
+        self._rate, self._moved = rate, True
 
     def _move(self, now: float) -> None:
         """Tick as often as is due."""

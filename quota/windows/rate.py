@@ -43,6 +43,7 @@ class RateWindow:
         "_past",
         "_seconds",
         "_start",
+        "charged",
         "fresh",
         "last",
         "limit",
@@ -61,6 +62,8 @@ class RateWindow:
         """the end of the running sample, or when E or S becomes less, whichever is first"""
         self.fresh = 0.0
         """what is in the running sample"""
+        self.charged = 0.0
+        """all that was recorded and taken back here, and not learned of others; whoever passes it on may set it to 0"""
         self.last = -inf
         """when something was last put there"""
         self._start = -inf
@@ -78,6 +81,7 @@ class RateWindow:
         if amount <= self.room and now < self.until:
             self.room -= amount
             self.fresh += amount
+            self.charged += amount
             self.last = now
             return True
         return self._take(amount, now)
@@ -88,6 +92,7 @@ class RateWindow:
 
     def record(self, amount: float, now: float) -> None:
         """Record an amount >= 0, whatever the rate is then."""
+        self.charged += amount
         self._settle(now)
         if self._owed > 0:
             self._owed += amount
@@ -102,6 +107,7 @@ class RateWindow:
 
     def refund(self, amount: float, now: float) -> None:
         """So much of what was recorded last did not happen."""
+        self.charged -= amount
         self._settle(now)
         if self._owed > 0:
             self._owed -= amount
@@ -146,6 +152,30 @@ class RateWindow:
         """Become the window of somebody who has used so much per second for the whole of it."""
         self._owed = 0.0
         self._spread(rate * self._seconds, now)
+
+    def learn(self, amount: float, now: float) -> None:
+        """Record what was charged elsewhere, or, below 0, taken back there."""
+        charged = self.charged
+        if amount >= 0:
+            self.record(amount, now)
+        else:
+            self.refund(-amount, now)
+        self.charged = charged
+        self.void()  # whoever counts what is charged here is told of the next
+
+    def level(self, now: float) -> float:
+        """What is in it: used within its samples, or, with a debt, that and what they hold at the limit."""
+        self._settle(now)
+        return self._owed + self._full() if self._owed > 0 else self._before + self.fresh
+
+    def resume(self, level: float, now: float) -> None:
+        """Become a window with this level, as if it had come evenly; nothing happens if there is as much in it."""
+        if level > self.level(now):
+            most = self._full()
+            self._spread(min(level, most) / (self._number - 1), now)
+            if level > most:
+                self._clear()
+                self._owed, self._at = level - most, now
 
     def average(self, now: float) -> float:
         """Amounts per second."""
@@ -193,6 +223,7 @@ class RateWindow:
         self._settle(now)
         if self._owed > 0 or self._before + self.fresh + amount > self.limit * self._elapsed(now):
             return False
+        self.charged += amount
         self._put(amount, now)
         self._look(now)
         return True
@@ -237,6 +268,10 @@ class RateWindow:
         if self._past:
             until = min(until, self._past[0][1] + self._number * self._seconds)
         self.until = until
+
+    def _full(self) -> float:
+        """What full samples hold at the limit."""
+        return self.limit * (self._number - 1) * self._seconds
 
     def _elapsed(self, now: float) -> float:
         """E."""

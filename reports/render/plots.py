@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.summary.model import Report, Series, VolumeRow
-from webpage.drawing import LINES, OTHERS, SERIES, TEXT, WARN, dates, drawing, dress, legend, time_axis
+from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, dates, drawing, dress, legend, time_axis
 from webpage.html import Html, tag
 from webpage.text import clean, duration, unit_of
 
-_PLAIN = {LINES: "#d5d5d5", TEXT: "#444444", WARN: "#b3261e"}
+_PLAIN = {LINES: "#d5d5d5", TEXT: "#444444", LEVEL: "#c02b4a"}
 _PLAIN |= dict(zip(SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
 """The same colours on paper: light, as slides mostly are."""
 _SLIDE = (9.0, 4.0)
@@ -75,7 +75,7 @@ def volume_plot(name: str, row: VolumeRow) -> Html:
         return tag("figure", head, tag("p", "One observation is no line.", class_="nothing"))
     labels = [(SERIES[1], "used"), (SERIES[2], "forecast and its interval")] if row.path.ahead else [(SERIES[1], "used")]
     labels += [(SERIES[3], "with the proposed quotas")] if row.path.proposed else []
-    labels += [(WARN, "levels: " + ", ".join(level.name for level in row.levels))]
+    labels += [(LEVEL, "levels: " + ", ".join(level.name for level in row.levels))]
     image = drawing(lambda axes: _draw_volume(axes, row), name, f"Used bytes of {clean(row.name, 60)}")
     unit = unit_of(row.total)[1]
     return tag("figure", head, legend(labels), image, tag("figcaption", f"{unit}; times are UTC"))
@@ -152,7 +152,7 @@ def _draw_volume(axes: Axes, row: VolumeRow, label: str | None = None) -> None:
         later = dates([at for at, _ in path.proposed])
         axes.plot(later, [used / unit for _, used in path.proposed], color=SERIES[3], linewidth=1.6, label=labels[2])
     for level in row.levels:
-        axes.axhline(level.at_bytes / unit, color=WARN, linewidth=1, linestyle="-" if level.name == "full" else "--")
+        axes.axhline(level.at_bytes / unit, color=LEVEL, linewidth=1, linestyle="-" if level.name == "full" else "--")
     axes.set_xlim(times[0], end)
     axes.set_ylim(0, row.total / unit * 1.05)
     time_axis(axes)

@@ -79,6 +79,12 @@ def one(manifests: list[Manifest], kind: str) -> Manifest:
     return found
 
 
+def workload_of(manifests: list[Manifest]) -> Manifest:
+    """What runs the proxies."""
+    found = of_kind(manifests, "Deployment") + of_kind(manifests, "StatefulSet")
+    return next(item for item in found if item["metadata"]["labels"]["app.kubernetes.io/component"] == "proxy")
+
+
 def pods(manifests: list[Manifest]) -> list[Manifest]:
     """Every pod, or template of pods with the volumes that its controller adds: `{metadata, spec}`."""
     found = of_kind(manifests, "Pod") + [item["spec"]["template"] for item in of_kind(manifests, "Deployment")]

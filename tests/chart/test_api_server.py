@@ -12,7 +12,7 @@ import yaml
 
 from tests.chart.apiserver import ApiServer
 from tests.chart.conftest import need
-from tests.chart.helm import CHART, NAMES, NAMESPACE, RELEASE, VALUES, Helm, Manifest, Refused, pods
+from tests.chart.helm import CHART, NAMES, NAMESPACE, RELEASE, VALUES, Helm, Manifest, Refused, pods, workload_of
 from tests.chart.tools import crds
 
 pytestmark = pytest.mark.api_server
@@ -90,7 +90,7 @@ def test_the_server_has_nothing_against_any_field(server: ApiServer, installer: 
 def test_a_release_lives(server: ApiServer, installer: Helm, installed: Path) -> None:
     wanted = installer.template(installed, hooks=False)
     drift(server, installer, installed)
-    workload = next(item for item in wanted if item["kind"] in ("Deployment", "StatefulSet"))
+    workload = workload_of(wanted)
     place = (f"{workload['kind']}/{workload['metadata']['name']}", "-n", NAMESPACE)
     first = server.get(*place)[0]
     pods_are_admitted(server, wanted)

@@ -39,6 +39,7 @@ AT_START: dict[str, dict[str, Any]] = {
     "log level": {"settings": {"logs": {"level": "debug"}}},
     "window of producer ids": {"settings": {"quotas": {"producer_ids": {"window_size": "10m"}}}},
     "usage log": {"usageLog": {"enabled": True}},
+    "ledger": {"ledger": {"kind": "redis", "servers": ["redis:6379"]}},
     "login": {"upstream": {"sasl": {"mechanism": "PLAIN", "username": "a", "existingSecret": "a"}}},
 }
 

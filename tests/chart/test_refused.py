@@ -67,7 +67,6 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "authorities without TLS": ({"upstream": {"tls": {"caSecret": "a"}}}, ["upstream.tls.enabled: it is false"]),
     "a replica's volume of a Deployment": ({"usageLog": {"enabled": True, "volume": "replica"}}, ["set kind to StatefulSet"]),
     "a StatefulSet without": ({"kind": "StatefulSet", "usageLog": {"enabled": True}}, ["usageLog.volume", "set it to replica"]),
-    "a report of nothing": ({"report": {"enabled": True}}, ["report.enabled", "set usageLog.enabled to true"]),
     "a load test with two scenarios": (
         {"loadTest": {"enabled": True, "definition": {"phases": []}}},
         ["loadTest: scenario", "one of them"],
@@ -79,6 +78,22 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"loadTest": {"enabled": True}, "listeners": {"main": {"tls": {"enabled": True, "existingSecret": "a"}}}},
         ["loadTest.existingSecret: the listener main has TLS"],
     ),
+    "a log to nowhere": ({"usageLog": {"enabled": True, "volume": "none"}}, ["usageLog.topic: with volume none"]),
+    "a topic's name": ({"usageLog": {"enabled": True, "topic": "a topic"}}, ["usageLog", "topic"]),
+    "a broker without id": ({"upstream": {"brokers": {"one": "kafka-1:9092"}}}, ["brokers", "one"]),
+    "a broker by id without port": ({"upstream": {"brokers": {"1": "kafka-1"}}}, ["brokers", "kafka-1"]),
+    "a report of nothing": ({"report": {"enabled": True}}, ["report.enabled", "set usageLog.enabled to true", "report.logs"]),
+    "a report of a topic alone": (
+        {"report": {"enabled": True}, "usageLog": {"enabled": True, "volume": "none", "topic": "usage"}},
+        ["report.enabled", "report.logs to where it is"],
+    ),
+    "a report to nowhere": ({"report": {"enabled": True, "logs": "kafka://a:1/b"}}, ["report.existingClaim"]),
+    "a report of no place": ({"report": {"enabled": True, "logs": "usage"}}, ["report", "logs"]),
+    "a driver without rights": (
+        {"report": {"enabled": True, "kind": "SparkApplication", "logs": "s3a://a/b", "existingClaim": "c"}},
+        ["report.spark.serviceAccount: a SparkApplication needs one"],
+    ),
+    "a setting of Spark that is no text": ({"report": {"spark": {"conf": {"spark.ui.enabled": False}}}}, ["report", "conf"]),
     "scaling by nothing": (
         {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}},
         ["autoscaling: by what?"],
@@ -88,6 +103,28 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": None}}},
         ["resources.requests.cpu"],
     ),
+    "a ledger nowhere": ({"ledger": {"kind": "redis"}}, ["ledger.servers: which Redis?", "redis.enabled"]),
+    "a Redis that nobody uses": ({"redis": {"enabled": True}}, ["redis.enabled: nobody would use it"]),
+    "servers that nobody uses": ({"ledger": {"servers": ["redis:6379"]}}, ["ledger.servers: nobody would use them"]),
+    "two Redis": (
+        {"ledger": {"kind": "redis", "servers": ["redis:6379"]}, "redis": {"enabled": True}},
+        ["ledger.servers", "chart's own"],
+    ),
+    "a login at the chart's Redis": (
+        {"ledger": {"kind": "redis", "existingSecret": "a"}, "redis": {"enabled": True}},
+        ["redis.enabled: the chart's own Redis has neither login nor TLS"],
+    ),
+    "several that are one": ({"ledger": {"kind": "redis", "servers": ["a:1", "b:1"]}}, ["ledger.mode", "sentinel or cluster"]),
+    "sentinels without a name": ({"ledger": {"kind": "redis", "mode": "sentinel", "servers": ["a:1"]}}, ["ledger.sentinelMaster"]),
+    "a user of Redis without password": (
+        {"ledger": {"kind": "redis", "servers": ["a:1"], "username": "u"}},
+        ["ledger.existingSecret"],
+    ),
+    "authorities of Redis without TLS": (
+        {"ledger": {"kind": "redis", "servers": ["a:1"], "tls": {"caSecret": "a"}}},
+        ["ledger.tls.enabled: it is false"],
+    ),
+    "a password of Redis in the settings": ({"settings": {"ledger": {"password": "x"}}}, ["settings", "ledger", "password"]),
     "no way to brokers": ({"networkPolicy": {"enabled": True, "brokerPorts": []}}, ["networkPolicy.brokerPorts"]),
 }
 

@@ -11,11 +11,19 @@ import yaml
 
 from proxy.config.load import load_settings
 from proxy.config.models import Settings
-from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one, pods
+from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
 
 EVERY = pytest.mark.parametrize("values", VALUES, ids=NAMES)
 OLDEST, NEWEST = "1.30", "1.37"
-CUSTOM = {"Certificate", "PodMonitor", "ServiceMonitor", "TLSRoute", "PrometheusRule"}
+CUSTOM = {
+    "Certificate",
+    "PodMonitor",
+    "ServiceMonitor",
+    "TLSRoute",
+    "PrometheusRule",
+    "SparkApplication",
+    "ScheduledSparkApplication",
+}
 """Kinds that Kubernetes does not bring; the API server's tests have their definitions."""
 
 
@@ -77,7 +85,7 @@ def files_in(node: Any) -> list[tuple[str, str]]:
     """(setting, file) of everything that is called a file."""
     found: list[tuple[str, str]] = []
     for name, value in node.items() if isinstance(node, dict) else []:
-        found += [(name, value)] if name.endswith("_file") and value else files_in(value)
+        found += [(name, value)] if str(name).endswith("_file") and value else files_in(value)
     return found
 
 
@@ -91,7 +99,7 @@ def test_services_lead_to_ports_that_the_proxy_opens(helm: Helm, values: Path, t
         opened |= dict.fromkeys([listener.bootstrap.port, *(range(first, last + 1) if first else [])], name)
     served = set()
     for service in of_kind(manifests, "Service"):
-        if service["metadata"]["labels"]["app.kubernetes.io/component"] == "admin":
+        if service["metadata"]["labels"]["app.kubernetes.io/component"] in ("admin", "redis"):
             continue
         ports = service["spec"]["ports"]
         (name,) = {opened[port["targetPort"]] for port in ports}
@@ -110,17 +118,18 @@ def test_services_lead_to_ports_that_the_proxy_opens(helm: Helm, values: Path, t
 
 
 @EVERY
-def test_selectors_find_proxies_and_nothing_else(helm: Helm, values: Path) -> None:
+def test_selectors_find_proxies_or_redis_and_nothing_else(helm: Helm, values: Path) -> None:
     manifests = helm.template(values)
-    selectors = [item["spec"]["selector"] for item in of_kind(manifests, "Service")]
+    selectors = [(item, item["spec"]["selector"]) for item in of_kind(manifests, "Service")]
     for kind in ("Deployment", "StatefulSet", "PodDisruptionBudget", "PodMonitor"):
-        selectors += [item["spec"]["selector"]["matchLabels"] for item in of_kind(manifests, kind)]
-    selectors += [item["spec"]["podSelector"]["matchLabels"] for item in of_kind(manifests, "NetworkPolicy")]
+        selectors += [(item, item["spec"]["selector"]["matchLabels"]) for item in of_kind(manifests, kind)]
+    selectors += [(item, item["spec"]["podSelector"]["matchLabels"]) for item in of_kind(manifests, "NetworkPolicy")]
     assert len(selectors) >= 2
-    for pod in pods(manifests):
-        labels = pod["metadata"]["labels"]
-        is_proxy = labels["app.kubernetes.io/component"] == "proxy"
-        assert all((selector.items() <= labels.items()) == is_proxy for selector in selectors)
+    for item, selector in selectors:
+        wanted = "redis" if item["metadata"]["labels"]["app.kubernetes.io/component"] == "redis" else "proxy"
+        for pod in pods(manifests):
+            labels = pod["metadata"]["labels"]
+            assert (selector.items() <= labels.items()) == (labels["app.kubernetes.io/component"] == wanted)
 
 
 @EVERY
@@ -155,8 +164,7 @@ def test_a_pod_is_given_the_time_it_takes(helm: Helm, values: Path, tmp_path: Pa
 def test_what_the_proxy_may_hold_fits_into_its_memory(helm: Helm, values: Path, tmp_path: Path) -> None:
     manifests = helm.template(values)
     limits = settings_of(manifests, tmp_path).limits
-    workload = next(item for item in manifests if item["kind"] in ("Deployment", "StatefulSet"))
-    memory = workload["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    memory = workload_of(manifests)["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
     assert memory == "1Gi"
     # The program, then requests and answers, one more request, and two reads for each of some connections.
     assert (100 << 20) + limits.memory_total + limits.max_frame + 1000 * (256 << 10) <= 1 << 30

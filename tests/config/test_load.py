@@ -324,6 +324,15 @@ MISTAKES = {
     ),
     "key twice": ("admin: {}\nlogs: {}\nadmin: {}\n", 3, "`admin`", "first on line 1"),
     "nested key twice": ("logs:\n  level: info\n  usage: {}\n  level: info\n", 4, "`logs.level`", "first on line 2"),
+    "one topic for quotas and logs": (
+        "logs: {usage: {topic: kept}}\nquotas:\n  dynamic: {topic: kept}\n",
+        2,
+        "`quotas.dynamic.topic`",
+        "take two topics",
+    ),
+    "a topic with a blank": ("logs:\n  usage:\n    topic: my log\n", 3, "`logs.usage.topic`", "A-Za-z0-9"),
+    "a broker that is no number": ("upstream:\n  brokers:\n    one: kafka-1:9092\n", 3, "`upstream.brokers.one`", "integer"),
+    "a broker without a port": ("upstream:\n  brokers: {1: kafka-1}\n", 2, "`upstream.brokers.1`", "an address, such as"),
     "not YAML": ("upstream:\n  - a\n b: [\n", 3, "", "not YAML"),
     "a list": ("- a\n", 1, "", "a mapping of settings is right"),
     "a text": ("hello\n", 1, "", "a mapping of settings is right"),
@@ -374,6 +383,28 @@ def test_the_command_line_replaces_what_it_names_and_nothing_else(tmp_path):
     assert settings.logs.usage.path == "x"
     with pytest.raises(SettingsError, match=r"settings: `upstream\.bootstrap_servers"):
         load_settings(None, {"upstream": {"bootstrap_servers": ["b"]}})
+
+
+def test_what_holds_for_every_listener(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text("listen: {bootstrap: 'h:1000'}\nmore_listeners:\n  inside: {bootstrap: 'h:2000'}\n  open: {bootstrap: 'h:0'}\n")
+    with pytest.raises(SettingsError, match=r"line 4: `more_listeners\.open`: `reuse_port` needs fixed ports"):
+        load_settings(file, {}, {"reuse_port": True})
+    file.write_text("more_listeners:\n  inside: {bootstrap: 'h:2000'}\n")
+    both = load_settings(file, {"listen": {"bootstrap": "h:1000"}}, {"reuse_port": True})
+    assert [listener.reuse_port for listener in both.listeners.values()] == [True, True]
+    assert load_settings(None, {}, {"reuse_port": True}).listen.reuse_port
+    assert not load_settings(file).listen.reuse_port
+    for text in ("more_listeners: 7\n", "more_listeners: {inside: 7}\n", "listen: 7\n"):
+        file.write_text(text)
+        with pytest.raises(SettingsError, match=r"line 1: .*7 is not right"):
+            load_settings(file, {}, {"reuse_port": True})
+
+
+def test_a_file_of_each_proxys_own(tmp_path):
+    text = "proxy_id: p-1\nquotas: {producer_ids: {state_file: '/var/{proxy_id}/{proxy_id}.ids'}}\n"
+    assert load(tmp_path, text).producer_ids_file == Path("/var/p-1/p-1.ids")
+    assert load(tmp_path, "").producer_ids_file is None
 
 
 def test_an_alias_that_is_used_twice_is_fine(tmp_path):

@@ -26,14 +26,21 @@ def keep(path: Path, quota: ProducerIds, wall: float = 1.8e9) -> tuple[Keeper, L
     return Keeper(path, quota, lambda: 0.0, lambda: wall, log), log
 
 
+def saved(path: Path, quota: ProducerIds) -> None:
+    """By a proxy that then ends."""
+    one, _ = keep(path, quota)
+    asyncio.run(one.save())
+    one.close()
+
+
 def said(log: Log) -> list[str]:
     return [event for _, event, _ in log.events]
 
 
 def test_what_was_saved_is_remembered(tmp_path):
     path = tmp_path / "ids"
-    asyncio.run(keep(path, ids(250))[0].save())
-    assert [file.name for file in tmp_path.iterdir()] == ["ids"]
+    saved(path, ids(250))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["ids", "ids.lock"]
     assert os.stat(path).st_mode & 0o777 == 0o600, "it names users"
     after = ids()
     one, log = keep(path, after)
@@ -61,7 +68,7 @@ def test_no_file_yet_is_nothing_to_speak_of_and_no_folder_is(tmp_path):
 @pytest.mark.parametrize("wrong", ["cut", "changed", "of another version", "empty", "a folder"])
 def test_a_file_that_cannot_be_used_is_said_in_one_line_and_ignored(tmp_path, wrong):
     path = tmp_path / "ids"
-    asyncio.run(keep(path, ids(3))[0].save())
+    saved(path, ids(3))
     data = path.read_bytes()
     if wrong == "a folder":
         path.unlink()
@@ -103,6 +110,7 @@ def test_others_have_their_turn_while_it_is_put_together(tmp_path):
         await saving
 
     asyncio.run(both())
+    one.close()
     after = ids()
     keep(tmp_path / "ids", after)[0].load()
     assert len(after) == 350
@@ -115,3 +123,22 @@ def test_an_earlier_save_does_not_replace_a_later_one(tmp_path):
     data = (tmp_path / "ids").read_bytes()
     one._write(tmp_path / "ids", keeper.Writer(), 1)
     assert (tmp_path / "ids").read_bytes() == data
+
+
+def test_one_proxy_writes_and_the_next_takes_over_when_it_has_ended(tmp_path):
+    path = tmp_path / "ids"
+    (first, first_log), (second, second_log) = keep(path, ids(3)), keep(path, ids(7))
+    first.load()
+    asyncio.run(first.save())
+    written = path.read_bytes()
+    second.load()
+    asyncio.run(second.save())
+    assert path.read_bytes() == written, "two that write in turn would lose what the other counted"
+    assert said(first_log) == []
+    assert said(second_log) == ["producer ids cannot be saved", "producer ids remembered"]
+    reason = second_log.events[0][2]["reason"]
+    assert f"process id {os.getpid()} " in reason
+    assert "quotas.producer_ids.state_file" in reason
+    first.close()
+    asyncio.run(second.save())
+    assert path.read_bytes() != written

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +26,8 @@ START_LIMIT = 30.0
 class ProxyProcess:
     """`python -m proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0.
 
-    `program`: another module in place of `proxy`; it then runs as pure Python, so that it can change what it likes."""
+    `program`: another module in place of `proxy`; it then runs as pure Python, so that it can change what it likes.
+    `options` of `serve`, besides the settings."""
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class ProxyProcess:
         *,
         wait_ready: bool = True,
         program: str = "proxy",
+        options: Sequence[str] = (),
     ) -> None:
         data: dict[str, Any] = {"logs": {"usage": {"path": str(folder / "logs"), "interval": "1s"}}, **(settings or {})}
         data.setdefault("listen", {"bootstrap": "127.0.0.1:0"})
@@ -44,12 +49,12 @@ class ProxyProcess:
         self.logs = folder / "logs"
         self._config = folder / "settings.yaml"
         self._config.write_text(yaml.safe_dump(data))
-        self._wait_ready, self._program = wait_ready, program
+        self._wait_ready, self._program, self._options = wait_ready, program, options
         self.events: list[dict[str, Any]] = []
         self.stderr = ""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", self._program, "serve", "--config", str(self._config)]
+        command = [sys.executable, "-m", self._program, "serve", "--config", str(self._config), *self._options]
         env = os.environ if self._program == "proxy" else os.environ | {compiled.PURE: "1"}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_events, self._read_errors)]
@@ -122,6 +127,23 @@ class ProxyProcess:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.stderr += line
+
+
+@contextmanager
+def shared_ports(count: int) -> Iterator[int]:
+    """The first of so many ports in a row. They are held, but not listened at, by sockets that let others have them too."""
+    for first in range(20_100, 32_000, 97):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    sock = stack.enter_context(socket.socket())
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                    sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            yield first
+            return
+    raise AssertionError("no free ports")
 
 
 def wait_until(condition: Any, what: str, limit: float = START_LIMIT) -> Any:

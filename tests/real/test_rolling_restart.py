@@ -3,16 +3,15 @@ client shows an error."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from localkafka import LocalCluster, run_java
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.steady import SteadyConsumer, SteadyProducer, create, read_all
 
 pytestmark = pytest.mark.kafka
@@ -22,23 +21,6 @@ HARMLESS = {"_ALL_BROKERS_DOWN"}
 a proxy."""
 PORTS = 4
 """The bootstrap port, and one for each broker."""
-
-
-@contextmanager
-def free_ports() -> Iterator[int]:
-    """The first of some ports in a row. They are held, but not listened at, by sockets that let others have them too."""
-    for first in range(20_100, 32_000, 97):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + PORTS):
-                    sock = stack.enter_context(socket.socket())
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                    sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            yield first
-            return
-    raise AssertionError("no free ports")
 
 
 class Pair:
@@ -79,7 +61,7 @@ class Pair:
 
 @pytest.fixture
 def pair(kafka3: LocalCluster, tmp_path: Path) -> Iterator[Pair]:
-    with free_ports() as first, Pair(tmp_path, kafka3, first) as running:
+    with shared_ports(PORTS) as first, Pair(tmp_path, kafka3, first) as running:
         yield running
 
 

@@ -29,6 +29,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: proxy
 {{- end }}
 
+{{/* What selects the Redis of redis.enabled. */}}
+{{- define "kqp.redisLabels" -}}
+{{ include "kqp.selectorLabels" . }}
+app.kubernetes.io/component: redis
+{{- end }}
+
 {{/* Labels of every object: (dict "root" $ "component" "proxy" "labels" {…}). */}}
 {{- define "kqp.labels" -}}
 {{- $own := dict "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
@@ -87,6 +93,10 @@ tolerations:
 
 {{/* Whether there is a volume `data`, and what is in it. */}}
 {{- define "kqp.dataPath" -}}/var/lib/kafka-quota-proxy{{- end }}
+{{/* Whether the usage log is in a folder. */}}
+{{- define "kqp.hasFolder" -}}
+{{- if and .Values.usageLog.enabled (ne .Values.usageLog.volume "none") }}true{{ end }}
+{{- end }}
 {{- define "kqp.hasData" -}}
-{{- if or .Values.usageLog.enabled (eq .Values.kind "StatefulSet") }}true{{ end }}
+{{- if or (include "kqp.hasFolder" .) (eq .Values.kind "StatefulSet") }}true{{ end }}
 {{- end }}

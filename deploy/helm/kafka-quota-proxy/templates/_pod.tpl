@@ -14,6 +14,14 @@
 {{- if .tls.certSecret }}{{ $_ := set $out "upstream-cert" .tls.certSecret }}{{ end }}
 {{- if .sasl.existingSecret }}{{ $_ := set $out "upstream-sasl" .sasl.existingSecret }}{{ end }}
 {{- end }}
+{{- if eq .Values.ledger.kind "redis" }}
+{{- with .Values.ledger }}
+{{- if .existingSecret }}{{ $_ := set $out "ledger" .existingSecret }}{{ end }}
+{{- if .sentinelSecret }}{{ $_ := set $out "ledger-sentinel" .sentinelSecret }}{{ end }}
+{{- if .tls.caSecret }}{{ $_ := set $out "ledger-ca" .tls.caSecret }}{{ end }}
+{{- if .tls.certSecret }}{{ $_ := set $out "ledger-cert" .tls.certSecret }}{{ end }}
+{{- end }}
+{{- end }}
 {{- if $out }}{{ toYaml $out }}{{ end }}
 {{- end }}
 
@@ -21,7 +29,7 @@
 {{- $listeners := include "kqp.listeners" . | fromYaml }}
 {{- $secrets := include "kqp.secretVolumes" . | fromYaml }}
 {{- $ship := and .Values.usageLog.enabled (eq .Values.usageLog.volume "stdout") }}
-{{- $clean := and .Values.usageLog.enabled (not $ship) (gt (int .Values.usageLog.keepHours) 0) }}
+{{- $clean := and (include "kqp.hasFolder" .) (not $ship) (gt (int .Values.usageLog.keepHours) 0) }}
 metadata:
   labels:
     {{- merge (include "kqp.proxyLabels" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml | nindent 4 }}

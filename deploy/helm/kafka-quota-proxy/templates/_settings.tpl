@@ -21,12 +21,45 @@
 {{- toYaml $out }}
 {{- end }}
 
+{{/* The section `ledger`, of ledger.kind: redis. */}}
+{{- define "kqp.ledgerSettings" -}}
+{{- $l := .Values.ledger }}
+{{- $out := dict "kind" "redis" "mode" $l.mode }}
+{{- if .Values.redis.enabled }}
+{{- if $l.servers }}{{ fail "ledger.servers: with redis.enabled it is the chart's own Redis; leave out one of them" }}{{ end }}
+{{- if or $l.existingSecret $l.username $l.tls.enabled (ne $l.mode "single") }}
+{{- fail "redis.enabled: the chart's own Redis has neither login nor TLS and is alone; name yours in ledger.servers in its place" }}
+{{- end }}
+{{- $_ := set $out "servers" (list (printf "%s-redis:%d" (include "kqp.fullname" .) (int .Values.redis.port))) }}
+{{- else }}
+{{- if not $l.servers }}{{ fail "ledger.servers: which Redis? name it as host:port, or have one made for a trial with redis.enabled" }}{{ end }}
+{{- $_ := set $out "servers" $l.servers }}
+{{- end }}
+{{- if and (eq $l.mode "single") (gt (len $l.servers) 1) }}{{ fail "ledger.mode: single has one server; set it to sentinel or cluster" }}{{ end }}
+{{- if ne (eq $l.mode "sentinel") (not (empty $l.sentinelMaster)) }}{{ fail "ledger.sentinelMaster: it is for ledger.mode sentinel, which needs it" }}{{ end }}
+{{- if $l.sentinelMaster }}{{ $_ := set $out "sentinel_master" $l.sentinelMaster }}{{ end }}
+{{- if and $l.username (not $l.existingSecret) }}{{ fail "ledger.existingSecret: name the Secret with the password of ledger.username" }}{{ end }}
+{{- if $l.username }}{{ $_ := set $out "username" $l.username }}{{ end }}
+{{- if $l.existingSecret }}{{ $_ := set $out "password_file" (printf "/etc/kafka-quota-proxy/ledger/%s" $l.key) }}{{ end }}
+{{- if $l.sentinelUsername }}{{ $_ := set $out "sentinel_username" $l.sentinelUsername }}{{ end }}
+{{- if $l.sentinelSecret }}{{ $_ := set $out "sentinel_password_file" (printf "/etc/kafka-quota-proxy/ledger-sentinel/%s" $l.sentinelKey) }}{{ end }}
+{{- if $l.tls.enabled }}
+{{- $tls := dict "verify_hostname" $l.tls.verifyHostname }}
+{{- if $l.tls.caSecret }}{{ $_ := set $tls "ca_file" (printf "/etc/kafka-quota-proxy/ledger-ca/%s" $l.tls.caKey) }}{{ end }}
+{{- if $l.tls.certSecret }}{{ $tls = merge $tls (dict "cert_file" "/etc/kafka-quota-proxy/ledger-cert/tls.crt" "key_file" "/etc/kafka-quota-proxy/ledger-cert/tls.key") }}{{ end }}
+{{- $_ := set $out "tls" $tls }}
+{{- else if or $l.tls.caSecret $l.tls.certSecret }}{{ fail "ledger.tls.enabled: it is false, and the Secret beside it would not be used" }}
+{{- end }}
+{{- toYaml $out }}
+{{- end }}
+
 {{/* The whole file, as YAML. */}}
 {{- define "kqp.settings" -}}
 {{- $listeners := include "kqp.listeners" . | fromYaml }}
 {{- $s := deepCopy .Values.settings }}
 {{- if not .Values.upstream.bootstrapServers }}{{ fail "upstream.bootstrapServers: which cluster? name some brokers, such as --set 'upstream.bootstrapServers={kafka-0.kafka:9092}'" }}{{ end }}
 {{- $upstream := merge (dict "bootstrap_servers" .Values.upstream.bootstrapServers) ($s.upstream | default dict) }}
+{{- with .Values.upstream.brokers }}{{ $_ := set $upstream "brokers" . }}{{ end }}
 {{- with .Values.upstream.tls }}
 {{- if .enabled }}
 {{- $tls := dict "verify_hostname" .verifyHostname }}
@@ -51,6 +84,11 @@
 {{- end }}
 {{- end }}
 {{- $_ := set $s "upstream" $upstream }}
+{{- if eq .Values.ledger.kind "redis" }}
+{{- $_ := set $s "ledger" (merge (include "kqp.ledgerSettings" . | fromYaml) ($s.ledger | default dict)) }}
+{{- else if .Values.redis.enabled }}{{ fail "redis.enabled: nobody would use it; set ledger.kind to redis" }}
+{{- else if .Values.ledger.servers }}{{ fail "ledger.servers: nobody would use them; set ledger.kind to redis" }}
+{{- end }}
 {{- $_ := set $s "admin" (dict "listen" (printf "%s:%d" .Values.bindAddress (int .Values.admin.port))) }}
 {{- $_ := set $s "listen" (include "kqp.listenSettings" (dict "root" . "name" "main" "listener" $listeners.main) | fromYaml) }}
 {{- $more := dict }}
@@ -61,7 +99,11 @@
 {{- $_ := set $s "limits" (mergeOverwrite ($s.limits | default dict) (dict "drain_timeout" (printf "%ds" (int .Values.drainSeconds)))) }}
 {{- if .Values.usageLog.enabled }}
 {{- $logs := $s.logs | default dict }}
-{{- $_ := set $logs "usage" (merge (dict "path" (printf "%s/usage" (include "kqp.dataPath" .))) ($logs.usage | default dict)) }}
+{{- $to := dict }}
+{{- if ne .Values.usageLog.volume "none" }}{{ $_ := set $to "path" (printf "%s/usage" (include "kqp.dataPath" .)) }}{{ end }}
+{{- with .Values.usageLog.topic }}{{ $_ := set $to "topic" . }}{{ end }}
+{{- if not $to }}{{ fail "usageLog.topic: with volume none the log needs a topic to go to; name one, or take another volume" }}{{ end }}
+{{- $_ := set $logs "usage" (merge $to ($logs.usage | default dict)) }}
 {{- $_ := set $s "logs" $logs }}
 {{- end }}
 {{- if eq .Values.kind "StatefulSet" }}

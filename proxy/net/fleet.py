@@ -1,0 +1,31 @@
+"""What this proxy shares with others: sums by the ledger, what has to be known at once by the news. In: settings, the engine. Out:
+an engine that knows of the fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from proxy.config.ledger import Ledger as Settings
+from proxy.net.ledger import LedgerLink
+from proxy.net.news import BLOCK, NewsLink
+from proxy.net.redis_store import RedisStore
+from proxy.observe.operations import Log
+from quota.engine import Engine
+from quota.news import News
+
+
+class Fleet:
+    """`boot` names this start of this proxy, and nobody else."""
+
+    def __init__(self, settings: Settings, engine: Engine, boot: str, clock: Callable[[], float], log: Log) -> None:
+        self.link = LedgerLink(settings, engine.publish(), RedisStore(settings, boot), clock, log)
+        self.news = News(engine, clock)
+        reader = RedisStore(settings, boot, patience=BLOCK + settings.timeout)
+        self._news_link = NewsLink(self.news, RedisStore(settings, boot), reader, boot, clock)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.link.run())
+            group.create_task(self._news_link.run())

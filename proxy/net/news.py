@@ -1,0 +1,123 @@
+"""Carries what proxies tell each other at once (`quota.news`) over a stream in Redis. In: the events of this proxy, sent as they
+come. Out: those of the others, in the order in which each told them; at start those that still matter. Nothing waits for it.
+
+The stream is `{namespace/1/0}:events`: `b` names who tells, `e` is a JSON list of events. It is cut by number and by age."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from proxy.net.redis_store import RedisStore
+from proxy.net.store import StoreError
+from quota.news import News
+
+AT_ONCE: Final = 200
+"""Events of one entry: so many hold up the loop for a moment only."""
+PAGE: Final = 50
+"""Entries that are read at once."""
+LONGEST: Final = 50_000
+"""Entries that the stream keeps."""
+BLOCK: Final = 2.0
+"""Seconds that Redis waits for something to tell."""
+TRIM: Final = 60.0
+FIRST_RETRY, SLOWEST_RETRY = 0.05, 0.5
+
+
+class NewsLink:
+    """`writer` and `reader` are clients of the same Redis; the reader's has to be patient for longer than `BLOCK`."""
+
+    def __init__(self, news: News, writer: RedisStore, reader: RedisStore, boot: str, clock: Callable[[], float]) -> None:
+        self._news, self._writer, self._reader, self._boot, self._clock = news, writer, reader, boot, clock
+        self._key = writer.key(0, "events")
+        self._something = asyncio.Event()
+        self._next_trim = 0.0
+        news.wake = self._something.set
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_again(self._write))
+                group.create_task(_again(self._follow()))
+        finally:
+            await self._reader.close()
+            await self._writer.close()
+
+    async def _write(self) -> None:
+        await self._something.wait()
+        self._something.clear()
+        while events := self._news.take(AT_ONCE):
+            entry = {"b": self._boot, "e": json.dumps(events, separators=(",", ":"))}
+            try:
+                await self._writer.ask("xadd", self._key, entry, maxlen=LONGEST, approximate=True)
+            except (StoreError, asyncio.CancelledError):
+                self._news.put_back(events)
+                self._something.set()
+                raise
+            if self._clock() >= self._next_trim:
+                self._next_trim = self._clock() + TRIM
+                oldest = await self._oldest()
+                await self._writer.ask("xtrim", self._key, minid=oldest, approximate=True)
+                await self._writer.ask("expire", self._key, int(self._news.life))
+
+    async def _oldest(self) -> int:
+        """The id of the first entry that matters."""
+        seconds, _ = await self._time()
+        return max(int((seconds - self._news.life) * 1000), 0)
+
+    async def _time(self) -> tuple[int, int]:
+        seconds, micros = await self._writer.ask("time")
+        return int(seconds), int(micros)
+
+    def _follow(self) -> Callable[[], Any]:
+        """Reads on from where it was."""
+        last = ""
+
+        async def read() -> None:
+            nonlocal last
+            if not last:
+                last = await self._replay()
+            found = await self._reader.ask("xread", {self._key: last}, count=PAGE, block=int(BLOCK * 1000))
+            for _, entries in found or ():
+                for id, fields in entries:
+                    self._hear(fields, 0.0)
+                    last = id.decode()
+
+        return read
+
+    async def _replay(self) -> str:
+        """What was told before this proxy was there; the id of the last entry."""
+        seconds, micros = await self._time()
+        wall = seconds + micros / 1e6
+        last = f"{max(int((wall - self._news.life) * 1000), 0)}-0"
+        while found := await self._reader.ask("xrange", self._key, min=f"({last}", count=PAGE):
+            for id, fields in found:
+                last = id.decode()
+                self._hear(fields, max(wall - int(last.split("-")[0]) / 1000, 0.0))
+            await asyncio.sleep(0)
+        return last
+
+    def _hear(self, fields: dict[bytes, bytes], age: float) -> None:
+        if fields.get(b"b", b"").decode(errors="replace") == self._boot:
+            return
+        try:
+            events = json.loads(fields.get(b"e", b"[]"))
+        except ValueError:
+            return
+        if isinstance(events, list):
+            self._news.hear(events, age, self._clock())
+
+
+async def _again(work: Callable[[], Any]) -> None:
+    """Do it again and again, after a moment where the store is away."""
+    delay = FIRST_RETRY
+    while True:
+        try:
+            await work()
+            delay = FIRST_RETRY
+        except StoreError:
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, SLOWEST_RETRY)

@@ -1,0 +1,58 @@
+"""A fleet of proxies holds one quota, in simulated time: how exactly, how far it goes over, what happens when things go wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from quota.ledger import Away
+from tests.quota.fleet import Plan, bound, overshoot, run
+
+PLAN = Plan(4, seconds=80, warm=20, requests=250)
+"""Four proxies, 64 connections in skewed shares; 60 s are compared."""
+
+
+def test_the_rate_of_the_fleet_is_the_quota() -> None:
+    assert run(PLAN).rate == pytest.approx(1.0, abs=0.03)
+    assert run(replace(PLAN, shared=False)).rate > 2, "without a ledger it is not"
+
+
+@pytest.mark.parametrize("skew", [0.0, 2.0])
+@pytest.mark.parametrize("proxies", [2, 20])
+def test_however_connections_are_spread(proxies: int, skew: float) -> None:
+    assert run(replace(PLAN, proxies=proxies, skew=skew)).rate == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("interval", [0.1, 0.5])
+@pytest.mark.parametrize("proxies", [2, 4, 20])
+def test_the_bound_of_the_overshoot_holds(proxies: int, interval: float) -> None:
+    plan = replace(PLAN, proxies=proxies, interval=interval, seconds=40)
+    assert overshoot(plan, run(plan)) <= bound(plan)
+
+
+@pytest.mark.parametrize(("proxies", "connections", "moves"), [(4, 64, 0.5), (20, 8, 0.2), (100, 8, 1.0)])
+def test_whoever_moves_from_proxy_to_proxy_gets_the_quota_and_no_more(proxies: int, connections: int, moves: float) -> None:
+    """Neither a burst at each proxy, nor a debt twice."""
+    plan = replace(PLAN, proxies=proxies, connections=connections, moves=moves)
+    found = run(plan)
+    assert found.rate == pytest.approx(1.0, abs=0.03)
+    assert overshoot(plan, found) <= bound(plan)
+
+
+def test_lost_batches_and_answers_count_once() -> None:
+    assert run(replace(PLAN, loss=0.1)).rate == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_store_that_restarts_empty_changes_nothing() -> None:
+    assert run(replace(PLAN, flush=40.0)).rate == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("when_away", Away)
+def test_while_the_store_is_away_proxies_go_by_their_shares(when_away: Away) -> None:
+    """It takes `stale_after` to be noticed, in which each proxy takes all that the quota lets come up."""
+    plan = replace(PLAN, away=(40.0, 60.0), when_away=when_away)
+    found = run(plan)
+    assert sum(found.pieces[40:42]) <= plan.stale_after * plan.proxies + 2
+    assert sum(found.pieces[42:60]) / 18 == pytest.approx(1.0, abs=0.1)
+    assert sum(found.pieces[62:]) / 18 == pytest.approx(1.0, abs=0.05), "and nothing is counted twice when it is back"
