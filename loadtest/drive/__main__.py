@@ -85,7 +85,9 @@ def _begin(clients: Sequence[librdkafka.Client] = ()) -> Start:
     gc.freeze()
     _say(READY, None)
     line = sys.stdin.readline()
-    if not line:
+    if not line:  # stopped before it began
+        for client in clients:
+            client.close()
         os._exit(1)
     threading.Thread(target=_watch, args=(clients,), daemon=True).start()
     return Start.model_validate_json(line)
