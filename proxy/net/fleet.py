@@ -11,6 +11,8 @@ from proxy.net.ledger import LedgerLink
 from proxy.net.news import BLOCK, NewsLink
 from proxy.net.redis_store import RedisStore
 from proxy.observe.operations import Log
+from proxy.session.budget import Census
+from proxy.session.presence import Presence
 from quota.engine import Engine
 from quota.news import News
 
@@ -24,8 +26,27 @@ class Fleet:
         reader = RedisStore(settings, boot, patience=BLOCK + settings.timeout)
         self._news_link = NewsLink(self.news, RedisStore(settings, boot), reader, boot, clock)
 
+        self._interval, self._clock = settings.sync_interval, clock
+        self._presence: Presence | None = None
+
+    def count(self, census: Census) -> None:
+        """Connections of users are limited across the fleet."""
+        self._presence = Presence(census)
+        self.news.others = self._presence.hear
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run())
             group.create_task(self._news_link.run())
+            if self._presence is not None:
+                group.create_task(self._tell_presence(self._presence))
+
+    async def _tell_presence(self, presence: Presence) -> None:
+        while True:
+            now = self._clock()
+            presence.sweep(now, away=not self.link.up)
+            counts = presence.tell(now) if self.link.up else None
+            if counts is not None:
+                self.news.tell(counts)
+            await asyncio.sleep(self._interval)

@@ -109,6 +109,8 @@ class Proxy:
         self._topic, self._desk = self._make_desk()
         self._ledger = self._make_ledger()
         self.shared = self._make_shared(tally)
+        if self._ledger is not None:
+            self._ledger.count(self.shared.services.census)
         self._doors = [
             Door(name, listener, settings.fixed_ports, self.shared, partial(self._context, name), log)
             for name, listener in settings.listeners.items()
