@@ -68,6 +68,7 @@ bench-report: setup java
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
+	$(BIN)/python -m loadtest.results.schema > docs/loadtest-results.schema.json
 	$(BIN)/python deploy/helm/generate.py
 
 # For the tests of the ledger; where it cannot be installed they are skipped, and say so.

@@ -1,5 +1,20 @@
 """The load-test harness. It shares the wire with the proxy, and nothing else.
 
+`kafka-quota-proxy loadtest`, from the command to the wire:
+
+- `cli`        the commands; `library` and `scenarios/`: what comes along
+- `scenario`   what a scenario may say
+- `run`        one scenario, once, at one endpoint: starts drivers, listens, has records verified, tidies up
+- `drive`      the processes that make load
+- `payload`    what each record carries, and sets of sequences
+- `verify`     acknowledged against consumed
+- `assertions` whether what a scenario asserts is so
+- `endpoint`   a cluster, and what a run makes there
+- `wire`       requests by hand
+- `results`    what was found: the documented result, honesty, comparison, tables, pages
+
+Experiments and benchmarks of this project's own, `python -m loadtest.NAME`:
+
 - `bench`  what the proxy costs: CPU per frame beside a pass-through of raw sockets, in one run (`make bench`)
 - `logs`   usage logs of realistic shape, without a proxy
 - `report` how fast the capacity report is, beside DuckDB (`make bench-report`)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -17,67 +16,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import click
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
-from kio.static.primitive import i16, i32, i32Timedelta
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench.frames import nested
+from loadtest.wire import QUOTA_EXCEEDED, Connection
 from localkafka import LocalCluster
 
-CREATE_TOPICS: Final = 19
-VERSION: Final = 7
-REFUSED: Final = 89
 PROBE_EVERY: Final = 0.1
 """Seconds between two questions to the controller, and between two records."""
-TIMEOUT: Final = timedelta(minutes=5)
-"""that the cluster is given for a request"""
 BEFORE: Final = 10.0
 """Seconds in which bystanders warm up."""
-
-
-class Connection:
-    """CreateTopics requests, one at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
-        self._reader, self._writer, self._client_id = reader, writer, client_id.encode()
-
-    @classmethod
-    async def open(cls, address: str, client_id: str) -> Self:
-        host, _, port = address.rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port)), client_id)
-
-    async def create(
-        self, topics: dict[str, int], replication: int, *, validate_only: bool = False
-    ) -> tuple[dict[str, int], float]:
-        """(error codes by topic, throttle time in seconds) of topics with so many partitions."""
-        schema: Any = load_request_schema(CREATE_TOPICS, VERSION)
-        topic = nested(schema, "CreatableTopic")
-        made = tuple(
-            topic(name=name, num_partitions=i32(n), replication_factor=i16(replication), assignments=(), configs=())
-            for name, n in topics.items()
-        )
-        body = BytesIO()
-        body.write(struct.pack(">hhih", CREATE_TOPICS, VERSION, 1, len(self._client_id)) + self._client_id + b"\0")
-        entity_writer(schema)(body, schema(topics=made, timeout=i32Timedelta.parse(TIMEOUT), validate_only=validate_only))
-        self._writer.write(len(body.getvalue()).to_bytes(4, "big") + body.getvalue())
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        answer = await self._reader.readexactly(size)
-        decoded: Any = entity_reader(load_response_schema(CREATE_TOPICS, VERSION))(answer, 5)[0]
-        return {t.name: int(t.error_code) for t in decoded.topics}, decoded.throttle_time.total_seconds()
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 @dataclass(slots=True)
@@ -142,8 +97,8 @@ async def create_all(address: str, topics: dict[str, int], plan: Plan, seen: See
     connection = await Connection.open(address, "creator")
     while topics:
         codes, throttle = await connection.create(topics, plan.replication)
-        refused = {name: n for name, n in topics.items() if codes[name] == REFUSED}
-        failed = {code for code in codes.values() if code not in (0, REFUSED)}
+        refused = {name: n for name, n in topics.items() if codes[name] == QUOTA_EXCEEDED}
+        failed = {code for code in codes.values() if code not in (0, QUOTA_EXCEEDED)}
         if failed:
             raise click.ClickException(f"the cluster answers with the errors {sorted(failed)}")
         seen.created += len(topics) - len(refused)

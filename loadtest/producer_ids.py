@@ -13,9 +13,7 @@ and at its end, how many producer ids it keeps state for, one for each partition
 from __future__ import annotations
 
 import asyncio
-import datetime
 import statistics
-import struct
 import sys
 import tempfile
 import threading
@@ -24,7 +22,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -33,21 +30,19 @@ import click
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from kio.records.schema import NewRecordBatch, Record
-from kio.records.writers import write_new_batch
-from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 from rich.console import Console
 from rich.table import Table
 
+from configfile.access import Access, Login
 from loadtest.bench.measure import cpu_seconds
 from loadtest.proxied import ProxyBefore, wait
+from loadtest.wire import Connection, LoginFailed
 from localkafka import LocalCluster, run_java
 from localkafka.ports import HeldPort
 
 USERS: Final = {"storm": "st0rm-pw", "ordinary": "0rdinary-pw", "proxy": "pr0xy-pw"}
+STORM: Final = Access(Login("PLAIN", "storm", USERS["storm"]))
 JAVA: Final = Path(__file__).with_name("java")
-PRODUCE, HANDSHAKE, INIT_PRODUCER_ID, AUTHENTICATE = (0, 7), (17, 1), (22, 1), (36, 1)
-"""(key, version), of before tagged fields"""
 REFUSED: Final = 19
 CPU: Final = "cpu"
 WAY_DIRECT: Final = "direct"
@@ -58,73 +53,6 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
     "reject, hold_new": {"mode": "reject", "hold_new": True},
 }
 START_LIMIT: Final = 60.0
-
-
-class RawClient:
-    """One connection of the user `storm`, logged in; requests one at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    async def open(cls, address: str) -> Self:
-        host, _, port = address.rpartition(":")
-        client = cls(*await asyncio.open_connection(host, int(port)))
-        await client.ask(HANDSHAKE, text("PLAIN"))
-        token = f"\0storm\0{USERS['storm']}".encode()
-        answer = await client.ask(AUTHENTICATE, struct.pack(">i", len(token)) + token)
-        if answer[:2] != b"\0\0":
-            raise click.ClickException("the storm cannot log in")
-        return client
-
-    async def ask(self, what: tuple[int, int], body: bytes) -> bytes:
-        """The body of the answer."""
-        header = struct.pack(">hhi", *what, 1) + text("storm")
-        self._writer.write(struct.pack(">i", len(header) + len(body)) + header + body)
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        return (await self._reader.readexactly(size))[4:]
-
-    async def new_id(self) -> int:
-        """A producer id, which costs the broker nothing yet."""
-        while True:
-            _, code, id, _ = struct.unpack(">ihqh", await self.ask(INIT_PRODUCER_ID, struct.pack(">hi", -1, 60_000)))
-            if not code:
-                return int(id)
-            await asyncio.sleep(0.1)  # the coordinator fetches a block of ids
-
-    async def write(self, id: int, topic: str, partitions: int) -> int:
-        """The first error code, 0 for none, of a record for each partition."""
-        batch = first_batch(id)
-        parts = b"".join(struct.pack(">ii", i, len(batch)) + batch for i in range(partitions))
-        head = struct.pack(">hhii", -1, -1, 30_000, 1) + text(topic) + struct.pack(">i", partitions)
-        answer = await self.ask(PRODUCE, head + parts)
-        at = 4 + len(text(topic)) + 4
-        codes = {int(struct.unpack_from(">h", answer, at + 30 * i + 4)[0]) for i in range(partitions)}
-        return max(codes)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def text(value: str) -> bytes:
-    return struct.pack(">h", len(value)) + value.encode()
-
-
-def first_batch(id: int) -> bytes:
-    """The first batch of a producer, with one record."""
-    now = TZAwareMicros.parse(datetime.datetime.now(datetime.UTC))
-    record = Record(attributes=i8(0), timestamp=now, offset=i64(0), key=None, value=b"storm", headers=())
-    out = BytesIO()
-    made = NewRecordBatch(
-        producer_id=i64(id),
-        producer_epoch=i16(0),
-        base_sequence=i32(0),
-        attributes=i16(0),
-        partition_leader_epoch=i32(-1),
-        records=(record,),
-    )
-    write_new_batch(out, made)
-    return out.getvalue()
 
 
 @dataclass(slots=True)
@@ -142,9 +70,10 @@ class Storm:
         self.begun += 1
         client = None
         try:
-            client = await RawClient.open(self.address)
-            self.codes[await client.write(await client.new_id(), "storm", self.partitions)] += 1
-        except (OSError, asyncio.IncompleteReadError) as error:
+            client = await Connection.open(self.address, "storm", STORM)
+            code, _ = await client.write(await client.new_id(), "storm", range(self.partitions))
+            self.codes[code] += 1
+        except (OSError, asyncio.IncompleteReadError, LoginFailed) as error:
             self.failed[type(error).__name__] += 1
         finally:
             if client is not None:

@@ -2,7 +2,7 @@
 
 In: options. Out: tables. Real librdkafka clients, each with connections of its own, want more than their quota allows; a real
 broker is asked what arrived: the sizes of its partitions count for produced bytes. What was fetched is what came over the sockets.
-All cases of a message size run at the same time, each with a client id that has a quota.
+All cases of a message size run at the same time, each in a process of its own, with a client id that has a quota.
 
 By the arithmetic of the quotas, until t no more than quota x (10 s + t) is accepted, and the debt of those who spoke at once: one
 request of each connection. Connections that wait for the same debt go on together, so what is accepted comes in rounds; the rate is
@@ -10,22 +10,27 @@ taken from the end of one silence to that of another, about `--seconds` later, a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import multiprocessing
+import os
 import socket
 import struct
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
 from typing import Any, Final
 
 import click
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kio.index import load_response_schema
@@ -141,10 +146,43 @@ def background(*works: Callable[[], None]) -> Iterator[None]:
             thread.join(60)
 
 
+Clients = Callable[[str, "Case", "Synchronized[float]"], AbstractContextManager[None]]
+"""Clients of a proxy that do something until the context ends, and add to the number what they have done."""
+
+
+@contextmanager
+def apart(clients: Clients, bootstrap: str, cases: Sequence[Case]) -> Iterator[Callable[[], Mapping[str, float]]]:
+    """Each case's clients in a process of their own, so that many do not starve few. What they have done so far, by case."""
+    spawn = multiprocessing.get_context("spawn")
+    over = spawn.Event()
+    done = {case.name: spawn.Value("d", 0.0) for case in cases}
+    processes = [spawn.Process(target=work, args=(clients, bootstrap, case, done[case.name], over), daemon=True) for case in cases]
+    for process in processes:
+        process.start()
+    try:
+        yield lambda: {name: number.value for name, number in done.items()}
+        lost = [case.name for case, process in zip(cases, processes, strict=True) if not process.is_alive()]
+        if lost:
+            raise click.ClickException(f"clients ended too early: {', '.join(lost)}")
+    finally:
+        over.set()
+        for process in processes:
+            process.join(60)
+
+
+def work(clients: Clients, bootstrap: str, case: Case, done: Synchronized[float], over: Event) -> None:
+    """What such a process does. Many threads of clients come after the proxy and the broker, which have few."""
+    if case.connections > 1:
+        os.nice(19)
+    with clients(bootstrap, case, done):
+        over.wait()
+
+
 def create(bootstrap: str, topics: dict[str, int]) -> None:
     """These topics, with so many partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, n, 1) for name, n in topics.items()]).values():
+    config = {"max.message.bytes": str(2 * MIB)}
+    for future in admin.create_topics([NewTopic(name, n, 1, config=config) for name, n in topics.items()]).values():
         future.result(60)
 
 
@@ -156,8 +194,8 @@ def producer(bootstrap: str, client_id: str, size: int, **more: Any) -> Producer
             "client.id": client_id,
             "enable.idempotence": True,
             "message.max.bytes": 2 * MIB,
-            "batch.size": (2 if size < KIB else 16) * KIB,
-            "linger.ms": 5,
+            "batch.size": batch_of(size),
+            "linger.ms": 100,
             "message.timeout.ms": 600_000,
             "log_level": 2,
             "queue.buffering.max.messages": depth(size),
@@ -166,9 +204,14 @@ def producer(bootstrap: str, client_id: str, size: int, **more: Any) -> Producer
     )
 
 
+def batch_of(size: int) -> int:
+    """Bytes of a batch at most; one larger message makes one."""
+    return 2 * KIB if size < KIB else max(16 * KIB, size + KIB if size >= MIB else 0)
+
+
 def depth(size: int) -> int:
     """Messages that a producer has waiting."""
-    return 100 if size < 10 * KIB else 10 if size < MIB else 2
+    return 500 if size < 10 * KIB else 10 if size < MIB else 2
 
 
 def fill(producers: Sequence[tuple[Producer, str, int]], size: int) -> None:
@@ -180,7 +223,7 @@ def fill(producers: Sequence[tuple[Producer, str, int]], size: int) -> None:
                 one.produce(topic, b"x" * size, partition=partition)
         except BufferError:
             continue
-    time.sleep(0.02)
+    time.sleep(0.05)
 
 
 def watched(seen: dict[str, Series], totals: Callable[[], Mapping[str, float]], seconds: float) -> float:
@@ -198,18 +241,67 @@ def limits(cases: Sequence[Case], quota: str) -> dict[str, Any]:
     return {"entities": [{"client_id": case.name, quota: case.quota} for case in cases]}
 
 
+MANY: Final = 50
+"""From so many clients in a process on they are aiokafka's: one thread instead of three each, which wake up all the time."""
+
+
+@contextmanager
+def producing(bootstrap: str, case: Case, done: Synchronized[float]) -> Iterator[None]:  # noqa: ARG001  the broker counts
+    if case.connections >= MANY:
+        over = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(produce_many(bootstrap, case, over)), daemon=True)
+        thread.start()
+        yield
+        over.set()
+        thread.join(60)
+        return
+    clients = [(producer(bootstrap, case.name, case.size), case.name, 0) for _ in range(case.connections)]
+    with background(partial(fill, clients, case.size)):
+        yield
+    for one, *_ in clients:
+        one.purge()
+
+
+async def produce_many(bootstrap: str, case: Case, over: threading.Event) -> None:
+    """Each has something to send, always."""
+    producers = [
+        AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            client_id=case.name,
+            enable_idempotence=True,
+            linger_ms=20,
+            max_batch_size=batch_of(case.size),
+            max_request_size=2 * MIB,
+            request_timeout_ms=300_000,
+        )
+        for _ in range(case.connections)
+    ]
+    for one in producers:
+        await one.start()
+
+    async def feed(one: AIOKafkaProducer) -> None:
+        while True:
+            await one.send(case.name, b"x" * case.size, partition=0)
+
+    feeding = [asyncio.create_task(feed(one)) for one in producers]
+    while not over.is_set() and not any(task.done() for task in feeding):  # noqa: ASYNC110  another thread sets it
+        await asyncio.sleep(0.2)
+    for task in feeding:
+        if task.done():
+            task.result()
+    os._exit(0)  # what is waiting is not to be sent
+
+
 def produced(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tuple[float, dict[str, Series]]:
     """When it began, and what was accepted of each case."""
     create(kafka.bootstrap_servers, {case.name: 1 for case in cases})
     seen = {case.name: Series() for case in cases}
     broker = Broker(kafka.brokers[0].address)
-    with proxy_before(kafka.bootstrap_servers, limits(cases, "producer_byte_rate")) as bootstrap:
-        everybody = [[(producer(bootstrap, case.name, case.size), case.name, 0) for _ in range(case.connections)] for case in cases]
-        with background(*(partial(fill, clients, case.size) for clients, case in zip(everybody, cases, strict=True))):
-            began = watched(seen, broker.topics, seconds)
-        for one, *_ in chain(*everybody):
-            one.purge()
-    return began, seen
+    with (
+        proxy_before(kafka.bootstrap_servers, limits(cases, "producer_byte_rate")) as bootstrap,
+        apart(producing, bootstrap, cases),
+    ):
+        return watched(seen, broker.topics, seconds), seen
 
 
 def consumed(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tuple[float, dict[str, Series]]:
@@ -226,40 +318,46 @@ def consumed(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tupl
                 except BufferError:
                     one.poll(0.1)
         one.flush(60)
-    received: dict[str, dict[int, float]] = {case.name: {} for case in cases}
+    with (
+        proxy_before(kafka.bootstrap_servers, limits(cases, "consumer_byte_rate")) as bootstrap,
+        apart(consuming, bootstrap, cases) as totals,
+    ):
+        return watched(seen, totals, seconds), seen
 
-    def told(name: str, client: int) -> Callable[[str], None]:
+
+@contextmanager
+def consuming(bootstrap: str, case: Case, done: Synchronized[float]) -> Iterator[None]:
+    received: dict[int, float] = {}
+
+    def told(client: int) -> Callable[[str], None]:
         def keep(text: str) -> None:
-            received[name][client] = sum(broker["rxbytes"] for broker in json.loads(text)["brokers"].values())
+            received[client] = sum(broker["rxbytes"] for broker in json.loads(text)["brokers"].values())
+            done.value = sum(list(received.values()))
 
         return keep
 
-    with proxy_before(kafka.bootstrap_servers, limits(cases, "consumer_byte_rate")) as bootstrap, ExitStack() as stack:
-        readers = []
-        for case in cases:
-            clients = []
-            for i in range(case.connections):
-                client = Consumer(
-                    {
-                        "bootstrap.servers": bootstrap,
-                        "client.id": case.name,
-                        "group.id": case.name,
-                        "enable.auto.commit": False,
-                        "enable.partition.eof": True,
-                        "fetch.message.max.bytes": max(4 * KIB, case.size),
-                        "queued.max.messages.kbytes": 2 * KIB,
-                        "statistics.interval.ms": 250,
-                        "stats_cb": told(case.name, i),
-                        "log_level": 2,
-                    }
-                )
-                client.assign([TopicPartition(f"read-{case.size}", 0, OFFSET_BEGINNING)])
-                clients.append(client)
-                stack.callback(client.close)
-            readers.append(partial(read, clients))
-        with background(*readers):
-            began = watched(seen, lambda: {name: sum(sums.values()) for name, sums in received.items()}, seconds)
-    return began, seen
+    with ExitStack() as stack:
+        clients = []
+        for i in range(case.connections):
+            client = Consumer(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "client.id": case.name,
+                    "group.id": case.name,
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "fetch.message.max.bytes": max(4 * KIB, case.size),
+                    "queued.max.messages.kbytes": 2 * KIB,
+                    "statistics.interval.ms": 250,
+                    "stats_cb": told(i),
+                    "log_level": 2,
+                }
+            )
+            client.assign([TopicPartition(f"read-{case.size}", 0, OFFSET_BEGINNING)])
+            clients.append(client)
+            stack.callback(client.close)
+        with background(partial(read, clients)):
+            yield
 
 
 def read(clients: Sequence[Consumer]) -> None:
@@ -267,33 +365,32 @@ def read(clients: Sequence[Consumer]) -> None:
         for message in client.consume(10_000, 0):
             if message.error():  # the end
                 client.seek(TopicPartition(message.topic() or "", 0, OFFSET_BEGINNING))
-    time.sleep(0.02)
+    time.sleep(0.05)
 
 
 def requested(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tuple[float, dict[str, Series]]:
     """The same for requests: each client asks for metadata as soon as it has its answer."""
     seen = {case.name: Series() for case in cases}
-    counts: dict[str, list[int]] = {case.name: [] for case in cases}  # appending is atomic
-    with proxy_before(kafka.bootstrap_servers, limits(cases, "request_rate")) as bootstrap:
+    with (
+        proxy_before(kafka.bootstrap_servers, limits(cases, "request_rate")) as bootstrap,
+        apart(asking, bootstrap, cases) as totals,
+    ):
+        return watched(seen, totals, seconds), seen
 
-        def asks(case: Case, client: AdminClient) -> Callable[[], None]:
-            def ask() -> None:
-                try:
-                    client.list_topics(timeout=60)
-                except KafkaException as e:
-                    raise click.ClickException(f"a client of {case.name}: {e}") from e
-                counts[case.name].append(1)
 
-            return ask
+@contextmanager
+def asking(bootstrap: str, case: Case, done: Synchronized[float]) -> Iterator[None]:
+    def asks(client: AdminClient) -> Callable[[], None]:
+        def ask() -> None:
+            client.list_topics(timeout=60)
+            with done.get_lock():
+                done.value += 1
 
-        works = [
-            asks(case, AdminClient({"bootstrap.servers": bootstrap, "client.id": case.name, "log_level": 2}))
-            for case in cases
-            for _ in range(case.connections)
-        ]
-        with background(*works):
-            began = watched(seen, lambda: {name: float(len(done)) for name, done in counts.items()}, seconds)
-    return began, seen
+        return ask
+
+    configuration: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "client.id": case.name, "log_level": 2}
+    with background(*(asks(AdminClient(configuration)) for _ in range(case.connections))):
+        yield
 
 
 def rows(cases: Sequence[Case], began: float, seen: dict[str, Series], seconds: float, unit: float) -> Iterator[list[str]]:
@@ -435,8 +532,9 @@ RUNS: Final = {"produce": produced, "consume": consumed, "requests": requested}
 
 @click.command()
 @click.option("--kind", "kinds", multiple=True, type=click.Choice([*RUNS, "thresholds", "fairness"]), help="All by default.")
+@click.option("--size", "sizes", multiple=True, type=int, help="Of messages, in bytes; all by default.")
 @click.option("--seconds", default=60.0, show_default=True, help="How long is measured.")
-def main(kinds: tuple[str, ...], seconds: float) -> None:
+def main(kinds: tuple[str, ...], sizes: tuple[int, ...], seconds: float) -> None:
     """Quotas beside what real clients get through."""
     console = Console(width=140)
     for kind in kinds or (*RUNS, "thresholds", "fairness"):
@@ -445,6 +543,8 @@ def main(kinds: tuple[str, ...], seconds: float) -> None:
                 unit = 1 if kind == "requests" else KIB
                 title = f"{kind}: {'requests/s' if unit == 1 else 'KiB/s'}; the last three in seconds of the quota"
                 for cases in REQUESTS if kind == "requests" else BYTES:
+                    if sizes and cases[0].size not in sizes:
+                        continue
                     began, seen = RUNS[kind](kafka, cases, seconds + 2 * SEARCH + BURST)
                     console.print(table(title, cases, began, seen, seconds, unit))
             else:

@@ -37,6 +37,7 @@ HOT = (
     "proxy.session.session",
     "quota.windows.ewma",
     "quota.windows.rate",
+    "quota.shares",
     "quota.kinds.rates",
     "quota.kinds.bytes_in",
     "quota.engine",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 from typing import Final, Protocol, TypeVar
 
 from quota.book import Found, QuotaBook
@@ -21,6 +22,7 @@ from quota.kinds.rates import RateLimit, RateMeter, Rates
 from quota.kinds.storage import Check, Event, Produced, Storage, StorageLimits
 from quota.ledger import Sums
 from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Refusals
+from quota.shares import Share
 from quota.slowing import Slowing
 from quota.windows.bloom import Hash
 
@@ -30,6 +32,8 @@ HOURS: Final = Windows()
 MAX_WOULD: Final = 1000
 MAX_HOLD = 10.0
 """Seconds that a request on another connection is held at most."""
+AFTER: Final = 0.1
+"""Seconds by which who has had more of a shared rate lets the others go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +116,24 @@ class Rules:
 
 
 class Metered:
-    """A rate that is limited, and the window of its owner."""
+    """A rate that is limited, the window of its owner, and what one connection has of it."""
 
-    __slots__ = ("found", "meter", "rates")
+    __slots__ = ("found", "meter", "rates", "share", "since")
 
     def __init__(self, rates: Rates, found: Found[RateLimit], now: float) -> None:
         self.rates, self.found = rates, found
         self.meter: RateMeter = rates.meter(found.owner, now)
+        self.share = Share(self.meter.shares)
+        self.since = -inf
+        """when the request that waits was held first"""
+
+    def may_wait(self, held: bool, now: float) -> float:
+        """Seconds that a request may be held: once, but for who is ahead of the others, who waits for them again and again, for
+        `MAX_HOLD` in all."""
+        if not held:
+            self.since = now
+            return MAX_HOLD
+        return max(self.since + MAX_HOLD - now, 0.0) if self.share.ahead(now) else 0.0
 
 
 class Mutes:
@@ -255,13 +270,25 @@ class Engine:
             verdict = replace(verdict, decision=replace(verdict.decision, action=Action.REFUSE))
         return self._capped(verdict, now, mute)
 
-    def hold_rate(self, metered: Metered, now: float) -> Decision | None:
-        """`hold` for what counts against a rate."""
-        return self.hold(metered.rates, metered.found, (), now)
+    def hold_rate(self, metered: Metered, now: float, *, held: bool = False, items: Sequence[int] = ()) -> Decision | None:
+        """`hold` for what counts against a rate; `held`: it was held before, and is only if its connection is ahead of others that
+        share the rate, and these have not caught up yet."""
+        most = metered.may_wait(held, now)
+        wait = self.hold(metered.rates, metered.found, items, now) if most > 0 else None
+        return None if wait is None else replace(wait, throttle=min(self._after(metered, wait.throttle, now), most))
 
     def charge_rate(self, metered: Metered, amount: float, now: float) -> Decision | None:
-        """Count what was done against a rate. The throttle is capped at `max_throttle`, and the entity is muted for it."""
-        return self._capped(metered.rates.charge(metered.found, amount, now), now).decision
+        """Count what was done against a rate. The throttle is capped at `max_throttle`, and the entity is muted for it; the
+        connection a little longer if it is ahead of others."""
+        metered.share.add(amount, now)
+        slowed = self._capped(metered.rates.charge(metered.found, amount, now), now).decision
+        if slowed is None:
+            return None
+        return replace(slowed, throttle=min(self._after(metered, slowed.throttle, now), self.limits.max_throttle))
+
+    def _after(self, metered: Metered, seconds: float, now: float) -> float:
+        """So long, and for who is ahead until the others had their turn."""
+        return seconds + AFTER if metered.share.ahead(now) else seconds
 
     def judge_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Judgement:
         """What becomes of a Produce request: batch by batch in its order, by the fence, then by each kind. What is refused counts
@@ -347,18 +374,20 @@ class Engine:
             over[topic] = capped
         return not refused
 
-    def hold_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Decision | None:
+    def hold_produce(self, rules: Rules, batches: Sequence[Batch], now: float, *, held: bool = False) -> Decision | None:
         """`hold` for a Produce request: of an entity over its byte rate, or with ids that are new to a user over its limit. Whoever
-        is known to that user already goes on at once, and is throttled when it is charged."""
+        is known to that user already goes on at once, and is throttled when it is charged. `held`: as in `hold_rate`."""
         if rules.exempt or all(batch.topic in self.limits.exempt.topics for batch in batches):
             return None
         everything = tuple(range(len(batches)))
+        if held:
+            return None if rules.produce is None else self.hold_rate(rules.produce, now, held=True, items=everything)
         waits: list[Decision | None] = []
         slowed = None if self.storage.calm else self.slowing.rates.find(rules.user, rules.client_id)
         if slowed is not None and self.slowing.slows(batches, self._limited(batches)):
             waits.append(self.hold(self.slowing.rates, slowed, everything, now))
         if rules.produce is not None:
-            waits.append(self.hold(rules.produce.rates, rules.produce.found, everything, now))
+            waits.append(self.hold_rate(rules.produce, now, items=everything))
         ids = self.producer_ids.find(rules.user)
         if ids is not None and self.producer_ids.over(rules.user, now):
             new = self.producer_ids.new(rules.user, [batch.producer_id for batch in batches], now)

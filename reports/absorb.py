@@ -1,12 +1,15 @@
 """Absorbing room: new lines become part of the tables. A whole report, a daily one and a stream all do it this way.
 
-In: parsed lines, the tables that are there already. Out: in the staging folder the lines, each once, and every table by day of the
-days that the new lines are about, made anew; the other days stay as they are. Left to others: finding and parsing lines
-(`reports.read`, `reports.parse`), tables of the whole period (`reports.whole`), moving all into place (`reports.write`).
+In: lines as they were read, the tables that are there already. Out: in the staging folder the lines, each once, and every table by
+day of the days that the new lines are about, made anew; the other days stay as they are. Left to others: finding lines
+(`reports.read`), parsing them (`reports.plain`, `reports.parse`), tables of the whole period (`reports.whole`), moving all into
+place (`reports.write`).
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,11 +18,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.errors import ReportError
 from reports.folder import spark_path
 from reports.parquet import days_in, link, read_table, write_table, write_tables
+from reports.parse import parse
+from reports.plain import DOUBTFUL, sort_out
 from reports.store import BAD, by_type_and_day, census, good, once, stored_schema
 from reports.tables import BY_DAY, LINES, OF_READING, Lengths, bucket_lengths, tables_by_day
 from reports.transforms.lines import files
 from reports.transforms.quarantine import quarantine
 from reports.write import Staging
+
+TEXTS = "file string, raw string"
+"""Lines as they were read."""
 
 _INCOMING = "incoming"
 _SEVERAL_WRITERS = "64"
@@ -50,12 +58,29 @@ class Absorbed:
     lengths: Lengths
 
 
-def store_lines(parsed: DataFrame, place: Place) -> None:
-    """Write parsed lines as they come. May be called again after it failed."""
-    spark = parsed.sparkSession
+def store_lines(lines: DataFrame, now: datetime, place: Place, damaged: DataFrame | None = None) -> None:
+    """Parse lines (`file`, `raw`) and write them as they come; `damaged` are bad rows besides. May be called again after it failed.
+
+    Lines that are not plain are written as text first and parsed by a query of their own: what all of them might be makes so much
+    code that Java's compiler would be at it for longer than the plain lines take.
+    """
+    spark = lines.sparkSession
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", _SEVERAL_WRITERS)
     target = place.staging.path / _INCOMING
-    by_type_and_day(parsed).write.mode("overwrite").partitionBy("type", "date").parquet(f"file:{target.absolute()}")
+    _write_lines(sort_out(lines, now), target, "overwrite")
+    doubtful = target / f"type={DOUBTFUL}"
+    if not doubtful.exists() and damaged is None:
+        return
+    texts = spark.read.schema(TEXTS).parquet(spark_path(str(doubtful))) if doubtful.exists() else spark.createDataFrame([], TEXTS)
+    parsed = parse(texts, now)
+    if damaged is not None:
+        parsed = parsed.unionByName(damaged, allowMissingColumns=True)
+    _write_lines(by_type_and_day(parsed), target, "append")
+    shutil.rmtree(doubtful, ignore_errors=True)
+
+
+def _write_lines(rows: DataFrame, target: Path, mode: str) -> None:
+    rows.write.mode(mode).partitionBy("type", "date").parquet(f"file:{target.absolute()}")
 
 
 def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:

@@ -21,7 +21,6 @@ from reports.errors import ReportError
 from reports.folder import check_logs
 from reports.job import OUTCOME, Options, make_from_stored, place_of
 from reports.kafka import is_kafka, packages, stream_topic
-from reports.parse import parse
 from reports.read import load
 from reports.session import spark_session
 from reports.write import replacing
@@ -67,7 +66,7 @@ def follow_topic(spark: SparkSession, options: Options, every: int, tell: Tell) 
         current = replace(options, made=now, incremental=True)
         with replacing(options.out, OUTCOME) as staging:
             place = place_of(current, staging, rereads=False)
-            store_lines(parse(records, now), place)
+            store_lines(records, now, place)
             made = make_from_stored(records.sparkSession, place, current, current.wanted(), lambda _: None)
             tell(f"{now:%H:%M:%S} batch {number}: {made.lines.read:,} lines")
 

@@ -24,7 +24,7 @@ from reports.quotas.file import QuotaFile, read_quotas
 from reports.read import load
 from reports.render.page import page
 from reports.render.plots import write_plots
-from reports.session import spark_session
+from reports.session import small_queries, spark_session
 from reports.summary.build import summarize
 from reports.summary.model import Report
 from reports.tables import NAMES
@@ -107,8 +107,9 @@ def make_from_stored(spark: SparkSession, place: Place, options: Options, wanted
         tables[name] = spark.read.schema(table.schema).parquet(f"file:{(staging / name).absolute()}")
         fillings = found
     say("writing the page")
-    report = summarize(tables, absorbed, fillings, wanted, options)
-    write_csv(tables["chargeback"], staging / CHARGEBACK)
+    with small_queries(spark):
+        report = summarize(tables, absorbed, fillings, wanted, options)
+        write_csv(tables["chargeback"], staging / CHARGEBACK)
     write_plots(report, staging / PLOTS)
     (staging / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_plain), encoding="utf-8")
     (staging / PAGE).write_text(page(report), encoding="utf-8")

@@ -29,9 +29,9 @@ def write_table(table: DataFrame, path: Path) -> None:
     if "date" not in table.columns:
         table.coalesce(1).write.parquet(target)
         return
-    # Files of a good size within each day, whatever the number of tasks, and each in the order of time.
+    # Each file in the order of time. As many to a day as there are tasks, which adaptive execution keeps few.
     order = [name for name in ("start", "at") if name in table.columns]
-    table.hint("rebalance", "date").sortWithinPartitions("date", *order).write.partitionBy("date").parquet(target)
+    table.sortWithinPartitions("date", *order).write.partitionBy("date").parquet(target)
     if not any(path.glob("date=*")):
         # A table without rows has no day; without a file it would have no columns either.
         table.limit(0).coalesce(1).write.mode("overwrite").parquet(target)

@@ -13,11 +13,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.absorb import Place, store_lines
+from reports.absorb import TEXTS, Place, store_lines
 from reports.errors import ReportError
 from reports.folder import LOG_FILES, no_logs, spark_path
 from reports.kafka import is_kafka, read_topic
-from reports.parse import parse
 from reports.reasons import Reason
 
 _FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
@@ -36,16 +35,15 @@ def load(spark: SparkSession, logs: str, now: datetime, place: Place) -> None:
     log.
     """
     if is_kafka(logs):
-        store_lines(parse(read_topic(spark, logs, place.staging.kept), now), place)
+        store_lines(read_topic(spark, logs, place.staging.kept), now, place)
         return
     paths = _new_files(spark, logs, place)
     try:
-        store_lines(parse(read_lines(spark, logs, paths), now), place)
+        store_lines(read_lines(spark, logs, paths), now, place)
     except _FAILURES as error:
         if _UNREADABLE not in str(error):
             raise
-        parsed = parse(read_lines(spark, logs, paths, to_the_damage=True), now)
-        store_lines(parsed.unionByName(damaged_files(spark, logs, paths), allowMissingColumns=True), place)
+        store_lines(read_lines(spark, logs, paths, to_the_damage=True), now, place, damaged_files(spark, logs, paths))
 
 
 def _new_files(spark: SparkSession, logs: str, place: Place) -> Paths:
@@ -78,7 +76,7 @@ def read_lines(spark: SparkSession, logs: str, paths: Paths = None, *, to_the_da
     unless `to_the_damage`: then its lines before the damage are read. Raises ReportError where there is no log file.
     """
     if paths is not None and not paths:
-        return spark.createDataFrame([], "file string, raw string")
+        return spark.createDataFrame([], TEXTS)
     text = _text(spark, logs, _spark_paths(logs, paths), to_the_damage)
     if paths is None and not text.inputFiles():
         raise no_logs(logs)

@@ -154,6 +154,11 @@ def distinct_fields() -> tuple[Field, ...]:
     return tuple(found.values())
 
 
+def column_type(field: Field) -> t.DataType:
+    """The type of a field in the tables."""
+    return t.TimestampType() if field.kind is Kind.TIME else SPARK_TYPES[field.kind]
+
+
 def line_schema() -> t.StructType:
     """The explicit schema of a line: all types in one struct, nullable, so that a bad value never fails the parse."""
     return t.StructType([t.StructField(f.name, SPARK_TYPES[f.kind], metadata={"comment": f.meaning}) for f in distinct_fields()])

@@ -4,15 +4,16 @@ In: parsed lines (`reports.parse`), in any order, with copies. Out: the table `l
 unit: copies of a line are of the same day, so a day's lines and sums depend on nothing but that day's lines. Left to others: sums
 (`reports.transforms`), where the table is put (`reports.write`).
 
-Lines are told apart by bitmaps of their numbers, 4 KiB for 32,768 lines, which costs next to nothing; only where a bitmap has fewer
-numbers than lines are the lines themselves compared.
+Lines are told apart by bitmaps of their numbers, a word for 64 lines, which Spark fills within each task and without a sort; only
+where there are fewer bits than lines are the lines themselves compared, by 32,768.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
-from reports.schema import SPARK_TYPES, Kind, distinct_fields
+from reports.schema import column_type, distinct_fields
+from reports.transforms.buckets import bucket_start
 
 IDENTITY = ("proxy", "boot", "seq")
 """What identifies a line: a second one with the same is a copy."""
@@ -22,6 +23,8 @@ BAD = "bad"
 
 _PART = ("proxy", "boot", "part", "day")
 _HOUR = 3600
+_WORD, _PART_BITS = 6, 15
+"""Bits of a number that tell the lines of one word apart, and of one part."""
 
 
 def by_type_and_day(parsed: DataFrame) -> DataFrame:
@@ -36,10 +39,9 @@ def stored_schema() -> t.StructType:
     """How lines are stored: as parsed, with `type` (BAD for those in quarantine) and `date` (UTC, null for these), which are the
     folders that they are in."""
     fields = [field for field in distinct_fields() if field.name != "type"]
-    types = {field.name: t.TimestampType() if field.kind is Kind.TIME else SPARK_TYPES[field.kind] for field in fields}
     schema = t.StructType([t.StructField(name, t.StringType()) for name in ("file", "reason", "field", "raw")])
-    for name, kind in types.items():
-        schema.add(name, kind)
+    for field in fields:
+        schema.add(field.name, column_type(field))
     return schema.add("type", t.StringType()).add("date", t.DateType())
 
 
@@ -61,30 +63,32 @@ def census(lines: DataFrame) -> DataFrame:
     """
     # An instant lasts a millisecond, so that `last` is an end, excluded, whatever kind of line it is from.
     first, last = F.coalesce("start", "at"), F.coalesce("end", F.col("at") + F.expr("INTERVAL 1 MILLISECOND"))
-    hour = F.timestamp_seconds(F.floor(F.unix_seconds(first) / _HOUR) * _HOUR)
     rows = lines.select(
-        "date",
-        hour.alias("hour"),
-        *IDENTITY,
-        F.bitmap_bucket_number("seq").alias("part"),
-        F.unix_date("date").alias("day"),
-        first.alias("first"),
-        last.alias("last"),
-    )
-    counted = rows.groupBy("date", "hour", *_PART).agg(
+        "date", *IDENTITY, F.shiftright("seq", _WORD).alias("word"), first.alias("first"), last.alias("last")
+    ).select("*", bucket_start("first", _HOUR).alias("start"))
+    bit = F.expr(f"shiftleft(1L, cast(seq & {2**_WORD - 1} as int))")
+    words = rows.groupBy("date", "start", "proxy", "boot", "word").agg(
         F.count("*").alias("all"),
-        F.bitmap_count(F.bitmap_construct_agg(F.bitmap_bit_position("seq"))).alias("lines"),
+        F.bit_or(bit).alias("seen"),
         F.min("seq").alias("first_seq"),
         F.max("seq").alias("last_seq"),
         F.min("first").alias("first"),
         F.max("last").alias("last"),
     )
-    return counted.withColumnRenamed("hour", "start")
+    part = F.shiftright("word", _PART_BITS - _WORD).alias("part")
+    return words.groupBy("date", "start", "proxy", "boot", part, F.unix_date("date").alias("day")).agg(
+        F.sum("all").alias("all"),
+        F.sum(F.bit_count("seen")).alias("lines"),
+        F.min("first_seq").alias("first_seq"),
+        F.max("last_seq").alias("last_seq"),
+        F.min("first").alias("first"),
+        F.max("last").alias("last"),
+    )
 
 
 def once(lines: DataFrame, counted: DataFrame) -> DataFrame:
     """Each line once; `counted` is their `census`, which has copies."""
     places = F.broadcast(counted.where("all > lines").select(*_PART).distinct())
-    placed = lines.select("*", F.bitmap_bucket_number("seq").alias("part"), F.unix_date("date").alias("day"))
+    placed = lines.select("*", F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
     suspects = placed.join(places, on=list(_PART), how="left_semi").dropDuplicates(list(IDENTITY))
     return placed.join(places, on=list(_PART), how="left_anti").unionByName(suspects).drop("part", "day")

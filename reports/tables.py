@@ -77,16 +77,17 @@ def bucket_lengths(lines: DataFrame, wanted: int | None, span: float) -> Lengths
 def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Tables:
     """Every table of BY_DAY, of good lines, each once, and their census."""
     seconds, decided = lengths.tables, decisions(lines)
+    # What is not summed comes in as many pieces as the lines do: put together, so that a day has few files.
     return {
         "traffic": traffic(lines, seconds),
         "topics": topics(lines, seconds),
         "refusals": refusals(lines, seconds),
         "throttles": throttles(decided, seconds),
-        "decisions": decided,
+        "decisions": decided.hint("rebalance", "date"),
         "rates": rates(lines, lengths.rates),
         "volumes": volumes(lines, seconds),
         "volume_topics": volume_topics(lines),
         "producer_ids": producer_ids(lines, seconds),
-        "gaps": gaps(lines),
+        "gaps": gaps(lines).hint("rebalance", "date"),
         "writers": writers(counted),
     }

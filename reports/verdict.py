@@ -7,8 +7,7 @@ starts?), and nothing of a line is judged before its version and type are known.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
-from operator import and_
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -27,16 +26,19 @@ DOCUMENT = "_document"
 _NOT_TEXT_PERHAPS = r"^([\[{]|true$|false$|-?[0-9][0-9.eE+-]*$)"
 
 
-USAGE_LINE = "_usage"
-"""Column: the fields of a usage line, as a struct; its times as timestamps are columns of their own, `_usagestart`, `_usageend`."""
 ANY_LINE = "_any"
-"""Column: every field of a line, as a struct; null for a line that is plainly good."""
+"""Column: every field of a line, as a struct."""
 LATEST = "_latest"
-"""Column: the latest time that a line may be about."""
+"""Column: the latest time that a line may be about, see `latest`."""
+AHEAD = timedelta(days=2)
+"""How far ahead of the report's own clock a line's may be."""
 EARLIEST = "2020-01-01 00:00:00"
 """No proxy ran before; a clock that was never set is at 1970 or 2000."""
 
-_FIRST_OF_NO_TEXT = tuple("0123456789-[{")
+
+def latest(now: datetime) -> Column:
+    """The latest time that a line may be about, where it is `now`."""
+    return F.lit(now + AHEAD)
 
 
 def time_column(name: str) -> str:
@@ -49,38 +51,6 @@ def suspicious() -> Column:
     texts = [_field(f.name) for f in distinct_fields() if f.kind in (Kind.TEXT, Kind.TIME)]
     texts += [_field("entity.user"), _field("entity.client_id")]
     return F.coalesce(_any(F.rlike(text, F.lit(_NOT_TEXT_PERHAPS)) for text in texts), F.lit(False))
-
-
-def plainly_good() -> Column:
-    """True for a line about which there is no doubt: a usage line without refusals, as nearly all are. Never null.
-
-    It says nothing about the others, which `verdict` looks at one by one.
-    """
-    raw, start, end = F.col(RAW), F.col(f"{USAGE_LINE}start"), F.col(f"{USAGE_LINE}end")
-    fields = [field for field in (*COMMON, *FIELDS["usage"]) if field.kind is not Kind.TIME]
-    value = {field.name: F.col(f"{USAGE_LINE}.{field.name}") for field in fields}
-    there = [value[field.name].isNotNull() for field in fields if field.required and field.kind is not Kind.COUNT]
-    counts = [value[field.name].between(0, LARGEST_COUNT) for field in fields if field.kind is Kind.COUNT and field.required]
-    parts = [
-        ~F.col(MISFIT),
-        value["type"] == "usage",
-        value["v"].isin(list(VERSIONS)),
-        *there,
-        *counts,
-        F.coalesce(value["records"], F.lit(0)).between(0, LARGEST_COUNT),
-        F.size(value["refused"]) == 0,
-        (start >= F.lit(EARLIEST).cast("timestamp")) & (start < end) & (end < F.col(LATEST)),
-        # The values of most texts tell that they were texts; those that may look like numbers are looked up in the line.
-        *(~_perhaps_no_text(value[name]) for name in ("principal", "client_id", "topic", "topic_id", "api")),
-        *(F.contains(raw, F.lit(f'"{name}":"')) for name in ("proxy", "boot")),
-        F.is_valid_utf8(raw),
-    ]
-    return F.coalesce(reduce(and_, parts), F.lit(False))
-
-
-def _perhaps_no_text(text: Column) -> Column:
-    first = F.substring(text, 1, 1)
-    return F.coalesce(first.isin(*_FIRST_OF_NO_TEXT) | text.isin("true", "false"), F.lit(False))
 
 
 def _field(name: str) -> Column:

@@ -15,15 +15,16 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from proxy.config.load import model_in
+from configfile.load import model_in
 from proxy.config.models import Settings
 from proxy.net.reload import LIVE
 
 HERE = Path(__file__).parent
 CHART = HERE / "kafka-quota-proxy"
 OWN = (
-    *("listen", "more_listeners", "admin", "upstream.bootstrap_servers", "upstream.tls", "upstream.sasl", "proxy_id"),
-    *("logs.usage.path", "limits.drain_timeout", "quotas.producer_ids.state_file"),
+    *("listen", "more_listeners", "admin", "proxy_id"),
+    *("upstream.bootstrap_servers", "upstream.brokers", "upstream.tls", "upstream.sasl"),
+    *("logs.usage.path", "logs.usage.topic", "limits.drain_timeout", "quotas.producer_ids.state_file"),
     *("ledger.kind", "ledger.servers", "ledger.mode", "ledger.sentinel_master", "ledger.username", "ledger.password"),
     *("ledger.password_file", "ledger.sentinel_username", "ledger.sentinel_password_file", "ledger.tls"),
 )

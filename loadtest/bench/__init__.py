@@ -11,6 +11,7 @@ saturated machine.
 - `baseline`  a pass-through that looks at no byte: what any proxy on these sockets costs at least
 - `load`      clients with a fixed number of requests in flight
 - `mixed`     clients of several kinds, which come and go (`loadtest.soak`)
+- `history`   ratios of earlier runs, in the repository (`--record`, `--check`)
 - `measure`   starts the parts, reads their CPU time
 - `fleet`     one proxy process beside two at the same port
 """

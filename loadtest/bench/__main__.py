@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.bench.frames import CASES
+from loadtest.bench.history import FILE, Entry, HistoryError, append, entry, last_like, worse
 from loadtest.bench.measure import Figure, measure, memory_per_idle_connection
 
 T = TypeVar("T")
@@ -39,6 +40,13 @@ EVERY_QUOTA = {
     "quotas": {
         "entities": [EVERYBODY],
         "topics": {"total_bytes_in_per_sec": 1 << 50, "bytes_in_per_sec": {"t1": 1 << 40, "orders": 1 << 40}},
+        "storage": {
+            "source": "local",
+            "log_dirs": [tempfile.gettempdir()],
+            "check_interval": "PT1S",
+            "soft": {"min_available_bytes": 2},
+            "hard": {"min_available_bytes": 1},
+        },
     },
 }
 """every kind of quota, and nothing over it"""
@@ -53,7 +61,20 @@ IDLE_CASE = "produce-100"
 @click.option("--idle", default=400, show_default=True, help="Silent connections whose memory is measured; 0 for none.")
 @click.option("--quotas", is_flag=True, help="Instead: the proxy with every kind of quota, nothing exceeded, beside one without.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
-def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, quotas: bool, json_file: Path | None) -> None:
+@click.option("--record", is_flag=True, help="Append the ratios to the history.")
+@click.option("--check", is_flag=True, help="Exit code 1 if a ratio is over 10% above the last of such a machine in the history.")
+@click.option("--history", type=click.Path(path_type=Path), default=FILE, help="The file of the history.")
+def main(
+    cases: tuple[str, ...],
+    rounds: int,
+    seconds: float,
+    idle: int,
+    quotas: bool,
+    json_file: Path | None,
+    record: bool,
+    check: bool,
+    history: Path,
+) -> None:
     """What the proxy costs, beside a pass-through of raw sockets in the same run."""
     table = Table(
         *(
@@ -75,8 +96,11 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, quotas:
     )
     measured = partial(side_by_side, quotas=quotas)
     figures: dict[str, Any] = {}
+    found: dict[str, list[tuple[Figure, Figure]]] = {}
+    sizes: list[tuple[float, float]] = []
     for case in cases or CASES:
         pairs = [measured(partial(measure, case=case, seconds=seconds)) for _ in range(rounds)]
+        found[case] = pairs
         figures[case] = [[asdict(figure) for figure in pair] for pair in pairs]
         table.add_row(case, *row(pairs, seconds))
     if idle:
@@ -89,6 +113,29 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, idle: int, quotas:
         print(f"memory per idle connection: {ours:.1f} KiB, pass-through {base:.1f} KiB: {ratio:.2f}x (of {idle})")
     if json_file:
         json_file.write_text(json.dumps(figures, indent=1))
+    if record or check:
+        sys.exit(in_history(entry(found, sizes, quotas=quotas, seconds=seconds), history, record=record, check=check))
+
+
+def in_history(new: Entry, history: Path, *, record: bool, check: bool) -> int:
+    """The exit code: 0, 1 for a regression, 2 if the file is not right."""
+    try:
+        last = last_like(history, new)
+    except HistoryError as e:
+        print(e, file=sys.stderr)
+        return 2
+    if record:
+        append(history, new)
+    if not check:
+        return 0
+    if last is None:
+        print("the history has no measurement of such a machine: nothing to compare")
+        return 0
+    regressions = worse(last, new)
+    for regression in regressions:
+        print(f"slower than {last.commit} of {last.date}: {regression}")
+    print(f"{len(regressions)} regressions since {last.commit} of {last.date}")
+    return 1 if regressions else 0
 
 
 def side_by_side(measured: Callable[[list[str]], T], *, quotas: bool) -> tuple[T, T]:

@@ -6,7 +6,6 @@ import datetime
 import uuid
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -15,6 +14,8 @@ from kio.records.schema import NewRecordBatch, Record
 from kio.records.writers import write_new_batch
 from kio.serial import entity_writer
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i32Timedelta, i64
+
+from loadtest.wire import nested
 
 PRODUCE, FETCH, API_VERSIONS, METADATA = 0, 1, 18, 3
 PRODUCE_VERSION, FETCH_VERSION = 9, 16
@@ -128,11 +129,6 @@ def _frame(header: bytes, body: Any) -> bytes:
     out = BytesIO()
     entity_writer(type(body))(out, body)
     return (len(header) + out.tell()).to_bytes(4, "big") + header + out.getvalue()
-
-
-def nested(schema: Any, name: str) -> Any:
-    """kio's class of a structure within a message."""
-    return getattr(import_module(schema.__module__), name)
 
 
 def _no_error() -> Any:

@@ -166,7 +166,7 @@ def judge(client: Client, request: Request, habits: Habits, now: float, held: bo
     if full is not None:
         _tell(client, request, batches, full)
         return Hold(full.throttle)
-    if not held and (wait := engine.hold_produce(rules, batches, now)) is not None:
+    if (wait := engine.hold_produce(rules, batches, now, held=held)) is not None:
         _tell(client, request, batches, wait)
         return Hold(wait.throttle)
     judgement = engine.judge_produce(rules, batches, now)

@@ -20,7 +20,7 @@ from proxy.wire.walk import Walk
 def hold_or(client: Client, key: int, version: int, otherwise: Forward, now: float, held: bool) -> Outcome:
     """What to do with a request for records: it is held while its entity is muted on another connection."""
     consume = client.rules(now).consume
-    seconds = 0.0 if consume is None or held else client.hold_rate(consume, key, version, now)
+    seconds = 0.0 if consume is None else client.hold_rate(consume, key, version, now, held=held)
     return Hold(seconds) if seconds else otherwise
 
 

@@ -3,7 +3,7 @@ connect to. What clients are shown instead is the business of `routes`, which ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from proxy.cluster.routes import Route
@@ -22,7 +22,8 @@ class Change:
 
 class Brokers:
     """`changed` is told what a list changed. `forget_after` seconds a broker is kept that is no longer named: one that
-    restarts is away for a while, and its clients come back to it."""
+    restarts is away for a while, and its clients come back to it. `given` are brokers that are known before anybody was asked, and
+    kept."""
 
     def __init__(
         self,
@@ -31,8 +32,10 @@ class Brokers:
         changed: Callable[[Change], None],
         clock: Callable[[], float],
         forget_after: float = 600.0,
+        given: Mapping[int, HostPort] | None = None,
     ) -> None:
         self._bootstrap = list(bootstrap)
+        self._given = given or {}
         self._routes = list(routes)
         self._turn = 0
         self._changed, self._clock, self._forget_after = changed, clock, forget_after
@@ -42,6 +45,11 @@ class Brokers:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def begin(self) -> None:
+        """Let clients come to the brokers that are given."""
+        if self._given:
+            self.learn([Broker(node_id, *address) for node_id, address in self._given.items()])
 
     def learn(self, brokers: list[Broker]) -> None:
         """These are the live brokers now."""
@@ -84,7 +92,8 @@ class Brokers:
         return all(route.covers(self._known) for route in self._routes)
 
     def _forget(self, now: float) -> tuple[int, ...]:
-        left = tuple(node_id for node_id, seen in self._seen_at.items() if now - seen > self._forget_after)
+        away = [node_id for node_id, seen in self._seen_at.items() if now - seen > self._forget_after]
+        left = tuple(node_id for node_id in away if node_id not in self._given)
         for node_id in left:
             del self._known[node_id], self._seen_at[node_id]
         return left

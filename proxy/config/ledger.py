@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from proxy.config.base import FileName, Model, Name
+from configfile.base import FileName, Model, Name
 from proxy.config.units import Duration, Server
 from proxy.config.upstream import UpstreamTls
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proxy.config.base import FileName, Model, Name
+from configfile.base import FileName, Model, Name
 from proxy.config.units import Address, HostPort, PortRange, Ports
 
 _PLACES = re.compile(r"\{id\}|\{advertise\}")

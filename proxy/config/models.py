@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from proxy.config.base import FileName, Model, Name
+from configfile.base import FileName, Model, Name
 from proxy.config.ledger import Ledger
 from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
@@ -19,6 +19,8 @@ from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
 from quota.keys import MOST, MOST_BYTES, MOST_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, wrong_together
 from quota.kinds.bytes_in import TopicLimits
+
+TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 
 
 class Admin(Model):
@@ -29,8 +31,11 @@ class Admin(Model):
 
 class UsageLog(Model):
     path: Name | None = None
-    """Folder of the usage log, which the capacity report reads. None is written when it is not set. Files are never
-    deleted by the proxy."""
+    """Folder of the usage log, which the capacity report reads; none when not set. Files are never deleted by the proxy."""
+    topic: Annotated[str, Field(pattern=TOPIC)] | None = None
+    """Topic of the upstream cluster to which the same lines are sent, beside the folder or instead of it; none when not set. The
+    proxy makes it where it is not there: one partition, three replicas or as many as there are brokers, kept for two weeks.
+    `upstream.sasl` has to be allowed to create it, describe it and write to it; nobody else should be."""
     interval: Annotated[Duration, Field(ge=1)] = 10.0
     """Length of the intervals that traffic is summed over."""
     max_keys: Annotated[int, Field(ge=1)] = 10_000
@@ -42,7 +47,8 @@ class UsageLog(Model):
     rotate_interval: Annotated[Duration, Field(ge=1)] = 3600.0
     """A file that reaches this age is closed, and a new one begun."""
     queue_lines: Annotated[int, Field(ge=1)] = 100_000
-    """Lines that may wait for the disk; more are dropped, counted, and noted in the log as a gap."""
+    """Lines that may wait for the disk, and as many for the brokers of `topic`; more are dropped, counted, and noted in the log
+    as a gap."""
 
     @model_validator(mode="after")
     def _room_for_an_interval(self) -> UsageLog:
@@ -203,7 +209,7 @@ class DynamicQuotas(Model):
     """Quotas that are altered while the proxy runs, by AlterClientQuotas, and kept in a topic of the cluster that all proxies
     follow; `dynamic: {}` switches them on. A limit that was set so goes before the one in this file."""
 
-    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")] = "__kafka_quota_proxy_quotas"
+    topic: Annotated[str, Field(pattern=TOPIC)] = "__kafka_quota_proxy_quotas"
     """The topic. The proxy creates it where it is not there: compacted, one partition, three replicas or as many as there are
     brokers. `upstream.sasl` has to be allowed to create it, read it and write to it; nobody else should be."""
     start_timeout: Duration = 10.0
@@ -295,6 +301,14 @@ class Settings(Model):
         """`quotas.producer_ids.state_file` of this proxy."""
         name = self.quotas.producer_ids.state_file
         return None if name is None else Path(name.replace("{proxy_id}", self.proxy_id))
+
+    @field_validator("quotas")
+    @classmethod
+    def _own_topics(cls, quotas: Quotas, info: ValidationInfo) -> Quotas:
+        logs: Logs | None = info.data.get("logs")
+        if quotas.dynamic is not None and logs is not None and quotas.dynamic.topic == logs.usage.topic:
+            raise ValueError(f"`quotas.dynamic.topic` and `logs.usage.topic` are both {logs.usage.topic}; take two topics")
+        return quotas
 
     @property
     def listeners(self) -> dict[str, Listener]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from proxy.config.load import model_in
+from configfile.load import model_in
 from proxy.config.models import Settings
 from proxy.config.units import parse_duration, parse_size
 

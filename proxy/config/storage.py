@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from proxy.config.base import FileName, Model
+from configfile.base import FileName, Model
 from proxy.config.units import Duration, Size
 
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

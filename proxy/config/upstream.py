@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from proxy.config.base import FileName, Model, Name
+from configfile.base import FileName, Model, Name
 from proxy.config.units import Duration, Server
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -64,6 +64,10 @@ class UpstreamSasl(Model):
 class Upstream(Model):
     bootstrap_servers: list[Server] = Field(default_factory=list)
     """Brokers to ask first, as `host:port`. Required, here or as `--upstream`."""
+    brokers: dict[Annotated[int, Field(ge=0, le=0x7FFFFFFF)], Server] = Field(default_factory=dict)
+    """Brokers by id, such as `1: kafka-1:9092`: their ports are open from the start on. For several proxies before a cluster that
+    tells nobody of its brokers without a login, where there is no `sasl`: else a proxy knows those only that its own clients are
+    told of, and refuses clients that another proxy told. What the cluster says of a broker goes before what stands here."""
     tls: UpstreamTls | None = None
     sasl: UpstreamSasl | None = None
     connect_timeout: Annotated[Duration, Field(gt=0)] = 10.0

@@ -10,6 +10,8 @@
 - `volumes`        looks at the volumes of all brokers, or of this machine, again and again
 - `desk`           where quotas are altered while the proxy runs
 - `quota_topic`    the topic that keeps them
+- `log_topic`      the topic that the usage log is sent to
+- `own_topic`      what these topics have in common
 - `admin`          /metrics, /healthz, /readyz
 - `serve`          puts the parts together, runs them, stops them
 - `tuning`         malloc and the garbage collector, for large buffers and many small objects

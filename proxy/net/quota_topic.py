@@ -7,23 +7,35 @@ then all is read anew, as a topic may have been made anew meanwhile. aiokafka sp
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError
 
 from proxy.cluster.quota_records import Header, Record
 from proxy.config.units import HostPort
-from proxy.net.broker_client import CLIENT_ID, BrokerClient, BrokerError, secret_of
+from proxy.net.own_topic import (
+    FIRST_RETRY,
+    MAX_BATCH,
+    PATIENCE,
+    POLICY,
+    SLOWEST_RETRY,
+    OwnTopic,
+    TopicError,
+    addresses,
+    quiet,
+    replicas_of,
+    said,
+    started,
+    why,
+)
 from proxy.net.upstream import Upstream
 from proxy.observe.operations import Log
-from proxy.wire.metadata import Broker, Topic
+
+__all__ = ["QuotaTopic", "TopicError"]
 
 AT_ONCE: Final = 500
 """Records that are looked at before others have their turn."""
@@ -32,19 +44,7 @@ LOOK: Final = 2.0
 LOOK_AT_ID: Final = 10.0
 """Seconds between two looks whether it is the same topic, and not another that was given its name."""
 ANEW: Final = "it was made anew, and is read from its beginning"
-PATIENCE: Final = 8.0
-"""Seconds that anything asked of the brokers may take."""
-FIRST_RETRY, SLOWEST_RETRY = 0.25, 5.0
-MAX_BATCH: Final = 900_000
-"""Bytes of the changes of one request: less than the least `max.message.bytes` that clusters have."""
-_TOPIC_EXISTS, _COMPACT = 36, "compact"
-
-logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # what matters is said here
-logging.getLogger("aiokafka").propagate = False
-
-
-class TopicError(Exception):
-    """The topic cannot be used; the message says why."""
+_COMPACT: Final = "compact"
 
 
 class Written(Protocol):
@@ -76,7 +76,8 @@ class QuotaTopic:
     """`servers` are the brokers to ask, the known ones first."""
 
     def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, log: Log) -> None:
-        self.name, self._servers, self._upstream, self._log = name, servers, upstream, log
+        self.name, self._log = name, log
+        self._own = OwnTopic(name, servers, upstream)
         self.reader: Reader
         self.why_not: str | None = "it was not read yet"
         """Why nothing can be written now; None when it can."""
@@ -90,7 +91,7 @@ class QuotaTopic:
 
     async def run(self) -> None:
         """Until cancelled."""
-        asyncio.get_running_loop().set_exception_handler(_quiet)
+        asyncio.get_running_loop().set_exception_handler(quiet)
         delay = FIRST_RETRY
         while True:
             try:
@@ -98,8 +99,7 @@ class QuotaTopic:
             except Exception as e:  # whatever the library makes of it: the data path goes on
                 if self.why_not is None:
                     delay = FIRST_RETRY
-                expected = isinstance(e, TopicError | BrokerError)
-                self._fails(str(e) if expected else f"{type(e).__name__}: {e}".removesuffix(": "))
+                self._fails(why(e))
             await asyncio.sleep(delay)
             delay = min(delay * 2, SLOWEST_RETRY)
 
@@ -127,18 +127,18 @@ class QuotaTopic:
         except TimeoutError:
             raise TopicError(f"the topic {self.name} did not take the change in time; it may come to hold all the same") from None
         except KafkaError as e:
-            raise TopicError(f"the topic {self.name} did not take the change: {_said(e)}") from None
+            raise TopicError(f"the topic {self.name} did not take the change: {said(e)}") from None
         return int(written.offset) + len(records) - 1
 
     # ------------------------------------------------------------------ reading
 
     async def _read_on(self) -> None:
         """Read the topic from its beginning, and follow it until something fails."""
-        access = {"bootstrap_servers": await self._prepare(), **self._access()}
+        access = {"bootstrap_servers": await self._prepare(), **self._own.access()}
         at = TopicPartition(self.name, 0)
         async with (
-            _started(AIOKafkaConsumer(enable_auto_commit=False, **access)) as consumer,
-            _started(AIOKafkaProducer(acks="all", max_batch_size=MAX_BATCH, **access)) as producer,
+            started(AIOKafkaConsumer(enable_auto_commit=False, **access)) as consumer,
+            started(AIOKafkaProducer(acks="all", max_batch_size=MAX_BATCH, **access)) as producer,
         ):
             consumer.assign([at])
             async with asyncio.timeout(PATIENCE):
@@ -167,7 +167,7 @@ class QuotaTopic:
             await self._take_some(consumer, at)
             if clock() >= next_look:
                 next_look = clock() + LOOK_AT_ID
-                topic, _ = await self._look()
+                topic, _ = await self._own.look()
                 if topic is not None and topic.topic_id != self._topic_id:
                     raise TopicError(ANEW)
 
@@ -187,79 +187,36 @@ class QuotaTopic:
 
     # ------------------------------------------------------------------ the topic itself
 
-    async def _look(self) -> tuple[Topic | None, list[Broker]]:
-        """The topic, and the brokers."""
-        reasons = []
-        for address in self._servers():
-            try:
-                async with BrokerClient(address, self._upstream) as client:
-                    return await client.topic(self.name), await client.brokers()
-            except (BrokerError, ConnectionError) as e:
-                reasons.append(str(e) or f"{address} closes the connection")
-        raise TopicError("; ".join(reasons) or "no broker is known")
-
     async def _prepare(self) -> list[str]:
         """See that there is such a topic. The servers to start with."""
-        topic, brokers = await self._look()
-        servers = [str(HostPort(broker.host, broker.port)) for broker in brokers]
+        topic, brokers = await self._own.look()
+        servers = addresses(brokers)
         if topic is None:
-            async with _started(AIOKafkaAdminClient(bootstrap_servers=servers, **self._access())) as admin:
-                await self._create(admin, min(3, len(brokers)))
-            topic, _ = await self._look()
+            replicas = replicas_of(brokers)
+            settings = await self._own.create(servers, replicas, {POLICY: _COMPACT})
+            if settings is not None:
+                self._log.info("quota topic created", topic=self.name, replicas=replicas, settings=settings)
+            topic, _ = await self._own.look()
         if topic is not None and topic.partitions > 1:
             raise TopicError(f"it has {topic.partitions} partitions; one is right, as all proxies need the same order")
         self._topic_id = b"" if topic is None else topic.topic_id
         return servers
 
-    async def _create(self, admin: AIOKafkaAdminClient, replicas: int) -> None:
-        """No replica that has not all of it may lead, and no write counts that only one of three has."""
-        settings = {
-            "cleanup.policy": _COMPACT,
-            "min.insync.replicas": str(max(replicas - 1, 1)),
-            "unclean.leader.election.enable": "false",
-            "max.message.bytes": str(MAX_BATCH + 100_000),
-        }
-        new = NewTopic(name=self.name, num_partitions=1, replication_factor=replicas, topic_configs=settings)
-        async with asyncio.timeout(PATIENCE):
-            answer = await admin.create_topics([new])
-        code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
-        if code not in (0, _TOPIC_EXISTS):
-            raise TopicError(f"it cannot be created: {message or _said(for_code(code)())}")
-        if code == 0:
-            self._log.info("quota topic created", topic=self.name, replicas=replicas, settings=settings)
-
     async def _check(self, access: dict[str, Any], *, empty: bool) -> None:
         """A topic that is not compacted forgets: an empty one is mended, another is not used. Whoever may not ask for its settings
         is believed. (Brokers that create what is asked for make such topics when one is deleted.)"""
-        async with _started(AIOKafkaAdminClient(**access)) as admin, asyncio.timeout(PATIENCE):
-            (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, self.name, {"cleanup.policy": ""})])
-            found = {name: value for resource in answer.resources for name, value, *_ in resource[4]}
-            policy = found.get("cleanup.policy", _COMPACT)
+        async with started(AIOKafkaAdminClient(**access)) as admin:
+            policy = await self._own.policy(admin) or _COMPACT
             if policy == _COMPACT:
                 return
             if empty:
-                wanted = ConfigResource(ConfigResourceType.TOPIC, self.name, {"cleanup.policy": _COMPACT})
-                (changed,) = await admin.alter_configs([wanted])
+                wanted = ConfigResource(ConfigResourceType.TOPIC, self.name, {POLICY: _COMPACT})
+                async with asyncio.timeout(PATIENCE):
+                    (changed,) = await admin.alter_configs([wanted])
                 if changed.resources[0][0] == 0:
-                    self._log.info("quota topic mended", topic=self.name, was={"cleanup.policy": policy})
+                    self._log.info("quota topic mended", topic=self.name, was={POLICY: policy})
                     return
         raise TopicError(f"its cleanup.policy is {policy}, so that quotas would be lost; set it to {_COMPACT}")
-
-    def _access(self) -> dict[str, Any]:
-        """How brokers are reached, as aiokafka has it."""
-        context, identity = self._upstream.context(), self._upstream.identity
-        access: dict[str, Any] = {
-            "client_id": CLIENT_ID,
-            "request_timeout_ms": int(PATIENCE * 1000),
-            "security_protocol": ("SASL_" if identity else "") + ("SSL" if context else "PLAINTEXT"),
-            "ssl_context": context,
-        }
-        if identity is None:
-            return access
-        access["sasl_mechanism"] = identity.mechanism
-        if identity.token_file is not None:
-            return access | {"sasl_oauth_token_provider": _Token(lambda: secret_of(identity))}
-        return access | {"sasl_plain_username": identity.username, "sasl_plain_password": secret_of(identity)}
 
     # ------------------------------------------------------------------ saying so
 
@@ -278,35 +235,6 @@ class QuotaTopic:
             self._log.error("quota topic is away", topic=self.name, reason=reason, detail="the quotas in force stay; trying on")
 
 
-def _quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """aiokafka leaves a future of its own behind for every batch that fails; what failed was said to whoever waited for it."""
-    if not isinstance(context.get("exception"), KafkaError):
-        loop.default_exception_handler(context)
-
-
-class _Token(AbstractTokenProvider):  # type: ignore[misc]
-    """Reads the token for every login."""
-
-    def __init__(self, read: Callable[[], str]) -> None:
-        self._read = read
-
-    async def token(self) -> str:
-        return await asyncio.to_thread(self._read)
-
-
-@contextlib.asynccontextmanager
-async def _started(client: Any) -> AsyncIterator[Any]:
-    """A client of aiokafka while it is used."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await client.start()
-        yield client
-    finally:
-        with contextlib.suppress(KafkaError, OSError, TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                await (client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop())
-
-
 async def _end(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:
     async with asyncio.timeout(PATIENCE):
         return int((await consumer.end_offsets([at]))[at])
@@ -315,7 +243,3 @@ async def _end(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:
 async def _position(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:
     async with asyncio.timeout(PATIENCE):
         return int(await consumer.position(at))
-
-
-def _said(error: KafkaError) -> str:
-    return str(error) or type(error).__name__

@@ -37,6 +37,7 @@ from proxy.net.follow import Follower
 from proxy.net.guard import guard
 from proxy.net.keeper import Keeper
 from proxy.net.listeners import Door
+from proxy.net.log_topic import LogTopic
 from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
 from proxy.net.service_manager import tell_service_manager
@@ -51,7 +52,7 @@ from proxy.observe.operations import Log, operations_log
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.volumes import VolumeLog
 from proxy.observe.watcher import Observer
-from proxy.observe.writer import LogWriter
+from proxy.observe.writer import Folder, LogWriter, Place
 from proxy.session.budget import Budget, Census
 from proxy.session.port import Services
 from proxy.session.session import State
@@ -94,18 +95,20 @@ class Proxy:
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self.failed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._shipping: list[asyncio.Task[None]] = []
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
         self._keeper = Keeper(settings.producer_ids_file, self.engine.producer_ids, self._clock, time.time, log)
         tally = Tally(settings.logs.usage.max_keys)
         self._author = Author(settings.proxy_id, secrets.token_hex(8))
+        self._contexts = contexts_of(settings)
+        upstream = settings.upstream
+        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self._folder, self._log_topic = self._make_places()
         self._writer = self._make_writer()
         decisions = settings.logs.usage.decisions_per_interval
         self._usage = UsageLog(tally, self._author, self._writer, decisions, time.time, self._producer_ids)
         self._board = Board(self._clock, time.time)
         self._observer = Observer(log, self._usage, self._board)
-        self._contexts = contexts_of(settings)
-        upstream = settings.upstream
-        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self._topic, self._desk = self._make_desk()
         self._ledger = self._make_ledger()
         self.shared = self._make_shared(tally)
@@ -116,7 +119,11 @@ class Proxy:
             for name, listener in settings.listeners.items()
         ]
         self.brokers = Brokers(
-            settings.upstream.bootstrap_servers, [door.route for door in self._doors], self._changed, self._clock
+            settings.upstream.bootstrap_servers,
+            [door.route for door in self._doors],
+            self._changed,
+            self._clock,
+            given=settings.upstream.brokers,
         )
         for door in self._doors:
             door.bootstrap_addresses, door.broker_addresses = self.brokers.bootstrap_addresses, self.brokers.broker_addresses
@@ -202,6 +209,9 @@ class Proxy:
             dynamic_quotas_configured=lambda: float(self._topic is not None),
             quota_changes=lambda: self._desk.changes,
             quota_records_skipped=lambda: self._desk.skipped,
+            usage_log_topic_up=lambda: float(self._log_topic is not None and self._log_topic.up),
+            usage_log_topic_configured=lambda: float(self._log_topic is not None),
+            usage_log_topic_waiting=lambda: 0 if self._log_topic is None else self._log_topic.waiting,
         )
 
     def _context(self, name: str) -> ssl.SSLContext | None:
@@ -240,20 +250,24 @@ class Proxy:
             raise StartError(
                 f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` or --admin to a free address"
             ) from None
-        if self._writer is not None:
+        if self._folder is not None:
             try:
-                self._writer.start()
+                self._folder.make()
             except OSError as e:
                 raise StartError(
                     f"cannot write the usage log to {settings.logs.usage.path}: {_reason(e)}; set `logs.usage.path`"
                 ) from None
+        if self._writer is not None:
+            self._writer.start()
         for door in self._doors:  # last: at ports that are shared, clients come from now on
             try:
                 door.open()
             except OSError as e:
                 raise StartError(_no_address(settings, door, e)) from None
+        self.brokers.begin()
         self._tasks = [asyncio.create_task(work) for work in self._works()]
-        for task in self._tasks:
+        self._shipping = [] if self._log_topic is None else [asyncio.create_task(self._log_topic.run())]
+        for task in self._tasks + self._shipping:
             task.add_done_callback(self._ended)
         self._log.info(
             "started",
@@ -261,6 +275,7 @@ class Proxy:
             listeners={door.name: str(HostPort(door.settings.bootstrap.host, door.port)) for door in self._doors},
             admin=str(HostPort(settings.admin.listen.host, admin_port)),
             usage_log=settings.logs.usage.path or "off: set logs.usage.path or --logs to have one",
+            usage_log_topic=settings.logs.usage.topic or "off: set logs.usage.topic to have one",
             quotas=len(settings.quotas.entities),
             boot=self._author.boot,
             hot_path=hot_path(),
@@ -306,6 +321,11 @@ class Proxy:
         await self._keeper.save()
         self._keeper.close()
         await asyncio.to_thread(self._usage.stop)
+        if self._log_topic is not None:
+            await self._log_topic.finish()
+        for task in self._shipping:
+            task.cancel()
+            await asyncio.wait([task], timeout=1.0)  # aiokafka takes longer to end where brokers are away
         self._log.info("stopped")
 
     async def _drain(self, hurry: asyncio.Event) -> None:
@@ -345,19 +365,26 @@ class Proxy:
             return None
         return "quotas are not read yet" if self._clock() < self._born + dynamic.start_timeout else None
 
+    def _make_places(self) -> tuple[Folder | None, LogTopic | None]:
+        """Where the usage log goes to."""
+        usage, author, folder, topic = self.settings.logs.usage, self._author, None, None
+        if usage.path is not None:
+            path, size, age = Path(usage.path), usage.rotate_size, usage.rotate_interval
+            folder = Folder(path, author, rotate_size=size, rotate_interval=age, clock=time.monotonic)
+        if usage.topic is not None:
+            topic = LogTopic(usage.topic, author.proxy, usage.queue_lines, self._servers, self._upstream, self._log)
+        return folder, topic
+
     def _make_writer(self) -> LogWriter | None:
-        usage = self.settings.logs.usage
-        if usage.path is None:
+        places: list[Place] = [place for place in (self._folder, self._log_topic) if place is not None]
+        if not places:
             return None
         return LogWriter(
-            Path(usage.path),
+            places,
             self._author,
-            rotate_size=usage.rotate_size,
-            rotate_interval=usage.rotate_interval,
-            queue_lines=usage.queue_lines,
-            clock=time.monotonic,
+            queue_lines=self.settings.logs.usage.queue_lines,
             wall=lambda: iso(time.time()),
-            complain=lambda folder, reason: self._log.error("usage log cannot be written", folder=folder, reason=reason),
+            complain=lambda place, reason: self._log.error("usage log cannot be written", place=place, reason=reason),
         )
 
     def _changed(self, change: Change) -> None:

@@ -7,7 +7,7 @@ in time is dropped and counted.
 - `metrics`     prometheus figures, read off plain counters when they are scraped
 - `catalogue`   the page of all figures, in Markdown
 - `lines`       the lines of the usage log, as docs/log-format.md has them
-- `writer`      the thread that writes them, and rotates files
+- `writer`      the thread that writes them to their places; the folder, whose files it rotates
 - `usage_log`   closes intervals, and limits how often one entity is in the log
 - `volumes`     volumes that cross their limits or will, to both logs
 - `board`       who is throttled now, and what was refused lately: for the admin page

@@ -55,6 +55,9 @@ class Gauges:
     dynamic_quotas_configured: Callable[[], float] = lambda: 0.0
     quota_changes: Callable[[], int] = lambda: 0
     quota_records_skipped: Callable[[], int] = lambda: 0
+    usage_log_topic_up: Callable[[], float] = lambda: 0.0
+    usage_log_topic_configured: Callable[[], float] = lambda: 0.0
+    usage_log_topic_waiting: Callable[[], int] = lambda: 0
     max_entities: Callable[[], int] = lambda: 100
     """setting `metrics.max_entities`"""
 
@@ -99,7 +102,12 @@ class ProxyCollector(Collector):
         )
         yield _gauge("usage_log_keys", "Sums kept for the usage log.", len(self._tally))
         yield _gauge("usage_log_waiting_lines", "Lines of the usage log that wait for the disk.", self._usage.waiting)
-        yield _counter("usage_log_dropped_lines", "Lines of the usage log that were lost.", self._usage.dropped)
+        yield _counter(
+            "usage_log_dropped_lines", "Lines of the usage log that were lost, in its folder and its topic.", self._usage.dropped
+        )
+        yield _gauge("usage_log_topic_up", "1 while the brokers take the usage log.", gauges.usage_log_topic_up())
+        yield _gauge("usage_log_topic_configured", "1 where it is to go to a topic.", gauges.usage_log_topic_configured())
+        yield _gauge("usage_log_topic_waiting_lines", "Lines of it that wait for the brokers.", gauges.usage_log_topic_waiting())
 
     def _traffic(self) -> Iterator[Metric]:
         requests, sent, received = (

@@ -1,8 +1,9 @@
 """The thread that writes the usage log, so that the event loop never waits for a disk.
 
-In: lines, through a queue with a bound. Out: files `usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age.
-When the queue is full, lines are dropped and counted, and the next that gets through is preceded by a `gap` line. When
-the disk refuses, lines are lost, counted the same way, and the next are tried again."""
+In: lines, through a queue with a bound. Out: the same lines to every place of the log: a folder, with files
+`usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age; a topic (`net.log_topic`). When the queue is full, lines are
+dropped and counted, and the next that gets through is preceded by a `gap` line. When a place refuses, lines are lost there,
+counted the same way, and the next are tried again. A `gap` line goes to all places, and says in each what was lost there."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import orjson
 
@@ -18,44 +20,74 @@ from proxy.observe.lines import Author, Line
 
 Clock = Callable[[], float]
 Complain = Callable[[str, str], None]
-"""(file or folder, reason): called from the thread when the disk refuses, once until it works again."""
+"""(place, reason): called from the thread when a place refuses, once until it works again."""
+
+
+class Losses:
+    """The lines that did not get to one place. Any thread may add to them."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        """All since the start, gap lines aside."""
+        self._untold = 0
+        self._lock = threading.Lock()
+
+    def add(self, lines: int, *, untold: int = 0) -> None:
+        """So many more; `untold` are a gap line that is lost with them, and what it told of."""
+        with self._lock:
+            self.lines += lines
+            self._untold += lines + untold
+
+    def tell(self) -> int:
+        """How many were not told of by a gap line before."""
+        with self._lock:
+            untold, self._untold = self._untold, 0
+        return untold
+
+
+class Place(Protocol):
+    """Where lines go to."""
+
+    losses: Losses
+
+    @property
+    def name(self) -> str:
+        """As people are told of it."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a gap line would get there: each that does not is another number that is missing."""
+
+    def write(self, lines: list[bytes]) -> None:
+        """Lines without their ends, in the log's order; OSError when they are lost here."""
+
+    def close(self) -> None: ...
+
+
+class Gap(NamedTuple):
+    """A gap line, and what it is to say in each place."""
+
+    line: Line
+    lost: tuple[int, ...]
 
 
 class LogWriter:
-    """One usage log. `clock` gives monotonic seconds, `wall` the time as ISO 8601."""
+    """One usage log. `wall` gives the time as ISO 8601."""
 
     def __init__(
-        self,
-        folder: Path,
-        author: Author,
-        *,
-        rotate_size: int,
-        rotate_interval: float,
-        queue_lines: int,
-        clock: Clock,
-        wall: Callable[[], str],
-        complain: Complain,
+        self, places: Sequence[Place], author: Author, *, queue_lines: int, wall: Callable[[], str], complain: Complain
     ) -> None:
-        self._folder, self._author = folder, author
-        self._rotate_size, self._rotate_interval = rotate_size, rotate_interval
+        self._places, self._author = places, author
         self._queue_lines = queue_lines
-        self._clock, self._wall, self._complain = clock, wall, complain
-        self._queue: queue.SimpleQueue[Sequence[Line] | None] = queue.SimpleQueue()
+        self._wall, self._complain = wall, complain
+        self._queue: queue.SimpleQueue[tuple[Gap | None, Sequence[Line]] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._lock = threading.Lock()
-        self._unreported = 0
-        self.dropped = 0
-        """Lines that were lost since the start."""
-        self._file: int | None = None
-        self._number = self._size = 0
-        self._opened_at = 0.0
-        self._cut = False
-        self._refused = False
+        self._refused: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="usage-log", daemon=True)
 
     def start(self) -> None:
-        """Make the folder and begin; OSError when it cannot be made."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """Begin."""
         self._thread.start()
 
     @property
@@ -63,58 +95,85 @@ class LogWriter:
         """Lines in the queue."""
         return self._waiting
 
+    @property
+    def dropped(self) -> int:
+        """Lines that were lost since the start, in each place."""
+        return sum(place.losses.lines for place in self._places)
+
     def put(self, lines: Sequence[Line]) -> None:
         """Hand lines over; never waits."""
         if not lines:
             return
         with self._lock:
-            if self._waiting + len(lines) > self._queue_lines:
-                self._lose(lines)
-                return
-            gap = [self._gap()] if self._unreported else []
-            self._waiting += len(lines) + len(gap)
-        self._queue.put([*gap, *lines])
+            full = self._waiting + len(lines) > self._queue_lines
+            if not full:
+                self._waiting += len(lines)
+        if full:
+            for place in self._places:
+                place.losses.add(len(lines))
+        else:
+            self._queue.put((self._gap([place.ready for place in self._places]), lines))
 
     def stop(self, timeout: float) -> None:
         """Write what is waiting, for `timeout` seconds at most."""
-        with self._lock:
-            gap = [self._gap()] if self._unreported else []
-            self._waiting += len(gap)
-        if gap:
-            self._queue.put(gap)
+        self._queue.put((self._gap([True for _ in self._places]), ()))
         self._queue.put(None)
         self._thread.join(timeout)
 
-    def _gap(self) -> Line:
-        lost, self._unreported = self._unreported, 0
-        return self._author.line("gap", at=self._wall(), lines=lost)
-
-    def _lose(self, lines: Sequence[Line]) -> None:
-        """These lines are lost; a gap line among them takes what it told of along."""
-        self.dropped += sum(line["type"] != "gap" for line in lines)
-        self._unreported += sum(1 + line["lines"] if line["type"] == "gap" else 1 for line in lines)
+    def _gap(self, ready: Sequence[bool]) -> Gap | None:
+        lost = tuple(place.losses.tell() if now else 0 for place, now in zip(self._places, ready, strict=True))
+        return Gap(self._author.line("gap", at=self._wall(), lines=0), lost) if any(lost) else None
 
     def _run(self) -> None:
-        while (lines := self._queue.get()) is not None:
-            self._write(lines)
-        self._close()
+        while (batch := self._queue.get()) is not None:
+            self._write(*batch)
+        for place in self._places:
+            place.close()
 
-    def _write(self, lines: Sequence[Line]) -> None:
-        data = b"".join(orjson.dumps(line) + b"\n" for line in lines)
-        try:
-            self._rotate()
-            assert self._file is not None
-            self._write_all(self._file, data)
-        except OSError as e:
-            with self._lock:
-                self._lose(lines)
-            if not self._refused:
-                self._complain(str(self._folder), e.strerror or str(e))
-            self._refused = True
-        else:
-            self._refused = False
+    def _write(self, gap: Gap | None, lines: Sequence[Line]) -> None:
+        written = [orjson.dumps(line) for line in lines]
+        for i, place in enumerate(self._places):
+            before = [] if gap is None else [orjson.dumps(gap.line | {"lines": gap.lost[i]})]
+            try:
+                if before or written:
+                    place.write(before + written)
+            except OSError as e:
+                place.losses.add(len(lines), untold=0 if gap is None else 1 + gap.lost[i])
+                if place.name not in self._refused:
+                    self._complain(place.name, e.strerror or str(e))
+                self._refused.add(place.name)
+            else:
+                self._refused.discard(place.name)
         with self._lock:
             self._waiting -= len(lines)
+
+
+class Folder:
+    """The folder of the log. `clock` gives monotonic seconds."""
+
+    def __init__(self, path: Path, author: Author, *, rotate_size: int, rotate_interval: float, clock: Clock) -> None:
+        self._path, self._author, self._clock = path, author, clock
+        self._rotate_size, self._rotate_interval = rotate_size, rotate_interval
+        self.losses = Losses()
+        self._file: int | None = None
+        self._number = self._size = 0
+        self._opened_at = 0.0
+        self._cut = False
+
+    ready = True
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    def make(self) -> None:
+        """Make the folder; OSError when it cannot be made."""
+        self._path.mkdir(parents=True, exist_ok=True)
+
+    def write(self, lines: list[bytes]) -> None:
+        self._rotate()
+        assert self._file is not None
+        self._write_all(self._file, b"\n".join([*lines, b""]))
 
     def _write_all(self, file: int, data: bytes) -> None:
         if self._cut:  # what could be written of the last lines ends in the middle of one: let it be bad alone
@@ -130,13 +189,13 @@ class LogWriter:
         now = self._clock()
         if self._file is not None and self._size < self._rotate_size and now - self._opened_at < self._rotate_interval:
             return
-        self._close()
-        path = self._folder / f"usage-{self._author.proxy}-{self._author.boot}-{self._number + 1:06}.jsonl"
+        self.close()
+        path = self._path / f"usage-{self._author.proxy}-{self._author.boot}-{self._number + 1:06}.jsonl"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._number += 1
         self._size, self._opened_at, self._cut = 0, now, False
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None

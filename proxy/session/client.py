@@ -163,9 +163,9 @@ class Client:
         known = TallyKey(self.principal, self.client_id, name or "", None if name is not None else topic_id, key)
         return self.services.tally.take(known)
 
-    def hold_rate(self, rate: Metered, key: int, version: int, now: float) -> float:
-        """Seconds that a request is held, as its entity is muted on another connection; 0 when it is not."""
-        wait = self.services.engine.hold_rate(rate, now)
+    def hold_rate(self, rate: Metered, key: int, version: int, now: float, *, held: bool = False) -> float:
+        """Seconds that a request is held, as its entity is muted on another connection; 0 when it is not. `held`: it was before."""
+        wait = self.services.engine.hold_rate(rate, now, held=held)
         if wait is None:
             return 0.0
         self.services.watcher.decided(wait, self.requester(key, version))

@@ -4,7 +4,8 @@ In: who, how much, the time. Out: a verdict that throttles, never refuses. It le
 how an answer looks. The arithmetic is Kafka's, but for debt, which is paid and not forgotten: `quota/windows/rate.py`.
 
 The fast path is `RateMeter.take`: a connection keeps the meter of its owner, which all connections of the owner share, first
-come first served. What it does not take has to be charged. Limits that change hold when a meter is next charged or looked at.
+come first served; over the limit, who has had more than others lets them go first (`quota/shares.py`). What it does not take
+has to be charged. Limits that change hold when a meter is next charged or looked at.
 
 Memory: `MAX_ENTITIES` windows. One that holds nothing is dropped by `sweep`; a meter that was dropped is `gone` and safe to use:
 it passes on to the one that took its place, or comes back in it, so a connection may replace it at leisure."""
@@ -23,6 +24,7 @@ from quota.book import Found, QuotaBook
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.rounds import Rounds
+from quota.shares import Shares
 from quota.windows.rate import RateWindow
 
 MAX_ENTITIES = 100_000
@@ -51,7 +53,7 @@ class RateLimit:
 class RateMeter(RateWindow):
     """The window of one owner."""
 
-    __slots__ = ("_rates", "gone", "owner", "version")
+    __slots__ = ("_rates", "gone", "owner", "shares", "version")
 
     def __init__(self, rates: Rates, owner: Entity) -> None:
         super().__init__(rates.limit_of(owner), rates.samples, rates.window)
@@ -59,6 +61,8 @@ class RateMeter(RateWindow):
         self.owner = owner
         self.version = rates.version
         self.gone = False
+        self.shares = Shares()
+        """who has had how much of it"""
 
     def refresh(self, now: float) -> None:
         """Take the limit that holds."""

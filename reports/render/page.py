@@ -3,37 +3,24 @@
 In: a `Report`. Out: the text of the file. Left to others: its sections (`sections`), its looks (`page.css`).
 """
 
-from importlib.resources import files
-
-from reports.render.html import Html, join, raw, tag
 from reports.render.sections.capacity import charges_section, quotas_section, volumes_section
 from reports.render.sections.limits import limits_section
 from reports.render.sections.log import log_section
 from reports.render.sections.traffic import apis_section, principals_section, topics_section
 from reports.render.sentences import sentences
-from reports.render.text import clean, count, counted, duration, moment, period, size
 from reports.summary.model import Report
+from webpage.document import document
+from webpage.html import Html, tag
+from webpage.text import clean, count, counted, duration, moment, period, size
 
 SOON = 30
 """Days within which a volume that fills is a warning."""
 _TITLE = "Kafka quota proxy: capacity report"
 
-# What the page may load: nothing. Its styles are inline.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
 
 def page(report: Report) -> str:
     """The whole page. Without a good line it says so, and shows what is in quarantine."""
-    head = join(
-        (
-            raw('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            raw(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><meta name="color-scheme" content="light dark">'),
-            tag("title", _TITLE),
-            tag("style", raw(files("reports.render").joinpath("page.css").read_text(encoding="utf-8"))),
-        )
-    )
-    body = tag("body", _header(report), tag("main", *_sections(report)), _footer(report))
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>{body}</html>\n'
+    return document(_TITLE, _header(report), tag("main", *_sections(report)), _footer(report))
 
 
 def _sections(report: Report) -> list[Html]:

@@ -1,43 +1,26 @@
-"""Plots: a series as inline SVG that takes its colours from the page, so that one drawing suits light, dark and paper.
+"""Plots of the report: series and volumes, as inline SVG of the page (`webpage.drawing`).
 
 In: a `Series`, or the `Path` of a volume. Out: a figure with legend and caption. The SVG in the page holds no text from a log:
 names are in the legend, which is HTML. `write_plots` makes files of the same drawings for slides, in colours of their own, with
 their legend. Left to others: the colours of the page, as CSS variables (`page.css`).
 """
 
-import io
-import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from pathlib import Path as Folder
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from reports.render.html import Html, join, raw, tag
-from reports.render.text import clean, duration, unit_of
 from reports.summary.model import Report, Series, VolumeRow
+from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, dates, drawing, dress, legend, time_axis
+from webpage.html import Html, tag
+from webpage.text import clean, duration, unit_of
 
-_POINTS_PER_INCH = 72
-_HEIGHT = 2.3  # inches, as the widths
-_HALF, _WHOLE = 7.0, 14.3
-
-# Colours that stand for a CSS variable each: matplotlib draws with them, and they are replaced in its output.
-_LINES = "#010203"
-_TEXT = "#010204"
-_COLOURS = {_LINES: "var(--line)", _TEXT: "var(--muted)"}
-_SERIES = tuple(f"#0a0b{index:02x}" for index in range(7))
-_COLOURS |= {colour: f"var(--s{index})" for index, colour in enumerate(_SERIES)}
-_OTHERS = _SERIES[0]
-_WARN = "#010205"
-_COLOURS[_WARN] = "var(--warn-ink)"
-_PLAIN = {_LINES: "#d5d5d5", _TEXT: "#444444", _WARN: "#b3261e"}
-_PLAIN |= dict(zip(_SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
+_PLAIN = {LINES: "#d5d5d5", TEXT: "#444444", LEVEL: "#c02b4a"}
+_PLAIN |= dict(zip(SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
 """The same colours on paper: light, as slides mostly are."""
 _SLIDE = (9.0, 4.0)
 MOST_VOLUMES = 24
@@ -58,9 +41,9 @@ def plot(name: str, title: str, series: Series, measure: Measure, *, nothing: st
     if series.empty:
         return tag("figure", head, tag("p", nothing, class_="nothing"), class_="wide" if wide else None)
     factor, unit = _scale(series, measure)
-    drawing = _own_ids(_svg(lambda axes: _draw(axes, series, factor), _WHOLE if wide else _HALF), name, title)
+    image = drawing(lambda axes: _draw(axes, series, factor), name, title, wide=wide)
     caption = tag("figcaption", f"{unit}, stacked; times are UTC")
-    return tag("figure", head, _legend(series), drawing, caption, class_="wide" if wide else None)
+    return tag("figure", head, _legend(series), image, caption, class_="wide" if wide else None)
 
 
 def _scale(series: Series, measure: Measure) -> tuple[float, str]:
@@ -77,15 +60,12 @@ def _scale(series: Series, measure: Measure) -> tuple[float, str]:
 
 
 def _legend(series: Series) -> Html:
-    items = (
-        tag("li", tag("i", style=f"background:{_COLOURS[colour]}"), "all others" if key is None else clean(key, 60))
-        for key, colour in zip(series.keys, _colours(series), strict=True)
-    )
-    return tag("ul", join(items), class_="legend")
+    names = ("all others" if key is None else clean(key, 60) for key in series.keys)
+    return legend(zip(_colours(series), names, strict=True))
 
 
 def _colours(series: Series) -> list[str]:
-    return [_OTHERS if key is None else _SERIES[1 + index % (len(_SERIES) - 1)] for index, key in enumerate(series.keys)]
+    return [OTHERS if key is None else SERIES[1 + index % (len(SERIES) - 1)] for index, key in enumerate(series.keys)]
 
 
 def volume_plot(name: str, row: VolumeRow) -> Html:
@@ -93,13 +73,12 @@ def volume_plot(name: str, row: VolumeRow) -> Html:
     head = tag("h3", clean(row.name, 60))
     if len(row.path.observed) < 2:
         return tag("figure", head, tag("p", "One observation is no line.", class_="nothing"))
-    labels = [("used", _SERIES[1]), ("forecast and its interval", _SERIES[2])] if row.path.ahead else [("used", _SERIES[1])]
-    labels += [("with the proposed quotas", _SERIES[3])] if row.path.proposed else []
-    labels += [("levels: " + ", ".join(level.name for level in row.levels), _WARN)]
-    items = (tag("li", tag("i", style=f"background:{_COLOURS[colour]}"), label) for label, colour in labels)
-    drawing = _own_ids(_svg(lambda axes: _draw_volume(axes, row), _HALF), name, f"Used bytes of {clean(row.name, 60)}")
+    labels = [(SERIES[1], "used"), (SERIES[2], "forecast and its interval")] if row.path.ahead else [(SERIES[1], "used")]
+    labels += [(SERIES[3], "with the proposed quotas")] if row.path.proposed else []
+    labels += [(LEVEL, "levels: " + ", ".join(level.name for level in row.levels))]
+    image = drawing(lambda axes: _draw_volume(axes, row), name, f"Used bytes of {clean(row.name, 60)}")
     unit = unit_of(row.total)[1]
-    return tag("figure", head, tag("ul", join(items), class_="legend"), drawing, tag("figcaption", f"{unit}; times are UTC"))
+    return tag("figure", head, legend(labels), image, tag("figcaption", f"{unit}; times are UTC"))
 
 
 def write_plots(report: Report, folder: Folder) -> None:
@@ -132,7 +111,7 @@ def _slide(stem: Folder, title: str, draw: Callable[[Axes], None]) -> None:
         figure = Figure(figsize=_SLIDE, layout="constrained")
         axes = figure.add_subplot()
         draw(axes)
-        _dress(axes)
+        dress(axes)
         axes.set_title(title, loc="left", fontsize=12)
         if axes.get_legend_handles_labels()[1]:
             figure.legend(loc="outside right upper", frameon=False, fontsize=9)
@@ -156,81 +135,35 @@ def _recolour(item: object) -> None:
             setter(_PLAIN[found])
 
 
-def _svg(draw: Callable[[Axes], None], width: float) -> str:
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9, "text.parse_math": False}):
-        figure = Figure(figsize=(width, _HEIGHT), dpi=_POINTS_PER_INCH, layout="constrained")
-        figure.patch.set_alpha(0)
-        axes = figure.add_subplot()
-        draw(axes)
-        _dress(axes)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return out.getvalue()
-
-
-def _dates(seconds: Sequence[float]) -> list[float]:
-    return [float(date2num(datetime.fromtimestamp(at, tz=UTC))) for at in seconds]  # type: ignore[no-untyped-call]
-
-
 def _draw_volume(axes: Axes, row: VolumeRow, label: str | None = None) -> None:
     unit = unit_of(row.total)[0]
     path = row.path
     labels = (label, "forecast", "proposed quotas") if label else (None, None, None)
-    times = _dates([at for at, _ in path.observed])
-    axes.plot(times, [used / unit for _, used in path.observed], color=_SERIES[1], linewidth=1.8, label=labels[0])
+    times = dates([at for at, _ in path.observed])
+    axes.plot(times, [used / unit for _, used in path.observed], color=SERIES[1], linewidth=1.8, label=labels[0])
     end = times[-1]
     if path.ahead:
-        later = _dates([at for at, *_ in path.ahead])
+        later = dates([at for at, *_ in path.ahead])
         low, high = ([values[index] / unit for values in path.ahead] for index in (2, 3))
-        axes.fill_between(later, low, high, color=_SERIES[2], alpha=0.22, linewidth=0)
-        axes.plot(later, [values[1] / unit for values in path.ahead], color=_SERIES[2], linewidth=1.6, label=labels[1])
+        axes.fill_between(later, low, high, color=SERIES[2], alpha=0.22, linewidth=0)
+        axes.plot(later, [values[1] / unit for values in path.ahead], color=SERIES[2], linewidth=1.6, label=labels[1])
         end = later[-1]
     if path.proposed:
-        later = _dates([at for at, _ in path.proposed])
-        axes.plot(later, [used / unit for _, used in path.proposed], color=_SERIES[3], linewidth=1.6, label=labels[2])
+        later = dates([at for at, _ in path.proposed])
+        axes.plot(later, [used / unit for _, used in path.proposed], color=SERIES[3], linewidth=1.6, label=labels[2])
     for level in row.levels:
-        axes.axhline(level.at_bytes / unit, color=_WARN, linewidth=1, linestyle="-" if level.name == "full" else "--")
+        axes.axhline(level.at_bytes / unit, color=LEVEL, linewidth=1, linestyle="-" if level.name == "full" else "--")
     axes.set_xlim(times[0], end)
     axes.set_ylim(0, row.total / unit * 1.05)
-    _axis_of_time(axes)
+    time_axis(axes)
 
 
 def _draw(axes: Axes, series: Series, factor: float, labels: Sequence[str] = ()) -> None:
     edges = [series.first + index * series.seconds for index in range(len(series.values[0]) + 1)]
-    times = _dates(edges)
+    times = dates(edges)
     # A step goes on to the end of its bucket: the last value is drawn twice.
     rows = [[value * factor for value in (*row, row[-1])] for row in series.values]
     axes.stackplot(times, rows, step="post", colors=_colours(series), linewidth=0, labels=labels)
     axes.set_xlim(times[0], times[-1])
     axes.set_ylim(bottom=0)
-    _axis_of_time(axes)
-
-
-def _axis_of_time(axes: Axes) -> None:
-    locator = AutoDateLocator(minticks=3, maxticks=8, tz=UTC)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]))
-
-
-def _dress(axes: Axes) -> None:
-    axes.patch.set_alpha(0)
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color=_LINES, linewidth=0.7)
-    for side in ("top", "left", "right"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_LINES)
-    axes.tick_params(colors=_TEXT, length=0, pad=5)
-    axes.xaxis.get_offset_text().set_color(_TEXT)
-
-
-def _own_ids(svg: str, name: str, title: str) -> Html:
-    """The drawing alone, for use in a page with others: ids made its own, colours handed to the page, no size but its shape."""
-    body = svg[svg.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
-    body = re.sub(r' (?:width|height)="[^"]*pt"', "", body, count=2)
-    for colour, variable in _COLOURS.items():
-        body = body.replace(colour, variable)
-    label = tag("title", title)
-    return raw(re.sub(r"<svg ([^>]*)>", lambda match: f'<svg role="img" {match[1]}>{label}', body, count=1))
+    time_axis(axes)

@@ -3,8 +3,8 @@
 In: a `Report`. Out: lines of text, for the page and the terminal alike. Left to others: escaping, numbers in full (tables).
 """
 
-from reports.render.text import clean, count, counted, day, decimal, duration, percent, period, size
 from reports.summary.model import EVERYBODY, Limits, ReasonRow, Report, VolumeRow
+from webpage.text import clean, count, counted, day, decimal, duration, percent, period, size
 
 _DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
 

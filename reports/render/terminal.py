@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.render.sentences import sentences
-from reports.render.text import clean, count, day, duration, rate, size, size_signed
 from reports.summary.model import Limits, Report, Traffic, VolumeRow
+from webpage.text import clean, count, day, duration, rate, size, size_signed
 
 _ROWS = 5
 

@@ -32,12 +32,10 @@ def files(stored: DataFrame, logs: str) -> DataFrame:
     """What was read of each file: `file` (relative to `logs`), `proxy`, `boot` (null for bad lines), `lines`, `quarantined`, copies
     included."""
     bad = F.col("type") == BAD
-    rows = stored.select(
-        relative_name(F.col("file"), logs).alias("file"),
-        F.when(~bad, F.col("proxy")).alias("proxy"),
-        F.when(~bad, F.col("boot")).alias("boot"),
-        bad.alias("bad"),
-    )
-    return rows.groupBy("file", "proxy", "boot").agg(
-        F.count_if(~F.col("bad")).alias("lines"), F.count_if("bad").alias("quarantined")
+    whose = [F.when(~bad, F.col(name)).alias(name) for name in ("proxy", "boot")]
+    counted = stored.groupBy("file", *whose, bad.alias("bad")).agg(F.count("*").alias("lines"))
+    # Named after they are counted: a URI is dear to take apart.
+    return counted.groupBy(relative_name(F.col("file"), logs).alias("file"), "proxy", "boot").agg(
+        F.sum(F.when(~F.col("bad"), F.col("lines")).otherwise(0)).alias("lines"),
+        F.sum(F.when(F.col("bad"), F.col("lines")).otherwise(0)).alias("quarantined"),
     )

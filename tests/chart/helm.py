@@ -93,4 +93,5 @@ def pods(manifests: list[Manifest]) -> list[Manifest]:
         pod = copy.deepcopy(item["spec"]["template"])
         pod["spec"]["volumes"] += [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-0"}} for name in claims]
         found.append(pod)
+    found += [item["spec"]["template"] for item in of_kind(manifests, "Job")]
     return found + [item["spec"]["jobTemplate"]["spec"]["template"] for item in of_kind(manifests, "CronJob")]

@@ -15,7 +15,15 @@ from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one,
 
 EVERY = pytest.mark.parametrize("values", VALUES, ids=NAMES)
 OLDEST, NEWEST = "1.30", "1.37"
-CUSTOM = {"Certificate", "PodMonitor", "ServiceMonitor", "TLSRoute", "PrometheusRule"}
+CUSTOM = {
+    "Certificate",
+    "PodMonitor",
+    "ServiceMonitor",
+    "TLSRoute",
+    "PrometheusRule",
+    "SparkApplication",
+    "ScheduledSparkApplication",
+}
 """Kinds that Kubernetes does not bring; the API server's tests have their definitions."""
 
 
@@ -77,7 +85,7 @@ def files_in(node: Any) -> list[tuple[str, str]]:
     """(setting, file) of everything that is called a file."""
     found: list[tuple[str, str]] = []
     for name, value in node.items() if isinstance(node, dict) else []:
-        found += [(name, value)] if name.endswith("_file") and value else files_in(value)
+        found += [(name, value)] if str(name).endswith("_file") and value else files_in(value)
     return found
 
 

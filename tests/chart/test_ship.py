@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.observe.lines import Author
-from proxy.observe.writer import LogWriter
+from proxy.observe.writer import Folder, LogWriter
 from tests.chart.helm import CHART
 from tests.real.proxies import wait_until
 
@@ -50,13 +50,12 @@ def shipper(tmp_path: Path) -> Iterator[Shipper]:
 def writer(folder: Path, boot: str, now: list[float]) -> tuple[Author, LogWriter]:
     """What writes the log of a proxy; a file ends when the clock has gone on by ten seconds."""
     author = Author("proxy-a", boot)
+    place = Folder(folder, author, rotate_size=1 << 20, rotate_interval=10.0, clock=lambda: now[0])
+    place.make()
     made = LogWriter(
-        folder,
+        [place],
         author,
-        rotate_size=1 << 20,
-        rotate_interval=10.0,
         queue_lines=1000,
-        clock=lambda: now[0],
         wall=lambda: "2026-01-01T00:00:00.000Z",
         complain=lambda where, why: pytest.fail(f"{where}: {why}"),
     )

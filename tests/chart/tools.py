@@ -52,8 +52,12 @@ CRD_TYPES = (
     "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1",
     "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1",
     "sigs.k8s.io/gateway-api/apis/v1",
+    "github.com/kubeflow/spark-operator/v2/api/v1beta2",
 )
-CRDS = ("podmonitors", "servicemonitors", "prometheusrules", "certificates", "tlsroutes")
+CRDS = (
+    *("podmonitors", "servicemonitors", "prometheusrules", "certificates", "tlsroutes"),
+    *("sparkapplications", "scheduledsparkapplications"),
+)
 """Of the kinds that the chart writes."""
 DEBIAN = {"promtool": "prometheus", "etcd": "etcd-server"}
 LIMIT = 3000.0

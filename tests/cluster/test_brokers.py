@@ -1,6 +1,6 @@
 """Brokers that join, move and leave, and the ports of the proxy that stand for them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -15,7 +15,14 @@ BOOTSTRAP = [HostPort("seed-a", 9092), HostPort("seed-b", 9092)]
 class Room:
     """Brokers with ports that are numbers; `taken` ones cannot be had."""
 
-    def __init__(self, first: int = 9193, last: int = 9202, forget_after: float = 600.0, reserved: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        first: int = 9193,
+        last: int = 9202,
+        forget_after: float = 600.0,
+        reserved: Collection[int] = (),
+        given: Mapping[int, HostPort] | None = None,
+    ) -> None:
         self.now = 0.0
         self.taken: set[int] = set()
         self.open: dict[int, int] = {}
@@ -23,7 +30,7 @@ class Room:
         self.asked: list[tuple[int, int]] = []
         self.route = PortRoute(None, PortRange(first, last), {9192, *reserved}, self._listen, self._unlisten)
         self.route.bootstrap_port = 9192
-        self.brokers = Brokers(BOOTSTRAP, [self.route], self.changes.append, lambda: self.now, forget_after)
+        self.brokers = Brokers(BOOTSTRAP, [self.route], self.changes.append, lambda: self.now, forget_after, given)
 
     def _listen(self, node_id: int, port: int) -> int | None:
         self.asked.append((node_id, port))
@@ -209,3 +216,17 @@ def test_names_for_brokers():
     assert route.node_of("b12-kafka.example") == route.node_of("B12-KAFKA.example") == 12
     for other in (None, "", "kafka.example", "b-kafka.example", "bx-kafka.example", "b12-kafkaxexample", "b12-kafka.example.org"):
         assert route.node_of(other) is None
+
+
+def test_brokers_that_are_given_have_ports_before_anybody_tells_of_them_and_keep_them():
+    room = Room(given={1: HostPort("b", 9092), 2: HostPort("c", 9092)})
+    assert room.open == {}
+    room.brokers.begin()
+    assert room.open == {1: 9194, 2: 9195}
+    assert room.changes == [Change(joined=(1, 2))]
+    assert room.brokers.addresses() == [HostPort("b", 9092), HostPort("c", 9092), *BOOTSTRAP]
+    room.learn((1, "elsewhere"), (3, "d"))
+    assert room.brokers.broker_addresses(1) == [HostPort("elsewhere", 9092)]
+    room.learn((3, "d"), at=10_000.0)
+    room.learn(at=20_000.0)
+    assert room.open == {1: 9194, 2: 9195}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from loadtest.scenario import load_scenario
 from proxy.config.load import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -17,12 +18,15 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("text", [text for _, text in EXAMPLES], ids=[name for name, _ in EXAMPLES])
-def test_an_example_is_accepted(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "settings.yaml"
+@pytest.mark.parametrize(("name", "text"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
+def test_an_example_is_accepted(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / "example.yaml"
     path.write_text(text)
-    load_settings(path)
+    if name.startswith("loadtest.md"):
+        load_scenario(path)
+    else:
+        load_settings(path)
 
 
 def test_there_are_examples() -> None:
-    assert {name.split()[0] for name, _ in EXAMPLES} >= {"README.md", "security.md", "controller-mutations.md"}
+    assert {name.split()[0] for name, _ in EXAMPLES} >= {"README.md", "security.md", "controller-mutations.md", "loadtest.md"}

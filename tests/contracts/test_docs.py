@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from loadtest.results.model import WarningCode
+from loadtest.results.schema import schema
 from proxy.config.reference import reference
 from proxy.observe.catalogue import catalogue
 
@@ -55,6 +57,15 @@ def metrics() -> set[str]:
             case ast.Name(id="_counter" | "_counter_of" | "_by_label") if name := first_text(call):
                 found.add(f"{name}_total")
     return {name for name in found if name} | {"muted_entities"}
+
+
+def test_every_warning_of_the_load_test_is_explained() -> None:
+    text = (DOCS / "loadtest-results.md").read_text()
+    assert [code.value for code in WarningCode if f"`{code.value}`" not in text] == []
+
+
+def test_the_schema_of_load_test_results_is_up_to_date() -> None:
+    assert (DOCS / "loadtest-results.schema.json").read_text() == schema(), "run `make docs`"
 
 
 def test_the_settings_page_is_up_to_date() -> None:

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from proxy.observe.lines import Author
-from proxy.observe.writer import LogWriter
+from proxy.observe.writer import Folder, LogWriter, Place
 
 
 class Desk:
     """A writer in a folder. `work` does what its thread would do."""
 
-    def __init__(self, folder: Path, rotate_size: int = 10_000, rotate_interval: float = 100.0, queue_lines: int = 100) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rotate_size: int = 10_000,
+        rotate_interval: float = 100.0,
+        queue_lines: int = 100,
+        others: Sequence[Place] = (),
+    ) -> None:
         self.folder = folder
         self.author = Author("edge", "0123456789abcdef")
         self.now = 0.0
         self.complaints: list[str] = []
+        self.place = Folder(folder, self.author, rotate_size=rotate_size, rotate_interval=rotate_interval, clock=lambda: self.now)
         self.writer = LogWriter(
-            folder,
+            [self.place, *others],
             self.author,
-            rotate_size=rotate_size,
-            rotate_interval=rotate_interval,
             queue_lines=queue_lines,
-            clock=lambda: self.now,
             wall=lambda: "2026-01-01T00:00:00.000Z",
             complain=lambda _, reason: self.complaints.append(reason),
         )

@@ -1,7 +1,10 @@
 """The writer: rotation by size and age, a bound on what waits, gaps that are told, a disk that refuses."""
 
+import json
+
 import pytest
 
+from proxy.observe.writer import Losses
 from tests.observe.support import Desk, full_disk
 
 
@@ -32,9 +35,9 @@ def test_the_thread_writes_and_stops(desk):
 def test_a_folder_that_cannot_be_made_is_said_at_the_start(tmp_path):
     (tmp_path / "file").write_text("")
     desk = Desk(tmp_path / "other")
-    desk.writer._folder = tmp_path / "file" / "logs"
+    desk.place._path = tmp_path / "file" / "logs"
     with pytest.raises(OSError, match="Not a directory"):
-        desk.writer.start()
+        desk.place.make()
 
 
 def test_rotation_by_size_and_by_age_within_one_run(tmp_path):
@@ -42,7 +45,7 @@ def test_rotation_by_size_and_by_age_within_one_run(tmp_path):
     write = desk.writer._write
     for now, size, files in [(0, 600, 1), (1, 600, 1), (2, 10, 2), (101, 10, 2), (102, 10, 3), (150, 10, 3)]:
         desk.now = now
-        write([desk.author.line("usage", pad="x" * size)])
+        write(None, [desk.author.line("usage", pad="x" * size)])
         assert len(desk.files) == files, now
     assert [line["seq"] for line in desk.lines()] == [1, 2, 3, 4, 5, 6]
 
@@ -89,10 +92,10 @@ def test_a_disk_that_refuses_is_survived_counted_and_complained_about_once(desk)
 
 def test_a_line_cut_in_half_by_a_full_disk_is_bad_alone(desk):
     desk.put(1)
-    desk.writer._write(desk.writer._queue.get())
+    desk.writer._write(*desk.writer._queue.get())
     with full_disk(room=10):
-        desk.writer._write([desk.author.line("usage")])
-    desk.writer._write([desk.author.line("usage", after=True)])
+        desk.writer._write(None, [desk.author.line("usage")])
+    desk.writer._write(None, [desk.author.line("usage", after=True)])
     text = (desk.folder / desk.files[0]).read_bytes().split(b"\n")
     assert [line.get("after") for line in desk.lines()] == [None, True]
     assert len(text) == 4
@@ -127,7 +130,89 @@ def test_a_file_that_cannot_be_opened_is_a_disk_that_refuses(desk):
 def test_lines_lost_last_are_told_before_the_end(desk):
     with full_disk():
         desk.put(2)
-        desk.writer._write(desk.writer._queue.get())
+        desk.writer._write(*desk.writer._queue.get())
     desk.writer._thread.start()
     desk.writer.stop(5.0)
     assert seqs_told_lost(desk) == 2
+
+
+class Elsewhere:
+    """A second place, which may refuse."""
+
+    name = "elsewhere"
+    ready = True
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self.taken: list[dict] = []
+        self.refuses = False
+
+    def write(self, lines: list[bytes]) -> None:
+        if self.refuses:
+            raise OSError(105, "no room")
+        self.taken += map(json.loads, lines)
+
+    def close(self) -> None: ...
+
+
+def test_a_gap_has_one_number_and_says_in_each_place_what_is_missing_there(tmp_path):
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    desk.put(2)
+    desk.work()
+    other.refuses = True
+    desk.put(3)
+    desk.work()
+    desk.put(1)
+    desk.work()
+    other.refuses = False
+    desk.put(1)
+    desk.work()
+    assert desk.complaints == ["no room"]
+    assert desk.writer.dropped == other.losses.lines == 4
+    everything = {place: {line["seq"]: line for line in lines} for place, lines in (("here", desk.lines()), ("there", other.taken))}
+    assert set(everything["here"]) == set(range(1, 10))
+    assert set(everything["there"]) == {1, 2, 8, 9}
+    assert [line["lines"] for line in desk.lines() if line["type"] == "gap"] == [0, 0]
+    assert [line["lines"] for line in other.taken if line["type"] == "gap"] == [5]
+
+
+def test_what_the_queue_has_no_room_for_is_missing_everywhere(tmp_path):
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", queue_lines=2, others=[other])
+    desk.put(3)
+    desk.put(1)
+    desk.work()
+    assert desk.lines() == other.taken
+    assert [line.get("lines") for line in other.taken] == [3, None]
+
+
+def test_a_place_without_room_is_told_of_its_gap_when_it_has_some(tmp_path):
+    """Or every line that it does not take would bring a gap line to the other place."""
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    other.refuses, other.ready = True, False
+    for _ in range(5):
+        desk.put(1)
+        desk.work()
+    other.refuses = False
+    desk.put(1)
+    desk.work()
+    assert [line["seq"] for line in desk.lines()] == [1, 2, 3, 4, 5, 6]
+    assert [line["seq"] for line in other.taken] == [6]
+    other.ready = True
+    desk.put(1)
+    desk.work()
+    assert [(line["type"], line["seq"], line.get("lines")) for line in other.taken[1:]] == [("gap", 8, 5), ("usage", 7, None)]
+
+
+def test_what_was_lost_last_is_told_at_the_end_ready_or_not(tmp_path):
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    other.refuses, other.ready = True, False
+    desk.put(2)
+    desk.work()
+    other.refuses = False
+    desk.writer.start()
+    desk.writer.stop(5.0)
+    assert [line["lines"] for line in other.taken] == [2]

@@ -159,12 +159,12 @@ def test_the_usage_log_is_on_standard_output(release: Release) -> None:
         release.node.wait(lambda: "logged" in topics(), "the topic to be in the log")
 
 
-def test_the_report_is_made_by_the_clock(release: Release, volume: Path) -> None:
-    """All proxies write to one volume, and a Job of the CronJob makes the report out of it, with no more rights than they have."""
+def test_the_report_is_made_by_the_clock(release: Release, kafka: LocalCluster, volume: Path) -> None:
+    """All proxies write to one volume and to a topic; a Job of the CronJob makes the report, with no more rights than they have."""
     repository, _, tag = REPORT.rpartition(":")
     image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
     release.change(
-        usageLog={"enabled": True, "volume": "claim", "claim": {"size": "1Gi"}},
+        usageLog={"enabled": True, "volume": "claim", "claim": {"size": "1Gi"}, "topic": "usage-log"},
         report={"enabled": True, "image": image, "resources": {"requests": {"cpu": "100m"}}},
     )
     release.settled()
@@ -175,6 +175,25 @@ def test_the_report_is_made_by_the_clock(release: Release, volume: Path) -> None
     release.kubectl("wait", "--for=condition=Complete", "job/report-now", "--timeout=230s")
     assert "reported" in (volume / "report" / "report.html").read_text()
     assert {file.stat().st_uid for file in volume.rglob("*.jsonl")} == {65532}
+    sent = {json.loads(value)["topic"] for value in read_all(kafka.bootstrap_servers, "usage-log", 1) if '"usage"' in value}
+    assert "reported" in sent
+    as_spark_starts_a_driver(release)
+    assert "reported" in (volume / "driver" / "report.html").read_text()
+
+
+def as_spark_starts_a_driver(release: Release) -> None:
+    """The same pod, given what Spark on Kubernetes gives the driver of an application, but for the master."""
+    create = ("create", "job", "driver", f"--from=cronjob/{NAME}-report", "--dry-run=client", "--output=json")
+    job = json.loads(release.kubectl(*create))
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    (logs,) = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "data"]
+    run = ["--conf", "spark.master=local[1]", "--class", "org.apache.spark.deploy.PythonRunner"]
+    job_file = "local:///opt/kafka-quota-proxy/report.py"
+    container["args"] = ["driver", *run, job_file, "--logs", f"{logs}/usage", "--out", f"{logs}/driver"]
+    container["env"] = [{"name": "SPARK_DRIVER_BIND_ADDRESS", "value": "127.0.0.1"}]
+    job["metadata"] = {"name": "driver", "namespace": NAMESPACE}
+    release.node.server.apply(job)
+    release.kubectl("wait", "--for=condition=Complete", "job/driver", "--timeout=230s")
 
 
 def test_a_pod_ends_within_its_time(release: Release) -> None:

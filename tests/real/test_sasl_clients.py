@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.real import secured
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import Connection, connect
 from tests.real.secured import MECHANISMS, USERS, librdkafka, librdkafka_login, log_in, principals, raw_tls, token
+from tests.real.test_rolling_restart import free_ports
 
 pytestmark = pytest.mark.kafka
 AUTHENTICATION_FAILED = 58
@@ -49,6 +51,32 @@ def proxy(secure_kafka: LocalCluster, authority: Authority, tmp_path_factory: py
         written += "".join(path.read_text() for path in running.logs.glob("*.jsonl"))
     for secret in (*USERS.values(), "wr0ng", token("alice").split(".")[0]):
         assert secret not in written
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_proxy_without_identity_knows_the_brokers_that_it_is_given(
+    secure_kafka: LocalCluster, authority: Authority, tmp_path: Path, given: bool
+) -> None:
+    """Two proxies: the client of one goes on at the other, which nobody has asked for brokers before."""
+    own = authority.server("twins", "127.0.0.1", "127.0.0.2")
+    tls = {"cert_file": str(own.cert), "key_file": str(own.key)}
+    upstream = {"tls": {"ca_file": str(authority.file)}, "brokers": {"0": secure_kafka.bootstrap_servers} if given else {}}
+    with free_ports() as first, contextlib.ExitStack() as stack:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            listen = {"bootstrap": f"{host}:{first}", "reuse_port": True, "broker_ports": f"{first + 1}-{first + 3}", "tls": tls}
+            settings = {"listen": listen, "upstream": dict(upstream)}
+            stack.enter_context(ProxyProcess(tmp_path / host, secure_kafka.bootstrap_servers, settings))
+        with raw_tls(f"127.0.0.1:{first}", authority) as client:
+            assert log_in(client, "alice", USERS["alice"]) == 0
+            (broker,) = client.decoded(3, 9, topics=[]).brokers
+            assert (broker.node_id, broker.port) == (0, first + 1)
+        if not given:
+            with pytest.raises(ConnectionRefusedError), raw_tls(f"127.0.0.2:{broker.port}", authority):
+                pass
+            return
+        with raw_tls(f"127.0.0.2:{broker.port}", authority) as client:
+            assert log_in(client, "alice", USERS["alice"]) == 0
+            assert client.decoded(3, 9, topics=[]).brokers[0].node_id == 0
 
 
 @pytest.fixture

@@ -78,7 +78,6 @@ def test_levels_are_in_the_order_of_kafka() -> None:
 def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[tuple[str, str | None, str | None], Any]:
     """Owner -> its row of the replay, in buckets of 60 s."""
     from reports.absorb import Place, store_lines
-    from reports.parse import parse
     from reports.quotas.replay import replay
     from reports.store import stored_schema
     from reports.write import Staging
@@ -86,7 +85,7 @@ def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[t
 
     place = Place(tmp_path, Staging(tmp_path / "staging"), "logs")
     rows = spark.createDataFrame([("f", line.decode()) for line in log.lines], "file string, raw string")
-    store_lines(parse(rows, NOON), place)
+    store_lines(rows, NOON, place)
     lines = spark.read.schema(stored_schema()).parquet(str(place.staging.path / "incoming"))
     rows = replay(spark, lines, read(tmp_path, quotas), 60).collect()
     return {(row["kind"], row["owner_user"] or row["topic"], row["owner_client"]): row for row in rows}

@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib")
-from reports.render import text
 from reports.render.page import page
 from reports.render.sentences import sentences
 from reports.render.terminal import summary
@@ -30,6 +29,7 @@ from reports.summary.model import (
     Writer,
 )
 from tests.reports.logs import NOON
+from webpage import text
 
 EVIL = '<script>alert("1")</script>&amp;$x_{$\x1b[31m\u202e[bold]\n'
 SHOWN = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;amp;$x_{$\\x1b[31m\\u202e[bold]\\n"

@@ -3,11 +3,11 @@
 In: `Capacity`. Out: `Html`. A forecast never stands without its interval and without how far off it was on days that are known.
 """
 
-from reports.render.html import Column, Html, join, table, tag
 from reports.render.plots import MOST_VOLUMES, volume_plot
 from reports.render.sections.cells import note, share, shown
-from reports.render.text import clean, count, counted, day, decimal, duration, rate, size, size_signed
 from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, QuotaRow, VolumeRow
+from webpage.html import Column, Html, join, table, tag
+from webpage.text import clean, count, counted, day, decimal, duration, rate, size, size_signed
 
 _STATES = {"over": "tag refuse", "near": "tag near"}
 _BYTES = ("producer_byte_rate", "consumer_byte_rate", "bytes_in")

@@ -3,8 +3,8 @@
 In: one value. Out: one cell, or one line of text.
 """
 
-from reports.render.html import Html, tag
-from reports.render.text import clean, counted, percent
+from webpage.html import Html, tag
+from webpage.text import clean, counted, percent
 
 LINE = 300
 """Characters of a message, or of a bad line, that are shown."""

@@ -3,11 +3,11 @@
 In: `Limits`. Out: `Html`. Refusals are complete, decisions a sample with the rest counted; the page says so.
 """
 
-from reports.render.html import Column, Html, join, table, tag
 from reports.render.plots import Measure, plot
 from reports.render.sections.cells import note, said, share
-from reports.render.text import clean, client, count, decimal, duration, moment
 from reports.summary.model import Decision, Limits, ReasonRow, Refusal
+from webpage.html import Column, Html, join, table, tag
+from webpage.text import clean, client, count, decimal, duration, moment
 
 
 def limits_section(limits: Limits) -> Html:

@@ -4,10 +4,10 @@ In: a `Report`. Out: `Html`: who wrote the log, what is missing, what could not 
 """
 
 from reports.reasons import MEANINGS, Reason
-from reports.render.html import Column, Html, join, table, tag
 from reports.render.sections.cells import LINE, note, or_dash
-from reports.render.text import clean, count, counted, duration, moment
 from reports.summary.model import Quarantined, Report, Silence, Writer
+from webpage.html import Column, Html, join, table, tag
+from webpage.text import clean, count, counted, duration, moment
 
 
 def log_section(report: Report) -> Html:

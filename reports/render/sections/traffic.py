@@ -3,11 +3,11 @@
 In: `Traffic`. Out: `Html`. Every list is the largest part of a table; the note above it says of how many.
 """
 
-from reports.render.html import Column, Html, join, table, tag
 from reports.render.plots import Measure, plot
 from reports.render.sections.cells import note, or_dash, share, shown
-from reports.render.text import clean, client, count, duration, rate, signed_percent, size
 from reports.summary.model import Api, Party, Topic, Traffic
+from webpage.html import Column, Html, join, table, tag
+from webpage.text import clean, client, count, duration, rate, signed_percent, size
 
 
 def principals_section(traffic: Traffic) -> Html:

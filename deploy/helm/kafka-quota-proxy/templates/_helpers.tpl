@@ -93,6 +93,10 @@ tolerations:
 
 {{/* Whether there is a volume `data`, and what is in it. */}}
 {{- define "kqp.dataPath" -}}/var/lib/kafka-quota-proxy{{- end }}
+{{/* Whether the usage log is in a folder. */}}
+{{- define "kqp.hasFolder" -}}
+{{- if and .Values.usageLog.enabled (ne .Values.usageLog.volume "none") }}true{{ end }}
+{{- end }}
 {{- define "kqp.hasData" -}}
-{{- if or .Values.usageLog.enabled (eq .Values.kind "StatefulSet") }}true{{ end }}
+{{- if or (include "kqp.hasFolder" .) (eq .Values.kind "StatefulSet") }}true{{ end }}
 {{- end }}

@@ -29,7 +29,7 @@
 {{- $listeners := include "kqp.listeners" . | fromYaml }}
 {{- $secrets := include "kqp.secretVolumes" . | fromYaml }}
 {{- $ship := and .Values.usageLog.enabled (eq .Values.usageLog.volume "stdout") }}
-{{- $clean := and .Values.usageLog.enabled (not $ship) (gt (int .Values.usageLog.keepHours) 0) }}
+{{- $clean := and (include "kqp.hasFolder" .) (not $ship) (gt (int .Values.usageLog.keepHours) 0) }}
 metadata:
   labels:
     {{- merge (include "kqp.proxyLabels" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml | nindent 4 }}

@@ -59,6 +59,7 @@
 {{- $s := deepCopy .Values.settings }}
 {{- if not .Values.upstream.bootstrapServers }}{{ fail "upstream.bootstrapServers: which cluster? name some brokers, such as --set 'upstream.bootstrapServers={kafka-0.kafka:9092}'" }}{{ end }}
 {{- $upstream := merge (dict "bootstrap_servers" .Values.upstream.bootstrapServers) ($s.upstream | default dict) }}
+{{- with .Values.upstream.brokers }}{{ $_ := set $upstream "brokers" . }}{{ end }}
 {{- with .Values.upstream.tls }}
 {{- if .enabled }}
 {{- $tls := dict "verify_hostname" .verifyHostname }}
@@ -98,7 +99,11 @@
 {{- $_ := set $s "limits" (mergeOverwrite ($s.limits | default dict) (dict "drain_timeout" (printf "%ds" (int .Values.drainSeconds)))) }}
 {{- if .Values.usageLog.enabled }}
 {{- $logs := $s.logs | default dict }}
-{{- $_ := set $logs "usage" (merge (dict "path" (printf "%s/usage" (include "kqp.dataPath" .))) ($logs.usage | default dict)) }}
+{{- $to := dict }}
+{{- if ne .Values.usageLog.volume "none" }}{{ $_ := set $to "path" (printf "%s/usage" (include "kqp.dataPath" .)) }}{{ end }}
+{{- with .Values.usageLog.topic }}{{ $_ := set $to "topic" . }}{{ end }}
+{{- if not $to }}{{ fail "usageLog.topic: with volume none the log needs a topic to go to; name one, or take another volume" }}{{ end }}
+{{- $_ := set $logs "usage" (merge $to ($logs.usage | default dict)) }}
 {{- $_ := set $s "logs" $logs }}
 {{- end }}
 {{- if eq .Values.kind "StatefulSet" }}

@@ -59,5 +59,5 @@ def _row(columns: Sequence[Column[T]], row: T, note: str | None) -> Html:
     cells = join(tag("td", column.cell(row), class_=column.look) for column in columns)
     if note is None:
         return tag("tr", cells)
-    below = tag("td", note, colspan=str(len(columns)))
+    below = tag("td", tag("span", note), colspan=str(len(columns)))
     return join((tag("tr", cells, class_="noted"), tag("tr", below, class_="note")))

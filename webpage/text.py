@@ -1,6 +1,6 @@
 """Text: names from logs made harmless, and numbers for people.
 
-In: any text, any number. Out: one line of visible text. Left to others: escaping for HTML (`reports.render.html`) or the terminal.
+In: any text, any number. Out: one line of visible text. Left to others: escaping for HTML (`webpage.html`) or the terminal.
 """
 
 import unicodedata

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.config.units import HostPort
+from configfile.units import HostPort
 
 Name = Annotated[str, Field(min_length=1)]
 FileName = Annotated[str, Field(min_length=1)]

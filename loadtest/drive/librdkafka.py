@@ -1,0 +1,312 @@
+"""Reading and writing with the real client, confluent-kafka. In: a `Job`. Out: what each client counted.
+
+A client has a thread of its own, which waits in librdkafka and lets others run meanwhile. Its queue is bounded: what is due and
+finds no room waits here, and its latency counts from when it was due."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from loadtest.drive.job import Job
+from loadtest.drive.pace import Pace
+from loadtest.drive.tally import Tally
+from loadtest.endpoint import bounds, librdkafka_settings
+from loadtest.payload import Writer, header_of, run_bytes
+from loadtest.scenario import Consume, EndToEnd, Produce, Writing
+
+CLOSE: Final = 30.0
+"""Seconds for a connection to come up, a transaction to end, a client to close."""
+MIB: Final = 1 << 20
+LEAVE: Final = 3.0
+QUEUE: Final = 64 * MIB
+"""Bytes that all clients of a process may have queued together."""
+TRANSACTION: Final = 300_000
+"""Milliseconds, which brokers allow at most 900,000 of unless they are told otherwise."""
+PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+READ: Final = 1000
+"""Records at once."""
+LIBRARY: Final = f"confluent-kafka {confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})"
+
+
+class DriverError(Exception):
+    """The load cannot be made; the message says why."""
+
+
+class Client:
+    """One client in one thread. `ready` once it is connected; begins when it is told to."""
+
+    def __init__(self, job: Job, number: int, pace: Pace) -> None:
+        self.job, self.number, self.pace = job, number, pace
+        self.tally = Tally(pace, by_end=job.load.limited)
+        self.told: list[str] = []
+        """what librdkafka said of its connections first"""
+
+    def connect(self) -> None:
+        """Raises KafkaException, DriverError."""
+
+    def leave(self) -> None:
+        """At once, from another thread, as nobody wants the load any more."""
+
+    def run(self) -> None:
+        """From the beginning of the phase to its end."""
+
+    def close(self) -> None:
+        """What is under way may end."""
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        return {
+            **librdkafka_settings(self.job.bootstrap, self.job.access),
+            "client.id": self.job.client_id,
+            "error_cb": lambda error: self.told.append(error.str()) if len(self.told) < 3 else None,
+            "throttle_cb": lambda event: self.tally.throttled(event.throttle_time),
+            "log_level": 0,
+            **more,
+            **self.job.settings,
+        }
+
+
+class Writes(Client):
+    """A producer whose records carry where they belong. Each partition has sequences of its own."""
+
+    def __init__(self, job: Job, number: int, pace: Pace) -> None:
+        super().__init__(job, number, pace)
+        assert isinstance(job.load, Writing)
+        self.load: Writing = job.load
+        self._id = job.first_producer + number
+        self._sequences = [0] * job.partitions
+        self._partition = number % job.partitions
+        self._pending: list[Callable[[float], None]] = []
+        """what was delivered and is acknowledged with its transaction"""
+        self._counts = isinstance(job.load, Produce)
+        self._held = job.load.limited or pace.rate is None
+        """whether it is no failure that something is left at the end"""
+
+    def connect(self) -> None:
+        load, more = self.load, dict[str, Any]()
+        longest = max(300_000, round((self.job.warm_up + self.job.duration) * 1000))
+        if load.transaction:
+            more |= {"transactional.id": f"{self.job.prefix}-{self._id}", "transaction.timeout.ms": TRANSACTION}
+        depth = max(QUEUE // self.job.clients, 2 * load.size, MIB)
+        self._producer = Producer(
+            self.settings(
+                **{
+                    "acks": load.acks,
+                    "enable.idempotence": load.idempotent and load.acks == "all",
+                    "linger.ms": load.linger * 1000,
+                    "message.max.bytes": max(load.size + 4096, MIB),
+                    "queue.buffering.max.kbytes": depth >> 10,
+                    "queue.buffering.max.messages": 10_000 if self.pace.rate is None else 100_000,
+                    "message.timeout.ms": min(longest, TRANSACTION) if load.transaction else longest,
+                },
+                **more,
+            )
+        )
+        self._producer.list_topics(self.job.topic, timeout=CLOSE)
+        if load.transaction:
+            self._producer.init_transactions(CLOSE)
+        self._writer = Writer(run_bytes(self.job.run_id), load.size)
+
+    def run(self) -> None:
+        producer, pace, tally = self._producer, self.pace, self.tally
+        blocked, since = False, 0
+        if self.load.transaction:
+            producer.begin_transaction()
+        for n in count():
+            now = time.monotonic()
+            due = now if pace.rate is None else pace.due(n)
+            while due > now and now < pace.end:
+                wait = min(due, pace.end) - now
+                if wait < 0.001:
+                    time.sleep(wait)
+                producer.poll(wait if wait >= 0.001 else 0)
+                blocked, now = False, time.monotonic()
+            while now < pace.end and not self._send(due, now):
+                producer.poll(0.01)
+                blocked, now = True, time.monotonic()
+            if now >= pace.end:
+                break
+            tally.begun(due, now, lag=not blocked)
+            since += 1
+            if self.load.transaction and since == self.load.transaction:
+                self._commit()
+                producer.begin_transaction()
+                since, blocked = 0, True
+            elif pace.rate is not None or n % 16 == 0:
+                producer.poll(0)
+
+    def close(self) -> None:
+        left = self._producer.flush(self.job.grace)
+        if left:
+            self._producer.purge()
+            self._producer.flush(CLOSE)
+        if self.load.transaction and left:
+            self._producer.abort_transaction(CLOSE)
+        elif self.load.transaction:
+            self._commit()
+
+    def _send(self, due: float, now: float) -> bool:
+        """False: there is no room."""
+        partition = self._partition
+        sequence = self._sequences[partition]
+        value = self._writer.record(self._id, sequence, round(due * 1e9))
+        try:
+            self._producer.produce(
+                self.job.topic, value, partition=partition, on_delivery=self._told(partition, sequence, due, now)
+            )
+        except BufferError:
+            return False
+        self._sequences[partition] = sequence + 1
+        self._partition = (partition + 1) % self.job.partitions
+        return True
+
+    def _told(self, partition: int, sequence: int, due: float, sent: float) -> Callable[[KafkaError | None, Any], None]:
+        tally, size = self.tally, self.load.size
+
+        def acknowledged(now: float) -> None:
+            if self._counts:
+                tally.done(due, sent, now, size)
+            if self.load.acks != 0:
+                tally.record(self._id, partition, sequence)
+
+        def delivered(error: KafkaError | None, _: Any) -> None:
+            if error is not None:
+                if not (self._held and error.code() in PURGED):
+                    tally.failed(error.name(), due, time.monotonic())
+            elif self.load.transaction:
+                self._pending.append(acknowledged)
+            else:
+                acknowledged(time.monotonic())
+
+        return delivered
+
+    def _commit(self) -> None:
+        """Raises DriverError: what cannot be committed cannot be counted either."""
+        try:
+            self._producer.commit_transaction(CLOSE)
+        except KafkaException as e:
+            raise DriverError(f"a transaction cannot be committed: {e.args[0].str()}") from None
+        now = time.monotonic()
+        for acknowledged in self._pending:
+            acknowledged(now)
+        self._pending.clear()
+
+
+class Reads(Client):
+    """A consumer of a share of the partitions, or a member of a group. At the end of the topic it begins anew."""
+
+    def connect(self) -> None:
+        job, load = self.job, self.job.load
+        assert isinstance(load, Consume)
+        self._group = load.group
+        self._over, self._left = threading.Event(), threading.Event()
+        self._consumer = Consumer(
+            self.settings(
+                **{
+                    "group.id": f"{job.prefix}-{job.load.tenant}",
+                    "enable.auto.commit": load.group,
+                    "auto.offset.reset": "earliest",
+                    "enable.partition.eof": not load.group,
+                    "queued.max.messages.kbytes": max(QUEUE // job.clients, MIB) >> 10,
+                }
+            )
+        )
+        self._consumer.list_topics(job.topic, timeout=CLOSE)
+        if load.group:
+            self._consumer.subscribe([job.topic])
+            return
+        share = [n for n in range(job.partitions) if n % job.clients == self.number] or [self.number % job.partitions]
+        self._consumer.assign([TopicPartition(job.topic, n, OFFSET_BEGINNING) for n in share])
+
+    def run(self) -> None:
+        pace, tally, done = self.pace, self.tally, 0
+        while (now := time.monotonic()) < pace.end and not self._over.is_set():
+            room = READ if pace.rate is None else pace.count(pace.start, now) - done
+            if room <= 0:
+                time.sleep(max(min(pace.due(done), pace.end) - now, 0))
+                continue
+            size, read = 0, 0
+            for message in self._consumer.consume(min(room, READ), min(pace.end - now, 0.1)):
+                error = message.error()
+                if error is None:
+                    read += 1
+                    size += len(message.value() or b"") + len(message.key() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._consumer.seek(TopicPartition(self.job.topic, message.partition() or 0, OFFSET_BEGINNING))
+                else:
+                    tally.failed(error.name(), now, time.monotonic())
+            if read:
+                done += read
+                now = time.monotonic()
+                tally.begun(now, now, read, lag=False)
+                tally.done(now, now, now, size, read, latency=False)
+        if self._over.is_set():
+            self.close()
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._left.set()
+
+    def leave(self) -> None:
+        """A group whose member just vanished would wait for it, and could not be removed."""
+        self._over.set()
+        self._left.wait(LEAVE)
+
+
+class WritesAndReads(Writes):
+    """A producer, and a consumer of all that it writes, in a thread of its own, which alone counts what succeeds."""
+
+    def connect(self) -> None:
+        super().connect()
+        job = self.job
+        self._consumer = Consumer(
+            self.settings(
+                **{
+                    "group.id": f"{job.prefix}-reads",
+                    "enable.auto.commit": False,
+                    "fetch.wait.max.ms": 100,
+                    "isolation.level": "read_committed" if self.load.transaction else "read_uncommitted",
+                }
+            )
+        )
+        places = []
+        for n in range(job.partitions):
+            places.append(TopicPartition(job.topic, n, bounds(self._consumer, job.topic, n)[1]))
+        self._consumer.assign(places)
+        self._over = threading.Event()
+        self._read = threading.Thread(target=self._reads, daemon=True)
+        self._read.start()
+
+    def close(self) -> None:
+        super().close()
+        deadline = time.monotonic() + self.job.grace
+        while (
+            self.tally.sums.acknowledged < sum(map(len, self.tally.acknowledged_records.values())) and time.monotonic() < deadline
+        ):
+            time.sleep(0.02)
+        self._over.set()
+        self._read.join(CLOSE)
+        self._consumer.close()
+
+    def _reads(self) -> None:
+        run = run_bytes(self.job.run_id)
+        while not self._over.is_set():
+            for message in self._consumer.consume(READ, 0.05):
+                header = header_of(message.value(), run) if message.error() is None else None
+                if header is not None and header.producer == self._id:
+                    due = header.due_ns / 1e9
+                    self.tally.done(due, due, time.monotonic(), self.load.size)
+
+
+KINDS: Final[dict[type, type[Client]]] = {Produce: Writes, EndToEnd: WritesAndReads, Consume: Reads}
+
+
+def clients_of(job: Job, start: Callable[[int], Pace]) -> list[Client]:
+    kind = KINDS[type(job.load)]
+    return [kind(job, number, start(number)) for number in range(job.clients)]

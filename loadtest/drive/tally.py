@@ -1,0 +1,157 @@
+"""What clients count. In: what happened, with times on the monotonic clock. Out: a `Report`. One tally belongs to one thread;
+others may read its sums while it counts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from loadtest.drive.job import Acknowledged, Report, Tick
+from loadtest.drive.pace import Pace
+from loadtest.payload import Runs
+from loadtest.results.histogram import Recorder
+from loadtest.results.model import Throttle
+from loadtest.results.series import SeriesRecorder
+
+LATE: Final = 1.0
+"""Seconds after the end in which what was due before may still succeed, and counts."""
+
+
+class Tally:
+    """One client. What succeeds counts by when it was due; where a quota holds the client back, or nothing is due, by when it
+    succeeded: what came out of a queue long after it was due says nothing about a rate."""
+
+    def __init__(self, pace: Pace, *, by_end: bool) -> None:
+        self.pace = pace
+        self._by_end = by_end or pace.rate is None
+        self._offset = time.time() - time.monotonic()
+        self.sums = Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0)
+        self.acknowledged_records: dict[tuple[int, int], Runs] = {}
+        self._sent = self._acknowledged = self._bytes = 0
+        self._failed: Counter[str] = Counter()
+        self._latency, self._service, self._lag, self._series = Recorder(), Recorder(), Recorder(), SeriesRecorder()
+        self._throttle = Throttle()
+
+    def begun(self, due: float, now: float, count: int = 1, *, lag: bool = True) -> None:
+        """Sent. `lag`: whether lateness is the driver's own."""
+        self.sums.sent += count
+        self._series.sent(now + self._offset, count)
+        if self._measured(due):
+            self._sent += count
+            if lag:
+                self._lag.record(round((now - due) * 1e6))
+
+    def done(self, due: float, sent: float, now: float, size: int = 0, count: int = 1, *, latency: bool = True) -> None:
+        """Succeeded."""
+        us = round((now - due) * 1e6) if latency else 0
+        sums = self.sums
+        sums.acknowledged += count
+        sums.bytes += size
+        sums.latency_max_us = max(sums.latency_max_us, us)
+        at = now + self._offset
+        self._series.acknowledged(at, us, size, count)
+        counts = self._measured(now) if self._by_end else self._measured(due) and now < self.pace.end + LATE
+        if counts:
+            self._acknowledged += count
+            self._bytes += size
+        if latency and self._measured(due):
+            self._latency.record(us, count)
+            self._service.record(round((now - sent) * 1e6), count)
+
+    def record(self, producer: int, partition: int, sequence: int) -> None:
+        """It was acknowledged, so it has to be there."""
+        runs = self.acknowledged_records.get((producer, partition))
+        if runs is None:
+            runs = self.acknowledged_records[producer, partition] = Runs()
+        runs.add(sequence)
+
+    def failed(self, why: str, due: float, now: float, count: int = 1) -> None:
+        self.sums.failed += count
+        self._series.failed(now + self._offset, count)
+        if self._measured(due):
+            self._failed[why] += count
+
+    def throttled(self, seconds: float) -> None:
+        """An answer had a throttle time."""
+        ms = round(seconds * 1000)
+        if ms > 0:
+            told = self._throttle
+            told.count, told.sum_ms, told.max_ms = told.count + 1, told.sum_ms + ms, max(told.max_ms, ms)
+
+    def refused(self, count: int) -> None:
+        """A quota said no, and what it said no to will be tried again: counts as an answer with a throttle time."""
+        self._throttle.count += count
+
+    def report(self, library: str) -> Report:
+        for second, count in self.pace.seconds(self._offset):
+            self._series.intended(second, count)
+        paced = self.pace.rate is not None
+        return Report(
+            intended=self.pace.count(self.pace.measured, self.pace.end) if paced else self._sent,
+            sent=self._sent,
+            acknowledged=self._acknowledged,
+            failed=dict(self._failed),
+            bytes=self._bytes,
+            latency=self._latency.histogram(),
+            service=self._service.histogram(),
+            lag=self._lag.histogram(),
+            throttle=self._throttle,
+            series=self._series.series(),
+            acknowledged_records=[
+                Acknowledged(producer=producer, partition=partition, runs=runs.pairs())
+                for (producer, partition), runs in self.acknowledged_records.items()
+            ],
+            library=library,
+        )
+
+    def _measured(self, when: float) -> bool:
+        return self.pace.measured <= when < self.pace.end
+
+
+def sums_of(tallies: Sequence[Tally]) -> Tick:
+    """All of them; their largest latencies begin anew."""
+    sums = Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0)
+    now = time.monotonic()
+    for tally in tallies:
+        one = tally.sums
+        sums.intended += tally.pace.count(tally.pace.start, min(now, tally.pace.end))
+        sums.sent += one.sent
+        sums.acknowledged += one.acknowledged
+        sums.failed += one.failed
+        sums.bytes += one.bytes
+        sums.latency_max_us, one.latency_max_us = max(sums.latency_max_us, one.latency_max_us), 0
+    return sums
+
+
+def merged(reports: Iterable[Report]) -> Report:
+    """What clients or processes counted, together."""
+    some = list(reports)
+    failed: Counter[str] = Counter()
+    for report in some:
+        failed.update(report.failed)
+    latency, service, lag, series = Recorder(), Recorder(), Recorder(), SeriesRecorder()
+    for report in some:
+        latency.add(report.latency)
+        service.add(report.service)
+        lag.add(report.lag)
+        series.add(report.series)
+    return Report(
+        intended=sum(report.intended for report in some),
+        sent=sum(report.sent for report in some),
+        acknowledged=sum(report.acknowledged for report in some),
+        failed=dict(failed),
+        bytes=sum(report.bytes for report in some),
+        latency=latency.histogram(),
+        service=service.histogram(),
+        lag=lag.histogram(),
+        throttle=Throttle(
+            count=sum(report.throttle.count for report in some),
+            sum_ms=sum(report.throttle.sum_ms for report in some),
+            max_ms=max((report.throttle.max_ms for report in some), default=0),
+        ),
+        series=series.series(),
+        acknowledged_records=[one for report in some for one in report.acknowledged_records],
+        library=next((report.library for report in some if report.library), ""),
+    )

@@ -1,0 +1,232 @@
+"""What is driven: a cluster, behind a proxy or not. In: addresses, a way in. Out: who answers there, topics made and removed
+again."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from configfile.access import Access, Login
+from configfile.units import parse_server
+from loadtest.scenario import Login as TenantLogin
+from loadtest.scenario import Topic
+
+CLIENT_ID: Final = "loadtest"
+"""Of what the harness itself asks: a quota for it is a quota for making and verifying, not for load."""
+REACHED: Final = 10.0
+"""Seconds in which an endpoint has to answer."""
+REFUSED: Final = 3.0
+"""The same, where nobody listens."""
+CHANGED: Final = 60.0
+"""Seconds for topics to be made or removed."""
+AT_ONCE: Final = 50
+"""Topics that one request removes."""
+
+
+_LATER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+class EndpointError(Exception):
+    """The endpoint cannot be used, or not so; the message says why in one line."""
+
+
+def said(error: KafkaException) -> str:
+    """What librdkafka says about it."""
+    inner = error.args[0]
+    return str(inner.str() if isinstance(inner, KafkaError) else inner)
+
+
+def librdkafka_settings(bootstrap: str, access: Access) -> dict[str, Any]:
+    """How librdkafka gets in."""
+    tls, login = access.tls, access.login
+    found: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": f"{'SASL_' if login else ''}{'SSL' if tls else 'PLAINTEXT'}",
+        "topic.metadata.refresh.interval.ms": 30_000,
+    }
+    if login is not None:
+        found |= {"sasl.mechanism": login.mechanism, "sasl.username": login.username, "sasl.password": login.password}
+    if tls is not None:
+        files = {"ssl.ca.location": tls.ca_file, "ssl.certificate.location": tls.cert_file, "ssl.key.location": tls.key_file}
+        found |= {name: file for name, file in files.items() if file is not None}
+        found["ssl.endpoint.identification.algorithm"] = "https" if tls.verify_hostname else "none"
+    return found
+
+
+def login_of(tenant: str, login: TenantLogin) -> Login:
+    """With its password. Raises EndpointError when that is not there."""
+    if login.password_env is not None:
+        password = os.environ.get(login.password_env)
+        if password is None:
+            raise EndpointError(f"tenant {tenant}: the environment variable {login.password_env} with its password is not set")
+    else:
+        try:
+            password = Path(str(login.password_file)).read_text(encoding="utf-8").removesuffix("\n")
+        except OSError as e:
+            raise EndpointError(f"tenant {tenant}: {login.password_file} cannot be read: {e.strerror}") from None
+    return Login(login.mechanism, login.username, password)
+
+
+def leaders(bootstrap: str, access: Access, topic: str) -> list[tuple[str, list[int]]]:
+    """(address, its partitions) of the brokers that lead some of a topic."""
+    found = AdminClient({**librdkafka_settings(bootstrap, access), "log_level": 0}).list_topics(topic, timeout=REACHED)
+    places: dict[int, list[int]] = {}
+    for number, partition in found.topics[topic].partitions.items():
+        places.setdefault(partition.leader, []).append(number)
+    addresses = {broker.id: f"{broker.host}:{broker.port}" for broker in found.brokers.values()}
+    if not places or not places.keys() <= addresses.keys():
+        raise EndpointError(f"topic {topic}: a partition has no leader")
+    return [(addresses[id], some) for id, some in places.items()]
+
+
+def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """Its first offset and the one behind its last. Brokers learn late of who leads what is new: asked again for a while.
+
+    Raises KafkaException."""
+    deadline = time.monotonic() + CHANGED
+    while True:
+        try:
+            found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REACHED)
+        except KafkaException as e:
+            if (not e.args[0].retriable() and e.args[0].code() not in _LATER) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return int(found[0]), int(found[1])
+
+
+@dataclass(slots=True)
+class Cluster:
+    """An endpoint, and what a run made there."""
+
+    bootstrap: str
+    access: Access = field(default_factory=Access)
+    id: str = ""
+    made: list[str] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, bootstrap: str, access: Access) -> Cluster:
+        """Raises EndpointError when nobody answers there."""
+        for server in bootstrap.split(","):
+            try:
+                parse_server(server)
+            except ValueError as e:
+                raise EndpointError(f"{server!r} is not right: {e}") from None
+        cluster = cls(bootstrap, access)
+        cluster.id = cluster._asked()
+        return cluster
+
+    def _asked(self) -> str:
+        told: list[str] = []
+        admin = self.admin(error_cb=lambda error: told.append(error.str()))
+        began = time.monotonic()
+        while True:
+            admin.poll(0.2)
+            try:
+                return str(admin.list_topics(timeout=1).cluster_id)
+            except KafkaException as e:
+                refused = next((text for text in told if "SASL" in text or "SSL" in text), None)
+                if refused is not None:
+                    raise EndpointError(f"{self.bootstrap}: {_short(refused)}") from None
+                nobody = any("Connection refused" in text or "resolve" in text for text in told)
+                if time.monotonic() >= began + (REFUSED if nobody else REACHED):
+                    why = _short(told[0]) if told else said(e)
+                    raise EndpointError(f"{self.bootstrap}: cannot be reached: {why}") from None
+
+    def admin(self, **more: Any) -> AdminClient:
+        return AdminClient({**librdkafka_settings(self.bootstrap, self.access), "client.id": CLIENT_ID, "log_level": 0, **more})
+
+    def partitions(self, name: str) -> int | None:
+        """None: there is no such topic."""
+        found = self._listed().get(name)
+        return None if found is None else len(found.partitions)
+
+    def create(self, topics: Mapping[str, Topic]) -> None:
+        """Makes these, by their names at the cluster. Raises EndpointError; what was made until then is removed by `remove`."""
+        if not topics:
+            return
+        new = [
+            NewTopic(name, topic.partitions, topic.replicas, config={key: _text(value) for key, value in topic.config.items()})
+            for name, topic in topics.items()
+        ]
+        admin = self.admin()
+        self.made += topics
+        for name, made in admin.create_topics(new, operation_timeout=CHANGED, request_timeout=CHANGED).items():
+            try:
+                made.result(CHANGED)
+            except KafkaException as e:
+                raise EndpointError(f"topic {name} is not there and cannot be created: {said(e)}") from None
+        deadline = time.monotonic() + CHANGED
+        while any(self._leaderless(found.get(name)) for found in [self._listed()] for name in topics):
+            if time.monotonic() > deadline:
+                raise EndpointError(f"the topics {', '.join(topics)} have partitions without a leader after {CHANGED:g} s")
+            time.sleep(0.1)
+
+    def remove(self, prefix: str) -> list[str]:
+        """Removes what the run made, and what has names of its own; those that stay, with the reason."""
+        left = []
+        try:
+            there = self._listed()
+        except KafkaException as e:
+            return [f"{name}: {said(e)}" for name in self.made]
+        names = [name for name in there if name in self.made or name.startswith(prefix)]
+        admin = self.admin()
+        for some in (names[i : i + AT_ONCE] for i in range(0, len(names), AT_ONCE)):
+            for name, gone in admin.delete_topics(some, operation_timeout=CHANGED, request_timeout=CHANGED).items():
+                try:
+                    gone.result(2 * CHANGED)
+                except KafkaException as e:
+                    if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        left.append(f"{name}: {said(e)}")
+        self.made.clear()
+        return left + self._remove_groups(admin, prefix)
+
+    def _remove_groups(self, admin: AdminClient, prefix: str) -> list[str]:
+        left = []
+        try:
+            groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=REACHED).result().valid]
+        except KafkaException:
+            return []  # who may not list groups has made none that lasts
+        mine = [group for group in groups if group.startswith(prefix)]
+        for name, gone in admin.delete_consumer_groups(mine, request_timeout=CHANGED).items() if mine else ():
+            try:
+                gone.result(CHANGED)
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    left.append(f"group {name}: {said(e)}")
+        return left
+
+    def _listed(self) -> dict[str, Any]:
+        return dict(self.admin().list_topics(timeout=REACHED).topics)
+
+    @staticmethod
+    def _leaderless(topic: Any) -> bool:
+        return topic is None or not topic.partitions or any(one.leader < 0 for one in topic.partitions.values())
+
+
+def same_cluster(clusters: Iterable[Cluster]) -> None:
+    """Raises EndpointError when some are others."""
+    first, *others = clusters
+    for other in others:
+        if other.id != first.id:
+            both = f"{other.bootstrap} ({other.id}) and {first.bootstrap} ({first.id})"
+            raise EndpointError(f"{both} are two clusters: their figures do not compare")
+
+
+def _short(text: str) -> str:
+    """Without librdkafka's names of its threads and how long it waited."""
+    text = re.sub(r"^(\S+/(bootstrap|\d+): )+", "", text)
+    return re.sub(r" \(after \d+ms in state .*\)$", "", text)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

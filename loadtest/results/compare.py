@@ -1,0 +1,119 @@
+"""Comparison: one scenario at two or more endpoints, in turn. In: a callable that runs it once. Out: a `Comparison`.
+
+A B A B, so that what drifts (a warming machine, a neighbour) meets all alike. A ratio is the median of the ratios within a round,
+its interval the bootstrap's over rounds; significance is the rank sum's over the values. Neither trusts a single run: with fewer
+than five rounds there is no interval, and nothing is called better or worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from statistics import median
+from typing import Final, Literal
+
+from loadtest.results.measures import KINDS, Better, Key, figures
+from loadtest.results.model import Comparison, Endpoint, Measure, Ratio, RunResult, Sample, Warning, WarningCode
+from loadtest.results.statistics import FEWEST, LEVEL, interval, rank_sum
+
+SAME: Final = 0.05
+"""An interval within this share of 1 is no difference that matters."""
+DRIFT: Final = 0.2
+"""Share by which the later half of the rounds may differ from the earlier one at the first endpoint."""
+
+
+def in_turn(
+    endpoints: Sequence[Endpoint], rounds: int, run_once: Callable[[Endpoint], RunResult], scenario: str = ""
+) -> Comparison:
+    """Run rounds of all endpoints, the first one being what the others are compared with. Raises what `run_once` raises."""
+    runs = [run_once(endpoint) for _ in range(rounds) for endpoint in endpoints]
+    return compare(endpoints, runs, scenario or runs[0].scenario)
+
+
+def compare(endpoints: Sequence[Endpoint], runs: Sequence[RunResult], scenario: str) -> Comparison:
+    """Compare runs that are in the order of `in_turn`."""
+    rounds = len(runs) // len(endpoints)
+    found = [[figures(run) for run in runs[place :: len(endpoints)]] for place in range(len(endpoints))]
+    keys = dict.fromkeys(chain.from_iterable(chain.from_iterable(found)))
+    whole = [key for key in keys if all(key in values for at_one in found for values in at_one)]
+    measures = [_measure(key, endpoints, [[values[key] for values in at_one] for at_one in found]) for key in whole]
+    return Comparison(
+        scenario=scenario,
+        endpoints=list(endpoints),
+        rounds=rounds,
+        measures=measures,
+        runs=list(runs),
+        warnings=[*_united(runs), *_drift(measures)],
+    )
+
+
+def _measure(key: Key, endpoints: Sequence[Endpoint], values: Sequence[Sequence[float]]) -> Measure:
+    kind = KINDS[key.name]
+    named = list(zip(endpoints, values, strict=True))
+    return Measure(
+        phase=key.phase,
+        tenant=key.whose,
+        name=key.name,
+        unit=kind.unit,
+        better=kind.better,
+        samples=[Sample(endpoint=endpoint.name, values=list(some), median=median(some)) for endpoint, some in named],
+        ratios=[ratio(endpoint.name, some, values[0], kind.better) for endpoint, some in named[1:]],
+    )
+
+
+def ratio(endpoint: str, values: Sequence[float], base: Sequence[float], better: Better) -> Ratio:
+    """Values of an endpoint over those of the first one, round by round."""
+    if not any((*values, *base)):
+        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="same")
+    if not all(base):
+        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="unsure")
+    ratios = [value / before for value, before in zip(values, base, strict=True)]
+    low, high = interval(ratios) or (None, None)
+    p_value = rank_sum(values, base)
+    return Ratio(
+        endpoint=endpoint, ratio=median(ratios), low=low, high=high, p_value=p_value, verdict=_verdict(low, high, p_value, better)
+    )
+
+
+Verdict = Literal["better", "worse", "same", "unsure"]
+
+
+def _verdict(low: float | None, high: float | None, p_value: float | None, better: Better) -> Verdict:
+    if low is None or high is None or p_value is None:
+        return "unsure"
+    if low >= 1 - SAME and high <= 1 + SAME:
+        return "same"
+    if p_value < LEVEL and not low <= 1 <= high:
+        return "better" if (high < 1) == (better == "lower") else "worse"
+    return "unsure"
+
+
+def _united(runs: Sequence[RunResult]) -> list[Warning]:
+    """Those of all runs, by code: how many runs have one, and the first text."""
+    found: dict[tuple[WarningCode, str | None], list[str]] = {}
+    for run in runs:
+        for warning in {(w.code, w.phase): w for w in run.warnings}.values():
+            found.setdefault((warning.code, warning.phase), []).append(f"at {run.endpoint.name}: {warning.text}")
+    return [
+        Warning(code=code, phase=phase, text=f"{len(texts)} of {len(runs)} runs, first {texts[0]}")
+        for (code, phase), texts in found.items()
+    ]
+
+
+def _drift(measures: Sequence[Measure]) -> list[Warning]:
+    """The first endpoint is the same all the time: figures of it that move say that something else did."""
+    found = []
+    for measure in measures:
+        values = measure.samples[0].values
+        if measure.name not in ("rate", "p50", "cpu") or len(values) < FEWEST - 1:
+            continue
+        early, late = values[: len(values) // 2], values[-(len(values) // 2) :]
+        before, after = median(early), median(late)
+        apart = min(late) > max(early) or max(late) < min(early)
+        if apart and before and abs(after / before - 1) > DRIFT:
+            text = (
+                f"{measure.name} of {measure.tenant} at {measure.samples[0].endpoint} went from {before:.3g} to {after:.3g} "
+                f"{measure.unit} over the rounds: something else changed meanwhile"
+            )
+            found.append(Warning(code=WarningCode.DRIFT, text=text, phase=measure.phase))
+    return found

@@ -1,0 +1,212 @@
+"""Honesty: what makes figures of the harness untrue, found by the harness itself. In: results. Out: `Warning`s that stay in them.
+
+A driver that has no CPU left measures itself. A due operation that was never sent has no latency, and latencies counted from the
+send hide what waited (coordinated omission). A clock of coarse steps gives latencies of coarse steps. A lost driver takes its
+figures with it. A rate that was not reached was not tested. Each is one function from values to warnings; `warnings` is all.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from loadtest.results.model import Driver, Machine, PhaseResult, RunResult, TenantResult, Warning, WarningCode
+from loadtest.results.sampling import BUSY, IDLE
+
+FOUND: Final = frozenset(
+    {
+        WarningCode.DRIVER_LOST,
+        WarningCode.DRIVER_SATURATED,
+        WarningCode.MACHINE_SATURATED,
+        WarningCode.DRIVER_LAG,
+        WarningCode.CLOCK_RESOLUTION,
+        WarningCode.CLOCK_SKEW,
+        WarningCode.RATE_NOT_REACHED,
+        WarningCode.COORDINATED_OMISSION,
+        WarningCode.WATCH_LOST,
+    }
+)
+"""What `warnings` finds, and finds again in a merged result."""
+REACHED: Final = 0.98
+"""Of the intended operations so many have to succeed (or be sent)."""
+MOST_SATURATED: Final = 0.05
+"""Share of the measured time that a driver may be saturated."""
+LAG_MS: Final = 1.0
+"""Lateness that no figure minds."""
+LAG_SHARE: Final = 0.1
+"""Of the p99 latency: lateness of the driver is part of every latency."""
+HIDDEN: Final = 2.0
+"""p99 from the due time, divided by p99 from the send."""
+STEPS: Final = 10
+"""Steps of the clock that a median latency has to have."""
+
+
+def warnings(result: RunResult) -> list[Warning]:
+    """Everything that is wrong with these figures."""
+    found = [*lost(result.drivers), *saturated(result), *lagging(result), *coarse_clock(result)]
+    for phase in result.phases:
+        found += watch_lost(phase)
+        for tenant in phase.tenants:
+            found += [*rate_not_reached(phase, tenant), *omission(phase, tenant), *skew(phase, tenant)]
+    return found
+
+
+def lost(drivers: Iterable[Driver]) -> list[Warning]:
+    """Driver processes that ended early."""
+    names = [process.name for driver in drivers for process in driver.processes if process.lost]
+    if not names:
+        return []
+    text = f"lost {_number(len(names), 'driver process', 'driver processes')} ({_names(names)}): what they had counted is missing"
+    return [Warning(code=WarningCode.DRIVER_LOST, text=text)]
+
+
+def watch_lost(phase: PhaseResult) -> list[Warning]:
+    """What was watched and ended."""
+    names = [one.name for one in phase.watched if one.lost]
+    if not names:
+        return []
+    text = f"phase {phase.name}: {_names(names)} ended before it, or was never there"
+    return [Warning(code=WarningCode.WATCH_LOST, text=text, phase=phase.name)]
+
+
+def saturated(result: RunResult) -> list[Warning]:
+    """Drivers, or whole machines, without CPU left."""
+    measured = sum(phase.duration_s for phase in result.phases)
+    found = []
+    for driver in result.drivers:
+        for process in driver.processes:
+            if process.saturated_s > measured * MOST_SATURATED:
+                text = (
+                    f"{process.name}: one thread used over {BUSY:.0%} of a core for {process.saturated_s:.0f} of {measured:.0f} s: "
+                    "the figures show the driver's limit; give the tenant more processes"
+                )
+                found.append(Warning(code=WarningCode.DRIVER_SATURATED, text=text))
+        if driver.busy_s > measured * MOST_SATURATED:
+            text = (
+                f"driver {driver.index}: its machine had under {IDLE:.0%} of its CPUs idle for {driver.busy_s:.0f} of "
+                f"{measured:.0f} s: whatever runs there competes with the load"
+            )
+            found.append(Warning(code=WarningCode.MACHINE_SATURATED, text=text))
+    return found
+
+
+def lagging(result: RunResult) -> list[Warning]:
+    """Drivers that begin due operations late, beside what they measure."""
+    slowest = max((t.latency.percentile_us(99) for phase in result.phases for t in phase.tenants), default=0) / 1000
+    return [
+        Warning(
+            code=WarningCode.DRIVER_LAG,
+            text=f"{process.name}: 1% of what was due was begun over {process.lag_p99_ms:.1f} ms late, {process.lag_max_ms:.0f} ms "
+            "at most: that is part of its latencies",
+        )
+        for driver in result.drivers
+        for process in driver.processes
+        if process.lag_p99_ms > max(LAG_MS, slowest * LAG_SHARE)
+    ]
+
+
+def coarse_clock(result: RunResult) -> list[Warning]:
+    """Clocks whose steps are no small part of a latency."""
+    medians = [t.latency.percentile_us(50) for phase in result.phases for t in phase.tenants if t.latency.count]
+    if not medians:
+        return []
+    limit = min(medians) / STEPS
+    return [
+        Warning(
+            code=WarningCode.CLOCK_RESOLUTION,
+            text=f"driver {driver.index}: its clock has steps of {step:.3g} µs, the smallest median latency is {min(medians)} µs",
+        )
+        for driver in result.drivers
+        if (step := driver.machine.clock_resolution_ns / 1000) > limit
+    ]
+
+
+def rate_not_reached(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
+    """An open-loop rate that was not there, unless the scenario expects a quota to limit it."""
+    if tenant.intended_rate is None or tenant.limited or tenant.acknowledged >= tenant.intended * REACHED:
+        return []
+    wanted, got = tenant.intended / phase.duration_s, tenant.acknowledged / phase.duration_s
+    why = f"; {tenant.failures} failed" if tenant.failures else ""
+    text = f"phase {phase.name}, {tenant.tenant}: {wanted:,.0f} per second were intended, {got:,.0f} succeeded{why}"
+    return [Warning(code=WarningCode.RATE_NOT_REACHED, text=text, phase=phase.name)]
+
+
+def omission(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
+    """Due operations that have no latency as they were never sent, or waited in the driver."""
+    if tenant.intended_rate is None:
+        return []
+    where = f"phase {phase.name}, {tenant.tenant}: "
+    if tenant.sent < tenant.intended * REACHED:
+        never = tenant.intended - tenant.sent
+        text = f"{where}{never:,} of {tenant.intended:,} due operations were never sent: percentiles, without them, are too good"
+        return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
+    due, sent = tenant.latency.percentile_us(99), tenant.service.percentile_us(99)
+    if tenant.service.count and due > sent * HIDDEN and due - sent > LAG_MS * 1000:
+        times = f"{due / 1000:.1f} ms from the due time, {sent / 1000:.1f} ms from the send"
+        text = f"{where}p99 is {times}: operations waited in the driver"
+        return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
+    return []
+
+
+def skew(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
+    """Records that arrived before they were sent."""
+    below = tenant.latency.below_zero + tenant.service.below_zero
+    if not below:
+        return []
+    text = f"phase {phase.name}, {tenant.tenant}: {below:,} latencies below zero, taken as 0: the clocks of two machines differ"
+    return [Warning(code=WarningCode.CLOCK_SKEW, text=text, phase=phase.name)]
+
+
+def machine() -> Machine:
+    """This one."""
+    return Machine(
+        system=f"{platform.system()} {platform.release()}",
+        processor=_processor(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory_bytes=_memory(),
+        python=platform.python_version(),
+        clock_resolution_ns=clock_resolution(),
+    )
+
+
+def clock_resolution(readings: int = 1000) -> float:
+    """The smallest step that `time.perf_counter_ns` was seen to take, in ns."""
+    smallest = float("inf")
+    for _ in range(readings):
+        before = after = time.perf_counter_ns()
+        while after == before:
+            after = time.perf_counter_ns()
+        smallest = min(smallest, after - before)
+    return smallest
+
+
+def _processor() -> str:
+    try:
+        rows = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        rows = []
+    found = next((row.partition(":")[2].strip() for row in rows if row.lower().startswith("model name")), "")
+    return found or platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    whole = int(psutil.virtual_memory().total)
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return whole
+    return min(whole, int(limit)) if limit.isdigit() else whole
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

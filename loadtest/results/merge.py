@@ -1,0 +1,200 @@
+"""Merge: the results of N drivers become that of one run. In: a `RunResult` of each driver. Out: one.
+
+Counts add, histograms merge exactly, series add by second. Assertions and warnings about figures are not merged, as a share of the
+figures says nothing about them: `assess` and `honesty` judge the whole. A driver whose result is not there is named, and the run
+has not passed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import chain
+from typing import Final, TypeVar
+
+from loadtest.results import honesty
+from loadtest.results.histogram import merge
+from loadtest.results.model import (
+    AssertionResult,
+    Event,
+    PhaseResult,
+    RunResult,
+    TenantResult,
+    Throttle,
+    Verification,
+    Warning,
+    WarningCode,
+    Watched,
+)
+from loadtest.results.series import add
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+APART_S: Final = 1.0
+"""Drivers that begin a phase further apart than this did not do it together."""
+MOST_EXAMPLES: Final = 20
+
+
+class MergeError(Exception):
+    """These results are not of one run."""
+
+
+def merge_runs(results: Sequence[RunResult], assess: Callable[[RunResult], list[AssertionResult]] | None = None) -> RunResult:
+    """Raises MergeError if they do not belong together, naming what differs."""
+    if not results:
+        raise MergeError("no result to merge")
+    _belong_together(results)
+    drivers = sorted(chain.from_iterable(result.drivers for result in results), key=lambda driver: driver.index)
+    first = results[0]
+    begun = min(result.started for result in results)
+    phases = [_phase(several) for several in _grouped(chain.from_iterable(r.phases for r in results), lambda phase: phase.name)]
+    merged = RunResult(
+        run_id=first.run_id,
+        scenario=first.scenario,
+        definition=first.definition,
+        endpoint=first.endpoint,
+        started=begun,
+        duration_s=max(result.started + result.duration_s for result in results) - begun,
+        driver_count=first.driver_count,
+        drivers=drivers,
+        phases=phases,
+        verification=[
+            _verification(several)
+            for several in _grouped(chain.from_iterable(r.verification for r in results), lambda v: (v.client, v.tenant))
+        ],
+    )
+    told = [warning for warning in chain.from_iterable(r.warnings for r in results) if warning.code not in honesty.FOUND]
+    merged.warnings = _united([*told, *_missing(results), *_apart(results), *honesty.warnings(merged)])
+    if assess is not None:
+        merged.assertions = assess(merged)
+    return merged
+
+
+def _belong_together(results: Sequence[RunResult]) -> None:
+    first = results[0]
+    for other in results[1:]:
+        for name, ours, theirs in (
+            ("run id", first.run_id, other.run_id),
+            ("scenario", first.scenario, other.scenario),
+            ("cluster", first.endpoint.cluster_id, other.endpoint.cluster_id),
+            ("number of drivers", first.driver_count, other.driver_count),
+        ):
+            if ours != theirs:
+                raise MergeError(f"not of one run: the {name} of one is {ours}, of another {theirs}")
+        if first.definition != other.definition:
+            keys = sorted(
+                key for key in first.definition | other.definition if first.definition.get(key) != other.definition.get(key)
+            )
+            raise MergeError(f"not of one run: the scenario's {', '.join(f'`{key}`' for key in keys)} differ")
+    seen = Counter(driver.index for result in results for driver in result.drivers)
+    if twice := sorted(index for index, times in seen.items() if times > 1):
+        raise MergeError(f"the result of driver {', '.join(map(str, twice))} is there more than once")
+    if beyond := sorted(index for index in seen if index >= first.driver_count):
+        last = first.driver_count - 1
+        raise MergeError(f"driver {', '.join(map(str, beyond))}: a run of {first.driver_count} has them up to {last}")
+
+
+def _phase(several: Sequence[PhaseResult]) -> PhaseResult:
+    return PhaseResult(
+        name=several[0].name,
+        started=min(phase.started for phase in several),
+        warmup_s=max(phase.warmup_s for phase in several),
+        duration_s=max(phase.duration_s for phase in several),
+        tenants=[
+            _tenant(same)
+            for same in _grouped(chain.from_iterable(p.tenants for p in several), lambda t: (t.tenant, t.operation, t.client))
+        ],
+        watched=_watched(several),
+        events=sorted(_unique(chain.from_iterable(p.events for p in several)), key=lambda event: event.at),
+    )
+
+
+def _tenant(several: Sequence[TenantResult]) -> TenantResult:
+    first = several[0]
+    rates = [tenant.intended_rate for tenant in several if tenant.intended_rate is not None]
+    failed: Counter[str] = Counter()
+    for tenant in several:
+        failed.update(tenant.failed)
+    return TenantResult(
+        tenant=first.tenant,
+        role=first.role,
+        operation=first.operation,
+        client=first.client,
+        limited=first.limited,
+        intended_rate=sum(rates) if len(rates) == len(several) else None,
+        intended=sum(tenant.intended for tenant in several),
+        sent=sum(tenant.sent for tenant in several),
+        acknowledged=sum(tenant.acknowledged for tenant in several),
+        failed=dict(failed),
+        bytes=sum(tenant.bytes for tenant in several),
+        latency=merge(tenant.latency for tenant in several),
+        service=merge(tenant.service for tenant in several),
+        throttle=Throttle(
+            count=sum(tenant.throttle.count for tenant in several),
+            sum_ms=sum(tenant.throttle.sum_ms for tenant in several),
+            max_ms=max(tenant.throttle.max_ms for tenant in several),
+        ),
+        series=add(tenant.series for tenant in several),
+    )
+
+
+def _watched(several: Sequence[PhaseResult]) -> list[Watched]:
+    """Each driver watches its own machine: equal names are told apart."""
+    found: dict[str, Watched] = {}
+    for watched in chain.from_iterable(phase.watched for phase in several):
+        name, number = watched.name, 2
+        while name in found:
+            name, number = f"{watched.name} ({number})", number + 1
+        found[name] = watched.model_copy(update={"name": name})
+    return list(found.values())
+
+
+def _verification(several: Sequence[Verification]) -> Verification:
+    counts = ("acknowledged", "consumed", "lost", "duplicated", "out_of_order", "unacknowledged")
+    return Verification(
+        client=several[0].client,
+        tenant=several[0].tenant,
+        examples=list(chain.from_iterable(found.examples for found in several))[:MOST_EXAMPLES],
+        **{name: sum(getattr(found, name) for found in several) for name in counts},
+    )
+
+
+def _apart(results: Sequence[RunResult]) -> list[Warning]:
+    """Phases that drivers did not do together: a rate of all is then not what the cluster saw at any time."""
+    found = []
+    for phases in _grouped(chain.from_iterable(r.phases for r in results), lambda phase: phase.name):
+        starts = [phase.started for phase in phases]
+        if (apart := max(starts) - min(starts)) > APART_S:
+            text = f"phase {phases[0].name}: the drivers began it {apart:.1f} s apart"
+            found.append(Warning(code=WarningCode.DRIVERS_APART, text=text, phase=phases[0].name))
+        if len(phases) < len(results):
+            text = f"phase {phases[0].name}: {len(phases)} of {len(results)} drivers did it"
+            found.append(Warning(code=WarningCode.DRIVER_LOST, text=text, phase=phases[0].name))
+    return found
+
+
+def _missing(results: Sequence[RunResult]) -> list[Warning]:
+    there = {driver.index for result in results for driver in result.drivers}
+    missing = [index for index in range(results[0].driver_count) if index not in there]
+    if not missing:
+        return []
+    names = ", ".join(map(str, missing[:20])) + (", …" if len(missing) > 20 else "")
+    text = f"{len(missing)} of {results[0].driver_count} drivers are missing: {names}; their share of every figure is not here"
+    return [Warning(code=WarningCode.DRIVER_MISSING, text=text)]
+
+
+def _grouped(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
+    """Those of one key together, in the order in which keys come first."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def _united(warnings: Iterable[Warning]) -> list[Warning]:
+    return [several[0] for several in _grouped(warnings, lambda warning: (warning.code, warning.text, warning.phase))]
+
+
+def _unique(events: Iterable[Event]) -> list[Event]:
+    return [several[0] for several in _grouped(events, lambda event: (event.at, event.text))]

@@ -1,0 +1,350 @@
+"""Page: a result as one HTML file with plots, which needs nothing else. In: a run, a comparison or a sweep. Out: its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import count as numbers
+from typing import Final
+
+import yaml
+from matplotlib.axes import Axes
+
+from loadtest.results import say
+from loadtest.results.measures import names
+from loadtest.results.model import Comparison, Measure, PhaseResult, RunResult, Series, Sweep, TenantResult, Warning
+from webpage.document import document
+from webpage.drawing import LEVEL, LINES, SERIES, TEXT, dates, drawing, few_ticks, legend, time_axis
+from webpage.html import Column, Html, join, table, tag
+from webpage.text import clean, count, duration, size, unit_of
+
+MOST_LINES: Final = len(SERIES) - 1
+"""Lines in one plot; tables have everything."""
+CURVE: Final = (0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99)
+MIB: Final = 2**20
+SHOWN: Final = ("rate", "p50", "p99", "cpu")
+"""Figures of a comparison that are drawn."""
+
+Line = tuple[str, Sequence[float], Sequence[float]]
+"""Its name, and the values below and beside."""
+
+
+def page(result: RunResult | Comparison | Sweep) -> str:
+    """The whole page."""
+    if isinstance(result, RunResult):
+        sections, tiles = list(_run(result)), _run_tiles(result)
+    elif isinstance(result, Comparison):
+        sections, tiles = list(_comparison(result)), []
+    else:
+        sections, tiles = list(_sweep(result)), []
+    header = tag(
+        "header",
+        tag("h1", say.title(result)),
+        tag("p", say.subtitle(result), class_="sub"),
+        *([tag("dl", *tiles, class_="tiles")] if tiles else []),
+        _warnings(result.warnings),
+    )
+    footer = "Made by kafka-quota-proxy loadtest. Latencies count from the time an operation was due; times are UTC."
+    return document(say.title(result), header, tag("main", *sections), tag("footer", footer))
+
+
+# Runs
+
+
+def _run_tiles(result: RunResult) -> list[Html]:
+    tenants = [tenant for phase in result.phases for tenant in phase.tenants]
+    failed = sum(tenant.failures for tenant in tenants)
+    lost = sum(found.lost for found in result.verification)
+    holding = sum(assertion.passed for assertion in result.assertions)
+    tiles = [
+        _tile("Outcome", "passed" if result.passed else "failed", say.verdict(result), warn=not result.passed),
+        _tile("Assertions", f"{holding} of {len(result.assertions)}", "hold", warn=holding < len(result.assertions)),
+        _tile("Succeeded", count(sum(t.acknowledged for t in tenants)), f"operations, {size(sum(t.bytes for t in tenants))}"),
+        _tile("Failed", count(failed), "operations", warn=failed > 0),
+    ]
+    if result.verification:
+        tiles.append(_tile("Lost", count(lost), "acknowledged records not found", warn=lost > 0))
+    return [*tiles, _tile("Warnings", count(len(result.warnings)), "about these figures", warn=bool(result.warnings))]
+
+
+def _run(result: RunResult) -> Iterator[Html]:
+    if result.assertions:
+        texts = tag("ul", *(tag("li", clean(a.text, 300)) for a in result.assertions if not a.passed), class_="failed")
+        yield _section("Assertions", _rows(say.assertions(result)), texts)
+    ids = numbers()
+    for phase in result.phases:
+        plots = tag("div", *_phase_plots(phase, ids), class_="plots")
+        about = f"{duration(phase.duration_s * 1000)} measured, after {duration(phase.warmup_s * 1000)} of warm-up."
+        tables = [_rows(rows) for rows in (say.tenants(phase), say.failures(phase), say.watched(phase))]
+        yield _section(f"Phase {clean(phase.name, 60)}", tag("p", about, class_="note"), *tables, plots)
+    if result.verification:
+        yield _section("Produced and verified", _rows(say.verification(result.verification)), *_examples(result))
+    yield _section("Where it ran", *_machines(result), _definition(result))
+
+
+def _phase_plots(phase: PhaseResult, ids: Iterator[int]) -> Iterator[Html]:
+    named = list(zip(names(phase), phase.tenants, strict=True))
+    over_time = partial(_time_figure, ids, phase)
+    yield over_time("Operations that succeeded", "per second", [_line(n, t.series, t.series.acknowledged) for n, t in named])
+    means = [_line(n, t.series, [s / a / 1000 if a else 0 for s, a in _pairs(t.series)]) for n, t in named if t.latency.count]
+    yield over_time("Latency, mean of each second", "ms", means)
+    longest = [_line(n, t.series, [us / 1000 for us in t.series.latency_max_us]) for n, t in named if t.latency.count]
+    yield over_time("Longest latency of each second", "ms", longest)
+    yield _curves(ids, "Latency by percentile", [(n, t) for n, t in named if t.latency.count])
+    if any(t.bytes for _, t in named):
+        unit, name = unit_of(max(max(t.series.bytes, default=0) for _, t in named))
+        yield over_time(
+            "Bytes that succeeded", f"{name}/s", [_line(n, t.series, [b / unit for b in t.series.bytes]) for n, t in named]
+        )
+    if any(t.failures for _, t in named):
+        yield over_time("Operations that failed", "per second", [_line(n, t.series, t.series.failed) for n, t in named])
+    if phase.watched:
+        seconds = {w.name: [w.first + i for i in range(len(w.cpu))] for w in phase.watched}
+        yield over_time("CPU", "cores", [(w.name, seconds[w.name], w.cpu) for w in phase.watched])
+        yield over_time("Memory", "MiB", [(w.name, seconds[w.name], [m / MIB for m in w.memory]) for w in phase.watched])
+
+
+def _line(name: str, series: Series, values: Sequence[float]) -> Line:
+    return name, [series.first + i for i in range(len(values))], values
+
+
+def _pairs(series: Series) -> Iterable[tuple[int, int]]:
+    return zip(series.latency_sum_us, series.acknowledged, strict=True)
+
+
+def _time_figure(ids: Iterator[int], phase: PhaseResult, title: str, unit: str, lines: Sequence[Line]) -> Html:
+    """Lines over the time of a phase; its warm-up is shaded, events are dashed."""
+    drawn = [line for line in lines if len(line[1]) > 1][:MOST_LINES]
+    notes = "".join(f"; dashed: {clean(event.text, 60)}" for event in phase.events[:3])
+    shaded = "; shaded: warm-up" if phase.warmup_s else ""
+    return _figure(ids, title, f"{unit}{shaded}{notes}", drawn, partial(_draw_times, phase, drawn))
+
+
+def _draw_times(phase: PhaseResult, lines: Sequence[Line], axes: Axes) -> None:
+    for (_, seconds, values), colour in zip(lines, SERIES[1:], strict=False):
+        axes.plot(dates(seconds), values, color=colour, linewidth=1.5)
+    begun, measured, end = dates([phase.started, phase.started + phase.warmup_s, phase.started + phase.warmup_s + phase.duration_s])
+    if phase.warmup_s:
+        axes.axvspan(begun, measured, color=LINES, alpha=0.6, linewidth=0)
+    for event in phase.events:
+        axes.axvline(dates([event.at])[0], color=LEVEL, linewidth=1, linestyle="--")
+    axes.set_xlim(begun, end)
+    axes.set_ylim(bottom=0)
+    time_axis(axes)
+
+
+def _curves(ids: Iterator[int], title: str, tenants: Sequence[tuple[str, TenantResult]]) -> Html:
+    """Every percentile: the tail is stretched, as it is what clients feel."""
+    places = [1 / (1 - p / 100) for p in CURVE]
+    lines = [(name, places, [us / 1000 for us in t.latency.curve(CURVE)]) for name, t in tenants[:MOST_LINES]]
+    return _figure(ids, title, "ms, logarithmic; from the time an operation was due", lines, partial(_draw_curves, lines))
+
+
+def _draw_curves(lines: Sequence[Line], axes: Axes) -> None:
+    for (_, places, values), colour in zip(lines, SERIES[1:], strict=False):
+        axes.plot(places, [max(value, 1e-3) for value in values], color=colour, linewidth=1.5)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.minorticks_off()
+    axes.set_xticks([1 / (1 - p / 100) for p in (0, 50, 90, 99, 99.9, 99.99)], ["min", "p50", "p90", "p99", "p99.9", "p99.99"])
+    _plain_log(axes)
+
+
+def _plain_log(axes: Axes) -> None:
+    """1, 10, 100 as they are written."""
+    low, high = axes.get_ylim()
+    ticks = [10.0**power for power in range(-3, 8) if low <= 10.0**power <= high]
+    if len(ticks) < 2:
+        ticks = sorted({*ticks, *(f * 10.0**power for power in range(-3, 8) for f in (1, 2, 5) if low <= f * 10.0**power <= high)})
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+def _examples(result: RunResult) -> list[Html]:
+    found = [example for verification in result.verification for example in verification.examples]
+    return [tag("ul", *(tag("li", clean(example, 200)) for example in found[:20]))] if found else []
+
+
+def _machines(result: RunResult) -> list[Html]:
+    drivers = _rows(
+        say.Rows(
+            ("Driver", "System", "Processor", "Python", "Clients", "CPUs", "Memory", "Clock"),
+            [
+                (
+                    str(driver.index),
+                    clean(driver.machine.system, 60),
+                    clean(driver.machine.processor, 60),
+                    clean(driver.machine.python, 20),
+                    clean(", ".join(f"{name} {version}" for name, version in driver.libraries.items()), 80),
+                    str(driver.machine.cpus),
+                    size(driver.machine.memory_bytes),
+                    f"{driver.machine.clock_resolution_ns:.0f} ns",
+                )
+                for driver in result.drivers
+            ],
+            texts=5,
+        )
+    )
+    processes = [(driver.index, process) for driver in result.drivers for process in driver.processes]
+    busy = _rows(
+        say.Rows(
+            ("Driver", "Process", "CPU", "Busiest second", "Its busiest thread", "Late, p99", "at most"),
+            [
+                (
+                    str(index),
+                    clean(p.name, 60) + (" (lost)" if p.lost else ""),
+                    f"{p.cpu_s:.1f} s",
+                    f"{p.cpu_max:.2f} cores",
+                    f"{p.thread_max:.0%}",
+                    say.ms(p.lag_p99_ms * 1000),
+                    say.ms(p.lag_max_ms * 1000),
+                )
+                for index, p in processes
+            ],
+            texts=2,
+            bad=frozenset(place for place, (_, p) in enumerate(processes) if p.lost or p.saturated_s),
+        )
+    )
+    return [drivers, *([busy] if processes else [])]
+
+
+def _definition(result: RunResult) -> Html:
+    text = yaml.safe_dump(result.definition, sort_keys=False, allow_unicode=True)
+    body = "\n".join(clean(line, 200) for line in text.splitlines())
+    return tag("details", tag("summary", "The scenario as it ran"), tag("pre", tag("code", body)))
+
+
+# Comparisons
+
+
+def _comparison(result: Comparison) -> Iterator[Html]:
+    ids = numbers()
+    about = (
+        f"Ratios are medians of the ratios to {clean(result.endpoints[0].name, 40)} within a round; p is of the rank sum test. "
+        "Of twenty figures one is expected to differ by chance."
+    )
+    plots = [_ratio_figure(ids, clean(endpoint.name, 40), result) for endpoint in result.endpoints[1:]]
+    yield _section("Ratios", tag("p", about, class_="note"), tag("div", *plots, class_="plots"), _rows(say.measures(result)))
+    rounds = [_rounds_figure(ids, measure) for measure in result.measures if measure.name in SHOWN]
+    yield _section("Round by round", tag("div", *rounds, class_="plots"))
+    if result.runs:
+        yield _section("Where it ran", *_machines(result.runs[0]), _definition(result.runs[0]))
+
+
+def _ratio_figure(ids: Iterator[int], endpoint: str, result: Comparison) -> Html:
+    """Each figure's ratio and interval beside 1."""
+    found = [
+        (f"{measure.tenant}, {measure.name}" if len({m.tenant for m in result.measures}) > 1 else measure.name, ratio, ratio.ratio)
+        for measure in result.measures
+        for ratio in measure.ratios
+        if ratio.endpoint == endpoint and ratio.ratio is not None and measure.name in SHOWN
+    ][:8]
+
+    def draw(axes: Axes) -> None:
+        for place, (_, ratio, times) in enumerate(reversed(found)):
+            if ratio.low is not None and ratio.high is not None:
+                axes.plot([ratio.low, ratio.high], [place, place], color=SERIES[1], linewidth=2)
+            axes.plot([times], [place], color=SERIES[1], marker="o")
+        axes.axvline(1, color=TEXT, linewidth=1)
+        axes.set_yticks(range(len(found)), [clean(name, 30) for name, *_ in reversed(found)])
+        axes.set_ylim(-0.6, max(len(found), 1) - 0.4)
+
+    title = f"{endpoint}, as multiples"
+    return _figure(ids, title, "ratio, with its 95% interval; the line is no difference", found, draw, named=False)
+
+
+def _rounds_figure(ids: Iterator[int], measure: Measure) -> Html:
+    lines = [(s.endpoint, list(range(1, len(s.values) + 1)), s.values) for s in measure.samples[:MOST_LINES]]
+
+    def draw(axes: Axes) -> None:
+        for (_, rounds, values), colour in zip(lines, SERIES[1:], strict=False):
+            axes.plot(rounds, values, color=colour, linewidth=1.2, marker="o", markersize=4)
+        axes.set_xticks(lines[0][1])
+        axes.set_ylim(bottom=0)
+        few_ticks(axes)
+
+    title = f"{clean(measure.phase, 30)}: {measure.name} of {clean(measure.tenant, 40)}"
+    return _figure(ids, title, f"{measure.unit}, by round", lines, draw)
+
+
+# Sweeps
+
+
+def _sweep(result: Sweep) -> Iterator[Html]:
+    ids = numbers()
+    ordered = sorted(result.steps, key=lambda step: step.rate)
+    rates = [step.rate for step in ordered]
+    achieved = [("achieved", rates, [step.achieved for step in ordered]), ("intended", rates, rates)]
+    latency = [("p99", rates, [step.p99_us / 1000 for step in ordered])]
+    limit = None if result.p99_limit_us is None else result.p99_limit_us / 1000
+    plots = [
+        _figure(
+            ids,
+            "Achieved rate",
+            "per second, by intended rate; the line is the knee",
+            achieved,
+            partial(_draw_sweep, result, achieved, None),
+        ),
+        _figure(ids, "p99", "ms, by intended rate; the line is the knee", latency, partial(_draw_sweep, result, latency, limit)),
+    ]
+    yield _section("The knee", tag("p", say.knee(result)), tag("div", *plots, class_="plots"), _rows(say.steps(result)))
+    if result.runs:
+        yield _section("Where it ran", *_machines(result.runs[0]), _definition(result.runs[0]))
+
+
+def _draw_sweep(result: Sweep, lines: Sequence[Line], limit: float | None, axes: Axes) -> None:
+    for (_, rates, values), colour in zip(lines, SERIES[1:], strict=False):
+        axes.plot(rates, values, color=colour, linewidth=1.5, marker="o", markersize=4)
+    if limit is not None:
+        axes.axhline(limit, color=LEVEL, linewidth=1, linestyle="--")
+    if result.knee is not None:
+        axes.axvline(result.knee, color=TEXT, linewidth=1)
+    axes.set_ylim(bottom=0)
+    few_ticks(axes)
+
+
+# Parts
+
+
+def _figure(
+    ids: Iterator[int],
+    title: str,
+    unit: str,
+    lines: Sequence[tuple[str, object, *tuple[object, ...]]] | Sequence[tuple[str, object]],
+    draw: Callable[[Axes], None],
+    *,
+    named: bool = True,
+) -> Html:
+    head = tag("h3", title)
+    if not lines:
+        return tag("figure", head, tag("p", "There is nothing to draw.", class_="nothing"))
+    entries = [(colour, clean(line[0], 60)) for line, colour in zip(lines, SERIES[1:], strict=False)]
+    parts = [legend(entries)] if named and len(entries) > 1 else []
+    return tag("figure", head, *parts, drawing(draw, f"f{next(ids)}", title), tag("figcaption", unit))
+
+
+def _section(title: str, *children: str) -> Html:
+    return tag("section", tag("h2", title), *children)
+
+
+def _tile(name: str, value: str, note: str, *, warn: bool = False) -> Html:
+    return tag("div", tag("dt", name), tag("dd", value, tag("small", note)), class_="warn" if warn else None)
+
+
+def _warnings(warnings: Sequence[Warning]) -> Html:
+    if not warnings:
+        return tag("div", tag("ul", tag("li", "The harness found nothing wrong with its own measurement.")), class_="short")
+    items = (tag("li", tag("b", f"{warning.code}: "), clean(warning.text, 400)) for warning in warnings)
+    return tag("div", tag("ul", *items), class_="short warn")
+
+
+def _rows(rows: say.Rows) -> Html:
+    """A table, if there is something in it."""
+    if not rows.rows:
+        return join(())
+
+    def cell(place: int, row: tuple[int, tuple[str, ...]]) -> str:
+        text = row[1][place]
+        return tag("b", text) if row[0] in rows.bad and text else text
+
+    columns = [Column(head, partial(cell, place), number=not rows.text(place)) for place, head in enumerate(rows.heads)]
+    return table(columns, list(enumerate(rows.rows)))

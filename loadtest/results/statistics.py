@@ -1,0 +1,56 @@
+"""Statistics of few values: intervals by the bootstrap, significance by ranks. In: values. Out: numbers.
+
+A comparison has some five to ten values a side, of distributions nobody knows: so no normal law is assumed. SciPy has both, and
+is left out for its size: 35 MB beside a driver of 4. A test holds these beside it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+from math import comb
+from statistics import median
+from typing import Final
+
+LEVEL: Final = 0.05
+"""A difference that chance alone makes less often than this is significant."""
+FEWEST: Final = 5
+"""Values that an interval takes: the range of five holds their median in 94 of 100 cases, that of three in 75."""
+RESAMPLES: Final = 4000
+MOST_EXACT: Final = 50_000
+"""Ways to share the values out that are all looked at; of more, as many are drawn."""
+
+
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95% interval of the median by the percentile bootstrap, the same for the same values; None for fewer than five."""
+    if len(values) < FEWEST:
+        return None
+    draw = random.Random(0)
+    medians = sorted(median(draw.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return medians[int(RESAMPLES * LEVEL / 2)], medians[int(RESAMPLES * (1 - LEVEL / 2)) - 1]
+
+
+def rank_sum(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Two-sided p value of Wilcoxon's rank sum (Mann-Whitney), exact by permutation, ties by their mean rank.
+
+    None where no values could ever be significant: with fewer than four on each side.
+    """
+    ways = comb(len(one) + len(other), len(one))
+    if ways * LEVEL < 2:
+        return None
+    ranks = _ranks([*one, *other])
+    middle = sum(ranks) * len(one) / len(ranks)
+    seen = abs(sum(ranks[: len(one)]) - middle) - 1e-9
+    if ways <= MOST_EXACT:
+        sums = [sum(some) for some in combinations(ranks, len(one))]
+        return sum(abs(some - middle) >= seen for some in sums) / ways
+    draw = random.Random(0)
+    extreme = sum(abs(sum(draw.sample(ranks, len(one))) - middle) >= seen for _ in range(MOST_EXACT))
+    return (extreme + 1) / (MOST_EXACT + 1)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    first = {value: place for place, value in reversed(list(enumerate(ordered)))}
+    return [first[value] + (ordered.count(value) + 1) / 2 for value in values]

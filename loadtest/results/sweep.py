@@ -1,0 +1,110 @@
+"""Saturation sweep: the highest rate that an endpoint holds. In: a callable that runs a scenario at a rate. Out: a `Sweep`.
+
+Rates double until one does not hold, then the step between is halved until it is small. A rate that does not hold is tried once
+more if it was near, as one bad second is not a limit. A rate holds when so much of it succeeded and p99 (from the due time) is
+below the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from loadtest.results.honesty import REACHED
+from loadtest.results.model import PhaseResult, RunResult, Step, Sweep, Warning, WarningCode
+
+PRECISION: Final = 0.05
+"""The knee is known when the next higher rate that failed is above it by no more than this share."""
+MOST_STEPS: Final = 40
+NEAR: Final = 0.8
+"""Of less than this share a second try makes no more."""
+JUDGES: Final = frozenset(
+    {WarningCode.DRIVER_SATURATED, WarningCode.MACHINE_SATURATED, WarningCode.DRIVER_LAG, WarningCode.DRIVER_LOST}
+)
+"""Warnings that say that the driver, not the endpoint, was the limit."""
+
+
+def find_knee(
+    run_at: Callable[[float], RunResult],
+    *,
+    low: float,
+    high: float | None = None,
+    p99_limit_us: int | None = None,
+    reached: float = REACHED,
+    precision: float = PRECISION,
+    told: Callable[[Step], None] = lambda _: None,
+) -> Sweep:
+    """`low` and `high` (null: no upper bound) in operations per second; `told` hears of each step. Raises what `run_at` raises."""
+    if low <= 0 or (high is not None and high < low):
+        raise ValueError(f"a sweep goes from a rate above 0 to a higher one: {low:g} to {high or 0:g} is none")
+    steps: list[Step] = []
+    runs: list[RunResult] = []
+
+    def once(rate: float) -> bool:
+        run = run_at(rate)
+        runs.append(run)
+        steps.append(judge(run, rate, p99_limit_us, reached))
+        told(steps[-1])
+        return steps[-1].held
+
+    def holds(rate: float) -> bool:
+        return once(rate) or (steps[-1].achieved > rate * NEAR and len(steps) < MOST_STEPS and once(rate))
+
+    knee, failing, rate = None, None, low
+    while len(steps) < MOST_STEPS:
+        if holds(rate):
+            knee = rate
+        else:
+            failing = rate
+        if knee is None or (failing is None and rate == high):
+            break
+        if failing is None:
+            rate = min(knee * 2, high or knee * 2)
+        elif failing - knee > precision * knee:
+            rate = (knee + failing) / 2
+        else:
+            break
+    return Sweep(
+        scenario=runs[0].scenario,
+        endpoint=runs[0].endpoint,
+        p99_limit_us=p99_limit_us,
+        reached_share=reached,
+        knee=knee,
+        bounded=failing is not None,
+        steps=steps,
+        runs=runs,
+        warnings=_warnings(steps, runs, knee),
+    )
+
+
+def judge(run: RunResult, rate: float, p99_limit_us: int | None, reached: float) -> Step:
+    """Whether a run held its rate: the worst phase decides."""
+    judged = [_phase(phase) for phase in run.phases]
+    achieved = min((share for share, _ in judged), default=0.0) * rate
+    p99 = max((p99 for _, p99 in judged), default=0)
+    if achieved < reached * rate:
+        held, why = False, f"{achieved:,.0f} of {rate:,.0f} per second succeeded, under {reached:.0%}"
+    elif p99_limit_us is not None and p99 >= p99_limit_us:
+        held, why = False, f"p99 is {p99 / 1000:.1f} ms, the limit {p99_limit_us / 1000:.1f} ms"
+    else:
+        held, why = True, f"{achieved:,.0f} per second succeeded, p99 {p99 / 1000:.1f} ms"
+    return Step(rate=rate, achieved=achieved, p99_us=p99, held=held, why=why)
+
+
+def _phase(phase: PhaseResult) -> tuple[float, int]:
+    """(share of the intended operations that succeeded, worst p99) of the tenants that have a rate."""
+    open_loop = [tenant for tenant in phase.tenants if tenant.intended_rate is not None]
+    intended = sum(tenant.intended for tenant in open_loop)
+    succeeded = sum(tenant.acknowledged for tenant in open_loop)
+    return succeeded / intended if intended else 0.0, max((t.latency.percentile_us(99) for t in open_loop), default=0)
+
+
+def _warnings(steps: list[Step], runs: list[RunResult], knee: float | None) -> list[Warning]:
+    """Where the driver was the limit, the knee is the driver's."""
+    found: list[Warning] = []
+    for step, run in zip(steps, runs, strict=True):
+        judges = [warning for warning in run.warnings if warning.code in JUDGES]
+        if judges and not step.held and (knee is None or step.rate > knee):
+            text = f"at {step.rate:,.0f} per second: {judges[0].text}: the knee may be the driver's"
+            found.append(Warning(code=judges[0].code, text=text))
+    return found

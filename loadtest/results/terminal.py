@@ -1,0 +1,160 @@
+"""Terminal: a view of a run while it lasts, and tables at its end. In: what drivers counted each second; results. Out: rich.
+
+Where the output is no terminal, a line comes now and then instead of a view that is drawn again: logs of CI and of pods stay short.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from loadtest.results import say
+from loadtest.results.model import Comparison, RunResult, Sweep, Warning
+from webpage.text import clean, count, duration, size
+
+LINE_S: Final = 10.0
+"""Where there is no terminal: seconds from line to line."""
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_SECONDS: Final = 40
+
+
+@dataclass(slots=True)
+class _Tenant:
+    acknowledged: int = 0
+    failed: int = 0
+    size: int = 0
+    rate: float = 0.0
+    intended: float | None = None
+    longest_us: int = 0
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_SECONDS))
+
+
+class View:
+    """What a run does now. `tick` once a second and tenant, from one thread; times are monotonic seconds."""
+
+    def __init__(self, console: Console, scenario: str, endpoint: str) -> None:
+        self._console, self._head = console, f"{clean(scenario, 60)} at {clean(endpoint, 60)}"
+        self._phase, self._seconds, self._begun, self._told = "", 0.0, 0.0, 0.0
+        self._tenants: dict[str, _Tenant] = {}
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> View:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def phase(self, name: str, seconds: float, now: float) -> None:
+        """The next phase begins; with warm-up it lasts so long."""
+        self._phase, self._seconds, self._begun, self._told = clean(name, 60), seconds, now, now
+        self._tenants.clear()
+        if self._live is None:
+            self._console.print(Text(f"{self._head}: {self._phase}, {duration(seconds * 1000)}"))
+
+    def note(self, text: str) -> None:
+        """What is done before, between and after phases."""
+        self._console.print(Text(clean(text, 300), style="dim"), soft_wrap=True)
+
+    def tick(
+        self,
+        tenant: str,
+        *,
+        seconds: float,
+        acknowledged: int,
+        failed: int,
+        size: int,
+        longest_us: int,
+        intended: float | None = None,
+    ) -> None:
+        """What one tenant did since its last tick, `seconds` ago; `intended` operations per second."""
+        one = self._tenants.setdefault(tenant, _Tenant())
+        one.acknowledged += acknowledged
+        one.failed += failed
+        one.size += size
+        one.rate, one.intended, one.longest_us = acknowledged / seconds, intended, longest_us
+        one.recent.append(one.rate)
+
+    def show(self, now: float) -> None:
+        """Draw, once all tenants have ticked."""
+        if self._live:
+            self._live.update(self.drawn(now), refresh=True)
+        elif now - self._told >= LINE_S:
+            self._told = now
+            parts = [f"{clean(name, 30)} {one.rate:,.0f}/s, {count(one.failed)} failed" for name, one in self._tenants.items()]
+            self._console.print(Text(f"{now - self._begun:4.0f} s  " + "; ".join(parts)), soft_wrap=True)
+
+    def drawn(self, now: float) -> RenderableType:
+        """The view."""
+        gone = min(now - self._begun, self._seconds)
+        head = Text.assemble((self._head, "bold"), f"  {self._phase}  {gone:.0f} of {self._seconds:.0f} s")
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for place, name in enumerate(("Tenant", "Rate/s", "Intended/s", "Bytes", "Longest", "Failed", "")):
+            table.add_column(name, justify="left" if place in (0, 6) else "right", no_wrap=True)
+        for name, one in self._tenants.items():
+            table.add_row(
+                Text(clean(name, 30)),
+                f"{one.rate:,.0f}",
+                "most" if one.intended is None else f"{one.intended:,.0f}",
+                size(one.size),
+                say.ms(one.longest_us),
+                Text(count(one.failed), style="red" if one.failed else ""),
+                _spark(one.recent),
+            )
+        return Group(head, ProgressBar(total=self._seconds or 1, completed=gone), table)
+
+
+def print_result(console: Console, result: RunResult | Comparison | Sweep) -> None:
+    """Everything that a person asks for first: warnings included, as they say what the figures are worth."""
+    console.print(Text(say.title(result), style="bold"))
+    console.print(Text(say.subtitle(result), style="dim"), soft_wrap=True)
+    if isinstance(result, RunResult):
+        for phase in result.phases:
+            console.print(Text(f"\n{clean(phase.name, 60)}, {duration(phase.duration_s * 1000)}"))
+            for rows in (say.tenants(phase), say.failures(phase), say.watched(phase)):
+                print_rows(console, rows)
+        print_rows(console, say.verification(result.verification))
+        print_rows(console, say.assertions(result))
+        for assertion in result.assertions:
+            if not assertion.passed:
+                console.print(Text(f"✗ {clean(assertion.text, 300)}", style="red"), soft_wrap=True)
+    elif isinstance(result, Comparison):
+        print_rows(console, say.measures(result))
+    else:
+        print_rows(console, say.steps(result))
+        console.print(Text(say.knee(result), style="bold"))
+    print_warnings(console, result.warnings)
+    if isinstance(result, RunResult):
+        console.print(Text(say.verdict(result), style="bold green" if result.passed else "bold red"))
+
+
+def print_warnings(console: Console, warnings: list[Warning]) -> None:
+    """One line each."""
+    for warning in warnings:
+        console.print(Text(f"⚠ {warning.code}: {clean(warning.text, 400)}", style="yellow"), soft_wrap=True)
+
+
+def print_rows(console: Console, rows: say.Rows) -> None:
+    """A table, if there is something in it."""
+    if not rows.rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for place, head in enumerate(rows.heads):
+        table.add_column(head, justify="left" if rows.text(place) else "right", overflow="fold")
+    for place, row in enumerate(rows.rows):
+        table.add_row(*map(Text, row), style="red" if place in rows.bad else "")
+    console.print(table)
+
+
+def _spark(rates: deque[float]) -> str:
+    most = max(rates, default=0.0) or 1.0
+    return "".join(_BARS[round(rate / most * (len(_BARS) - 1))] for rate in rates)

@@ -1,0 +1,487 @@
+"""One scenario, once, at one endpoint. In: a `Scenario`, a `Cluster`. Out: a `RunResult`; `RunError` when it cannot be made.
+
+This process makes no load: it starts drivers for each phase, lets them begin together, hears their sums each second, reads back
+what they wrote, and removes what the run made, whichever way it ends."""
+
+from __future__ import annotations
+
+import json
+import queue
+import secrets
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaException, Producer
+
+from configfile.access import Access
+from loadtest import verify
+from loadtest.assertions import assess
+from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start, Tick
+from loadtest.drive.tally import merged
+from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
+from loadtest.payload import Writer
+from loadtest.results import honesty, sampling
+from loadtest.results.model import (
+    Driver,
+    DriverProcess,
+    Endpoint,
+    Event,
+    PhaseResult,
+    RunResult,
+    TenantResult,
+    Warning,
+    WarningCode,
+)
+from loadtest.results.sampling import Host, Sampler, Target, Tree
+from loadtest.scenario import MAX, AnyLoad, CreateTopics, Load, Phase, Scenario, Tenant, Writing
+from loadtest.scenario import Event as Planned
+
+PREFIX: Final = "loadtest-"
+CONNECTED: Final = 90.0
+"""Seconds for all clients to connect."""
+AHEAD: Final = 0.5
+"""Seconds between the word and the beginning, so that all have heard it."""
+GRACE: Final = 15.0
+"""Seconds for what is under way at the end of a phase; held back clients get less, as nobody waits for what a quota holds."""
+HELD: Final = 2.0
+ENDED: Final = 5.0
+"""Seconds for a driver to end once its pipe is closed."""
+LOST: Final = 60.0
+"""Seconds after the end of a phase until a driver that says nothing is given up."""
+PRODUCERS: Final = 1_000_000
+"""Numbers of producers that each driver has for itself."""
+
+
+class RunError(Exception):
+    """The run cannot be made, or not to its end; the message says why in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a run is made."""
+
+    run_id: str = field(default_factory=lambda: secrets.token_hex(4))
+    index: int = 0
+    count: int = 1
+    watch: Mapping[str, Target] = field(default_factory=dict)
+
+
+class Shown(Protocol):
+    """What is told of a run while it lasts: `terminal.View`."""
+
+    def phase(self, name: str, seconds: float, now: float) -> None: ...
+
+    def tick(
+        self,
+        tenant: str,
+        *,
+        seconds: float,
+        acknowledged: int,
+        failed: int,
+        size: int,
+        longest_us: int,
+        intended: float | None = None,
+    ) -> None: ...
+
+    def show(self, now: float) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Process:
+    """A driver: its pipe, and what it said."""
+
+    job: Job
+    child: subprocess.Popen[str]
+    report: Report | None = None
+    error: str = ""
+    ready: bool = False
+    lost: bool = False
+    last: Tick = field(default_factory=lambda: Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0))
+
+
+class Run:
+    """`make` is all that others call."""
+
+    def __init__(self, scenario: Scenario, cluster: Cluster, options: Options, shown: Shown) -> None:
+        self.scenario, self.cluster, self.options = scenario, cluster, options
+        self.shown = shown
+        self.prefix = f"{PREFIX}{options.run_id}-{options.index}"
+        self._topics = {name: topic.name or f"{self.prefix}-{name}" for name, topic in scenario.topics.items()}
+        self._partitions: dict[str, int] = {}
+        self._starts: verify.Places = {}
+        self._producers = 1 + options.index * PRODUCERS
+        self._written: list[verify.Written] = []
+        self._warnings: list[Warning] = []
+        self._libraries: dict[str, str] = {}
+        self._drivers: list[DriverProcess] = []
+        self._busy = 0.0
+
+    def make(self, name: str) -> RunResult:
+        """`name`: how results call the endpoint. Raises RunError, EndpointError."""
+        access = {tenant: self._access(tenant, one) for tenant, one in self.scenario.tenants.items()}
+        began, started = time.monotonic(), time.time()
+        try:
+            self._prepare()
+            phases = []
+            with Sampler({"host": Host(), **self.options.watch}) as sampler:
+                for i, phase in enumerate(self.scenario.phases):
+                    if i and self.scenario.pause:
+                        self.shown.note(f"pausing for {self.scenario.pause:g} s")
+                        time.sleep(self.scenario.pause)
+                    phases.append(self._phase(phase, access, sampler))
+            verification = self._verify()
+        finally:
+            self._clean_up()
+        result = RunResult(
+            run_id=self.options.run_id,
+            scenario=self.scenario.name,
+            definition=self.scenario.model_dump(mode="json", exclude_defaults=True),
+            endpoint=Endpoint(name=name, bootstrap=self.cluster.bootstrap, cluster_id=self.cluster.id),
+            started=started,
+            duration_s=time.monotonic() - began,
+            driver_count=self.options.count,
+            drivers=[
+                Driver(
+                    index=self.options.index,
+                    machine=honesty.machine(),
+                    busy_s=self._busy,
+                    libraries=self._libraries,
+                    processes=self._drivers,
+                )
+            ],
+            phases=phases,
+            verification=verification,
+            warnings=self._warnings,
+        )
+        if self.options.count == 1:  # a share of the figures is judged when all are merged
+            result.warnings += honesty.warnings(result)
+            result.assertions = assess(result)
+        return result
+
+    def _access(self, name: str, tenant: Tenant) -> Access:
+        if tenant.sasl is None:
+            return self.cluster.access
+        return Access(login_of(name, tenant.sasl), self.cluster.access.tls)
+
+    def _prepare(self) -> None:
+        """Topics, with what is to be read from them."""
+        wanted = {self._topics[name]: topic for name, topic in self.scenario.topics.items()}
+        there = {name: self.cluster.partitions(name) for name in wanted}
+        missing = {name: topic for name, topic in wanted.items() if there[name] is None}
+        named = [name for name, topic in missing.items() if topic.name is not None]
+        if named and self.options.count > 1:
+            raise EndpointError(f"topic {named[0]} is not there: what several drivers use under one name has to be made before")
+        self.cluster.create(missing)
+        for name, topic in wanted.items():
+            self._partitions[name] = there[name] or topic.partitions
+            if topic.records:
+                self._fill(name, topic.records, topic.record_size)
+        writes = {self._topics[load.topic] for phase in self.scenario.phases for load in phase.load if isinstance(load, Writing)}
+        self._starts = verify.ends(self.cluster, {name: self._partitions[name] for name in writes})
+
+    def _fill(self, topic: str, records: int, size: int) -> None:
+        self.shown.note(f"writing {records:,} records of {size:,} bytes to {topic}")
+        settings = {"client.id": CLIENT_ID, "log_level": 0, "linger.ms": 20, "message.max.bytes": max(size + 4096, 1 << 20)}
+        producer = Producer({**librdkafka_settings(self.cluster.bootstrap, self.cluster.access), **settings})
+        failed: list[str] = []
+
+        def told(error: Any, _: object) -> None:
+            if error is not None and not failed:
+                failed.append(error.str())
+
+        writer = Writer(b"prepared", size)
+        for n in range(records):
+            while not failed:
+                try:
+                    producer.produce(topic, writer.record(0, n, 0), partition=n % self._partitions[topic], on_delivery=told)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        if producer.flush(verify.STALL) or failed:
+            raise EndpointError(f"topic {topic} cannot be filled: {failed[0] if failed else 'records are not acknowledged'}")
+
+    def _phase(self, phase: Phase, access: Mapping[str, Access], sampler: Sampler) -> PhaseResult:
+        """Drivers of all its loads, from their start to their reports."""
+        jobs = [job for load in phase.load for job in self._jobs(phase, load, access[load.tenant])]
+        with _drivers(jobs) as (processes, lines):
+            self._connect(processes, lines)
+            for one in processes:
+                sampler.add(one.job.name, Tree(one.child.pid, threads=True))
+            at = time.monotonic() + AHEAD
+            started = time.time() + AHEAD
+            for one in processes:
+                _tell(one, Start(at=at).model_dump_json())
+            whole = phase.warm_up + phase.duration
+            self.shown.phase(phase.name, whole, at)
+            events = _Events(phase.events, at, self.shown)
+            self._listen(processes, lines, events, at + whole)
+            since, until = started + phase.warm_up, started + whole
+            self._measure(processes, sampler, since, until)
+        return PhaseResult(
+            name=phase.name,
+            started=started,
+            warmup_s=phase.warm_up,
+            duration_s=phase.duration,
+            tenants=[self._result(load, [one for one in processes if one.job.load is load]) for load in phase.load],
+            watched=[sampling.watched(name, sampler.readings(name), since, until) for name in self.options.watch],
+            events=events.done(),
+        )
+
+    def _jobs(self, phase: Phase, load: AnyLoad, access: Access) -> Iterator[Job]:
+        """A job for each process of a load."""
+        tenant = self.scenario.tenants[load.tenant]
+        topic = self._topics.get(getattr(load, "topic", ""), "")
+        share = tenant.clients * self.options.count
+        for i in range(tenant.processes):
+            clients = len(range(i, tenant.clients, tenant.processes))
+            yield Job(
+                run_id=self.options.run_id,
+                name="-".join(part for part in (load.tenant, load.operation, str(i)) if part),
+                load=load,
+                rate=None if load.rate == MAX else load.rate * clients / share,
+                clients=clients,
+                bootstrap=self.cluster.bootstrap,
+                client_id=tenant.client_id or load.tenant,
+                access=access,
+                settings=tenant.settings,
+                topic=topic,
+                partitions=self._partitions.get(topic, 0),
+                first_producer=self._producers,
+                prefix=f"{self.prefix}-{phase.name}-{load.tenant}-{i}" if isinstance(load, CreateTopics) else self.prefix,
+                warm_up=phase.warm_up,
+                duration=phase.duration,
+                grace=HELD if load.limited or load.rate == MAX else GRACE,
+                at_most=-(-load.at_most // (tenant.processes * self.options.count)) if isinstance(load, CreateTopics) else 0,
+            )
+            self._producers += clients
+
+    def _connect(self, processes: Sequence[Process], lines: queue.Queue[_Line]) -> None:
+        """Until all are connected. Raises RunError with what one of them says."""
+        deadline = time.monotonic() + CONNECTED
+        while not all(one.ready for one in processes):
+            try:
+                line = lines.get(timeout=max(deadline - time.monotonic(), 0.01))
+            except queue.Empty:
+                waiting = ", ".join(one.job.name for one in processes if not one.ready)
+                raise RunError(f"{waiting}: clients are not connected after {CONNECTED:g} s") from None
+            line.apply()
+            if line.process.lost:
+                raise RunError(f"{line.process.job.name}: {line.process.error or 'the driver ended before it had begun'}")
+
+    def _listen(self, processes: Sequence[Process], lines: queue.Queue[_Line], events: _Events, end: float) -> None:
+        """Until all have reported, or are given up."""
+        deadline, told = end + GRACE + LOST, time.monotonic()
+        while not all(one.report or one.lost for one in processes):
+            now = time.monotonic()
+            events.begin(now)
+            if now > deadline:
+                for one in processes:
+                    one.lost = one.lost or one.report is None
+                break
+            try:
+                lines.get(timeout=min(max(events.next() - now, 0.05), 0.5)).apply(self.shown)
+            except queue.Empty:
+                continue
+            if time.monotonic() - told >= 1.0:
+                told = time.monotonic()
+                self.shown.show(told)
+
+    def _measure(self, processes: Sequence[Process], sampler: Sampler, since: float, until: float) -> None:
+        """How busy drivers were."""
+        cpus = honesty.machine().cpus
+        self._busy += sampling.busy_s(sampler.readings("host"), cpus, since, until)
+        for one in processes:
+            found = sampling.driver(one.job.name, one.child.pid, sampler.readings(one.job.name), since, until)
+            lag = one.report.lag if one.report else None
+            late = {"lag_p99_ms": lag.percentile_us(99) / 1000, "lag_max_ms": lag.max_us / 1000} if lag else {}
+            self._drivers.append(found.model_copy(update={"lost": one.lost, **late}))
+            if one.error:
+                self._warnings.append(Warning(code=WarningCode.DRIVER_LOST, text=f"{one.job.name}: {one.error}"))
+
+    def _result(self, load: Load, processes: Sequence[Process]) -> TenantResult:
+        reports = [one.report for one in processes if one.report is not None]
+        report = merged(reports)
+        if report.library:
+            name, _, rest = report.library.partition(" ")
+            self._libraries[name] = rest or version("kio")
+        for one in processes:
+            if isinstance(load, Writing):
+                acknowledged = one.report.acknowledged_records if one.report else []
+                first, last = one.job.first_producer, one.job.first_producer + one.job.clients - 1
+                self._written.append(verify.Written(load.tenant, report.library, one.job.topic, first, last, acknowledged))
+        found: dict[str, Any] = {name: getattr(report, name) for name in _SAME}
+        return TenantResult(
+            tenant=load.tenant,
+            role=self.scenario.tenants[load.tenant].role,
+            operation=str(getattr(load, "operation", "")),
+            client=report.library,
+            limited=load.limited,
+            intended_rate=None if load.rate == MAX else load.rate / self.options.count,
+            **found,
+        )
+
+    def _verify(self) -> list[Any]:
+        """What became of all records."""
+        if not self._written:
+            return []
+        self.shown.note("reading back what was written")
+        seen = verify.read(self.cluster, self._starts, self.options.run_id)
+        return verify.judge(self._written, seen)
+
+    def _clean_up(self) -> None:
+        for left in self.cluster.remove(self.prefix):
+            self._warnings.append(Warning(code=WarningCode.LEFT_BEHIND, text=f"left behind: {left}"))
+            self.shown.note(f"left behind: {left}")
+
+
+_SAME: Final = ("intended", "sent", "acknowledged", "failed", "bytes", "latency", "service", "throttle", "series")
+"""What a report and a result call by one name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Something that a driver said; None: its output ended."""
+
+    process: Process
+    text: str | None
+
+    def apply(self, shown: Shown | None = None) -> None:
+        one = self.process
+        if self.text is None:
+            one.lost = one.lost or one.report is None
+            return
+        try:
+            ((what, value),) = json.loads(self.text).items()
+        except (ValueError, AttributeError):
+            return  # a library's own words
+        if what == READY:
+            one.ready = True
+        elif what == REPORT:
+            one.report = Report.model_validate(value)
+        elif what == ERROR:
+            one.error, one.lost = value, True
+        elif what == TICK and shown is not None:
+            tick, last = Tick.model_validate(value), one.last
+            one.last = tick
+            shown.tick(
+                one.job.name,
+                seconds=1.0,
+                acknowledged=tick.acknowledged - last.acknowledged,
+                failed=tick.failed - last.failed,
+                size=tick.bytes - last.bytes,
+                longest_us=tick.latency_max_us,
+                intended=one.job.rate,
+            )
+
+
+@contextmanager
+def _drivers(jobs: Sequence[Job]) -> Iterator[tuple[list[Process], queue.Queue[_Line]]]:
+    """A process for each job, and what they say. They do not outlive this."""
+    processes: list[Process] = []
+    lines: queue.Queue[_Line] = queue.Queue()
+
+    def listen(one: Process) -> None:
+        assert one.child.stdout is not None
+        for text in one.child.stdout:
+            lines.put(_Line(one, text))
+        lines.put(_Line(one, None))
+
+    threads = []
+    try:
+        for job in jobs:
+            command = [sys.executable, "-m", "loadtest.drive"]
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            processes.append(Process(job, child))
+            _tell(processes[-1], job.model_dump_json())
+            threads.append(threading.Thread(target=listen, args=(processes[-1],), daemon=True))
+            threads[-1].start()
+        yield processes, lines
+    finally:
+        for one in processes:
+            if one.child.stdin is not None:
+                try:
+                    one.child.stdin.close()
+                except OSError:
+                    pass
+        for one in processes:
+            try:
+                one.child.wait(ENDED)
+            except subprocess.TimeoutExpired:
+                one.child.kill()
+                one.child.wait()
+        for thread in threads:
+            thread.join(5)
+
+
+def _tell(one: Process, line: str) -> None:
+    try:
+        assert one.child.stdin is not None
+        one.child.stdin.write(line + "\n")
+        one.child.stdin.flush()
+    except OSError:  # it ended: its output says so, too
+        pass
+
+
+class _Events:
+    """What a phase does to the system, each in a thread of its own."""
+
+    def __init__(self, planned: Sequence[Planned], at: float, shown: Shown) -> None:
+        self._left = sorted(((at + event.at, event) for event in planned), key=lambda pair: pair[0])
+        self._shown, self._found = shown, list[Event]()
+        self._threads: list[threading.Thread] = []
+        self._wrong: list[str] = []
+
+    def next(self) -> float:
+        return self._left[0][0] if self._left else float("inf")
+
+    def begin(self, now: float) -> None:
+        while self._left and self._left[0][0] <= now:
+            event = self._left.pop(0)[1]
+            self._shown.note(f"event: {event.command}")
+            self._threads.append(threading.Thread(target=self._do, args=(event,), daemon=True))
+            self._threads[-1].start()
+
+    def done(self) -> list[Event]:
+        """All of them. Raises RunError for one that failed: what was measured is not what the scenario says."""
+        for thread in self._threads:
+            thread.join()
+        if self._wrong:
+            raise RunError(self._wrong[0])
+        return sorted(self._found, key=lambda event: event.at)
+
+    def _do(self, event: Planned) -> None:
+        self._found.append(Event(at=time.time(), text=event.command))
+        try:
+            ended = subprocess.run(
+                shlex.split(event.command),
+                timeout=event.timeout,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if ended.returncode:
+                said_last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]
+                self._wrong.append(f"event `{event.command}` ended with exit code {ended.returncode}: {''.join(said_last)}")
+        except (OSError, ValueError) as e:
+            self._wrong.append(f"event `{event.command}` cannot be run: {e}")
+        except subprocess.TimeoutExpired:
+            self._wrong.append(f"event `{event.command}` was not done after {event.timeout:g} s")
+
+
+def run_once(scenario: Scenario, cluster: Cluster, options: Options, shown: Shown) -> RunResult:
+    """Raises RunError, EndpointError."""
+    try:
+        return Run(scenario, cluster, options, shown).make(cluster.bootstrap)
+    except KafkaException as e:
+        raise EndpointError(f"{cluster.bootstrap}: {said(e)}") from None

@@ -1,0 +1,558 @@
+"""What a scenario may say. In: YAML. Out: a `Scenario`, or `FileError` that names the key, the line and what would be right.
+
+The models are the reference: `kafka-quota-proxy loadtest schema` prints them as a JSON schema. An operation is what a rate
+counts: a record written or read, a connection, a partition that is created or deleted, a new producer id, a question to the
+controller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import BeforeValidator, Field, PlainSerializer, PositiveFloat, PositiveInt, WithJsonSchema, model_validator
+
+from configfile.base import Model, Name
+from configfile.load import FileError, Lines, dotted, read, validated
+from configfile.units import Size, as_text, parse_duration, parse_size
+from loadtest.payload import HEADER_SIZE
+
+EXAMPLE: Final = "phases: [{name: steady, duration: 30s, load: […]}]"
+_PARAMETER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PATH: Final = re.compile(r"[^.\[\]]+|\[\d+\]")
+MAX: Final = "max"
+
+
+def _rate(value: object) -> float | Literal["max"]:
+    if value == MAX:
+        return "max"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e7:
+        raise ValueError("a rate above 0, in operations per second, such as 200, or max for as fast as possible")
+    return float(value)
+
+
+def _share(value: object) -> float:
+    text = str(value).strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 10:
+        raise ValueError("a share, such as 5% or 0.05")
+    return share
+
+
+def _amount(value: object) -> float:
+    if isinstance(value, float):
+        return value
+    return float(parse_size(value))
+
+
+def _some_time(value: object) -> float:
+    seconds = parse_duration(value)
+    if seconds <= 0:
+        raise ValueError("a duration above 0, such as 30s")
+    return seconds
+
+
+Rate = Annotated[
+    float | Literal["max"],
+    BeforeValidator(_rate),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": MAX}]}),
+]
+Share = Annotated[float, BeforeValidator(_share), WithJsonSchema({"type": ["string", "number"], "examples": ["5%"]})]
+Amount = Annotated[
+    float,
+    BeforeValidator(_amount),
+    Field(gt=0),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["2MiB", 200], "exclusiveMinimum": 0}),
+]
+_AS_TEXT: Final = PlainSerializer(lambda seconds: f"{seconds:f}".rstrip("0").rstrip(".") + "s", when_used="json")
+Duration = Annotated[float, BeforeValidator(parse_duration), _AS_TEXT, as_text("30s")]
+SomeTime = Annotated[float, BeforeValidator(_some_time), _AS_TEXT, as_text("30s")]
+
+
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,60}$")]
+"""A name that can be part of a topic's."""
+
+
+class Parameter(Model):
+    """A value that `--set NAME=VALUE` gives, and that stands for `${NAME}` elsewhere in the file."""
+
+    text: str
+    """What it is, for people."""
+    default: bool | int | float | str | None = None
+    """Its value when none is given; without a default it has to be given."""
+
+
+class Topic(Model):
+    """A topic that loads name."""
+
+    name: Name | None = None
+    """Its name at the cluster, where that matters (a quota may name it). One that is there is used as it is, and stays. By
+    default a new one with a name of the run's own."""
+    partitions: PositiveInt = 3
+    """Of a topic that the run makes."""
+    replicas: int = Field(-1, ge=-1, le=100)
+    """Of a topic that the run makes; -1: the cluster's default."""
+    config: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of a topic that the run makes, `retention.ms` say."""
+    records: int = Field(0, ge=0, le=100_000_000)
+    """Records that are written before the first phase, for those who read."""
+    record_size: Size = Field(1024, ge=HEADER_SIZE)
+    """Bytes of each of them."""
+
+
+class Login(Model):
+    """SASL for a tenant, in place of the endpoint's. Passwords do not stand in scenarios."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    username: Name
+    password_env: Name | None = None
+    """Environment variable with the password."""
+    password_file: Name | None = None
+    """File with the password; a line break at its end does not count."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Login:
+        if (self.password_env is None) == (self.password_file is None):
+            raise ValueError("one of `password_env` and `password_file` is right")
+        return self
+
+
+class Tenant(Model):
+    """Somebody who makes load, as quotas see it: by user and client id."""
+
+    client_id: Name | None = None
+    """By default the tenant's name."""
+    role: Literal["", "victim", "offender"] = ""
+    """How results show it."""
+    clients: int = Field(1, ge=1, le=10_000)
+    """Clients with connections of their own; a rate is of all together."""
+    processes: int = Field(1, ge=1, le=64)
+    """Processes that clients are spread over, when one cannot make the load."""
+    sasl: Login | None = None
+    """Its login; by default that of the endpoint (`--command-config`)."""
+    settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of librdkafka beside those that operations set, `compression.type` say."""
+
+    @model_validator(mode="after")
+    def _spread(self) -> Tenant:
+        if self.processes > self.clients:
+            raise ValueError(f"`processes` {self.processes}: at most as many as `clients`, {self.clients}")
+        if secret := next((key for key in self.settings if "password" in key or key == "sasl.jaas.config"), None):
+            raise ValueError(f"`settings.{secret}`: passwords do not stand in scenarios; `sasl.password_env` names where one is")
+        return self
+
+
+class Load(Model):
+    """What all operations have."""
+
+    tenant: Name
+    """Who does it."""
+    rate: Rate
+    """Operations per second of all its clients, at even intervals whatever happens to earlier ones; `max`: as fast as possible."""
+    limited: bool = False
+    """Whether a quota is expected to hold it back. Where it is not, a rate that is not reached fails the run."""
+    sweep: bool = False
+    """Whether `loadtest sweep` varies its rate."""
+
+
+class Writing(Load):
+    topic: Name
+    """One of `topics`."""
+    size: Size = Field(1024, ge=HEADER_SIZE, le=1 << 30)
+    """Bytes of each record."""
+    acks: Literal["all", 0, 1] = "all"
+    """Which replicas acknowledge. Of what is not acknowledged (0) no loss can be seen."""
+    idempotent: bool = True
+    """Whether the producer is idempotent; without acks=all it is not."""
+    transaction: int = Field(0, ge=0, le=1_000_000)
+    """Records of each transaction; 0: none."""
+    linger: Duration = 0.005
+    """How long a batch waits for more records."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> Writing:
+        if self.transaction and (self.acks != "all" or not self.idempotent):
+            raise ValueError("a transaction needs `acks: all` and `idempotent: true`")
+        return self
+
+
+class Produce(Writing):
+    """Writes records, which are verified after the run."""
+
+    operation: Literal["produce"]
+
+
+class EndToEnd(Writing):
+    """Writes records and reads them in the same process: latencies are from when a record was due to when it was read."""
+
+    operation: Literal["end_to_end"]
+
+
+class Consume(Load):
+    """Reads a topic from its beginning, again and again."""
+
+    operation: Literal["consume"]
+    topic: Name
+    """One of `topics`, with `records` or written to by others."""
+    group: bool = False
+    """Whether clients are members of a group that commits; else each reads its share of the partitions by itself."""
+
+
+class Connect(Load):
+    """Opens a connection, asks for versions, logs in, asks for metadata, closes it."""
+
+    operation: Literal["connect"]
+
+
+class CreateTopics(Load):
+    """Creates topics; those that a quota refuses are sent again when their throttle time is over. An operation is a partition."""
+
+    operation: Literal["create_topics"]
+    topics: int = Field(1, ge=1, le=10_000)
+    """Topics of each request."""
+    partitions: int = Field(1, ge=1, le=10_000)
+    """Partitions of each topic."""
+    replicas: int = Field(-1, ge=-1, le=100)
+    """-1: the cluster's default."""
+    at_most: int = Field(1000, ge=1, le=1_000_000)
+    """Topics in all."""
+    retry: bool = True
+    """Whether what was refused is sent again."""
+    delete: bool = False
+    """Whether each topic is deleted again as soon as it is there, which counts as an operation for each partition, too."""
+
+
+class ProducerIds(Load):
+    """New producers: each connects, logs in, gets a producer id, writes one record to each partition of one broker, and is gone."""
+
+    operation: Literal["producer_ids"]
+    topic: Name
+    """One of `topics`."""
+
+
+class AskController(Load):
+    """Asks the controller whether a topic could be created: what everybody else feels of a busy controller."""
+
+    operation: Literal["ask_controller"]
+
+
+AnyLoad = Annotated[
+    Produce | EndToEnd | Consume | Connect | CreateTopics | ProducerIds | AskController, Field(discriminator="operation")
+]
+
+
+class Event(Model):
+    """Something that is done to the system while load runs."""
+
+    at: Duration
+    """After the beginning of the phase, warm-up included."""
+    command: Name
+    """Command and arguments; no shell interprets them. It has to end with exit code 0."""
+    timeout: SomeTime = 60.0
+    """How long it may take."""
+
+
+class Phase(Model):
+    """Loads that run at the same time."""
+
+    name: Word
+    warm_up: Duration = 5.0
+    """What is left out of all figures but the series."""
+    duration: SomeTime
+    """The measured part."""
+    load: list[AnyLoad] = Field(min_length=1)
+    events: list[Event] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Phase:
+        for event in self.events:
+            if event.at >= self.warm_up + self.duration:
+                raise ValueError(f"an event at {event.at:g}s: the phase is over after {self.warm_up + self.duration:g}s")
+        return self
+
+
+class Assertion(Model):
+    """What all assertions have."""
+
+    phase: Name | None = None
+    """The phase it is about; by default the last one that has load of its tenant."""
+
+
+class OfQuota(Assertion):
+    tenant: Name
+    quota: Amount
+    """Operations or bytes per second."""
+    of: Literal["operations", "bytes"] = "operations"
+    """What the quota counts. Bytes are those of keys and values: batches have some more, compression makes fewer of them."""
+
+
+class AchievedRate(OfQuota):
+    """The rate in the measured part of a phase is the quota."""
+
+    check: Literal["rate"]
+    within: Share = 0.05
+    """How far it may be off."""
+    side: Literal["both", "above"] = "both"
+    """`above`: less than the quota is right as well."""
+
+
+class Converges(OfQuota):
+    """From some time on, the rate stays at the quota."""
+
+    check: Literal["converges"]
+    within: Share = 0.1
+    by: SomeTime
+    """When, at the latest, after the beginning of the phase."""
+    window: SomeTime = 10.0
+    """Over which rates are taken."""
+
+
+class Overshoot(OfQuota):
+    """What passed beyond the quota at any time of the phase, its beginning included."""
+
+    check: Literal["overshoot"]
+    at_most: SomeTime = 11.0
+    """In seconds of the quota: Kafka's windows let ten seconds' worth pass at once, and what is under way."""
+
+
+class Recovers(Assertion):
+    """Mean latencies come back after the load of others stopped."""
+
+    check: Literal["recovers"]
+    tenant: Name
+    compared_with: Name
+    """The phase in which all was well."""
+    within: Share = 1.0
+    """How much above the mean of that phase a second may be: 100% is twice as long."""
+    by: SomeTime
+    """When, at the latest, after the beginning of the phase."""
+
+
+class Fairness(Assertion):
+    """Jain's index of the tenants' rates: 1 when all have the same, 1/n when one has everything."""
+
+    check: Literal["fairness"]
+    tenants: list[Name] = Field(min_length=2)
+    at_least: float = Field(0.95, gt=0, le=1)
+
+
+class Felt(Assertion):
+    """What a tenant felt of the others: a percentile of its latencies, in relation to another phase."""
+
+    check: Literal["felt"]
+    tenant: Name
+    compared_with: Name
+    """The phase in which it was alone."""
+    percentile: float = Field(99, gt=0, le=100)
+    at_most: PositiveFloat | None = None
+    """How many times as long."""
+    at_least: PositiveFloat | None = None
+    """How many times as long at least: shows that load without a quota is felt."""
+    or_below: SomeTime | None = None
+    """A latency that is always fast enough, however much faster the other phase was."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Felt:
+        if self.at_most is None and self.at_least is None:
+            raise ValueError("`at_most` or `at_least` is needed")
+        return self
+
+
+class Latency(Assertion):
+    """A percentile of latencies from when operations were due."""
+
+    check: Literal["latency"]
+    tenant: Name
+    percentile: float = Field(99, gt=0, le=100)
+    at_most: SomeTime
+
+
+class Throttled(Assertion):
+    """Whether a tenant was told throttle times, or refused (error 89)."""
+
+    check: Literal["throttled"]
+    tenant: Name
+    expected: bool = True
+
+
+class Errors(Assertion):
+    """Operations that failed."""
+
+    check: Literal["errors"]
+    tenant: Name | None = None
+    """By default all."""
+    at_most: int = Field(0, ge=0)
+
+
+class Verified(Assertion):
+    """Every record that was acknowledged is there, once, in order. For all tenants that write, in all phases."""
+
+    check: Literal["verified"]
+    lost: int = Field(0, ge=0)
+    """At most so many."""
+    duplicated: int = Field(0, ge=0)
+    out_of_order: int = Field(0, ge=0)
+
+
+AnyAssertion = Annotated[
+    AchievedRate | Converges | Overshoot | Recovers | Fairness | Felt | Latency | Throttled | Errors | Verified,
+    Field(discriminator="check"),
+]
+
+
+class Scenario(Model):
+    """Who does what, for how long, and what has to be so."""
+
+    name: str = ""
+    """By default that of the file."""
+    description: str = ""
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+    topics: dict[Word, Topic] = Field(default_factory=dict)
+    tenants: dict[Word, Tenant] = Field(min_length=1)
+    phases: list[Phase] = Field(min_length=1)
+    pause: Duration = 0.0
+    """Between two phases, so that windows of quotas pass."""
+    assertions: list[AnyAssertion] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _known(self) -> Scenario:
+        for wrong in self._unknown():
+            raise ValueError(wrong)
+        return self
+
+    def _unknown(self) -> Iterator[str]:
+        """Names that nothing has."""
+        phases = [phase.name for phase in self.phases]
+        yield from (f"two phases have the name {name!r}" for name in phases if phases.count(name) > 1)
+        for i, phase in enumerate(self.phases):
+            for j, load in enumerate(phase.load):
+                at = f"`phases[{i}].load[{j}]`"
+                yield from _lacking(f"{at}: tenant", [load.tenant], list(self.tenants))
+                if isinstance(load, Writing | Consume | ProducerIds):
+                    yield from _lacking(f"{at}: topic", [load.topic], list(self.topics))
+            pairs = [(load.tenant, load.operation) for load in phase.load]
+            twice = [pair for pair in pairs if pairs.count(pair) > 1]
+            yield from (f"`phases[{i}]`: tenant {tenant!r} has two loads with {operation}" for tenant, operation in twice)
+        for i, one in enumerate(self.assertions):
+            at = f"`assertions[{i}]`"
+            yield from _lacking(f"{at}: phase", [one.phase, getattr(one, "compared_with", None)], phases)
+            yield from _lacking(f"{at}: tenant", [getattr(one, "tenant", None), *getattr(one, "tenants", ())], list(self.tenants))
+
+    def scaled(self, factor: float) -> Scenario:
+        """The same with other durations of phases; limits in assertions stay."""
+        phases = [
+            phase.model_copy(
+                update={
+                    "warm_up": phase.warm_up * factor,
+                    "duration": phase.duration * factor,
+                    "events": [event.model_copy(update={"at": event.at * factor}) for event in phase.events],
+                }
+            )
+            for phase in self.phases
+        ]
+        return self.model_copy(update={"phases": phases, "pause": self.pause * factor})
+
+    def at_rate(self, rate: float) -> Scenario:
+        """The same with this rate for the loads that are swept, all together; with only one load, it is that.
+
+        Raises FileError when no load is marked."""
+        loads = [load for phase in self.phases for load in phase.load]
+        swept = [load for load in loads if load.sweep] or (loads if len(loads) == 1 else [])
+        if not swept:
+            raise FileError(f"{self.name}: which rate is swept? Mark a load with `sweep: true`")
+        whole = sum(load.rate for load in swept if load.rate != MAX)
+        if not whole:
+            whole = len(swept)
+        phases = []
+        for phase in self.phases:
+            load = [
+                one.model_copy(update={"rate": rate * (1.0 if one.rate == MAX else one.rate) / whole}) if one in swept else one
+                for one in phase.load
+            ]
+            phases.append(phase.model_copy(update={"load": load}))
+        return self.model_copy(update={"phases": phases})
+
+
+def _lacking(what: str, wanted: list[str | None], there: list[str]) -> Iterator[str]:
+    for name in wanted:
+        if name is not None and name not in there:
+            yield f"{what} {name!r} is not there; there {'is' if len(there) == 1 else 'are'} {', '.join(there) or 'none'}"
+
+
+def load_scenario(path: Path, given: Mapping[str, str] | None = None, *, name: str | None = None) -> Scenario:
+    """A scenario with what `--set` gives: values of parameters, or of keys such as `phases[0].duration`."""
+    data, lines = read(path, EXAMPLE, kind="key")
+    parameters = validated(_Parameters, {"parameters": data.get("parameters", {})}, str(path), lines, kind="key").parameters
+    values: dict[str, Any] = {key: one.default for key, one in parameters.items()}
+    for key, text in (given or {}).items():
+        value = _scalar(key, text)
+        if key in parameters:
+            values[key] = value
+        elif _PARAMETER.fullmatch(f"${{{key}}}") and key not in Scenario.model_fields:
+            there = ", ".join(parameters) or "none"
+            raise FileError(
+                f"--set {key}: the scenario has no such parameter (there are: {there}); a key is as `phases[0].duration`"
+            )
+        else:
+            _put(data, key, value)
+    data = {**data, **{key: _filled(value, values, str(path), lines, (key,)) for key, value in data.items() if key != "parameters"}}
+    found = validated(Scenario, data, str(path), lines, kind="key")
+    return found if found.name else found.model_copy(update={"name": name or path.stem})
+
+
+class _Parameters(Model):
+    parameters: dict[str, Parameter]
+
+
+def _scalar(key: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise FileError(f"--set {key}={text}: is not YAML; write text in quotes") from None
+
+
+def _put(data: Any, path: str, value: Any) -> None:
+    """Replaces what stands at `phases[0].duration`; keys that are missing are made, elements of lists are not."""
+    parts = [part if part[0] != "[" else int(part[1:-1]) for part in _PATH.findall(path)]
+    wrong = FileError(f"--set {path}: there is no such place in the scenario")
+    for i, part in enumerate(parts):
+        last = i == len(parts) - 1
+        if isinstance(part, int):
+            if not isinstance(data, list) or part >= len(data):
+                raise wrong
+        elif not isinstance(data, dict):
+            raise wrong
+        elif not last:
+            data.setdefault(part, {})
+        if last:
+            data[part] = value
+        else:
+            data = data[part]
+
+
+def _filled(data: Any, values: Mapping[str, Any], where: str, lines: Lines, key: tuple[str | int, ...]) -> Any:
+    """Data with values for `${name}`. A text that is nothing else takes the value as it is: a number stays one."""
+    if isinstance(data, dict):
+        return {name: _filled(value, values, where, lines, (*key, name)) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_filled(value, values, where, lines, (*key, i)) for i, value in enumerate(data)]
+    if not isinstance(data, str):
+        return data
+
+    def value_of(match: re.Match[str]) -> Any:
+        name = match[1]
+        at = f"{where}: line {lines.get(key, 1)}: `{dotted(key)}`"
+        if name not in values:
+            raise FileError(f"{at}: there is no parameter {name!r}; there are {', '.join(values) or 'none'}")
+        if values[name] is None:
+            raise FileError(f"{at}: the parameter {name!r} has no default: give --set {name}=VALUE")
+        return values[name]
+
+    if whole := _PARAMETER.fullmatch(data):
+        return value_of(whole)
+    return _PARAMETER.sub(lambda match: str(value_of(match)), data)

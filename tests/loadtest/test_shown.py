@@ -1,0 +1,231 @@
+"""What people see of results: tables, a live view, a page that needs nothing else, and commands on files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from loadtest.cli import load
+from loadtest.results import commands
+from loadtest.results.compare import in_turn
+from loadtest.results.files import AnyResult, write
+from loadtest.results.model import AssertionResult, Endpoint, Event, RunResult, Verification, Warning, WarningCode, Watched
+from loadtest.results.page import page
+from loadtest.results.sweep import find_knee
+from loadtest.results.terminal import View, print_result
+from tests.loadtest.made import START, driver, phase, run, tenant
+from tests.loadtest.test_sweep import at
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+EVIL = "<img src=x onerror=document.title='pwned'>\x1b[31m"
+
+
+def whole(name: str = "victim", **different: Any) -> RunResult:
+    """A result with something of everything, in which every text is `name`."""
+    seen = Watched(name=name, cpu_s=2.0, cpu_max=0.5, memory_bytes=1 << 20, first=int(START), cpu=[0.2] * 9, memory=[1 << 20] * 9)
+    events = [Event(at=START + 5, text=name)]
+    one, other = tenant(name, role=name, failed={name: 3}), tenant("offender", limited=True, acknowledged=500)
+    known = {
+        "scenario": name,
+        "definition": {name: name},
+        "endpoint": Endpoint(name=name, bootstrap=name),
+        "verification": [Verification(client=name, acknowledged=1000, consumed=999, lost=1, examples=[name])],
+        "assertions": [AssertionResult(name=name, wanted=name, got=name, passed=False, text=name)],
+        "warnings": [Warning(code=WarningCode.DRIVER_LOST, text=name)],
+    }
+    return run(phase(one, other, watched=[seen], events=events, warmup_s=2.0), **known | different)
+
+
+def comparison(p99_factor: int = 2) -> AnyResult:
+    points = [Endpoint(name=name, bootstrap=name) for name in ("direct", "proxy")]
+
+    def run_once(endpoint: Endpoint) -> RunResult:
+        us = 10_000 * (p99_factor if endpoint is points[1] else 1)
+        return run(phase(tenant(latencies=[us] * 100)), endpoint=endpoint)
+
+    return in_turn(points, 5, run_once)
+
+
+def printed(result: AnyResult) -> str:
+    console = Console(file=StringIO(), width=160)
+    print_result(console, result)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_the_tables_say_what_failed_and_what_figures_are_worth() -> None:
+    text = printed(whole())
+    assert "Failed: 1 of 1 assertions do not hold." in text
+    assert "⚠ driver-lost: victim" in text
+    assert [word for word in ("offender", "FAILS", "p99.9", "Lost", "Watched") if word not in text] == []
+    assert "Passed: the rates were reached." in printed(run())
+
+
+def test_a_comparison_and_a_sweep_have_a_verdict() -> None:
+    assert "worse" in printed(comparison())
+    assert "3,300 per second held: the knee." in printed(find_knee(lambda rate: at(3300, rate), low=3200))
+
+
+def test_names_from_a_scenario_steer_no_terminal() -> None:
+    assert "\x1b" not in printed(whole(EVIL))
+
+
+@pytest.mark.parametrize("made", [whole, comparison, lambda: find_knee(lambda rate: at(300, rate), low=100)])
+def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
+    text = page(made())
+    assert text.count("<svg") >= 2
+    assert "default-src 'none'" in text
+    assert not [
+        word for word in ("<script", "http://", "https://", "<link", "@import") if word in text.replace("http://www.w3.org", "")
+    ]
+
+
+def test_ids_of_plots_are_unique() -> None:
+    import re
+
+    ids = re.findall(r'\bid="([^"]+)"', page(whole()))
+    assert len(ids) == len(set(ids)) > 0
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
+@pytest.mark.parametrize("width", [1366, 500])
+def test_a_browser_shows_it_at_the_width_of_a_laptop_and_a_phone(tmp_path: Path, width: int) -> None:
+    """500 is the narrowest window that Chromium makes without a screen."""
+    assert BROWSER is not None
+    file = tmp_path / "page.html"
+    script = "<script>document.title = `${document.body.scrollWidth} ${document.images.length} ${document.title}`</script>"
+    text = page(whole(EVIL)).replace("</body>", script + "</body>").replace("default-src 'none';", "script-src 'unsafe-inline';")
+    file.write_text(text)
+    how = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", f"--window-size={width},900"]
+    found = subprocess.run([*how, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=60, check=True).stdout
+    shown, images, title = found.partition("<title>")[2].partition("</title>")[0].split(" ", 2)
+    assert int(shown) <= width  # nothing makes the page wider than the window
+    assert int(images) == 0
+    assert title.startswith("Load test: &lt;img")
+
+
+def test_the_live_view_shows_rates_and_failures() -> None:
+    console = Console(file=StringIO(), width=140, force_terminal=True)
+    view = View(console, "produce", "proxy")
+    view.phase("load", 30.0, now=100.0)
+    for second in range(3):
+        view.tick("victim", seconds=1.0, acknowledged=100 + second, failed=1, size=1 << 20, longest_us=5000, intended=100)
+    console.print(view.drawn(now=112.0))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    assert [word for word in ("produce at proxy", "12 of 30 s", "102", "3.0 MiB", "5 ms", "█") if word not in text] == []
+
+
+def test_where_nobody_looks_a_line_comes_now_and_then() -> None:
+    console = Console(file=StringIO(), width=140)
+    with View(console, "produce", "proxy") as view:
+        view.phase("load", 30.0, now=0.0)
+        for second in range(1, 26):
+            view.tick("victim", seconds=1.0, acknowledged=100, failed=0, size=10, longest_us=5000)
+            view.show(now=float(second))
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "produce at proxy: load, 30 s",
+        "  10 s  victim 100/s, 0 failed",
+        "  20 s  victim 100/s, 0 failed",
+    ]
+
+
+# Commands
+
+
+def call(command: click.Command, *arguments: object, given: str = "") -> Result:
+    return CliRunner().invoke(command, [str(argument) for argument in arguments], input=given)
+
+
+def saved(folder: Path, name: str, result: AnyResult) -> Path:
+    path = folder / name
+    write(result, str(path))
+    return path
+
+
+def test_diff_says_what_regressed(tmp_path: Path) -> None:
+    before = saved(tmp_path, "a.json", run())
+    after = saved(tmp_path, "b.json", run(phase(tenant(acknowledged=800))))
+    found = call(commands.diff_command, before, after)
+    assert (found.exit_code, "REGRESSION" in found.output, "1 regressions in" in found.output) == (1, True, True)
+    assert call(commands.diff_command, before, before).exit_code == 0
+    assert call(commands.diff_command, before, after, "--threshold", "rate=30%").exit_code == 0
+    assert (
+        call(commands.diff_command, saved(tmp_path, "c.json", comparison()), saved(tmp_path, "d.json", comparison(4))).exit_code
+        == 1
+    )
+
+
+def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
+    scenario = load("produce", []).model_dump(mode="json", exclude_defaults=True) | {"assertions": []}
+    parts = [run(drivers=[driver(index)], driver_count=2, definition=scenario) for index in range(2)]
+    files = [saved(tmp_path, f"{index}.json", part) for index, part in enumerate(parts)]
+    out = tmp_path / "merged.json"
+    found = call(commands.merge_command, *files, "--json", out, "--html", tmp_path / "page.html")
+    assert found.exit_code == 0, found.output
+    merged = RunResult.model_validate_json(out.read_text())
+    assert merged.phases[0].tenants[0].acknowledged == 2000
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    logs = "".join(
+        f"[pod/load-{i}/load] topic made\n[pod/load-{i}/load] {part.model_dump_json()}\n" for i, part in enumerate(parts)
+    )
+    found = call(commands.merge_command, "-", "--json", "-", given=logs)
+    assert found.exit_code == 0, found.output
+    assert RunResult.model_validate_json(found.stdout) == merged
+    found = call(
+        commands.merge_command, *(saved(tmp_path, f"old-{i}.json", run(drivers=[driver(i)], driver_count=2)) for i in range(2))
+    )
+    assert (found.exit_code, "the scenario of these results is none of this version: topics:" in found.output) == (2, True)
+    found = call(commands.merge_command, files[0])
+    assert (found.exit_code, "1 of 2 drivers are missing: 1" in found.output) == (1, True)
+
+
+def test_render_shows_a_file_again(tmp_path: Path) -> None:
+    found = call(commands.render_command, saved(tmp_path, "a.json", whole()), "--html", tmp_path / "page.html")
+    assert (found.exit_code, "Load test: victim" in found.output) == (0, True)
+    assert "Load test: victim" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no result of a load test: Invalid JSON"),
+        ('{"kind": "soup"}', "no result of a load test: kind: Input tag 'soup'"),
+        (json.dumps(run().model_dump() | {"schema_version": 9}), "of schema version 9; this program reads version 1"),
+        (json.dumps(run().model_dump() | {"speed": 9}), "run.speed: Extra inputs are not permitted"),
+    ],
+)
+def test_what_is_no_result_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(text)
+    for command, arguments in (
+        (commands.render_command, [file]),
+        (commands.merge_command, [file]),
+        (commands.diff_command, [file, file]),
+    ):
+        found = call(command, *arguments)
+        assert (found.exit_code, found.output.count("\n")) == (2, 1), found.output
+        assert found.output.startswith(str(file))
+        assert said in found.output
+
+
+def test_files_that_are_not_there_or_cannot_be_written(tmp_path: Path) -> None:
+    found = call(commands.render_command, tmp_path / "none.json")
+    assert (found.exit_code, found.output) == (2, f"{tmp_path}/none.json: No such file or directory\n")
+    file = saved(tmp_path, "a.json", run())
+    found = call(commands.render_command, file, "--html", tmp_path / "none" / "page.html")
+    assert (found.exit_code, found.output.splitlines()[-1]) == (2, f"{tmp_path}/none/page.html: No such file or directory")
+    assert call(commands.merge_command, saved(tmp_path, "c.json", comparison())).output.endswith(
+        "a comparison has no share of a run\n"
+    )

@@ -1,0 +1,78 @@
+"""Results of real runs: drivers whose shares become one, endpoints in turn, a sweep."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadtest.results.files import read
+from loadtest.results.model import Comparison, RunResult, Sweep
+from localkafka import LocalCluster
+from tests.real.proxies import ProxyProcess
+
+pytestmark = pytest.mark.kafka
+
+LOADTEST = [sys.executable, "-m", "proxy", "loadtest"]
+QUICK = ["--duration-scale", "0.05", "--set", "rate=200"]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*LOADTEST, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
+    """What a command writes to standard output."""
+    run = subprocess.run([*LOADTEST, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode in codes, (run.stdout, run.stderr)
+    return run.stdout
+
+
+def test_two_drivers_are_one_run(proxy: ProxyProcess, tmp_path: Path) -> None:
+    whose = ["--driver-count", "2", "--run-id", "8f14e45f-ceea-467f-a9d5-e8f1c1f5d9f3"]
+    shared = [*whose, "--json", "-", "--watch", f"proxy={proxy.process.pid}"]
+    where = ["run", "produce", "--bootstrap", proxy.bootstrap, *QUICK]
+    drivers = [start(*where, "--driver-index", str(index), *shared) for index in range(2)]
+    said = [driver.communicate(timeout=120) for driver in drivers]
+    assert [driver.returncode for driver in drivers] == [0, 0], said
+    logs = tmp_path / "pods.log"
+    logs.write_text("".join(f"[pod/load-{index}/load] {out}" for index, (out, _) in enumerate(said)))
+    finished("merge", str(logs), "--json", str(tmp_path / "whole.json"), "--html", str(tmp_path / "page.html"), codes=(0, 1))
+    whole = read(str(tmp_path / "whole.json"))
+    assert isinstance(whole, RunResult)
+    parts = [json.loads(out) for out, _ in said]
+    (phase,) = whole.phases
+    acknowledged = sum(tenant["acknowledged"] for part in parts for tenant in part["phases"][0]["tenants"])
+    (tenant,) = phase.tenants
+    assert tenant.acknowledged == tenant.latency.count == acknowledged > 0
+    assert [(found.lost, found.acknowledged - found.consumed) for found in whole.verification] == [(0, 0)]
+    assert [assertion.name for assertion in whole.assertions if not assertion.passed] == []
+    assert [watched.name for watched in phase.watched] == ["proxy", "proxy (2)"]
+    assert phase.watched[0].cpu_s > 0
+    assert phase.watched[0].memory_bytes > 10 << 20
+    assert (tmp_path / "page.html").read_text().count("<svg") > 4
+
+
+def test_endpoints_take_turns(kafka3: LocalCluster, proxy: ProxyProcess, tmp_path: Path) -> None:
+    direct = kafka3.bootstrap_servers.split(",")[0]
+    file = str(tmp_path / "both.json")
+    both = ["--bootstrap", direct, "--compare", proxy.bootstrap, "--rounds", "1"]
+    finished("run", "produce", *both, *QUICK, "--json", file, codes=(0, 1))
+    found = read(file)
+    assert isinstance(found, Comparison)
+    assert [run.endpoint.bootstrap for run in found.runs] == [direct, proxy.bootstrap]
+    assert {"rate", "p50", "p99"} <= {measure.name for measure in found.measures}
+    assert all(ratio.verdict == "unsure" for measure in found.measures if measure.name == "p50" for ratio in measure.ratios)
+    assert "0 regressions" in finished("diff", file, file)
+
+
+def test_a_sweep_ends_at_the_highest_rate(proxy: ProxyProcess, tmp_path: Path) -> None:
+    file = str(tmp_path / "sweep.json")
+    rates = ["--from", "50", "--to", "100", "--duration-scale", "0.05"]
+    finished("sweep", "produce", "--bootstrap", proxy.bootstrap, *rates, "--json", file)
+    found = read(file)
+    assert isinstance(found, Sweep)
+    assert (found.knee, found.bounded) == (100, False)

@@ -1,0 +1,97 @@
+"""Drawing: plots as inline SVG that takes its colours from the page, so that one drawing suits light, dark and paper.
+
+In: a function that draws on matplotlib's axes with the colours of here. Out: SVG as HTML, and legends. The SVG holds no text from
+elsewhere: names are in the legend, which is HTML. Left to others: the colours of the page, as CSS variables (`page.css`).
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from webpage.html import Html, join, raw, tag
+
+_POINTS_PER_INCH = 72
+_HEIGHT = 2.3  # inches, as the widths
+_HALF, _WHOLE = 7.0, 14.3
+
+# Colours that stand for a CSS variable each: matplotlib draws with them, and they are replaced in its output.
+LINES = "#010203"
+TEXT = "#010204"
+_COLOURS = {LINES: "var(--line)", TEXT: "var(--muted)"}
+SERIES = tuple(f"#0a0b{index:02x}" for index in range(7))
+_COLOURS |= {colour: f"var(--s{index})" for index, colour in enumerate(SERIES)}
+OTHERS = SERIES[0]
+LEVEL = "#010205"
+_COLOURS[LEVEL] = "var(--level)"
+
+
+def drawing(draw: Callable[[Axes], None], name: str, title: str, *, wide: bool = False) -> Html:
+    """What `draw` draws, to be put into a page. `name` is unique in it; `title` is read to those who do not see."""
+    return _own_ids(_svg(draw, _WHOLE if wide else _HALF), name, title)
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> Html:
+    """(colour, text) of each."""
+    items = (tag("li", tag("i", style=f"background:{_COLOURS[colour]}"), text) for colour, text in entries)
+    return tag("ul", join(items), class_="legend")
+
+
+def time_axis(axes: Axes) -> None:
+    """Times of day below, UTC; `dates` are its values."""
+    locator = AutoDateLocator(minticks=3, maxticks=8, tz=UTC)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    few_ticks(axes)
+
+
+def few_ticks(axes: Axes) -> None:
+    """Round values at the left side."""
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]))
+
+
+def dates(seconds: Sequence[float]) -> list[float]:
+    """Seconds since 1970 as matplotlib has them."""
+    return [float(date2num(datetime.fromtimestamp(at, tz=UTC))) for at in seconds]  # type: ignore[no-untyped-call]
+
+
+def dress(axes: Axes) -> None:
+    """Few lines, in the colours of the page."""
+    axes.patch.set_alpha(0)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=LINES, linewidth=0.7)
+    for side in ("top", "left", "right"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(LINES)
+    axes.tick_params(colors=TEXT, length=0, pad=5)
+    axes.xaxis.get_offset_text().set_color(TEXT)
+
+
+def _svg(draw: Callable[[Axes], None], width: float) -> str:
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9, "text.parse_math": False}):
+        figure = Figure(figsize=(width, _HEIGHT), dpi=_POINTS_PER_INCH, layout="constrained")
+        figure.patch.set_alpha(0)
+        axes = figure.add_subplot()
+        draw(axes)
+        dress(axes)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return out.getvalue()
+
+
+def _own_ids(svg: str, name: str, title: str) -> Html:
+    """The drawing alone, for use in a page with others: ids made its own, colours handed to the page, no size but its shape."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
+    body = re.sub(r' (?:width|height)="[^"]*pt"', "", body, count=2)
+    for colour, variable in _COLOURS.items():
+        body = body.replace(colour, variable)
+    label = tag("title", title)
+    return raw(re.sub(r"<svg ([^>]*)>", lambda match: f'<svg role="img" {match[1]}>{label}', body, count=1))
