@@ -10,6 +10,7 @@ from proxy.config.ledger import Ledger as Settings
 from proxy.net.ledger import LedgerLink
 from proxy.net.news import BLOCK, NewsLink
 from proxy.net.redis_store import RedisStore
+from proxy.observe.metrics import LedgerStands
 from proxy.observe.operations import Log
 from proxy.session.budget import Census
 from proxy.session.presence import Presence
@@ -33,6 +34,28 @@ class Fleet:
         """Connections of users are limited across the fleet."""
         self._presence = Presence(census)
         self.news.others = self._presence.hear
+
+    def stands(self) -> LedgerStands:
+        """For metrics."""
+        link, ledger, news, now = self.link, self.link.ledger, self.news, self._clock()
+        counts = ledger.counts
+        return LedgerStands(
+            up=link.up,
+            age=ledger.age(now),
+            proxies=ledger.proxies,
+            owners=len(ledger),
+            behind=ledger.behind(),
+            syncs=link.syncs,
+            sync_seconds=link.seconds,
+            failures=link.failures,
+            synced=counts.synced,
+            learned=counts.learned,
+            estimated=counts.estimated,
+            restarts=counts.restarts,
+            told=news.told,
+            heard=news.heard,
+            lost=news.lost,
+        )
 
     async def run(self) -> None:
         """Until cancelled."""

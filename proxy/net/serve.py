@@ -209,6 +209,7 @@ class Proxy:
             dynamic_quotas_configured=lambda: float(self._topic is not None),
             quota_changes=lambda: self._desk.changes,
             quota_records_skipped=lambda: self._desk.skipped,
+            ledger=lambda: None if self._ledger is None else self._ledger.stands(),
             usage_log_topic_up=lambda: float(self._log_topic is not None and self._log_topic.up),
             usage_log_topic_configured=lambda: float(self._log_topic is not None),
             usage_log_topic_waiting=lambda: 0 if self._log_topic is None else self._log_topic.waiting,
