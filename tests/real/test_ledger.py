@@ -3,9 +3,12 @@ comes to another proxy takes along what it owes."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.test_rates import stored
 from tests.redis_server import RedisServer, Relay, needs_redis
 
 pytestmark = [pytest.mark.kafka, needs_redis]
@@ -166,3 +170,28 @@ def test_a_producer_that_comes_to_another_proxy_is_not_new(fleet: Fleet, kafka1:
         return fleet.proxies[1].metric("producer_ids_active", user="ANONYMOUS") > before + 0.5
 
     wait_until(known, "the other proxy to know its id", 20)
+
+
+@pytest.mark.skipif("FLEET_MINUTE" not in os.environ, reason="takes two minutes: `make test-fleet-minute` runs it")
+def test_64_connections_at_four_proxies_hold_the_quota_for_a_minute(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
+    """In shares of 32, 16, 11 and 5; once the burst is used up. What was accepted is what Kafka stored."""
+    create(kafka1, name)
+    shares, quotas = (32, 16, 11, 5), {"entities": [{"client_id": name, "producer_byte_rate": 4 * RATE}]}
+    with RedisServer(tmp_path / "redis") as redis, ExitStack() as stack:
+        settings = {"quotas": quotas, "ledger": {"kind": "redis", "servers": [redis.address]}}
+        proxies = [
+            stack.enter_context(ProxyProcess(tmp_path / str(i), kafka1.bootstrap_servers, {"proxy_id": f"p{i}", **settings}))
+            for i in range(4)
+        ]
+        at = [proxy.bootstrap for proxy, share in zip(proxies, shares, strict=True) for _ in range(share)]
+        until = time.monotonic() + 95
+        with ThreadPoolExecutor(len(at)) as pool:
+            clients = [pool.submit(produce, address, name, name, until) for address in at]
+            wait_until(lambda: stored(kafka1, name) > 4 * RATE * (BURST + 10), "the burst to be used up", 60)
+            began, before = time.monotonic(), stored(kafka1, name)
+            time.sleep(max(min(60.0, until - time.monotonic() - 1), 1))
+            rate = (stored(kafka1, name) - before) / (time.monotonic() - began)
+            for client in clients:
+                client.result()
+        print(f"{rate / (4 * RATE):.4f} of the quota over {60} s")
+        assert rate == pytest.approx(4 * RATE, rel=0.03)
