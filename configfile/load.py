@@ -103,8 +103,9 @@ def _explain(model: type[BaseModel], where: str, error: ErrorDetails, lines: Map
 
 
 def _written(model: type[BaseModel], loc: Key) -> Key:
-    """Where it stands in the file: without the tags by which pydantic says which part of a union it took."""
-    return tuple(part for i, part in enumerate(loc) if not _is_tag(_at(model, loc[:i]), part))
+    """Where it stands in the file: without the tags by which pydantic says which part of a union it took, and without its mark
+    for what is wrong with a name that the user chose."""
+    return tuple(part for i, part in enumerate(loc) if part != "[key]" and not _is_tag(_at(model, loc[:i]), part))
 
 
 def _is_tag(annotation: Any, part: str | int) -> bool:

@@ -46,6 +46,8 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 BURST: Final = 10.0
 """Seconds of the quota that pass at once: all but one sample of 11."""
+PATIENCE: Final = 180.0
+"""Seconds in which clients have to spend their burst."""
 SEARCH: Final = 10.0
 """Seconds in which the longest silence is looked for; a round is shorter."""
 LOOK: Final = 0.1
@@ -95,7 +97,7 @@ class Series:
         """The end of the longest silence there: when it was, and the sum before it."""
         inside = [i for i in range(1, len(self.points)) if since <= self.points[i][0] <= until]
         if not inside:
-            raise click.ClickException(f"nothing was accepted in {until - since:g} s")
+            raise click.ClickException(f"nothing was accepted from {since - self.points[0][0]:.1f} s on for {until - since:g} s")
         longest = max(inside, key=lambda i: self.points[i][0] - self.points[i - 1][0])
         return self.points[longest][0], self.points[longest - 1][1]
 
@@ -226,15 +228,28 @@ def fill(producers: Sequence[tuple[Producer, str, int]], size: int) -> None:
     time.sleep(0.05)
 
 
-def watched(seen: dict[str, Series], totals: Callable[[], Mapping[str, float]], seconds: float) -> float:
-    """Look for so long; when it began."""
+def watched(
+    seen: dict[str, Series], totals: Callable[[], Mapping[str, float]], seconds: float, bursts: Mapping[str, float] | None = None
+) -> float:
+    """Look for so long, counted from when each has spent its burst; when it began."""
     began = time.monotonic()
-    while (now := time.monotonic()) < began + seconds:
+    waiting = dict(bursts or {})
+    end = began + seconds
+    while (now := time.monotonic()) < end or waiting:
         for name, total in totals().items():
             if name in seen:
                 seen[name].add(now, total)
+            if total >= waiting.get(name, math.inf):
+                del waiting[name]
+                end = now + seconds
+        if waiting and now > began + PATIENCE:
+            raise click.ClickException(f"the burst was not spent in {PATIENCE:g} s: {', '.join(waiting)}")
         time.sleep(LOOK)
     return began
+
+
+def bursts(cases: Sequence[Case]) -> dict[str, float]:
+    return {case.name: case.quota * BURST for case in cases}
 
 
 def limits(cases: Sequence[Case], quota: str) -> dict[str, Any]:
@@ -301,7 +316,7 @@ def produced(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tupl
         proxy_before(kafka.bootstrap_servers, limits(cases, "producer_byte_rate")) as bootstrap,
         apart(producing, bootstrap, cases),
     ):
-        return watched(seen, broker.topics, seconds), seen
+        return watched(seen, broker.topics, seconds, bursts(cases)), seen
 
 
 def consumed(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tuple[float, dict[str, Series]]:
@@ -322,7 +337,7 @@ def consumed(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tupl
         proxy_before(kafka.bootstrap_servers, limits(cases, "consumer_byte_rate")) as bootstrap,
         apart(consuming, bootstrap, cases) as totals,
     ):
-        return watched(seen, totals, seconds), seen
+        return watched(seen, totals, seconds, bursts(cases)), seen
 
 
 @contextmanager
@@ -375,7 +390,7 @@ def requested(kafka: LocalCluster, cases: Sequence[Case], seconds: float) -> tup
         proxy_before(kafka.bootstrap_servers, limits(cases, "request_rate")) as bootstrap,
         apart(asking, bootstrap, cases) as totals,
     ):
-        return watched(seen, totals, seconds), seen
+        return watched(seen, totals, seconds, bursts(cases)), seen
 
 
 @contextmanager
@@ -545,7 +560,7 @@ def main(kinds: tuple[str, ...], sizes: tuple[int, ...], seconds: float) -> None
                 for cases in REQUESTS if kind == "requests" else BYTES:
                     if sizes and cases[0].size not in sizes:
                         continue
-                    began, seen = RUNS[kind](kafka, cases, seconds + 2 * SEARCH + BURST)
+                    began, seen = RUNS[kind](kafka, cases, seconds + 2 * SEARCH)
                     console.print(table(title, cases, began, seen, seconds, unit))
             else:
                 console.print(thresholds(kafka, seconds) if kind == "thresholds" else fairness(kafka, seconds))
