@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-report docs clean
-.PHONY: setup java kafka redis
+.PHONY: setup java kafka redis test-fleet-minute
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -70,6 +70,10 @@ docs: setup
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
 	$(BIN)/python -m loadtest.results.schema > docs/loadtest-results.schema.json
 	$(BIN)/python deploy/helm/generate.py
+
+# 64 real clients in skewed shares at four proxies for a minute.
+test-fleet-minute: kafka redis
+	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py -k minute -s $(PYTEST_ARGS)
 
 # For the tests of the ledger; where it cannot be installed they are skipped, and say so.
 redis: setup

@@ -130,7 +130,8 @@ def _reason(model: type[BaseModel], error: ErrorDetails, key: Key, kind: str) ->
             "a list" if error["type"] == "list_type" else f"a section with {kind}s of its own"
         )
     given = error["input"]
-    shown = "" if isinstance(given, dict | list | BaseModel) or error["type"] == "missing" else f"{given!r} is not right: "
+    untold = isinstance(given, dict | list | BaseModel) or "://" in str(given)  # a URL may hold a password
+    shown = "" if untold or error["type"] == "missing" else f"{given!r} is not right: "
     return shown + error["msg"].removeprefix("Value error, ")
 
 

@@ -15,5 +15,7 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `shares`    which of the connections that share a rate has had more of it
 - `rounds`    going round many of them in small steps
 - `state`     what a restart must not lose: values to bytes and back
+- `ledger`    what many proxies have charged together
+- `news`      what they tell each other at once
 - `engine`    the one object the proxy asks: a kind each, and the mutes that entities have to serve
 """

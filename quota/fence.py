@@ -17,6 +17,7 @@ LIFE: Final = 900.0
 """seconds since the last refusal; delivery.timeout.ms is 2 minutes, message.timeout.ms 5, by default"""
 MOST: Final = 100_000
 """partitions of producers that are fenced at once, some 30 MiB"""
+MOST_ADMITTED: Final = 10_000
 _WRAP: Final = 1 << 31
 _HALF: Final = 1 << 30
 
@@ -47,6 +48,8 @@ class Fence:
         """who else wants to know what was refused, and what of that was admitted"""
         self._fenced: dict[tuple[int, Part], Fenced] = {}  # in the order in which they expire
         self._told: dict[tuple[int, Part], float] = {}
+        self._admitted: dict[tuple[int, Part], tuple[int, int]] = {}
+        """what was admitted last of those that were fenced"""
         self._most, self._life = most, life
 
     def __len__(self) -> int:
@@ -64,7 +67,7 @@ class Fence:
         if epoch < fenced.epoch or not 0 < (sequence - fenced.sequence) % _WRAP < _HALF:
             return None
         self._keep(producer_id, part, fenced._replace(until=now + self._life))
-        self._tell_refused(producer_id, part, fenced, now, every=self._life / 3)
+        self._tell_refused("still", producer_id, part, fenced, now)
         return fenced
 
     def room(self, producer_id: int, part: Part, now: float) -> bool:
@@ -82,8 +85,9 @@ class Fence:
         if producer_id >= 0:
             before, fenced = self._fenced.get((producer_id, part)), Fenced(epoch, sequence, code, quota, now + self._life)
             self._keep(producer_id, part, fenced)
-            same = before is not None and (before.epoch, before.sequence) == (epoch, sequence)
-            self._tell_refused(producer_id, part, fenced, now, every=self._life / 3 if same else 0.0)
+            if before is None or (before.epoch, before.sequence) != (epoch, sequence):
+                self._told.pop((producer_id, part), None)
+            self._tell_refused("refused", producer_id, part, fenced, now)
 
     def admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
         """A batch goes on. If it is the one that was refused, those behind it may follow."""
@@ -91,10 +95,16 @@ class Fence:
         if fenced is not None and (epoch, sequence) == (fenced.epoch, fenced.sequence):
             self._drop(producer_id, part)
             if self.tell is not None:
+                self._note_admitted(producer_id, epoch, sequence, part)
                 self.tell("admitted", producer_id, epoch, sequence, *part)
 
-    def learn_refused(self, producer_id: int, epoch: int, sequence: int, part: Part, code: int, quota: str, at: float) -> None:
-        """Another proxy refused a batch then. The earliest one that was refused has to come first."""
+    def learn_refused(
+        self, producer_id: int, epoch: int, sequence: int, part: Part, code: int, quota: str, at: float, *, still: bool = False
+    ) -> None:
+        """Another proxy refused a batch then, or, with `still`, those behind it, as it has not heard that it was admitted. The
+        earliest one that was refused has to come first."""
+        if still and self._admitted.get((producer_id, part)) == (epoch, sequence):
+            return
         known = self._fenced.get((producer_id, part))
         if producer_id < 0 or (known is None and len(self._fenced) >= self._most):
             return
@@ -104,12 +114,20 @@ class Fence:
             if epoch == known.epoch and 0 <= (sequence - known.sequence) % _WRAP < _HALF:
                 sequence = known.sequence
         self._keep(producer_id, part, Fenced(epoch, sequence, code, quota, at + self._life))
+        self._told[producer_id, part] = at
 
     def learn_admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
         """Another proxy has let the batch go on that was refused."""
+        self._note_admitted(producer_id, epoch, sequence, part)
         fenced = self._fenced.get((producer_id, part))
         if fenced is not None and (epoch, sequence) == (fenced.epoch, fenced.sequence):
             self._drop(producer_id, part)
+
+    def _note_admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
+        self._admitted.pop((producer_id, part), None)
+        self._admitted[producer_id, part] = epoch, sequence
+        if len(self._admitted) > MOST_ADMITTED:
+            del self._admitted[next(iter(self._admitted))]
 
     def sweep(self, now: float) -> None:
         """Forget producers that nothing was heard of."""
@@ -119,10 +137,10 @@ class Fence:
                 return
             self._drop(producer_id, part)
 
-    def _tell_refused(self, producer_id: int, part: Part, fenced: Fenced, now: float, every: float) -> None:
-        if self.tell is not None and now >= self._told.get((producer_id, part), -inf) + every:
+    def _tell_refused(self, how: str, producer_id: int, part: Part, fenced: Fenced, now: float) -> None:
+        if self.tell is not None and now >= self._told.get((producer_id, part), -inf) + self._life / 3:
             self._told[producer_id, part] = now
-            self.tell("refused", producer_id, fenced.epoch, fenced.sequence, *part, fenced.code, fenced.quota)
+            self.tell(how, producer_id, fenced.epoch, fenced.sequence, *part, fenced.code, fenced.quota)
 
     def _keep(self, producer_id: int, part: Part, fenced: Fenced) -> None:
         if self._fenced.pop((producer_id, part), None) is None:

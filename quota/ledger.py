@@ -32,7 +32,7 @@ from quota.rounds import Rounds
 
 MOST: Final = 100_000
 """Owners of a shard that are looked at."""
-BATCH: Final = 500
+BATCH: Final = 200
 """Owners of one batch: the store does nothing else meanwhile, and neither does the proxy when it comes back."""
 READ_EVERY: Final = 1.0
 """Seconds between two looks at an owner that is not charged here and is far from its limit; others are looked at in every batch.

@@ -22,8 +22,8 @@ LONGER: Final = 1.25
 """How much longer it has to become to be told again."""
 
 Event = list[Any]
-"""[what, ...]: `ids`, user, ids; `refused`, id, epoch, sequence, topic, partition, error code, quota; `admitted`, id, epoch,
-sequence, topic, partition; `mute`, quota, user, client id, topic, seconds left."""
+"""[what, ...]: `ids`, user, ids; `refused`, id, epoch, sequence, topic, partition, error code, quota; `still`, the same, as it is
+refused still; `admitted`, id, epoch, sequence, topic, partition; `mute`, quota, user, client id, topic, seconds left."""
 
 
 class News:
@@ -34,6 +34,8 @@ class News:
         self._waiting: deque[Event] = deque(maxlen=MOST)
         self._muted: dict[tuple[str, Entity], float] = {}
         self.wake: Callable[[], None] = lambda: None
+        self.others: Callable[[str, Event, float, float], None] | None = None
+        """who takes events that are none of quotas: who told it, what, its age, the time; ValueError for what is nothing"""
         self.told = self.heard = self.lost = 0
         engine.mutes.tell = self._mute
         engine.fence.tell = self._fence
@@ -61,42 +63,46 @@ class News:
         self.told -= len(events)
         self._waiting.extendleft(reversed(kept))
 
-    def hear(self, events: Sequence[Event], age: float, now: float) -> None:
+    def hear(self, who: str, events: Sequence[Event], age: float, now: float) -> None:
         """What another proxy told `age` seconds ago. What nobody can read is left out: another version may tell more."""
         for event in events:
             try:
-                self._hear(event, age, now)
+                self._hear(who, event, age, now)
             except (IndexError, TypeError, ValueError):
                 continue
             self.heard += 1
 
-    def _hear(self, event: Event, age: float, now: float) -> None:
+    def _hear(self, who: str, event: Event, age: float, now: float) -> None:
         engine = self._engine
         match event:
-            case ["ids", str(user), [*ids]] if all(type(id) is int for id in ids):
+            case ["ids", str(user), [*ids]] if all(type(id) is int and id >= 0 for id in ids):
                 if age < engine.producer_ids.windows.seconds:
                     engine.producer_ids.learn(user, ids, now - age)
-            case ["refused", int(id), int(epoch), int(sequence), str(topic), int(partition), int(code), str(quota)]:
+            case [("refused" | "still") as how, int(id), int(epoch), int(sequence), str(topic), int(part), int(code), str(quota)]:
                 if age < LIFE:
-                    engine.fence.learn_refused(id, epoch, sequence, (topic, partition), code, quota, now - age)
+                    still = how == "still"
+                    engine.fence.learn_refused(id, epoch, sequence, (topic, part), code, quota, now - age, still=still)
             case ["admitted", int(id), int(epoch), int(sequence), str(topic), int(partition)]:
                 engine.fence.learn_admitted(id, epoch, sequence, (topic, partition))
             case ["mute", str(quota), user, client_id, topic, float(left) | int(left)]:
                 if age < left:
                     until = now + min(left, engine.limits.max_throttle) - age
                     engine.mutes.learn(quota, Entity(_name(user), _name(client_id), _name(topic)), until)
+            case _ if self.others is not None:
+                self.others(who, event, age, now)
 
-    def _tell(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
+        """Tell this as soon as that can be."""
         if len(self._waiting) == MOST:
             self.lost += 1
         self._waiting.append(event)
         self.wake()
 
     def _ids(self, user: str, ids: list[int]) -> None:
-        self._tell(["ids", user, ids])
+        self.tell(["ids", user, ids])
 
     def _fence(self, what: str, *of: object) -> None:
-        self._tell([what, *of])
+        self.tell([what, *of])
 
     def _mute(self, quota: str, entity: Entity, until: float) -> None:
         now = self._clock()
@@ -108,7 +114,7 @@ class News:
             self._muted = {key: end for key, end in self._muted.items() if end > now}
         if len(self._muted) < MOST:
             self._muted[quota, entity] = until
-        self._tell(["mute", quota, entity.user, entity.client_id, entity.topic, round(left, 3)])
+        self.tell(["mute", quota, entity.user, entity.client_id, entity.topic, round(left, 3)])
 
 
 def _name(value: object) -> str | None:

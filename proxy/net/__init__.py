@@ -12,6 +12,11 @@
 - `quota_topic`    the topic that keeps them
 - `log_topic`      the topic that the usage log is sent to
 - `own_topic`      what these topics have in common
+- `fleet`          what this proxy shares with others, if anything
+- `ledger`         carries sums to Redis and back
+- `news`           carries what others have to know at once
+- `redis_store`    how Redis is reached, and the script that keeps sums there
+- `store`          what a store of sums says
 - `admin`          /metrics, /healthz, /readyz
 - `serve`          puts the parts together, runs them, stops them
 - `tuning`         malloc and the garbage collector, for large buffers and many small objects

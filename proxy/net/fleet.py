@@ -10,7 +10,10 @@ from proxy.config.ledger import Ledger as Settings
 from proxy.net.ledger import LedgerLink
 from proxy.net.news import BLOCK, NewsLink
 from proxy.net.redis_store import RedisStore
+from proxy.observe.metrics import LedgerStands
 from proxy.observe.operations import Log
+from proxy.session.budget import Census
+from proxy.session.presence import Presence
 from quota.engine import Engine
 from quota.news import News
 
@@ -24,8 +27,49 @@ class Fleet:
         reader = RedisStore(settings, boot, patience=BLOCK + settings.timeout)
         self._news_link = NewsLink(self.news, RedisStore(settings, boot), reader, boot, clock)
 
+        self._interval, self._clock = settings.sync_interval, clock
+        self._presence: Presence | None = None
+
+    def count(self, census: Census) -> None:
+        """Connections of users are limited across the fleet."""
+        self._presence = Presence(census)
+        self.news.others = self._presence.hear
+
+    def stands(self) -> LedgerStands:
+        """For metrics."""
+        link, ledger, news, now = self.link, self.link.ledger, self.news, self._clock()
+        counts = ledger.counts
+        return LedgerStands(
+            up=link.up,
+            age=ledger.age(now),
+            proxies=ledger.proxies,
+            owners=len(ledger),
+            behind=ledger.behind(),
+            syncs=link.syncs,
+            sync_seconds=link.seconds,
+            failures=link.failures,
+            synced=counts.synced,
+            learned=counts.learned,
+            estimated=counts.estimated,
+            restarts=counts.restarts,
+            told=news.told,
+            heard=news.heard,
+            lost=news.lost,
+        )
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run())
             group.create_task(self._news_link.run())
+            if self._presence is not None:
+                group.create_task(self._tell_presence(self._presence))
+
+    async def _tell_presence(self, presence: Presence) -> None:
+        while True:
+            now = self._clock()
+            presence.sweep(now, away=not self.link.up)
+            counts = presence.tell(now) if self.link.up else None
+            if counts is not None:
+                self.news.tell(counts)
+            await asyncio.sleep(self._interval)

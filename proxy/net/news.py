@@ -101,14 +101,15 @@ class NewsLink:
         return last
 
     def _hear(self, fields: dict[bytes, bytes], age: float) -> None:
-        if fields.get(b"b", b"").decode(errors="replace") == self._boot:
+        who = fields.get(b"b", b"").decode(errors="replace")
+        if who == self._boot:
             return
         try:
             events = json.loads(fields.get(b"e", b"[]"))
         except ValueError:
             return
         if isinstance(events, list):
-            self._news.hear(events, age, self._clock())
+            self._news.hear(who, events, age, self._clock())
 
 
 async def _again(work: Callable[[], Any]) -> None:

@@ -102,6 +102,9 @@ class _Credentials(CredentialProvider):
         password = self._password if self._file is None else secret_in(self._setting, self._file)
         return (password or "",) if self._username is None else (self._username, password or "")
 
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return self.get_credentials()
+
 
 class RedisStore:
     """One client of Redis. It connects when it is asked something, and anew after whatever went wrong."""
@@ -139,7 +142,9 @@ class RedisStore:
             if self._client is None:
                 self._client = _client(self._settings, self._patience)
             async with asyncio.timeout(self._patience * 2):  # each of its steps has `patience`
-                return await getattr(self._client, command)(*arguments, **more)
+                found = await getattr(self._client, command)(*arguments, **more)
+            _stop_if_cancelled()
+            return found
         except NoScriptError:
             raise
         except asyncio.CancelledError:
@@ -147,6 +152,7 @@ class RedisStore:
             raise
         except Exception as e:  # whatever the library makes of it: the data path goes on
             await self.close()
+            _stop_if_cancelled()
             raise StoreError(_why(e, self._settings)) from None
 
     async def close(self) -> None:
@@ -156,6 +162,13 @@ class RedisStore:
             with contextlib.suppress(Exception):  # it is of no more use, whatever it says
                 async with asyncio.timeout(1):
                     await client.aclose()
+
+
+def _stop_if_cancelled() -> None:
+    """The library may have made something else of it, or nothing at all: whoever stopped this task waits for it to end."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _read(found: Any) -> Reply:

@@ -112,6 +112,8 @@ class Proxy:
         self._topic, self._desk = self._make_desk()
         self._ledger = self._make_ledger()
         self.shared = self._make_shared(tally)
+        if self._ledger is not None:
+            self._ledger.count(self.shared.services.census)
         self._doors = [
             Door(name, listener, settings.fixed_ports, self.shared, partial(self._context, name), log)
             for name, listener in settings.listeners.items()
@@ -207,6 +209,7 @@ class Proxy:
             dynamic_quotas_configured=lambda: float(self._topic is not None),
             quota_changes=lambda: self._desk.changes,
             quota_records_skipped=lambda: self._desk.skipped,
+            ledger=lambda: None if self._ledger is None else self._ledger.stands(),
             usage_log_topic_up=lambda: float(self._log_topic is not None and self._log_topic.up),
             usage_log_topic_configured=lambda: float(self._log_topic is not None),
             usage_log_topic_waiting=lambda: 0 if self._log_topic is None else self._log_topic.waiting,
@@ -445,6 +448,8 @@ def contexts_of(settings: Settings) -> dict[str, ssl.SSLContext | None]:
         for name, listener in settings.listeners.items()
     }
     contexts[UPSTREAM] = client_context(settings.upstream.tls) if settings.upstream.tls else None
+    if settings.ledger.tls is not None:
+        client_context(settings.ledger.tls, "ledger.tls")  # redis-py makes its own of the same files, and says less of them
     return contexts
 
 

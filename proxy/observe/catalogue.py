@@ -17,7 +17,7 @@ from proxy.config.storage import Storage
 from proxy.hashing import murmur3
 from proxy.observe.board import Board
 from proxy.observe.lines import Author
-from proxy.observe.metrics import Gauges, ProxyCollector
+from proxy.observe.metrics import Gauges, LedgerStands, ProxyCollector
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.tally import Tally
@@ -44,7 +44,7 @@ def families() -> Iterator[Metric]:
     usage = UsageLog(tally, Author("", ""), None, 1, lambda: 0.0)
     observer = Observer(structlog.get_logger(), usage, Board(lambda: 0.0, lambda: 0.0))
     nothing: dict[str, Any] = {gauge.name: lambda: 0 for gauge in fields(Gauges)}
-    gauges = Gauges(**nothing)
+    gauges = Gauges(**nothing | {"ledger": lambda: LedgerStands._make([0] * len(LedgerStands._fields))})
     return ProxyCollector(engine, tally, usage, observer, gauges, lambda: 0.0).collect()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from heapq import nsmallest
 from math import fsum
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -35,6 +35,27 @@ _OTHERS: Final = (OTHER, OTHER)
 PREFIX = "kafka_quota_proxy"
 MAX_LABEL: Final = 128
 """Characters of a user or client id that are shown; of a longer one the beginning, and a hash that tells it from others."""
+
+
+class LedgerStands(NamedTuple):
+    """How the ledger stands that this proxy shares with others."""
+
+    up: bool
+    age: float
+    """seconds since every shard has answered"""
+    proxies: int
+    owners: int
+    behind: int
+    syncs: int
+    sync_seconds: float
+    failures: int
+    synced: int
+    learned: float
+    estimated: float
+    restarts: int
+    told: int
+    heard: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +81,8 @@ class Gauges:
     usage_log_topic_waiting: Callable[[], int] = lambda: 0
     max_entities: Callable[[], int] = lambda: 100
     """setting `metrics.max_entities`"""
+    ledger: Callable[[], LedgerStands | None] = lambda: None
+    """None where nothing is shared"""
 
 
 class ProxyCollector(Collector):
@@ -100,6 +123,7 @@ class ProxyCollector(Collector):
         yield _counter(
             "quota_records_skipped", "Records of the quota topic that could not be used.", gauges.quota_records_skipped()
         )
+        yield from self._ledger()
         yield _gauge("usage_log_keys", "Sums kept for the usage log.", len(self._tally))
         yield _gauge("usage_log_waiting_lines", "Lines of the usage log that wait for the disk.", self._usage.waiting)
         yield _counter(
@@ -108,6 +132,29 @@ class ProxyCollector(Collector):
         yield _gauge("usage_log_topic_up", "1 while the brokers take the usage log.", gauges.usage_log_topic_up())
         yield _gauge("usage_log_topic_configured", "1 where it is to go to a topic.", gauges.usage_log_topic_configured())
         yield _gauge("usage_log_topic_waiting_lines", "Lines of it that wait for the brokers.", gauges.usage_log_topic_waiting())
+
+    def _ledger(self) -> Iterator[Metric]:
+        """What is shared with other proxies."""
+        stands = self._gauges.ledger()
+        if stands is None:
+            return
+        yield _gauge("ledger_up", "1 while all shards of the ledger answer.", float(stands.up))
+        yield _gauge("ledger_age_seconds", "Since the shard of the ledger answered that was silent for longest.", stands.age)
+        yield _gauge("ledger_proxies", "Proxies that share the ledger.", stands.proxies)
+        yield _gauge("ledger_owners", "Users, client ids and topics that are looked at in the ledger.", stands.owners)
+        yield _gauge("ledger_behind", "Those of them whose changes wait to be sent.", stands.behind)
+        yield _counter("ledger_syncs", "Batches that the ledger answered.", stands.syncs)
+        yield _counter("ledger_sync_seconds", "How long these took together.", stands.sync_seconds)
+        yield _counter("ledger_failures", "Batches that it did not answer.", stands.failures)
+        yield _counter("ledger_synced_owners", "Users, client ids and topics in answered batches.", stands.synced)
+        yield _counter(
+            "ledger_learned_units", "Charged by other proxies and counted here, in the units of all quotas.", stands.learned
+        )
+        yield _counter("ledger_estimated_units", "Counted here for others while the ledger was away.", stands.estimated)
+        yield _counter("ledger_restarts", "Times that the ledger had lost all it knew.", stands.restarts)
+        yield _counter("ledger_events_told", "Producer ids, fences, mutes and counts that were told to others.", stands.told)
+        yield _counter("ledger_events_heard", "The same that others told.", stands.heard)
+        yield _counter("ledger_events_lost", "The same that could not be told, as too many waited.", stands.lost)
 
     def _traffic(self) -> Iterator[Metric]:
         requests, sent, received = (

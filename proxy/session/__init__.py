@@ -9,6 +9,7 @@
 - `throttled` the answer to a request of a client that is throttled
 - `client`    who is on the connection, and the sums that its traffic goes to
 - `budget`    the memory that all sessions may hold together, and how many connections there may be
+- `presence`  how many connections users have at other proxies
 - `desk`      where quotas are altered, as sessions see it
 - `expected`  topics that clients had created by naming them and that are about to be there
 - `session`   the connection itself: cuts frames, judges requests, mutes, keeps to its limits

@@ -79,6 +79,8 @@ class Census:
         self.most, self.per_address, self.per_principal = most, per_address, per_principal
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
+        self.elsewhere: Counter[str] = Counter()
+        """connections of users at other proxies, as far as they have told"""
         self.count = 0
 
     def arrive(self, host: str) -> str | None:
@@ -102,7 +104,11 @@ class Census:
         if user == ANONYMOUS:
             return True
         self._by_user[user] += 1
-        return self.per_principal is None or self._by_user[user] <= self.per_principal
+        return self.per_principal is None or self._by_user[user] + self.elsewhere[user] <= self.per_principal
+
+    def by_user(self) -> dict[str, int]:
+        """Connections by user."""
+        return dict(self._by_user)
 
     def forget(self, user: str) -> None:
         """A connection of this user ended."""

@@ -109,8 +109,10 @@ def draw(data: dict[str, Rows]) -> None:
         _line(left, rows, "overshoot", number, f"{proxies} proxies")
         left.plot([row["interval"] for row in rows], [row["bound"] for row in rows], ":", color=f"C{number}", linewidth=1)
         rows = [row for row in data["load"] if row["proxies"] == proxies]
-        if len(rows) > 1:
+        if rows:
             _line(right, [row | {"owners": row["items"] / 1000} for row in rows], "owners", number, f"{proxies} proxies")
+    left.set_yscale("log")
+    right.set_ylim(bottom=0)
     _axes(left, "Accepted beyond one proxy's, in seconds of the quota (dotted: the bound)")
     _axes(right, f"Thousand owners per second that Redis adds up, of {TENANTS:,}")
     figure.savefig(DOCS / "fleet.svg", metadata={"Date": None})
@@ -123,7 +125,6 @@ def _line(axes: Axes, rows: Rows, name: str, number: int, label: str) -> None:
 def _axes(axes: Axes, title: str) -> None:
     axes.set_title(title, fontsize=9)
     axes.set_xscale("log")
-    axes.set_yscale("log")
     axes.set_xticks(INTERVALS, [f"{interval:g}" for interval in INTERVALS])
     axes.set_xlabel("sync_interval in seconds")
     axes.minorticks_off()

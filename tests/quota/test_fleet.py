@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from quota.ledger import Away
 from tests.quota.fleet import Plan, bound, overshoot, run
+from tests.quota.simulate import DOCS, tables
 
 PLAN = Plan(4, seconds=80, warm=20, requests=250)
 """Four proxies, 64 connections in skewed shares; 60 s are compared."""
@@ -56,3 +58,10 @@ def test_while_the_store_is_away_proxies_go_by_their_shares(when_away: Away) -> 
     assert sum(found.pieces[40:42]) <= plan.stale_after * plan.proxies + 2
     assert sum(found.pieces[42:60]) / 18 == pytest.approx(1.0, abs=0.1)
     assert sum(found.pieces[62:]) / 18 == pytest.approx(1.0, abs=0.05), "and nothing is counted twice when it is back"
+
+
+def test_the_page_shows_what_was_simulated() -> None:
+    page = (DOCS / "fleet.md").read_text().splitlines()
+    shown = list(tables(json.loads((DOCS / "fleet.json").read_text())))
+    assert len(shown) > 20
+    assert [line for line in shown if line not in page] == []

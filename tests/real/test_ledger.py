@@ -1,0 +1,197 @@
+"""Three proxies with one Redis before a real Kafka: real clients get the quota of the fleet, whatever becomes of Redis, and whoever
+comes to another proxy takes along what it owes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from localkafka import LocalCluster
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.test_rates import stored
+from tests.redis_server import RedisServer, Relay, needs_redis
+
+pytestmark = [pytest.mark.kafka, needs_redis]
+
+RATE = 400_000
+BURST = 10
+"""seconds of the quota that pass at once"""
+BATCH = 16_384
+
+
+class Fleet:
+    """Three proxies; the last one reaches Redis by a relay."""
+
+    def __init__(self, proxies: Sequence[ProxyProcess], redis: RedisServer, relay: Relay) -> None:
+        self.proxies, self.redis, self.relay = proxies, redis, relay
+
+    def up(self, *which: int) -> bool:
+        return all(self.proxies[i].metric("ledger_up") == 1 for i in which)
+
+
+@pytest.fixture(scope="module")
+def fleet(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    folder = tmp_path_factory.mktemp("fleet")
+    quotas = {
+        "entities": [
+            {"client_id": "<default>", "producer_byte_rate": RATE},
+            {"user": "ANONYMOUS", "producer_ids_rate": 1000},
+        ]
+    }
+    with RedisServer(folder / "redis") as redis, Relay(redis.port) as relay:
+
+        def proxy(name: str, address: str) -> ProxyProcess:
+            ledger = {"kind": "redis", "servers": [address], "timeout": "400ms", "stale_after": "1s"}
+            settings = {"proxy_id": name, "quotas": quotas, "ledger": ledger}
+            return ProxyProcess(folder / name, kafka1.bootstrap_servers, settings)
+
+        with proxy("p0", redis.address) as p0, proxy("p1", redis.address) as p1, proxy("p2", relay.address) as p2:
+            made = Fleet([p0, p1, p2], redis, relay)
+            wait_until(lambda: made.up(0, 1, 2) and p0.metric("ledger_proxies") == 3, "all proxies to share the ledger", 30)
+            yield made
+
+
+def create(kafka: LocalCluster, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(name, 6, 1)])[name].result(20)
+
+
+def produce(bootstrap: str, client_id: str, topic: str, until: float) -> int:
+    """Bytes that a client got acknowledged, as many as it can until then."""
+    done = 0
+
+    def told(error: object, _: object) -> None:
+        nonlocal done
+        done += 0 if error else BATCH
+
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": client_id, "linger.ms": 0, "batch.num.messages": 1})
+    while time.monotonic() < until:
+        producer.produce(topic, b"x" * BATCH, on_delivery=told)
+        while len(producer) >= 2 and time.monotonic() < until:
+            producer.poll(0.02)
+    producer.purge()
+    producer.flush(5)
+    return done
+
+
+def through(fleet: Fleet, client_id: str, topic: str, seconds: float, at: Sequence[int] = (0, 0, 0, 1, 2)) -> int:
+    """What clients at these proxies get through together."""
+    until = time.monotonic() + seconds
+    with ThreadPoolExecutor(len(at)) as pool:
+        found = [pool.submit(produce, fleet.proxies[i].bootstrap, client_id, topic, until) for i in at]
+        return sum(it.result() for it in found)
+
+
+def most(seconds: float, clients: int = 5, silent: float = 0.0) -> float:
+    """What the fleet may have accepted: the burst, the rate, what each client had under way, and what passes in two intervals at
+    the other proxies; `silent` seconds in which each counted for itself."""
+    return RATE * (BURST + seconds + (2 * 0.1 + 0.2 + silent) * 2) + clients * 3 * BATCH
+
+
+def test_clients_of_three_proxies_get_one_quota(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
+    create(kafka1, name)
+    began = time.monotonic()
+    done = through(fleet, name, name, 8)
+    assert RATE * BURST * 0.8 < done <= most(time.monotonic() - began)
+    assert sum(proxy.metric("ledger_learned_units_total") for proxy in fleet.proxies) > RATE * BURST
+    # it moves to a proxy that it was never at with this client id, and finds no burst there
+    began = time.monotonic()
+    assert through(fleet, name, name, 3, (2, 2)) <= RATE * (time.monotonic() - began + 2) + 6 * BATCH
+
+
+def test_redis_that_freezes_holds_up_nobody_and_counts_once(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
+    create(kafka1, name)
+    began = time.monotonic()
+    through(fleet, name, name, 4)
+    fleet.redis.freeze()
+    try:
+        wait_until(lambda: not any(proxy.metric("ledger_up") for proxy in fleet.proxies), "the ledger to be away", 10)
+        assert through(fleet, name + "-else", name, 1) > 10 * BATCH, "somebody else is not kept waiting"
+    finally:
+        fleet.redis.thaw()
+    wait_until(lambda: fleet.up(0, 1, 2), "the ledger to be up", 10)
+    for proxy in fleet.proxies:
+        proxy.wait_for("ledger is away", detail="others are taken to go on as they did")
+    began = time.monotonic()
+    assert through(fleet, name, name, 4) <= most(time.monotonic() - began)
+
+
+def test_redis_that_is_killed_or_emptied_makes_nothing_count_twice(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
+    create(kafka1, name)
+    began = time.monotonic()
+    done = through(fleet, name, name, 4)
+    restarts = [proxy.metric("ledger_restarts_total") for proxy in fleet.proxies]
+    with fleet.redis.client() as client:
+        client.flushall()
+    done += through(fleet, name, name, 2)
+    fleet.redis.kill()
+    fleet.redis.start()
+    wait_until(lambda: fleet.up(0, 1, 2), "the ledger to be up", 10)
+    done += through(fleet, name, name, 4)
+    assert done <= most(time.monotonic() - began, silent=2.0)
+    # nothing is owed that was counted twice: who waits a moment goes on
+    wait_until(lambda: through(fleet, name, name, 0.5, (0, 1, 2)) >= BATCH, "the quota to let somebody go on", 20)
+    after = [proxy.metric("ledger_restarts_total") for proxy in fleet.proxies]
+    assert all(late >= early + 2 for early, late in zip(restarts, after, strict=True))
+
+
+def test_a_proxy_that_is_cut_off_goes_by_its_share_and_comes_back(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
+    create(kafka1, name)
+    through(fleet, name, name, 3)
+    fleet.relay.cut()
+    try:
+        wait_until(lambda: not fleet.proxies[2].metric("ledger_up"), "a proxy to be cut off", 10)
+        assert fleet.up(0, 1)
+        through(fleet, name, name, 3)
+        assert fleet.proxies[2].metric("ledger_estimated_units_total") > 0
+    finally:
+        fleet.relay.mend()
+    wait_until(lambda: fleet.up(0, 1, 2), "the proxy to be back", 10)
+    began = time.monotonic()
+    assert through(fleet, name, name, 4) <= most(time.monotonic() - began)
+
+
+def test_a_producer_that_comes_to_another_proxy_is_not_new(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
+    create(kafka1, name)
+    before = fleet.proxies[1].metric("producer_ids_active", user="ANONYMOUS")
+    producer = Producer({"bootstrap.servers": fleet.proxies[0].bootstrap, "enable.idempotence": True, "client.id": name})
+    producer.produce(name, b"one")
+    assert producer.flush(20) == 0
+
+    def known() -> bool:
+        return fleet.proxies[1].metric("producer_ids_active", user="ANONYMOUS") > before + 0.5
+
+    wait_until(known, "the other proxy to know its id", 20)
+
+
+@pytest.mark.skipif("FLEET_MINUTE" not in os.environ, reason="takes two minutes: `make test-fleet-minute` runs it")
+def test_64_connections_at_four_proxies_hold_the_quota_for_a_minute(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
+    """In shares of 32, 16, 11 and 5; once the burst is used up. What was accepted is what Kafka stored."""
+    create(kafka1, name)
+    shares, quotas = (32, 16, 11, 5), {"entities": [{"client_id": name, "producer_byte_rate": 4 * RATE}]}
+    with RedisServer(tmp_path / "redis") as redis, ExitStack() as stack:
+        settings = {"quotas": quotas, "ledger": {"kind": "redis", "servers": [redis.address]}}
+        proxies = [
+            stack.enter_context(ProxyProcess(tmp_path / str(i), kafka1.bootstrap_servers, {"proxy_id": f"p{i}", **settings}))
+            for i in range(4)
+        ]
+        at = [proxy.bootstrap for proxy, share in zip(proxies, shares, strict=True) for _ in range(share)]
+        until = time.monotonic() + 95
+        with ThreadPoolExecutor(len(at)) as pool:
+            clients = [pool.submit(produce, address, name, name, until) for address in at]
+            wait_until(lambda: stored(kafka1, name) > 4 * RATE * (BURST + 10), "the burst to be used up", 60)
+            began, before = time.monotonic(), stored(kafka1, name)
+            time.sleep(max(min(60.0, until - time.monotonic() - 1), 1))
+            rate = (stored(kafka1, name) - before) / (time.monotonic() - began)
+            for client in clients:
+                client.result()
+        print(f"{rate / (4 * RATE):.4f} of the quota over {60} s")
+        assert rate == pytest.approx(4 * RATE, rel=0.03)
