@@ -6,8 +6,9 @@ proxy does not. The way of a report, and the rooms on it:
 1. `cli` takes the options and `requirements` says what is missing, before anything large is imported. `job` is the whole way; it
    is also what `spark-submit` runs. `follow` goes it again and again. `session` starts a Spark that is quiet and leaves nothing
    behind. `errors` has the one error that a person should read.
-2. `folder`, `kafka` and `read` find the lines; `parse` takes each apart by `schema`, the fields of docs/log-format.md as data;
-   `verdict` holds the rules and `reasons` their names. Every line read is either good or in quarantine.
+2. `folder`, `kafka` and `read` find the lines; `plain` takes those apart that look as proxies write them, which are nearly all, and
+   `parse` the others, by `schema`, the fields of docs/log-format.md as data; `verdict` holds the rules and `reasons` their names.
+   Every line read is either good or in quarantine.
 3. `store` has every good line once, as Parquet, by type and day: all that follows is made of it. `absorb` adds lines to it and
    makes the tables of the days that they are about. `tables` names them, `transforms` makes them: one concept a file, from
    DataFrame to DataFrame. `parquet` writes and reads them, `write` puts them into the out folder, all or none. docs/report.md
