@@ -20,10 +20,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 from localkafka import LocalCluster, run_java
 from tests.certs import Authority
 from tests.real import secured
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.raw import Connection, connect
 from tests.real.secured import MECHANISMS, USERS, librdkafka, librdkafka_login, log_in, principals, raw_tls, token
-from tests.real.test_rolling_restart import free_ports
 
 pytestmark = pytest.mark.kafka
 AUTHENTICATION_FAILED = 58
@@ -61,7 +60,7 @@ def test_a_proxy_without_identity_knows_the_brokers_that_it_is_given(
     own = authority.server("twins", "127.0.0.1", "127.0.0.2")
     tls = {"cert_file": str(own.cert), "key_file": str(own.key)}
     upstream = {"tls": {"ca_file": str(authority.file)}, "brokers": {"0": secure_kafka.bootstrap_servers} if given else {}}
-    with free_ports() as first, contextlib.ExitStack() as stack:
+    with shared_ports(4) as first, contextlib.ExitStack() as stack:
         for host in ("127.0.0.1", "127.0.0.2"):
             listen = {"bootstrap": f"{host}:{first}", "reuse_port": True, "broker_ports": f"{first + 1}-{first + 3}", "tls": tls}
             settings = {"listen": listen, "upstream": dict(upstream)}
