@@ -382,10 +382,10 @@ class Ledger:
         chosen = dict.fromkeys(islice(shard.changed, BATCH))
         for entry in chosen:
             del shard.changed[entry]
-        reads = list(islice(shard.close, BATCH - len(chosen)))
+        reads = list(islice(shard.close, max(BATCH - READS - len(chosen), 0)))
         for entry in reads:
             del shard.close[entry]  # whoever still is comes back with the answer
-        if len(chosen) + len(reads) + READS <= BATCH:
+        if len(chosen) + READS <= BATCH:
             reads += shard.reads.turn(shard.entries, now)
         chosen |= dict.fromkeys(entry for entry in reads if entry in shard.entries and entry not in shard.changed)
         return iter(chosen)
