@@ -39,11 +39,14 @@ def topic_of(logs: str) -> Topic:
 
 
 def packages(logs: str) -> dict[str, str]:
-    """The setting with which Spark fetches the connector that fits it, where `logs` is a topic."""
+    """The settings with which Spark fetches the connector that fits it, where `logs` is a topic; without what Spark has itself."""
     if not is_kafka(logs):
         return {}
     topic_of(logs)
-    return {"spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"}
+    return {
+        "spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",
+        "spark.jars.excludes": "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime",
+    }
 
 
 def read_topic(spark: SparkSession, logs: str, kept: dict[str, Any]) -> DataFrame:

@@ -26,6 +26,18 @@ DEADLINE = 400.0
 QUICK = ("--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "--spark-conf", "spark.sql.shuffle.partitions=2")
 
 
+lacking: list[str] = []
+"""What was found to be missing: it is asked for once."""
+
+
+def skip_without_connector(said: str = "") -> None:
+    """Skip where Spark could not fetch its connector, as it `said` now or before."""
+    if "unresolved dependency" in said:
+        lacking.append("Spark's Kafka connector of this Spark's version cannot be fetched from here")
+    if lacking:
+        pytest.skip(lacking[0])
+
+
 @contextmanager
 def following(logs: str, out: Path) -> Iterator[subprocess.Popen[str]]:
     """The command, as a user would start and interrupt it."""
@@ -61,8 +73,7 @@ def wait_for(out: Path, process: subprocess.Popen[str], done: Callable[[dict[str
     while time.monotonic() < deadline:
         if process.poll() is not None:
             said = (out.parent / "follow.log").read_text()
-            if "unresolved dependency" in said:
-                pytest.skip("Spark's Kafka connector of this Spark's version cannot be fetched from here")
+            skip_without_connector(said)
             pytest.fail(said[-3000:])
         try:
             lines = json.loads((out / "summary.json").read_text())["lines"]
@@ -119,6 +130,7 @@ def counts(out: Path) -> tuple[int, int, int, int]:
 def test_a_topic_is_followed_and_no_line_counts_twice_after_a_kill(
     kafka1: LocalCluster, spark: "SparkSession", tmp_path: Path
 ) -> None:
+    skip_without_connector()
     producer = Producer({"bootstrap.servers": kafka1.bootstrap_servers, "partitioner": "random"})
 
     def send(lines: list[bytes]) -> None:
@@ -146,6 +158,30 @@ def test_a_topic_is_followed_and_no_line_counts_twice_after_a_kill(
         last = wait_for(out, process, lambda lines: lines["read"] >= 102)
     assert (last["usage"], last["duplicates"], last["quarantined"]) == (81, 20, 1)
     assert spark.read.parquet(str(out / "traffic")).selectExpr("sum(request_bytes)").collect()[0][0] == 81
+
+
+@pytest.mark.kafka
+def test_a_topic_is_read_once_and_then_from_where_it_was_left(kafka1: LocalCluster, tmp_path: Path) -> None:
+    skip_without_connector()
+    producer = Producer({"bootstrap.servers": kafka1.bootstrap_servers, "partitioner": "random"})
+    log, out, topic = Log(), tmp_path / "out", f"usage-{tmp_path.name.replace('_', '-')}"
+    command = [sys.executable, "-m", "proxy", "report", "--logs", f"kafka://{kafka1.bootstrap_servers}/{topic}", "--out", str(out)]
+    for round_, at in enumerate((0, 10), 1):
+        log.lines.clear()
+        for line in [*log.usage(at, request_bytes=1).lines, b"torn"]:
+            producer.produce(topic, line)
+        assert producer.flush(60) == 0
+        done = subprocess.run(
+            [*command, "--incremental", "--master", "local[2]", *QUICK],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
+        skip_without_connector(done.stderr)
+        assert done.returncode == 0, done.stderr
+        assert counts(out) == (2 * round_, round_, 0, round_)
 
 
 def test_a_folder_is_followed_while_its_file_grows(tmp_path: Path) -> None:
