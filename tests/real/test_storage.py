@@ -225,7 +225,8 @@ def test_only_partitions_with_a_replica_on_the_full_volume_wait(
         pytest.skip("needs file systems of their own for the brokers, and mounting is not permitted here")
     direct = cluster.bootstrap_servers
     create(direct, name, [[0, 1], [1, 0], [2, 1], [1, 2]])
-    settings = storage(min_available_bytes=32 * MIB, scope="volume")
+    create(direct, f"{name}-t", [[0, 1], [2, 1]])
+    settings = storage(min_available_bytes=32 * MIB, scope="volume") | {"exempt": {"client_ids": ["operator"]}}
     with ProxyProcess(tmp_path, direct, settings) as proxy:
         ballast = volumes.fill(0, 16 * MIB)
         proxy.wait_for("volume at its limit", broker=0)
@@ -237,18 +238,27 @@ def test_only_partitions_with_a_replica_on_the_full_volume_wait(
             assert (producer.done(0), producer.done(1)) == (0, 0)
             assert proxy.metric("storage_throttle_factor") == 0
 
+            exempt = Partitions(proxy.bootstrap, f"{name}-t", 2, **{"client.id": "operator"})
+            exempt.send(1)
+            wait_until(lambda: (exempt.done(0), exempt.done(1)) == (1, 1), "who is exempt to write to the full volume")
+            transaction = Transaction(proxy.bootstrap, f"{name}-t")
+            wait_until(lambda: transaction.written == {1}, "a transaction to write where there is space")
+
             reassign(direct, tmp_path, name, {1: [1, 2]})
             wait_until(lambda: producer.done(1) == 50, "a partition that left the full broker to be written", QUICK)
             assert producer.done(0) == 0
         finally:
+            assert transaction.committing(), "it cannot end without what is refused"
             ballast.unlink()
         wait_until(lambda: producer.done(0) == 50, "everything to be written", QUICK)
+        assert transaction.end() is None
+        assert sorted(read_committed(direct, f"{name}-t", 4)) == [(0, "p 0"), (0, "t 0"), (1, "p 0"), (1, "t 0")]
         assert producer.failed == []
         assert proxy.lines("volume within its limits", broker=0)
         kept = read_in_order(direct, name, 4)
         assert kept == {("p", partition): list(range(50)) for partition in range(4)}
         decided = [line for line in proxy.usage() if line["type"] == "decision" and line["quota"] == "storage"]
-        assert {line["action"] for line in decided} == {"refuse"}
+        assert storage_actions(proxy) == {"refuse"}
         assert "of broker 0 is at its limit: 1" in decided[0]["message"]
         told = [line for line in proxy.usage() if line["type"] == "volume" and line["broker_id"] == 2]
         assert name in told[-1]["topic_bytes"]
@@ -257,11 +267,11 @@ def test_only_partitions_with_a_replica_on_the_full_volume_wait(
 class Partitions:
     """An idempotent producer that writes the same to each of some partitions; how many of each were acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int = 4) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 4, **settings: str) -> None:
         self.failed: list[str] = []
         self._done = [0] * partitions
         self._topic = topic
-        more = {"enable.idempotence": True, "linger.ms": 50, "error_cb": lambda _: None, "log_level": 0}
+        more = {"enable.idempotence": True, "linger.ms": 50, "error_cb": lambda _: None, "log_level": 0, **settings}
         self._producer = Producer({"bootstrap.servers": bootstrap, **more})
 
     def send(self, records: int, size: int = 0) -> None:
@@ -278,6 +288,91 @@ class Partitions:
             self._done[message.partition()] += 1
         else:
             self.failed.append(str(error))
+
+
+def storage_actions(proxy: ProxyProcess) -> set[str]:
+    """What the quota has done so far, by the usage log."""
+    return {line["action"] for line in proxy.usage() if line["type"] == "decision" and line["quota"] == "storage"}
+
+
+class Transaction:
+    """One with a record for each of two partitions; it commits in a thread of its own. `written`: the partitions that have it."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.written: set[int] = set()
+        self._problem: Exception | None = None
+        more = {"transactional.id": topic, "error_cb": lambda _: None, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **more})
+        self._producer.init_transactions(20)
+        self._producer.begin_transaction()
+        for partition in range(2):
+            self._producer.produce(topic, b"t 0", partition=partition, on_delivery=self._told)
+        self._thread = threading.Thread(target=self._commit, daemon=True)
+        self._thread.start()
+
+    def committing(self) -> bool:
+        return self._thread.is_alive()
+
+    def end(self) -> Exception | None:
+        """What the commit has failed with."""
+        self._thread.join(QUICK)
+        assert not self._thread.is_alive()
+        return self._problem
+
+    def _commit(self) -> None:
+        try:
+            self._producer.commit_transaction(2 * QUICK)
+        except Exception as e:
+            self._problem = e
+
+    def _told(self, error: KafkaError | None, message: Any) -> None:
+        assert error is None
+        self.written.add(message.partition())
+
+
+def read_committed(bootstrap: str, topic: str, records: int) -> list[tuple[int, str]]:
+    """(partition, value) of so many records of a topic with two partitions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "log_level": 0})
+    consumer.assign([TopicPartition(topic, n, 0) for n in range(2)])
+    found: list[tuple[int, str]] = []
+    while len(found) < records:
+        messages = consumer.consume(records, 10.0)
+        assert messages, f"only {found} can be read"
+        found += [(message.partition() or 0, (message.value() or b"").decode()) for message in messages]
+    consumer.close()
+    return found
+
+
+def test_below_a_soft_limit_producers_are_slowed_and_at_a_limit_that_holds_they_wait_without_an_error(
+    small: tuple[LocalCluster, Volumes], tmp_path: Path, name: str
+) -> None:
+    cluster, volumes = small
+    direct = cluster.bootstrap_servers
+    create(direct, name, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
+    limits = {"soft": {"min_available_bytes": volumes.limit(96 * MIB)}, "hard": {"min_available_bytes": volumes.limit(32 * MIB)}}
+    settings = storage(**limits, when_full="hold", release_margin=0.0)
+    settings["quotas"]["entities"] = [{"user": "<default>", "producer_byte_rate": 200 * RECORD}]
+    with ProxyProcess(tmp_path, direct, settings) as proxy:
+        ballast = volumes.fill(0, 40 * MIB)
+        try:
+            wait_until(lambda: 0 < proxy.metric("storage_throttle_factor") < 0.5, "the volume to be below its soft limit")
+            told: list[float] = []
+            slowed = Flood(proxy.bootstrap, name, "slowed", 1500, throttle_cb=lambda event: told.append(event.throttle_time))
+            wait_until(lambda: told and slowed.acknowledged, "a producer to be slowed, and to get on")
+            ballast.unlink()
+            ballast = volumes.fill(0, 16 * MIB)
+            proxy.wait_for("volume at its limit", broker=0)
+            held = Flood(proxy.bootstrap, name, "held", 30)
+            wait_until(lambda: "hold" in storage_actions(proxy), "requests to be held")
+            assert held.acknowledged == 0
+        finally:
+            ballast.unlink()
+        for each in (slowed, held):
+            each.join(2 * QUICK)
+            assert each.failed == []
+        assert storage_actions(proxy) == {"throttle", "hold"}
+    kept = whole("slowed", 1500) | whole("held", 30)
+    assert read_in_order(direct, name) == kept
 
 
 def reassign(bootstrap: str, folder: Path, topic: str, where: dict[int, list[int]]) -> None:
