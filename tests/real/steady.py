@@ -10,7 +10,7 @@ from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 PAUSE = 0.005
@@ -109,13 +109,28 @@ def read_all(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
     return Counter(value for values in read_in_order(bootstrap, topic, partitions) for value in values)
 
 
+def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset and the end of a partition. Leaders may move still: so it asks again, for 20 s."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+        except KafkaException as e:
+            moving = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+            if e.args[0].code() not in moving or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return low, high
+
+
 def read_in_order(bootstrap: str, topic: str, partitions: int = 6, isolation: str = "read_uncommitted") -> list[list[str]]:
     """The values of each partition, up to its present end. There must be no open transaction."""
     settings = {"group.id": "nobody", "enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "auto.offset.reset": "error", **settings})
     found: list[list[str]] = [[] for _ in range(partitions)]
     try:
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)[1] for n in range(partitions)]
+        ends = [watermarks(consumer, topic, n)[1] for n in range(partitions)]
         consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
         left = set(range(partitions))
         deadline = time.monotonic() + 60

@@ -31,7 +31,7 @@ from proxy.net.upstream import Upstream
 from tests.conftest import QUICK_START
 from tests.observe.support import Desk
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.steady import SteadyProducer
+from tests.real.steady import SteadyProducer, watermarks
 
 pytestmark = pytest.mark.kafka
 Identity = tuple[str, str, int]
@@ -55,7 +55,7 @@ def records(kafka: LocalCluster, topic: str) -> list[tuple[bytes, bytes]]:
     try:
         metadata = consumer.list_topics(topic, timeout=20).topics[topic]
         for partition in metadata.partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+            low, high = watermarks(consumer, topic, partition)
             consumer.assign([TopicPartition(topic, partition, low)])
             left = high - low
             while left:

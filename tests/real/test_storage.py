@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster, run_java, tool
 from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.steady import watermarks
 from tests.real.volumes import MIB, Gauge, Volumes, can_mount, small_cluster
 
 pytestmark = pytest.mark.kafka
@@ -157,7 +158,7 @@ def read_in_order(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> d
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
     left = {}
     for n in range(partitions):
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)
+        low, high = watermarks(consumer, topic, n)
         if high > low:
             left[n] = high
     consumer.assign([TopicPartition(topic, n, 0) for n in left])
