@@ -1,8 +1,8 @@
 """Plain room: the lines about which there is no doubt, which are nearly all, parsed at little cost.
 
 In: rows of `file`, `raw`. Out: usage lines with their fields, and the others as text. A proxy writes a usage line in one way: the
-fields in the order of `reports.schema`, no blanks. One pattern tells such a line from all others, and leaves nothing of the
-format's rules to ask but its times; JSON is then read by Spark. A line that does not match is not bad, it is looked at with care
+fields in the order of `reports.schema`, no blanks. One pattern tells such a line from all others, picks its values out, and leaves
+nothing of the format's rules to ask but its times. A line that does not match is not bad, it is looked at with care
 (`reports.parse`): the pattern may be too strict, and must never be too lenient.
 """
 
@@ -10,71 +10,118 @@ from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as t
 
-from reports.schema import COMMON, FIELDS, VERSIONS, Field, Kind, column_type, distinct_fields
+from reports.schema import COMMON, FIELDS, VERSIONS, Field, Kind, column_type
 from reports.verdict import EARLIEST, latest
 
 DOUBTFUL = "doubtful"
 """Stands for the type of a line that was not parsed."""
 
 USAGE = (*COMMON, *FIELDS["usage"])
+_VALUES = tuple(field for field in USAGE if field.name != "type")
 
 # Java matches a greedy class of characters, after which comes none of it, in one tight loop.
-_TEXT = r'"[^"\\\x00-\x1f]*"'
-_COUNT = r"(?:0|[1-9][0-9]{0,14})"  # below LARGEST_COUNT, which has 16 digits
-# Bounded, as Java's matcher goes a frame deeper with each.
-_COUNTS = rf"\{{(?:{_TEXT}:{_COUNT}(?:,{_TEXT}:{_COUNT}){{0,20}})?\}}"
-_TIME = r'"2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"'
-_VALUES = {Kind.TEXT: _TEXT, Kind.COUNT: _COUNT, Kind.COUNTS: _COUNTS, Kind.TIME: _TIME}
+_TEXT = r'[^"\\\x00-\x1f]*'
+_COUNT = r"0|[1-9][0-9]{0,14}"  # below LARGEST_COUNT, which has 16 digits
+_TIME = r"2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}"
+_DAY = 86_400
+_LONGEST = 2**31 - 1
+_MOST_COUNTS = 2
+"""Entries of an object of counts that are picked out. Few requests are refused by more quotas within one interval."""
+
+# Between values, and none of a text's characters; before an optional text stands a quote, which tells it from null.
+_BETWEEN = "\x01"
+_BROKEN = "\ufffd"
+"""What Java makes of a byte that is not UTF-8."""
 
 
 def usage_pattern() -> str:
-    """What a usage line looks like as proxies write it, as a regular expression of Java."""
+    """What a usage line looks like as proxies write it, as a regular expression of Java, with a group for each value; of an
+    object of counts it is one for each name and each count."""
     return r"\A\{" + ",".join(f'"{field.name}":{_value(field)}' for field in USAGE) + r"\}\z"
 
 
 def _value(field: Field) -> str:
-    match field.name:
-        case "v":
-            return f"(?:{'|'.join(map(str, VERSIONS))})"
-        case "type":
+    match field.kind:
+        case _ if field.name == "v":
+            return f"({'|'.join(map(str, VERSIONS))})"
+        case _ if field.name == "type":
             return '"usage"'
-    return _VALUES[field.kind] if field.required else f"(?:{_VALUES[field.kind]}|null)"
+        case Kind.TEXT:
+            return f'"({_TEXT})"' if field.required else f'(?:("{_TEXT})"|null)'
+        case Kind.TIME:
+            return f'"({_TIME})Z"'
+        case Kind.COUNT:
+            return f"({_COUNT})" if field.required else f"(?:({_COUNT})|null)"
+        case _:
+            entry = f'("{_TEXT})":({_COUNT})'
+            return rf"\{{(?:{entry}(?:,{entry})?)?\}}"
+
+
+def _groups(field: Field) -> int:
+    return 2 * _MOST_COUNTS if field.kind is Kind.COUNTS else 1
 
 
 def sort_out(lines: DataFrame, now: datetime) -> DataFrame:
-    """Lines in the columns of `reports.store.stored_schema`: plain ones with type `usage` and their fields; all others with the
-    type DOUBTFUL and `raw`, as it was read."""
-    raw = F.col("raw")
-    looks_plain = F.rlike(raw, F.lit(usage_pattern())) & F.is_valid_utf8(raw)
-    # Named apart: Spark would parse the line anew for each field that it sees used.
-    parsed = lines.select("file", "raw", F.when(looks_plain, F.from_json(raw, _schema())).alias("line"))
-    good = parsed.select("file", "raw", F.when(_times_are_good(now), F.col("line")).alias("line"))
-    plain = F.col("line").isNotNull()
-    names = {field.name for field in USAGE}
-    values = [
-        (F.col(f"line.{field.name}") if field.name in names else F.lit(None).cast(column_type(field))).alias(field.name)
-        for field in distinct_fields()
-        if field.name != "type"
-    ]
-    null = F.lit(None).cast("string")
-    return good.select(
+    """Lines as they are stored: plain ones with type `usage`, their `date` and their fields; all others with the type DOUBTFUL and
+    `raw`, as it was read. Columns are `file`, `raw`, the fields of a usage line and `date`; fields of other types are left out."""
+    raw, flat = F.col("raw"), F.col("flat")
+    picked = _BETWEEN.join(f"${group + 1}" for group in range(sum(map(_groups, _VALUES))))
+    # A line that does not match stays as it is.
+    matched = F.startswith(raw, F.lit("{")) & ~F.startswith(flat, F.lit("{")) & ~F.contains(flat, F.lit(_BROKEN))
+    # Each step is named apart: Spark would do it anew for each value that it sees used.
+    flattened = lines.select("file", "raw", F.regexp_replace(raw, F.lit(usage_pattern()), F.lit(picked)).alias("flat"))
+    parts = flattened.select("file", "raw", F.when(matched, F.split(flat, _BETWEEN)).alias("parts"))
+    values = parts.select("file", "raw", *_picked())
+    judged = values.select("*", F.coalesce(_times_are_good(now) & F.col("refused").isNotNull(), F.lit(False)).alias("plain"))
+    plain = F.col("plain")
+    day = F.date_from_unix_date(F.expr(f"cast(unix_seconds(start) div {_DAY} as int)"))
+    return judged.select(
         "file",
-        null.alias("reason"),
-        null.alias("field"),
         F.when(~plain, raw).alias("raw"),
-        *values,
+        *[F.when(plain, F.col(field.name)).alias(field.name) for field in _VALUES],
         F.when(plain, "usage").otherwise(DOUBTFUL).alias("type"),
-        F.to_date("line.start").alias("date"),
+        F.when(plain, day).alias("date"),
     )
 
 
-def _schema() -> t.StructType:
-    """Spark reads times as the pattern has them; one that there is not, a 30th of February, is null."""
-    return t.StructType([t.StructField(field.name, column_type(field)) for field in USAGE])
+def _picked() -> list[Column]:
+    """The values of `parts`, with their types."""
+    columns, at = [], 0
+    for field in _VALUES:
+        parts = [F.get(F.col("parts"), F.lit(at + group)) for group in range(_groups(field))]
+        columns.append(_typed(field, parts).alias(field.name))
+        at += _groups(field)
+    return columns
+
+
+def _typed(field: Field, parts: list[Column]) -> Column:
+    text = parts[0]
+    match field.kind:
+        case Kind.TEXT:
+            return text if field.required else F.when(text != "", _unquoted(text))
+        case Kind.COUNT:
+            # Spark's cast fails by an exception, which costs as much as a line.
+            return text.try_cast("bigint") if field.required else F.when(text != "", text.try_cast("bigint"))
+        case Kind.TIME:
+            # The session's time zone is UTC. A time that there is not, a 30th of February, becomes null.
+            return text.try_cast("timestamp")
+        case _:
+            return _map(parts).cast(column_type(field))
+
+
+def _map(parts: list[Column]) -> Column:
+    """A map of name, count, name, count; a name is "" where there is none. Null where two names are the same: Spark would make an
+    error of it."""
+    first, second = (F.create_map(_unquoted(name), count.try_cast("bigint")) for name, count in (parts[:2], parts[2:]))
+    both = F.when(parts[0] != parts[2], F.map_concat(first, second))
+    return F.when(parts[2] != "", both).when(parts[0] != "", first).otherwise(F.create_map())
+
+
+def _unquoted(text: Column) -> Column:
+    return F.substring(text, 2, _LONGEST)
 
 
 def _times_are_good(now: datetime) -> Column:
-    start, end = F.col("line.start"), F.col("line.end")
+    start, end = F.col("start"), F.col("end")
     return (start >= F.lit(EARLIEST).cast("timestamp")) & (start < end) & (end < latest(now))
