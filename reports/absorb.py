@@ -20,8 +20,10 @@ from reports.folder import spark_path
 from reports.parquet import days_in, link, read_table, write_table, write_tables
 from reports.parse import parse
 from reports.plain import DOUBTFUL, sort_out
+from reports.schema import COMMON, FIELDS, Kind
 from reports.store import BAD, by_type_and_day, census, good, once, stored_schema
 from reports.tables import BY_DAY, LINES, OF_READING, Lengths, bucket_lengths, tables_by_day
+from reports.together import together
 from reports.transforms.lines import files
 from reports.transforms.quarantine import quarantine
 from reports.write import Staging
@@ -32,6 +34,13 @@ TEXTS = "file string, raw string"
 _INCOMING = "incoming"
 _SEVERAL_WRITERS = "64"
 """Files that one task may write to at a time; with fewer than it needs it would sort its lines first."""
+
+# A dictionary of numbers that hardly come twice takes longer than it saves.
+_PLAIN_NUMBERS = {
+    f"parquet.enable.dictionary#{field.name}": "false"
+    for field in (*COMMON, *FIELDS["usage"])
+    if field.kind in (Kind.COUNT, Kind.TIME) and field.name not in ("v", "api_key")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,8 @@ def store_lines(lines: DataFrame, now: datetime, place: Place, damaged: DataFram
 
 
 def _write_lines(rows: DataFrame, target: Path, mode: str) -> None:
-    rows.write.mode(mode).partitionBy("type", "date").parquet(f"file:{target.absolute()}")
+    writer = rows.write.mode(mode).options(**_PLAIN_NUMBERS).partitionBy("type", "date")
+    writer.parquet(f"file:{target.absolute()}")
 
 
 def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:
@@ -95,9 +105,11 @@ def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:
     if place.adds:
         both = both.unionByName(_stored(spark, place.out / LINES).where(F.col("date").isin(_dates(days))))
     counted = census(both).persist()
-    counted.count()  # now, as the files of `both` may move
-    lengths = _lengths(both, counted, place, bucket)
-    of_reading = _of_reading(spark, incoming, place)
+    # All that is asked of `both` is asked here, as its files move.
+    with together() as pool:
+        read = pool.submit(_of_reading, spark, incoming, place)
+        counted.count()
+        lengths, of_reading = _lengths(both, counted, place, bucket), read.result()
     _keep_lines(place, both, counted, days)
     lines = _stored(spark, place.staging.path / LINES)
     by_day = tables_by_day(lines, counted, lengths)

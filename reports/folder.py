@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -80,7 +81,26 @@ def relative_name(file: Column, logs: str) -> Column:
     return F.when(F.startswith(plain, F.lit(root)), F.substring(plain, len(root) + 1, 2**31 - 1)).otherwise(plain)
 
 
+def local_files(logs: str) -> dict[str, list[int]]:
+    """The log files of a local folder: URI -> size in bytes, and when it was written to, in milliseconds."""
+    found = {}
+    for file in _files(Path(os.path.abspath(logs))):
+        try:
+            state = file.stat()
+        except FileNotFoundError:  # rotated away
+            continue
+        found[f"file:{quote(str(file))}"] = [state.st_size, state.st_mtime_ns // 1_000_000]
+    return found
+
+
 def _files(folder: Path) -> Iterator[Path]:
-    """The files that Spark will take for logs: neither it nor this reads hidden ones."""
-    for path, _, names in os.walk(folder):
+    """The files that Spark will take for logs, also behind links: neither it nor this reads hidden ones."""
+    seen = set()
+    for path, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(path)
+        if real in seen:  # a link to a folder around it
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         yield from (Path(path, name) for name in names if name.endswith(_SUFFIXES) and not name.startswith((".", "_")))

@@ -13,10 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from reports.absorb import Place, absorb
 from reports.charge import Prices, write_csv
+from reports.filling import Filling
 from reports.folder import check_logs, log_size
 from reports.kafka import is_kafka, packages
 from reports.parquet import write_table
@@ -28,7 +29,8 @@ from reports.session import small_queries, spark_session
 from reports.summary.build import summarize
 from reports.summary.model import Report
 from reports.tables import NAMES
-from reports.whole import Wanted, whole_tables
+from reports.together import together
+from reports.whole import Made, Wanted, whole_tables
 from reports.write import Staging, replacing
 
 PAGE = "report.html"
@@ -102,10 +104,15 @@ def make_from_stored(spark: SparkSession, place: Place, options: Options, wanted
     absorbed = absorb(spark, place, options.bucket)
     tables = dict(absorbed.tables)
     say("forecasting")
-    for name, table, found in whole_tables(spark, absorbed, wanted):
-        write_table(table, staging / name)
-        tables[name] = spark.read.schema(table.schema).parquet(f"file:{(staging / name).absolute()}")
-        fillings = found
+    fillings: tuple[Filling, ...] = ()
+    with together() as pool:
+        made = [
+            pool.submit(_write_whole, spark, staging / name, make) for name, make in whole_tables(spark, absorbed, wanted).items()
+        ]
+        for one in made:
+            name, table, found = one.result()
+            tables[name] = table
+            fillings = fillings or found
     say("writing the page")
     with small_queries(spark):
         report = summarize(tables, absorbed, fillings, wanted, options)
@@ -114,6 +121,13 @@ def make_from_stored(spark: SparkSession, place: Place, options: Options, wanted
     (staging / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_plain), encoding="utf-8")
     (staging / PAGE).write_text(page(report), encoding="utf-8")
     return report
+
+
+def _write_whole(spark: SparkSession, path: Path, make: Callable[[], Made]) -> tuple[str, DataFrame, tuple[Filling, ...]]:
+    """Make a table and write it: its name, what was written, and what was forecast."""
+    table, found = make()
+    write_table(table, path)
+    return path.name, spark.read.schema(table.schema).parquet(f"file:{path.absolute()}"), found
 
 
 def _quotas(path: Path | None) -> QuotaFile | None:

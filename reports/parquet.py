@@ -15,12 +15,15 @@ from pyspark.sql import types as t
 
 from reports.folder import spark_path
 from reports.tables import Tables
+from reports.together import together
 
 
 def write_tables(tables: Tables, folder: Path) -> None:
-    """Write each table below `folder`."""
-    for name, table in tables.items():
-        write_table(table, folder / name)
+    """Write each table below `folder`, some at a time."""
+    with together() as pool:
+        written = [pool.submit(write_table, table, folder / name) for name, table in tables.items()]
+        for one in written:
+            one.result()
 
 
 def write_table(table: DataFrame, path: Path) -> None:

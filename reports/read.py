@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from reports.absorb import TEXTS, Place, store_lines
 from reports.errors import ReportError
-from reports.folder import LOG_FILES, no_logs, spark_path
+from reports.folder import LOG_FILES, is_local, local_files, no_logs, spark_path
 from reports.kafka import is_kafka, read_topic
 from reports.reasons import Reason
 
@@ -57,6 +57,8 @@ def _new_files(spark: SparkSession, logs: str, place: Place) -> Paths:
 
 def _listing(spark: SparkSession, logs: str) -> dict[str, list[int]]:
     """Every log file: its URI -> its size and the time it was written to, in milliseconds."""
+    if is_local(logs):
+        return local_files(logs)
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", LOG_FILES)
     try:
         rows = reader.load(spark_path(logs)).select(

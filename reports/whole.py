@@ -4,8 +4,9 @@ In: the tables by day, the lines, what the person wants to know. Out: `entities`
 Left to others: the arithmetic (`reports.transforms`, `reports.forecast`, `reports.quotas`), showing it (`reports.summary`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -33,24 +34,30 @@ class Wanted:
     prices: Prices = field(default_factory=Prices)
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """The tables, and what was forecast, as values."""
-
-    tables: dict[str, DataFrame]
-    fillings: tuple[Filling, ...]
+Made = tuple[DataFrame, tuple[Filling, ...]]
+"""A table, and what was forecast (with `forecasts` alone)."""
 
 
-def whole_tables(spark: SparkSession, absorbed: Absorbed, wanted: Wanted) -> Iterator[tuple[str, DataFrame, tuple[Filling, ...]]]:
-    """Name, table, and forecasts (of `forecasts` alone), one after the other, as each is dear."""
+def whole_tables(spark: SparkSession, absorbed: Absorbed, wanted: Wanted) -> dict[str, Callable[[], Made]]:
+    """How to make each table. They do not need each other."""
     tables, seconds = absorbed.tables, absorbed.lengths.rates
-    yield "entities", entities(tables), ()
-    yield "chargeback", chargeback(tables, wanted.prices), ()
+    made: dict[str, Callable[[], Made]] = {
+        "entities": lambda: (entities(tables), ()),
+        "chargeback": lambda: (chargeback(tables, wanted.prices), ()),
+    }
     for name, quotas in (("quotas", wanted.quotas), ("what_if", wanted.what_if)):
         if quotas is not None:
-            yield name, replay(spark, absorbed.lines, quotas, seconds), ()
-    found = fillings(tables, wanted.quotas)
-    if wanted.what_if is not None:
-        found = slowed(found, tables, replay(spark, absorbed.lines, wanted.what_if, seconds), wanted.what_if)
-    rows = spark.createDataFrame(forecast_rows(found), FORECASTS)
-    yield "forecasts", rows.orderBy("broker_id", "log_dir", "case", F.desc("at_bytes")), found
+            made[name] = partial(_replayed, spark, absorbed, quotas)
+
+    def forecasts() -> Made:
+        found = fillings(tables, wanted.quotas)
+        if wanted.what_if is not None:
+            found = slowed(found, tables, replay(spark, absorbed.lines, wanted.what_if, seconds), wanted.what_if)
+        rows = spark.createDataFrame(forecast_rows(found), FORECASTS)
+        return rows.orderBy("broker_id", "log_dir", "case", F.desc("at_bytes")), found
+
+    return {**made, "forecasts": forecasts}
+
+
+def _replayed(spark: SparkSession, absorbed: Absorbed, quotas: QuotaFile) -> Made:
+    return replay(spark, absorbed.lines, quotas, absorbed.lengths.rates), ()

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import statsmodels.api as sm
 from scipy import stats
+from statsmodels.robust.norms import HuberT
+from statsmodels.robust.robust_linear_model import RLM
 
 from reports.forecast.history import Array, History
 
@@ -65,7 +66,7 @@ def seasonal(history: History) -> Fit:
     origin = float(history.days[-1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a history without any noise
-        fitted = sm.RLM(history.used, _design(history.days, origin), M=sm.robust.norms.HuberT()).fit()
+        fitted = RLM(history.used, _design(history.days, origin), M=HuberT()).fit()
     parameters, covariance = fitted.params, fitted.cov_params()
     noise = _spread(fitted.resid)
     drift = _drift(fitted.resid)

@@ -118,6 +118,7 @@ def _slide(stem: Folder, title: str, draw: Callable[[Axes], None]) -> None:
         for item in figure.findobj():
             _recolour(item)
         figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
+        figure.set_layout_engine("none")  # everything is where it belongs, and to find that out takes longer than to draw
         figure.savefig(stem.with_suffix(".png"), dpi=160)
 
 

@@ -16,6 +16,7 @@ from reports.summary.model import Report, Writer
 from reports.summary.series import Timeline
 from reports.summary.traffic import summarize_traffic
 from reports.tables import Tables
+from reports.together import together
 from reports.transforms.buckets import plot_seconds
 from reports.whole import Wanted
 
@@ -40,18 +41,24 @@ def summarize(tables: Tables, absorbed: Absorbed, fillings: Sequence[Filling], w
     first, last = _period(writers)
     seconds = absorbed.lengths.tables
     timeline = _timeline(first or _EPOCH, last or _EPOCH, seconds)
+    with together() as pool:
+        traffic = pool.submit(summarize_traffic, tables, timeline)
+        limits = pool.submit(summarize_limits, tables, timeline)
+        capacity = pool.submit(summarize_capacity, tables, fillings, wanted)
+        lines = count_lines(tables, absorbed.lines, writers)
+        quarantine = list_quarantined(tables)
     return Report(
         logs=asked.logs,
         made=asked.made,
         first=first,
         last=last,
         seconds=seconds,
-        lines=count_lines(tables, absorbed.lines, writers),
+        lines=lines,
         writers=writers,
-        quarantine=list_quarantined(tables),
-        traffic=summarize_traffic(tables, timeline),
-        limits=summarize_limits(tables, timeline),
-        capacity=summarize_capacity(tables, fillings, wanted),
+        quarantine=quarantine,
+        traffic=traffic.result(),
+        limits=limits.result(),
+        capacity=capacity.result(),
     )
 
 

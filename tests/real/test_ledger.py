@@ -98,9 +98,11 @@ def most(seconds: float, clients: int = 5, silent: float = 0.0) -> float:
 
 def test_clients_of_three_proxies_get_one_quota(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
     create(kafka1, name)
+    # A burst that is used up within two intervals may be had at each proxy, and is a debt then.
+    done = through(fleet, name, name, 2)
+    assert done > RATE * BURST * 0.8
     began = time.monotonic()
-    done = through(fleet, name, name, 8)
-    assert RATE * BURST * 0.8 < done <= most(time.monotonic() - began)
+    assert through(fleet, name, name, 6) <= most(time.monotonic() - began) - RATE * BURST
     assert sum(proxy.metric("ledger_learned_units_total") for proxy in fleet.proxies) > RATE * BURST
     # it moves to a proxy that it was never at with this client id, and finds no burst there
     began = time.monotonic()
