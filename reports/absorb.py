@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.errors import ReportError
 from reports.folder import spark_path
 from reports.parquet import days_in, link, read_table, write_table, write_tables
-from reports.parse import parse
+from reports.parse import parser
 from reports.plain import DOUBTFUL, sort_out
 from reports.schema import COMMON, FIELDS, Kind
 from reports.store import BAD, by_type_and_day, census, good, once, stored_schema
@@ -76,12 +76,15 @@ def store_lines(lines: DataFrame, now: datetime, place: Place, damaged: DataFram
     spark = lines.sparkSession
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", _SEVERAL_WRITERS)
     target = place.staging.path / _INCOMING
-    _write_lines(sort_out(lines, now), target, "overwrite")
+    with together() as pool:
+        prepared = pool.submit(parser, now)
+        _write_lines(sort_out(lines, now), target, "overwrite")
+    parse = prepared.result()
     doubtful = target / f"type={DOUBTFUL}"
     if not doubtful.exists() and damaged is None:
         return
     texts = spark.read.schema(TEXTS).parquet(spark_path(str(doubtful))) if doubtful.exists() else spark.createDataFrame([], TEXTS)
-    parsed = parse(texts, now)
+    parsed = parse(texts)
     if damaged is not None:
         parsed = parsed.unionByName(damaged, allowMissingColumns=True)
     _write_lines(by_type_and_day(parsed), target, "append")

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from reports.absorb import store_lines
 from reports.errors import ReportError
 from reports.folder import check_logs
-from reports.job import OUTCOME, Options, make_from_stored, place_of
+from reports.job import OUTCOME, Options, draw, make_from_stored, place_of
 from reports.kafka import is_kafka, packages, stream_topic
 from reports.read import load
 from reports.session import spark_session
@@ -55,6 +55,7 @@ def follow_folder(spark: SparkSession, options: Options, tell: Tell) -> None:
         place = place_of(options, staging)
         load(spark, options.logs, options.made, place)
         made = make_from_stored(spark, place, options, options.wanted(), lambda _: None)
+        draw(made, staging.path)
         tell(f"{options.made:%H:%M:%S} {made.lines.read:,} lines")
 
 
@@ -68,6 +69,7 @@ def follow_topic(spark: SparkSession, options: Options, every: int, tell: Tell) 
             place = place_of(current, staging, rereads=False)
             store_lines(records, now, place)
             made = make_from_stored(records.sparkSession, place, current, current.wanted(), lambda _: None)
+            draw(made, staging.path)
             tell(f"{now:%H:%M:%S} batch {number}: {made.lines.read:,} lines")
 
     writer = stream_topic(spark, options.logs).writeStream.foreachBatch(add).queryName("kafka-quota-proxy report")

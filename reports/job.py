@@ -8,6 +8,7 @@ command line (`reports.cli`), each step (`reports.read`, `absorb`, `whole`, `wri
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from reports.absorb import Place, absorb
 from reports.charge import Prices, write_csv
 from reports.filling import Filling
 from reports.folder import check_logs, log_size
+from reports.forecast.models import libraries
 from reports.kafka import is_kafka, packages
 from reports.parquet import write_table
 from reports.quotas.file import QuotaFile, read_quotas
@@ -77,8 +79,9 @@ def make_report(options: Options, say: Say) -> Report:
     check_logs(options.logs)
     connector = packages(options.logs)
     wanted = options.wanted()
-    with replacing(options.out, OUTCOME) as staging:
+    with replacing(options.out, OUTCOME) as staging, ThreadPoolExecutor(1) as aside:
         say("starting Spark")
+        aside.submit(libraries)  # while Spark starts
         size = log_size(options.logs)
         quick = size is not None and size < QUICK_BYTES
         settings = {**connector, **(options.settings or {})}
@@ -86,7 +89,10 @@ def make_report(options: Options, say: Say) -> Report:
             say(f"reading {options.logs}")
             place = place_of(options, staging, rereads=not is_kafka(options.logs))
             load(spark, options.logs, options.made, place)
-            return make_from_stored(spark, place, options, wanted, say)
+            report = make_from_stored(spark, place, options, wanted, say)
+            drawn = aside.submit(draw, report, staging.path)  # while Spark stops
+        drawn.result()
+        return report
 
 
 def place_of(options: Options, staging: Staging, *, rereads: bool = True) -> Place:
@@ -98,7 +104,7 @@ def place_of(options: Options, staging: Staging, *, rereads: bool = True) -> Pla
 
 
 def make_from_stored(spark: SparkSession, place: Place, options: Options, wanted: Wanted, say: Say) -> Report:
-    """The report of the lines that stand in the staging folder (`reports.absorb.store_lines`)."""
+    """The report of the lines that stand in the staging folder (`reports.absorb.store_lines`), all but what `draw` makes of it."""
     staging = place.staging.path
     say("summing")
     absorbed = absorb(spark, place, options.bucket)
@@ -117,10 +123,14 @@ def make_from_stored(spark: SparkSession, place: Place, options: Options, wanted
     with small_queries(spark):
         report = summarize(tables, absorbed, fillings, wanted, options)
         write_csv(tables["chargeback"], staging / CHARGEBACK)
-    write_plots(report, staging / PLOTS)
-    (staging / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_plain), encoding="utf-8")
-    (staging / PAGE).write_text(page(report), encoding="utf-8")
     return report
+
+
+def draw(report: Report, folder: Path) -> None:
+    """The report as a page, its plots and values."""
+    write_plots(report, folder / PLOTS)
+    (folder / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_plain), encoding="utf-8")
+    (folder / PAGE).write_text(page(report), encoding="utf-8")
 
 
 def _write_whole(spark: SparkSession, path: Path, make: Callable[[], Made]) -> tuple[str, DataFrame, tuple[Filling, ...]]:

@@ -5,6 +5,7 @@ In: rows of `file`, `raw`. Out: rows of `file`, `reason`, `field`, `raw` and eve
 line. Left to others: the rules that a good line keeps (`reports.verdict`), finding the files (`reports.read`).
 """
 
+from collections.abc import Callable
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
@@ -29,29 +30,44 @@ _JSON_OPTIONS = {
 }
 
 
-def parse(lines: DataFrame, now: datetime) -> DataFrame:
-    """Lines with their fields, flat and typed, times as timestamps.
+Parse = Callable[[DataFrame], DataFrame]
 
-    In: `file`, `raw`; the time now, as a line from long after it has a wrong clock. Out: `file`; `reason`, `field` (the one at
+
+def parser(now: datetime) -> Parse:
+    """Makes lines with their fields, flat and typed, times as timestamps, of lines as they were read.
+
+    In: `file`, `raw`; the time `now`, as a line from long after it has a wrong clock. Out: `file`; `reason`, `field` (the one at
     fault, where there is one) and `raw` (valid UTF-8, at most RAW_LIMIT characters), all null for a good line; then every field of
     `reports.schema`, null for a bad line.
+
+    To write down what is to be done takes some seconds, as it is thousands of calls of Java: it may be done before there are lines.
     """
-    parsed = _parsed(lines.select("file", F.col("raw").alias(RAW), latest(now).alias(LATEST)))
+    given: list[Column | str] = ["file", F.col("raw").alias(RAW), latest(now).alias(LATEST)]
+    read: list[Column | str] = ["file", RAW, LATEST, *_parsed()]
     # The exact types of JSON values are looked up only where something may be wrong.
     document = F.when(F.col(MISFIT) | suspicious(), F.try_variant_get(F.try_parse_json(_wrapped()), "$.line", "variant"))
-    looked_up = parsed.select("*", document.alias(DOCUMENT), *_times())
-    judged = looked_up.select("*", verdict().alias("verdict"))
+    looked_up = [document.alias(DOCUMENT), *_times()]
+    judged = verdict().alias("verdict")
     bad = F.col("verdict").isNotNull()
     kept = F.left(F.make_valid_utf8(F.col(RAW)), F.lit(RAW_LIMIT))
-    return judged.select("file", *verdict_parts(F.col("verdict")), F.when(bad, kept).alias("raw"), *_good_values(~bad))
+    told: list[Column | str] = ["file", *verdict_parts(F.col("verdict")), F.when(bad, kept).alias("raw"), *_good_values(~bad)]
+
+    def parse(lines: DataFrame) -> DataFrame:
+        parsed = lines.select(*given).select("*", _json()).select(*read)
+        return parsed.select("*", *looked_up).select("*", judged).select(*told)
+
+    return parse
 
 
-def _parsed(lines: DataFrame) -> DataFrame:
-    """The line's fields as the struct ANY_LINE, all null where it could not be parsed; and whether something in it did not fit."""
+def _json() -> Column:
     whole = t.StructType().add("line", line_schema()).add("end", "boolean").add(_CORRUPT, "string")
-    parsed = lines.select("*", F.from_json(_wrapped(), whole, _JSON_OPTIONS).alias("json"))
+    return F.from_json(_wrapped(), whole, _JSON_OPTIONS).alias("json")
+
+
+def _parsed() -> list[Column]:
+    """Whether something in the line did not fit; its fields as the struct ANY_LINE, all null where it could not be parsed."""
     misfit = F.col("json.line").isNull() | F.col("json.end").isNull() | F.col(f"json.{_CORRUPT}").isNotNull()
-    return parsed.select(*lines.columns, misfit.alias(MISFIT), F.col("json.line").alias(ANY_LINE))
+    return [misfit.alias(MISFIT), F.col("json.line").alias(ANY_LINE)]
 
 
 def _wrapped() -> Column:

@@ -28,7 +28,7 @@ Paths = Sequence[str] | None
 
 
 def load(spark: SparkSession, logs: str, now: datetime, place: Place) -> None:
-    """Store every line of `logs`, parsed (see `reports.parse.parse`); where the report adds to the last one, only those of files
+    """Store every line of `logs`, parsed (see `reports.parse.parser`); where the report adds to the last one, only those of files
     that are new or have changed since.
 
     A file that is damaged, as a cut .gz, is read as far as it goes, and is one more bad row. Raises ReportError where there is no

@@ -32,6 +32,9 @@ QUERY_SETTINGS = {
     "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # The text of a plan is for Spark's web UI. It is made for each query and each of its steps, and ours are long.
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.sql.ui.explainMode": "simple",
 }
 """Settings that the queries rest on, wherever they run."""
 

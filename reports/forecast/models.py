@@ -10,11 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
-from scipy import stats
-from statsmodels.robust.norms import HuberT
-from statsmodels.robust.robust_linear_model import RLM
 
 from reports.forecast.history import Array, History
 
@@ -42,9 +41,19 @@ class Fit:
 Model = Callable[[History], Fit]
 
 
+@cache
+def libraries() -> SimpleNamespace:
+    """scipy and statsmodels, which take a second to load: asked for while Spark starts, they cost no time."""
+    from scipy import stats
+    from statsmodels.robust.norms import HuberT
+    from statsmodels.robust.robust_linear_model import RLM
+
+    return SimpleNamespace(stats=stats, HuberT=HuberT, RLM=RLM)
+
+
 def line(history: History) -> Fit:
     """The median of the slopes of all pairs of days, through where the volume stands now."""
-    slope, _, low, high = stats.theilslopes(history.used, history.days, CONFIDENCE)
+    slope, _, low, high = libraries().stats.theilslopes(history.used, history.days, CONFIDENCE)
     days, used = history.days, history.used
     # Through the middle of the last days: the line has to begin where the volume is, also after a cleanup.
     recent = slice(-min(3, len(days)), None)
@@ -64,9 +73,10 @@ def line(history: History) -> Fit:
 def seasonal(history: History) -> Fit:
     """A line with a weekly season on it."""
     origin = float(history.days[-1])
+    regression, norm = libraries().RLM, libraries().HuberT()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a history without any noise
-        fitted = RLM(history.used, _design(history.days, origin), M=HuberT()).fit()
+        fitted = regression(history.used, _design(history.days, origin), M=norm).fit()
     parameters, covariance = fitted.params, fitted.cov_params()
     noise = _spread(fitted.resid)
     drift = _drift(fitted.resid)
@@ -93,7 +103,7 @@ def _design(days: Array, origin: float) -> Array:
 
 def _spread(residuals: Array) -> float:
     """Standard deviation of the noise, by the median, which jumps do not turn."""
-    return float(stats.median_abs_deviation(residuals, scale="normal"))
+    return float(libraries().stats.median_abs_deviation(residuals, scale="normal"))
 
 
 def _drift(residuals: Array) -> float:
@@ -108,4 +118,4 @@ def _drift(residuals: Array) -> float:
 
 
 def _quantile(freedom: int) -> float:
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, max(1, freedom)))
+    return float(libraries().stats.t.ppf(0.5 + CONFIDENCE / 2, max(1, freedom)))
