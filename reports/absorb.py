@@ -35,11 +35,20 @@ _INCOMING = "incoming"
 _SEVERAL_WRITERS = "64"
 """Files that one task may write to at a time; with fewer than it needs it would sort its lines first."""
 
-# A dictionary of numbers that hardly come twice takes longer than it saves.
-_PLAIN_NUMBERS = {
-    f"parquet.enable.dictionary#{field.name}": "false"
-    for field in (*COMMON, *FIELDS["usage"])
-    if field.kind in (Kind.COUNT, Kind.TIME) and field.name not in ("v", "api_key")
+_USAGE = (*COMMON, *FIELDS["usage"])
+# What Parquet would do for readers and costs more than it gives: a dictionary of numbers that hardly come twice, the least and
+# greatest of texts, and how long they are.
+_LEFT_OUT = {
+    "parquet.size.statistics.enabled": "false",
+    **{
+        f"parquet.enable.dictionary#{field.name}": "false"
+        for field in _USAGE
+        if field.kind in (Kind.COUNT, Kind.TIME) and field.name not in ("v", "api_key")
+    },
+    **{
+        f"parquet.column.statistics.enabled#{name}": "false"
+        for name in ("file", *[field.name for field in _USAGE if field.kind is Kind.TEXT])
+    },
 }
 
 
@@ -76,9 +85,10 @@ def store_lines(lines: DataFrame, now: datetime, place: Place, damaged: DataFram
     spark = lines.sparkSession
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", _SEVERAL_WRITERS)
     target = place.staging.path / _INCOMING
+    plain = sort_out(lines, now)
     with together() as pool:
-        prepared = pool.submit(parser, now)
-        _write_lines(sort_out(lines, now), target, "overwrite")
+        prepared = pool.submit(parser, now)  # while the plain lines are parsed
+        _write_lines(plain, target, "overwrite")
     parse = prepared.result()
     doubtful = target / f"type={DOUBTFUL}"
     if not doubtful.exists() and damaged is None:
@@ -92,7 +102,7 @@ def store_lines(lines: DataFrame, now: datetime, place: Place, damaged: DataFram
 
 
 def _write_lines(rows: DataFrame, target: Path, mode: str) -> None:
-    writer = rows.write.mode(mode).options(**_PLAIN_NUMBERS).partitionBy("type", "date")
+    writer = rows.write.mode(mode).options(**_LEFT_OUT).partitionBy("type", "date")
     writer.parquet(f"file:{target.absolute()}")
 
 
@@ -115,8 +125,7 @@ def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:
         lengths, of_reading = _lengths(both, counted, place, bucket), read.result()
     _keep_lines(place, both, counted, days)
     lines = _stored(spark, place.staging.path / LINES)
-    by_day = tables_by_day(lines, counted, lengths)
-    write_tables(by_day, place.staging.path)
+    by_day = write_tables(tables_by_day(lines, counted, lengths), place.staging.path)
     if place.adds:
         place.staging.days |= dict.fromkeys(BY_DAY, sorted(days))
     tables = {name: _whole_table(spark, place, name, table, days) for name, table in {**by_day, **of_reading}.items()}

@@ -6,7 +6,7 @@ are (`reports.tables`), how they take the place of older ones (`reports.write`).
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,12 +18,17 @@ from reports.tables import Tables
 from reports.together import together
 
 
-def write_tables(tables: Tables, folder: Path) -> None:
-    """Write each table below `folder`, some at a time."""
+def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path) -> Tables:
+    """Make each table and write it below `folder`, some at a time, the first ones first; the tables as they were made."""
+
+    def write(name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        table = make()
+        write_table(table, folder / name)
+        return table
+
     with together() as pool:
-        written = [pool.submit(write_table, table, folder / name) for name, table in tables.items()]
-        for one in written:
-            one.result()
+        written = {name: pool.submit(write, name, make) for name, make in tables.items()}
+        return {name: one.result() for name, one in written.items()}
 
 
 def write_table(table: DataFrame, path: Path) -> None:

@@ -4,6 +4,7 @@ In: a master URL. Out: a running session, stopped and swept up afterwards. Under
 and its master, network and logging are its business. Left to others: whether Spark and Java are there (`reports.requirements`).
 """
 
+import json
 import os
 import sys
 import tempfile
@@ -54,6 +55,16 @@ STEADY = {
 """Java for much work on few cores: its slow compiler, which would have a fifth of all their time, is kept for what is so many times
 hotter than it asks for by itself; and the collector that pauses longer and costs less."""
 
+_PLANNERS = (
+    "org/codehaus/*.*",  # compiles the Java that Spark makes of a query
+    "org/apache/xbean/*.*",
+    "jdk/internal/org/objectweb/*.*",
+    "org/antlr/*.*",
+    *[f"org/apache/spark/sql/catalyst/{part}/*.*" for part in ("analysis", "optimizer", "plans", "rules", "trees")],
+    "java/io/Object*.*",
+)
+_DIRECTIVES = "planners.json"
+
 SMALL = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
 """For queries of few rows: planned once, in one piece, without Java of their own. What else they cost is more than their work."""
 
@@ -89,7 +100,7 @@ def spark_session(
         yield _with_settings(session)
         return
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-") as scratch:
-        more = {"spark.driver.memory": memory, **(QUICK if quick else STEADY), **(settings or {})}
+        more = {"spark.driver.memory": memory, **(QUICK if quick else _steady(Path(scratch))), **(settings or {})}
         session = _start(master, Path(scratch), more)
         try:
             yield _with_settings(session, {**SMALL, **(settings or {})} if quick else {})
@@ -98,6 +109,17 @@ def spark_session(
             raise
         finally:
             _stop(session)
+
+
+def _steady(scratch: Path) -> dict[str, str]:
+    """STEADY, and the slow compiler is kept from planners altogether: they are hot by the number of queries, and never again.
+
+    To say that, Java has a file of directives, which is for diagnosis by its name, and says so unless told not to.
+    """
+    directives = scratch / _DIRECTIVES
+    directives.write_text(json.dumps([{"match": _PLANNERS, "c2": {"Exclude": True}}]), encoding="utf-8")
+    options = f'-XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={directives}" -XX:+DisplayVMOutputToStderr'
+    return {_JAVA: f"{STEADY[_JAVA]} {options}"}
 
 
 def _explain(error: Exception, log: Path, memory: str) -> None:

@@ -4,7 +4,7 @@ In: stored lines (`reports.store`), or the tables by day. Out: the DataFrames of
 columns, and a test compares the two. Left to others: each table's sums (`reports.transforms`), writing (`reports.write`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -38,7 +38,7 @@ BY_DAY = (
     "gaps",
     "writers",
 )
-"""Tables with a `date`, each day made of that day's lines alone, in the order in which they are written."""
+"""Tables with a `date`, each day made of that day's lines alone."""
 OF_READING = ("files", "quarantine")
 """Tables of what was read, not of what it says."""
 WHOLE = ("entities", "forecasts", "chargeback", "quotas", "what_if")
@@ -74,20 +74,20 @@ def bucket_lengths(lines: DataFrame, wanted: int | None, span: float) -> Lengths
     return Lengths(wanted or (own if span <= _DAY else max(HOUR, own)), max(own, _FINE_RATES))
 
 
-def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Tables:
-    """Every table of BY_DAY, of good lines, each once, and their census."""
-    seconds, decided = lengths.tables, decisions(lines)
+def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Mapping[str, Callable[[], DataFrame]]:
+    """How to make each table of BY_DAY, of good lines, each once, and their census. To write a query down takes its time, too."""
+    seconds = lengths.tables
     # What is not summed comes in as many pieces as the lines do: put together, so that a day has few files.
     return {
-        "traffic": traffic(lines, seconds),
-        "topics": topics(lines, seconds),
-        "refusals": refusals(lines, seconds),
-        "throttles": throttles(decided, seconds),
-        "decisions": decided.hint("rebalance", "date"),
-        "rates": rates(lines, lengths.rates),
-        "volumes": volumes(lines, seconds),
-        "volume_topics": volume_topics(lines),
-        "producer_ids": producer_ids(lines, seconds),
-        "gaps": gaps(lines).hint("rebalance", "date"),
-        "writers": writers(counted),
+        "rates": lambda: rates(lines, lengths.rates),
+        "traffic": lambda: traffic(lines, seconds),
+        "topics": lambda: topics(lines, seconds),
+        "refusals": lambda: refusals(lines, seconds),
+        "throttles": lambda: throttles(decisions(lines), seconds),
+        "decisions": lambda: decisions(lines).hint("rebalance", "date"),
+        "volumes": lambda: volumes(lines, seconds),
+        "volume_topics": lambda: volume_topics(lines),
+        "producer_ids": lambda: producer_ids(lines, seconds),
+        "gaps": lambda: gaps(lines).hint("rebalance", "date"),
+        "writers": lambda: writers(counted),
     }

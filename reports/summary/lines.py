@@ -19,7 +19,8 @@ MOST_SILENCES = 20
 
 def count_lines(tables: Tables, lines: DataFrame, writers: tuple[Writer, ...]) -> Lines:
     """How many lines there are; copies are counted apart from the kinds that they are of."""
-    once = {row["type"]: row["count"] for row in lines.groupBy("type").count().collect()}
+    # Nearly all lines are of usage: they are what is left of all.
+    others = {row["type"]: row["count"] for row in lines.where(F.col("type") != "usage").groupBy("type").count().collect()}
     read = (
         tables["files"]
         .agg(F.coalesce(F.sum("lines"), F.lit(0)).alias("good"), F.coalesce(F.sum("quarantined"), F.lit(0)).alias("bad"))
@@ -27,11 +28,11 @@ def count_lines(tables: Tables, lines: DataFrame, writers: tuple[Writer, ...]) -
     )
     return Lines(
         read=read["good"] + read["bad"],
-        usage=once.get("usage", 0),
-        decisions=once.get("decision", 0),
-        gaps=once.get("gap", 0),
-        volumes=once.get("volume", 0),
-        producer_ids=once.get("producer_ids", 0),
+        usage=sum(writer.lines for writer in writers) - sum(others.values()),
+        decisions=others.get("decision", 0),
+        gaps=others.get("gap", 0),
+        volumes=others.get("volume", 0),
+        producer_ids=others.get("producer_ids", 0),
         duplicates=sum(writer.duplicates for writer in writers),
         quarantined=read["bad"],
     )

@@ -57,7 +57,7 @@ def test_the_tables_have_the_documented_columns(spark: "SparkSession") -> None:
 
     stored = spark.createDataFrame([], stored_schema())
     lengths, no_quotas = Lengths(10, 60), QuotaFile("none")
-    by_day = tables_by_day(stored, census(stored), lengths)
+    by_day = {name: make() for name, make in tables_by_day(stored, census(stored), lengths).items()}
     tables = {"lines": stored, **by_day, "files": files(stored, "logs"), "quarantine": quarantine(stored, "logs")}
     absorbed = Absorbed(tables, stored, lengths)
     tables |= {name: make()[0] for name, make in whole_tables(spark, absorbed, Wanted(no_quotas, no_quotas)).items()}
