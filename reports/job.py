@@ -20,7 +20,7 @@ from reports.absorb import Place, absorb
 from reports.charge import Prices, write_csv
 from reports.filling import Filling
 from reports.folder import check_logs, log_size
-from reports.forecast.models import libraries
+from reports.forecast import models
 from reports.kafka import is_kafka, packages
 from reports.parquet import write_table
 from reports.quotas.file import QuotaFile, read_quotas
@@ -81,7 +81,7 @@ def make_report(options: Options, say: Say) -> Report:
     wanted = options.wanted()
     with replacing(options.out, OUTCOME) as staging, ThreadPoolExecutor(1) as aside:
         say("starting Spark")
-        aside.submit(libraries)  # while Spark starts
+        aside.submit(models.load)  # while Spark starts
         size = log_size(options.logs)
         quick = size is not None and size < QUICK_BYTES
         settings = {**connector, **(options.settings or {})}
@@ -123,6 +123,7 @@ def make_from_stored(spark: SparkSession, place: Place, options: Options, wanted
     with small_queries(spark):
         report = summarize(tables, absorbed, fillings, wanted, options)
         write_csv(tables["chargeback"], staging / CHARGEBACK)
+    spark.catalog.clearCache()  # a session that follows the logs makes report after report
     return report
 
 

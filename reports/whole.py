@@ -45,19 +45,21 @@ def whole_tables(spark: SparkSession, absorbed: Absorbed, wanted: Wanted) -> dic
         "entities": lambda: (entities(tables), ()),
         "chargeback": lambda: (chargeback(tables, wanted.prices), ()),
     }
+    replayed: dict[str, DataFrame] = {}
     for name, quotas in (("quotas", wanted.quotas), ("what_if", wanted.what_if)):
         if quotas is not None:
-            made[name] = partial(_replayed, spark, absorbed, quotas)
+            replayed[name] = replay(spark, absorbed.lines, quotas, seconds).persist()  # the forecasts ask for it, too
+            made[name] = partial(_alone, replayed[name])
 
     def forecasts() -> Made:
         found = fillings(tables, wanted.quotas)
         if wanted.what_if is not None:
-            found = slowed(found, tables, replay(spark, absorbed.lines, wanted.what_if, seconds), wanted.what_if)
+            found = slowed(found, tables, replayed["what_if"], wanted.what_if)
         rows = spark.createDataFrame(forecast_rows(found), FORECASTS)
         return rows.orderBy("broker_id", "log_dir", "case", F.desc("at_bytes")), found
 
     return {**made, "forecasts": forecasts}
 
 
-def _replayed(spark: SparkSession, absorbed: Absorbed, quotas: QuotaFile) -> Made:
-    return replay(spark, absorbed.lines, quotas, absorbed.lengths.rates), ()
+def _alone(table: DataFrame) -> Made:
+    return table, ()

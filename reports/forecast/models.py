@@ -10,8 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -41,19 +39,17 @@ class Fit:
 Model = Callable[[History], Fit]
 
 
-@cache
-def libraries() -> SimpleNamespace:
-    """scipy and statsmodels, which take a second to load: asked for while Spark starts, they cost no time."""
-    from scipy import stats
-    from statsmodels.robust.norms import HuberT
-    from statsmodels.robust.robust_linear_model import RLM
-
-    return SimpleNamespace(stats=stats, HuberT=HuberT, RLM=RLM)
+def load() -> None:
+    """Import scipy and statsmodels, which takes a second: asked for while Spark starts, it costs no time."""
+    import scipy.stats  # noqa: F401
+    import statsmodels.robust.robust_linear_model  # noqa: F401
 
 
 def line(history: History) -> Fit:
     """The median of the slopes of all pairs of days, through where the volume stands now."""
-    slope, _, low, high = libraries().stats.theilslopes(history.used, history.days, CONFIDENCE)
+    from scipy.stats import theilslopes
+
+    slope, _, low, high = theilslopes(history.used, history.days, CONFIDENCE)
     days, used = history.days, history.used
     # Through the middle of the last days: the line has to begin where the volume is, also after a cleanup.
     recent = slice(-min(3, len(days)), None)
@@ -72,11 +68,13 @@ def line(history: History) -> Fit:
 
 def seasonal(history: History) -> Fit:
     """A line with a weekly season on it."""
+    from statsmodels.robust.norms import HuberT
+    from statsmodels.robust.robust_linear_model import RLM
+
     origin = float(history.days[-1])
-    regression, norm = libraries().RLM, libraries().HuberT()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a history without any noise
-        fitted = regression(history.used, _design(history.days, origin), M=norm).fit()
+        fitted = RLM(history.used, _design(history.days, origin), M=HuberT()).fit()
     parameters, covariance = fitted.params, fitted.cov_params()
     noise = _spread(fitted.resid)
     drift = _drift(fitted.resid)
@@ -103,7 +101,9 @@ def _design(days: Array, origin: float) -> Array:
 
 def _spread(residuals: Array) -> float:
     """Standard deviation of the noise, by the median, which jumps do not turn."""
-    return float(libraries().stats.median_abs_deviation(residuals, scale="normal"))
+    from scipy.stats import median_abs_deviation
+
+    return float(median_abs_deviation(residuals, scale="normal"))
 
 
 def _drift(residuals: Array) -> float:
@@ -118,4 +118,6 @@ def _drift(residuals: Array) -> float:
 
 
 def _quantile(freedom: int) -> float:
-    return float(libraries().stats.t.ppf(0.5 + CONFIDENCE / 2, max(1, freedom)))
+    from scipy.stats import t
+
+    return float(t.ppf(0.5 + CONFIDENCE / 2, max(1, freedom)))

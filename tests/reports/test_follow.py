@@ -117,6 +117,9 @@ def test_a_stream_adds_what_comes_and_drops_what_came_before(
         query.stop()
     assert counts(out) == (5, 3, 1, 1)
     assert len(told) == 2
+    java = spark.sparkContext._jsc
+    assert java is not None
+    assert java.getPersistentRDDs().isEmpty()  # or a stream would keep something of each batch for good
     assert spark.read.parquet(str(out / "traffic")).selectExpr("sum(request_bytes)").collect()[0][0] == 3
 
 
