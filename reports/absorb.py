@@ -21,7 +21,7 @@ from reports.parquet import days_in, link, read_table, write_table, write_tables
 from reports.parse import parser
 from reports.plain import DOUBTFUL, sort_out
 from reports.schema import COMMON, FIELDS, Kind
-from reports.store import BAD, by_type_and_day, census, good, once, stored_schema
+from reports.store import addressed, by_type_and_day, census, good, once, stored_schema
 from reports.tables import BY_DAY, LINES, OF_READING, Lengths, bucket_lengths, tables_by_day
 from reports.together import together
 from reports.transforms.lines import files
@@ -114,9 +114,9 @@ def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:
     """
     incoming = spark.read.schema(stored_schema()).parquet(spark_path(str(place.staging.path / _INCOMING)))
     days = {path.name for path in (place.staging.path / _INCOMING).glob("type=*/date=[0-9]*")}
-    both = good(incoming)
-    if place.adds:
-        both = both.unionByName(_stored(spark, place.out / LINES).where(F.col("date").isin(_dates(days))))
+    both = good(addressed(incoming))
+    if place.adds and (place.out / LINES).exists():
+        both = both.unionByName(addressed(_stored(spark, place.out / LINES)).where(F.col("date").isin(_dates(days))))
     counted = census(both).persist()
     # All that is asked of `both` is asked here, as its files move.
     with together() as pool:
@@ -155,19 +155,19 @@ def _lengths(lines: DataFrame, counted: DataFrame, place: Place, bucket: int | N
 
 
 def _keep_lines(place: Place, both: DataFrame, counted: DataFrame, days: set[str]) -> None:
-    """Put the lines of these days into the staging folder, each once; where there are no copies the files stay what they are."""
+    """Put the lines of these days into the staging folder, each once; the files of a day without copies stay what they are."""
     target = place.staging.path / LINES
     target.mkdir()
-    if not counted.where("all > lines").isEmpty():
-        kept = once(both, counted)
-        kept.write.mode("overwrite").partitionBy("type", "date").parquet(f"file:{target.absolute()}")
-    else:
-        for folder in (place.staging.path / _INCOMING).glob("type=*"):
-            if folder.name != f"type={BAD}":
-                folder.rename(target / folder.name)
-        if place.adds:
-            for folder in _day_folders(place.out / LINES, days):
-                link(folder, target / folder.parent.name / folder.name)
+    copied = {f"date={row['date']}" for row in counted.where("all > lines").select("date").distinct().collect()}
+    if copied:
+        kept = once(both.where(F.col("date").isin(_dates(copied))), counted)
+        _write_lines(kept, target, "overwrite")
+    for folder in _day_folders(place.staging.path / _INCOMING, days - copied):
+        (target / folder.parent.name).mkdir(exist_ok=True)
+        folder.rename(target / folder.parent.name / folder.name)
+    if place.adds:
+        for folder in _day_folders(place.out / LINES, days - copied):
+            link(folder, target / folder.parent.name / folder.name)
     if place.adds:
         folders = _day_folders(target, days) + _day_folders(place.out / LINES, days)
         place.staging.days[LINES] = sorted({f"{folder.parent.name}/{folder.name}" for folder in folders})

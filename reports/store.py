@@ -8,7 +8,7 @@ Lines are told apart by bitmaps of their numbers, a word for 64 lines, which Spa
 where there are fewer bits than lines are the lines themselves compared, by 32,768.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
@@ -22,7 +22,10 @@ BAD = "bad"
 """Stands for the type of a line that is in quarantine."""
 
 _PART = ("proxy", "boot", "part", "day")
+_ADDRESS = ("stored_in", "stored_at")
 _HOUR = 3600
+_MOST_SENT = 1_000_000
+"""Addresses of copies that are sent to every task; more than these are joined by a shuffle."""
 _WORD, _PART_BITS = 6, 15
 """Bits of a number that tell the lines of one word apart, and of one part."""
 
@@ -53,6 +56,12 @@ def good(stored: DataFrame) -> DataFrame:
 def bad(stored: DataFrame) -> DataFrame:
     """The lines in quarantine: `reason`, `field`, `file`, `raw`."""
     return stored.where(F.col("type") == BAD).select("reason", "field", "file", "raw")
+
+
+def addressed(stored: DataFrame) -> DataFrame:
+    """Lines with the file and the row that each of them is stored at, for `once`; straight from where they are stored."""
+    where = (F.col("_metadata.file_path"), F.col("_metadata.row_index"))
+    return stored.select("*", *[column.alias(name) for column, name in zip(where, _ADDRESS, strict=True)])
 
 
 def census(lines: DataFrame) -> DataFrame:
@@ -87,8 +96,17 @@ def census(lines: DataFrame) -> DataFrame:
 
 
 def once(lines: DataFrame, counted: DataFrame) -> DataFrame:
-    """Each line once; `counted` is their `census`, which has copies."""
-    places = F.broadcast(counted.where("all > lines").select(*_PART).distinct())
-    placed = lines.select("*", F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
-    suspects = placed.join(places, on=list(_PART), how="left_semi").dropDuplicates(list(IDENTITY))
-    return placed.join(places, on=list(_PART), how="left_anti").unionByName(suspects).drop("part", "day")
+    """Each line once, of `lines` with their addresses (`addressed`); `counted` is their `census`, which has copies.
+
+    Only what identifies a line is compared, so that whole lines are neither shuffled nor sorted.
+    """
+    copies = counted.where("all > lines")
+    places = F.broadcast(copies.select(*_PART).distinct())
+    placed = lines.select(*IDENTITY, *_ADDRESS, F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
+    suspects = placed.join(places, on=list(_PART), how="left_semi")
+    number = F.row_number().over(Window.partitionBy(*IDENTITY).orderBy(*_ADDRESS))
+    surplus = suspects.select(*_ADDRESS, number.alias("number")).where("number > 1").select(*_ADDRESS)
+    row = copies.agg(F.coalesce(F.sum(F.col("all") - F.col("lines")), F.lit(0)).alias("copies")).first()
+    if row is None or row["copies"] <= _MOST_SENT:
+        surplus = F.broadcast(surplus)
+    return lines.join(surplus, on=list(_ADDRESS), how="left_anti").drop(*_ADDRESS)

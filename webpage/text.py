@@ -85,11 +85,11 @@ def duration(milliseconds: float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share: 12%, <1%, 0%."""
+    """A share: 12%, <1%, 0%; above 100% for what is more than it may be."""
     if part <= 0 or whole <= 0:
         return "0%"
     share = 100 * part / whole
-    return "<1%" if share < 1 else f"{min(share, 100):.0f}%"
+    return "<1%" if share < 1 else f"{share:,.0f}%"
 
 
 def moment(time: datetime) -> str:

@@ -55,7 +55,8 @@ def _quotas(report: Report) -> list[str]:
     said = []
     force, proposed = report.capacity.quotas, report.capacity.what_if
     if force is not None:
-        unused = f"; {counted(len(force.unused), 'limit')} were never used" if force.unused else ""
+        never = counted(len(force.unused), "limit was never used", "limits were never used")
+        unused = f"; {never}" if force.unused else ""
         near = f"{count(force.over)} went over and {count(force.near)} came near"
         said.append(f"Of {counted(force.count, 'owner')} of limits in force, {near}{unused}.")
     if proposed is not None:

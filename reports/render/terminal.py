@@ -46,7 +46,7 @@ def _volumes(rows: tuple[VolumeRow, ...]) -> Table:
 
 
 def _principals(traffic: Traffic) -> Table:
-    table = _table("Principal", "Produced", "Peak", "Fetched", "Requests", "Refused", "Throttle time")
+    table = _table("Principal", "Produced", "Peak", "Fetched", "Requests", "Refused", "Throttled")
     for row in traffic.principals[:_ROWS]:
         table.add_row(
             Text(clean(row.principal, 40)),
@@ -72,5 +72,7 @@ def _reasons(limits: Limits) -> Table:
 def _table(*heads: str, texts: tuple[int, ...] = (0,)) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for index, head in enumerate(heads):
-        table.add_column(head, justify="left" if index in texts else "right", no_wrap=index not in texts)
+        # A long name goes on in the next line: cut short, those of one prefix would all look the same.
+        left = index in texts
+        table.add_column(head, justify="left" if left else "right", no_wrap=not left, overflow="fold")
     return table

@@ -198,7 +198,9 @@ def test_durations(milliseconds: float, shown: str) -> None:
     assert text.duration(milliseconds) == shown
 
 
-@pytest.mark.parametrize(("part", "whole", "shown"), [(0, 0, "0%"), (1, 1000, "<1%"), (1, 2, "50%"), (2, 2, "100%")])
+@pytest.mark.parametrize(
+    ("part", "whole", "shown"), [(0, 0, "0%"), (1, 1000, "<1%"), (1, 2, "50%"), (2, 2, "100%"), (36, 2, "1,800%")]
+)
 def test_shares(part: float, whole: float, shown: str) -> None:
     assert text.percent(part, whole) == shown
 

@@ -126,6 +126,21 @@ def test_copies_are_dropped_and_counted_and_no_line_is_unaccounted_for(made: Mad
     assert lines.read == lines.usage + lines.decisions + lines.gaps + lines.duplicates + lines.quarantined
 
 
+def test_copies_of_one_day_are_dropped_and_other_days_are_whole(spark: "SparkSession", tmp_path: Path) -> None:
+    log = Log()
+    for day in range(3):
+        log.usage(day * 86_400, request_bytes=1).usage(day * 86_400 + 10, request_bytes=2).decision(day * 86_400 + 12)
+    log.raw(log.lines[3]).raw(log.lines[5]).write(tmp_path / "logs")
+    made = make_with(spark, tmp_path / "logs", tmp_path / "out")
+    stored = made.rows("lines", "date", "type", "seq")
+    days = [NOON.date() + timedelta(days=day) for day in range(3)]
+    assert sorted(stored, key=lambda row: row[2]) == [
+        (days[number // 3], "decision" if number % 3 == 2 else "usage", number + 1) for number in range(9)
+    ]
+    assert made.rows("traffic", "date", "request_bytes") == [(day, 3) for day in days]
+    assert (made.report.lines.read, made.report.lines.duplicates, made.report.lines.decisions) == (11, 2, 3)
+
+
 def test_writers_tell_what_is_missing_and_lost(made: Made) -> None:
     assert made.rows("writers", "proxy", "boot", "first_seq", "last_seq", "lines") == [
         ("proxy-a", "a1", 1, 8, 8),

@@ -3,6 +3,8 @@
 In: `Capacity`. Out: `Html`. A forecast never stands without its interval and without how far off it was on days that are known.
 """
 
+from datetime import datetime
+
 from reports.render.plots import MOST_VOLUMES, volume_plot
 from reports.render.sections.cells import note, share, shown
 from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, QuotaRow, VolumeRow
@@ -64,8 +66,15 @@ def _when(row: VolumeRow, levels: tuple[Level, ...], name: str) -> Html:
         return tag("span", "now", class_="tag refuse")
     if found.day is None:
         return tag("span", "not within two years" if found.early is None else f"{day(found.early)} at the earliest", class_="when")
-    interval = f"{day(found.early) if found.early else '?'} to {day(found.late) if found.late else 'later'}"
-    return tag("span", day(found.day), tag("small", interval), class_="when")
+    return tag("span", day(found.day), tag("small", _interval(found.early, found.late)), class_="when")
+
+
+def _interval(early: datetime | None, late: datetime | None) -> str:
+    """`2026-03-30 to 04-02`: the year once, so that a table with all levels has room on a laptop."""
+    begin = day(early) if early else "?"
+    if late is None:
+        return f"{begin} to later"
+    return f"{begin} to {late:%m-%d}" if early and early.year == late.year else f"{begin} to {day(late)}"
 
 
 def _with_proposed(row: VolumeRow) -> Html:
