@@ -168,7 +168,6 @@ def _keep_lines(place: Place, both: DataFrame, counted: DataFrame, days: set[str
     if place.adds:
         for folder in _day_folders(place.out / LINES, days - copied):
             link(folder, target / folder.parent.name / folder.name)
-    if place.adds:
         folders = _day_folders(target, days) + _day_folders(place.out / LINES, days)
         place.staging.days[LINES] = sorted({f"{folder.parent.name}/{folder.name}" for folder in folders})
 

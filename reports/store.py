@@ -104,7 +104,7 @@ def once(lines: DataFrame, counted: DataFrame) -> DataFrame:
     places = F.broadcast(copies.select(*_PART).distinct())
     placed = lines.select(*IDENTITY, *_ADDRESS, F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
     suspects = placed.join(places, on=list(_PART), how="left_semi")
-    number = F.row_number().over(Window.partitionBy(*IDENTITY).orderBy(*_ADDRESS))
+    number = F.row_number().over(Window.partitionBy("day", *IDENTITY).orderBy(*_ADDRESS))
     surplus = suspects.select(*_ADDRESS, number.alias("number")).where("number > 1").select(*_ADDRESS)
     row = copies.agg(F.coalesce(F.sum(F.col("all") - F.col("lines")), F.lit(0)).alias("copies")).first()
     if row is None or row["copies"] <= _MOST_SENT:
