@@ -21,7 +21,7 @@ from reports.parquet import days_in, link, read_table, write_table, write_tables
 from reports.parse import parser
 from reports.plain import DOUBTFUL, sort_out
 from reports.schema import COMMON, FIELDS, Kind
-from reports.store import addressed, by_type_and_day, census, good, once, stored_schema
+from reports.store import addressed, by_type_and_day, census, copies_by_day, good, once, stored_schema
 from reports.tables import BY_DAY, LINES, OF_READING, Lengths, bucket_lengths, tables_by_day
 from reports.together import together
 from reports.transforms.lines import files
@@ -112,10 +112,10 @@ def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:
     Raises:
         ReportError: the bucket does not fit the logs, or the tables that are there.
     """
-    incoming = spark.read.schema(stored_schema()).parquet(spark_path(str(place.staging.path / _INCOMING)))
+    incoming = _stored(spark, place.staging.path / _INCOMING)
     days = {path.name for path in (place.staging.path / _INCOMING).glob("type=*/date=[0-9]*")}
     both = good(addressed(incoming))
-    if place.adds and (place.out / LINES).exists():
+    if place.adds:
         both = both.unionByName(addressed(_stored(spark, place.out / LINES)).where(F.col("date").isin(_dates(days))))
     counted = census(both).persist()
     # All that is asked of `both` is asked here, as its files move.
@@ -133,8 +133,7 @@ def absorb(spark: SparkSession, place: Place, bucket: int | None) -> Absorbed:
 
 
 def _stored(spark: SparkSession, folder: Path) -> DataFrame:
-    schema = stored_schema()
-    return spark.read.schema(schema).parquet(spark_path(str(folder))) if folder.exists() else spark.createDataFrame([], schema)
+    return spark.read.schema(stored_schema()).parquet(spark_path(str(folder)))
 
 
 def _dates(days: set[str]) -> list[object]:
@@ -158,9 +157,10 @@ def _keep_lines(place: Place, both: DataFrame, counted: DataFrame, days: set[str
     """Put the lines of these days into the staging folder, each once; the files of a day without copies stay what they are."""
     target = place.staging.path / LINES
     target.mkdir()
-    copied = {f"date={row['date']}" for row in counted.where("all > lines").select("date").distinct().collect()}
+    copies = copies_by_day(counted)
+    copied = {f"date={day}" for day in copies}
     if copied:
-        kept = once(both.where(F.col("date").isin(_dates(copied))), counted)
+        kept = once(both.where(F.col("date").isin(list(copies))), counted, sum(copies.values()))
         _write_lines(kept, target, "overwrite")
     for folder in _day_folders(place.staging.path / _INCOMING, days - copied):
         (target / folder.parent.name).mkdir(exist_ok=True)

@@ -8,6 +8,8 @@ Lines are told apart by bitmaps of their numbers, a word for 64 lines, which Spa
 where there are fewer bits than lines are the lines themselves compared, by 32,768.
 """
 
+from datetime import date
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
@@ -95,18 +97,21 @@ def census(lines: DataFrame) -> DataFrame:
     )
 
 
-def once(lines: DataFrame, counted: DataFrame) -> DataFrame:
-    """Each line once, of `lines` with their addresses (`addressed`); `counted` is their `census`, which has copies.
+def copies_by_day(counted: DataFrame) -> dict[date, int]:
+    """The days with copies, by a `census`, and how many lines of each are too many."""
+    too_many = F.sum(F.col("all") - F.col("lines")).alias("copies")
+    return {row["date"]: row["copies"] for row in counted.where("all > lines").groupBy("date").agg(too_many).collect()}
+
+
+def once(lines: DataFrame, counted: DataFrame, copies: int) -> DataFrame:
+    """Each line once, of `lines` with their addresses (`addressed`); `counted` is their `census`, which has so many `copies`.
 
     Only what identifies a line is compared, so that whole lines are neither shuffled nor sorted.
     """
-    copies = counted.where("all > lines")
-    places = F.broadcast(copies.select(*_PART).distinct())
+    places = F.broadcast(counted.where("all > lines").select(*_PART).distinct())
     placed = lines.select(*IDENTITY, *_ADDRESS, F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
     suspects = placed.join(places, on=list(_PART), how="left_semi")
     number = F.row_number().over(Window.partitionBy("day", *IDENTITY).orderBy(*_ADDRESS))
     surplus = suspects.select(*_ADDRESS, number.alias("number")).where("number > 1").select(*_ADDRESS)
-    row = copies.agg(F.coalesce(F.sum(F.col("all") - F.col("lines")), F.lit(0)).alias("copies")).first()
-    if row is None or row["copies"] <= _MOST_SENT:
-        surplus = F.broadcast(surplus)
-    return lines.join(surplus, on=list(_ADDRESS), how="left_anti").drop(*_ADDRESS)
+    sent = F.broadcast(surplus) if copies <= _MOST_SENT else surplus
+    return lines.join(sent, on=list(_ADDRESS), how="left_anti").drop(*_ADDRESS)

@@ -45,11 +45,11 @@ def whole_tables(spark: SparkSession, absorbed: Absorbed, wanted: Wanted) -> dic
         "entities": lambda: (entities(tables), ()),
         "chargeback": lambda: (chargeback(tables, wanted.prices), ()),
     }
-    replayed: dict[str, DataFrame] = {}
-    for name, quotas in (("quotas", wanted.quotas), ("what_if", wanted.what_if)):
-        if quotas is not None:
-            replayed[name] = replay(spark, absorbed.lines, quotas, seconds).persist()  # the forecasts ask for it, too
-            made[name] = partial(_alone, replayed[name])
+    files = {"quotas": wanted.quotas, "what_if": wanted.what_if}
+    replayed = {name: replay(spark, absorbed.lines, file, seconds) for name, file in files.items() if file is not None}
+    if "what_if" in replayed:
+        replayed["what_if"].persist()  # the forecasts ask for it, too
+    made |= {name: partial(_alone, table) for name, table in replayed.items()}
 
     def forecasts() -> Made:
         found = fillings(tables, wanted.quotas)
