@@ -12,6 +12,7 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `produce`   what becomes of the batches of one Produce request
 - `fence`     what a refused batch of an idempotent producer makes those behind it wait for
 - `slowing`   what the storage quota asks of them: refused, held, slowed down
+- `fair_share` dividing a bounded resource among principals
 - `shares`    which of the connections that share a rate has had more of it
 - `rounds`    going round many of them in small steps
 - `state`     what a restart must not lose: values to bytes and back
