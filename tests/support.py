@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.hashing import murmur3
+from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census
 from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.port import Bounds, Peer, Services
@@ -107,11 +109,17 @@ class Port:
         self.connects = 0
         self.reading = self.reading_broker = True
         self.wake: float | None = None
+        self.wants_turn = self.out_of_time = False
+        self.full_after: int | None = None
+        """writes after which the client takes no more for now"""
+        self.when_full: Callable[[], None] = lambda: None
         self.closes = 0
 
     def to_client(self, chunks: list[Buffer]) -> None:
         assert not self.closes, "written after close"
         self.client += chunks
+        if self.full_after and len(self.client) % self.full_after == 0:
+            self.when_full()
 
     def to_broker(self, chunks: list[Buffer]) -> None:
         assert not self.closes, "written after close"
@@ -134,6 +142,13 @@ class Port:
 
     def wake_at(self, when: float) -> None:
         self.wake = when
+
+    def turn_over(self) -> bool:
+        return self.out_of_time
+
+    def next_turn(self) -> None:
+        assert not self.wants_turn, "asked for twice"
+        self.wants_turn = True
 
     def close(self) -> None:
         self.closes += 1
@@ -165,6 +180,8 @@ class World:
     memory_total: int = 1 << 30
     max_connections_per_principal: int | None = None
     desk: Desk = CLOSED_DESK
+    logins: bool = False
+    """the cluster wants logins"""
     knows_nothing: bool = False
     """the broker answers the proxy's own questions at once: none of these topics is there"""
 
@@ -201,7 +218,9 @@ class World:
             Budget(self.memory_total),
             Census(1000, per_principal=self.max_connections_per_principal),
             desk=self.desk,
+            admission=Admission(logins=self.logins),
         )
+        self.services.admission.served(inf)
         self.dialogues: list[Dialogue] = []
 
     def dialogue(self, user: str = "ANONYMOUS", *, connected: bool = True) -> Dialogue:
@@ -228,6 +247,7 @@ class Dialogue:
         self.world, self.port = world, Port()
         self.session = Session(world.services, HANDLERS, self.port, Peer("10.0.0.1:1234", endpoint))
         self.session.client.user = user
+        self.port.when_full = self.session.client_full
         self.now = 0.0
         self._connected = connected
 
@@ -258,6 +278,13 @@ class Dialogue:
         assert not question.allow_auto_topic_creation
         self.broker(sizes_told(correlation_id_of(got[at:]), question.topics, sizes or {}, names or {}))
         return got[:at]
+
+    def turn(self) -> Dialogue:
+        """It is the session's turn again."""
+        assert self.port.wants_turn, "no turn was asked for"
+        self.port.wants_turn = False
+        self.session.turn(self.now)
+        return self._told_nothing()
 
     def wake(self, when: float | None = None) -> Dialogue:
         """The timer goes off, by default at the time that was asked for."""

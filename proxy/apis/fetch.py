@@ -51,7 +51,7 @@ class FetchPlan(Delivery):
         self.charge(end - start)
         if self._read([(bytes(buf), start, end)]):
             return self.told(self._patch(bytes(buf[start:end])))
-        return self.told([buf[start:end]]) if self.waits else None
+        return self.told([buf[start:end]]) if self.throttled else None
 
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
         self.charge(sum(map(len, chunks)))

@@ -71,7 +71,5 @@ class _Watch(Whole):
         _, pos = string(buf, after_error, end, compact)
         token_at, stop = span(buf, pos, end, compact, INT32)
         token = bytes(buf[token_at:stop]) if token_at >= 0 else b""
-        user = self._exchange.broker_answer(INT16.unpack_from(buf, body)[0], token)
-        if user is not None:
-            self._client.identify(user)
+        self._client.exchange_answered(self._exchange, INT16.unpack_from(buf, body)[0], token)
         return None

@@ -40,7 +40,7 @@ class ShareFetchPlan(Delivery):
         self.charge(end - start)
         if self._read([(buf, start, end)]):
             return self.told(self._patch(bytes(buf[start:end])))
-        return self.told([buf[start:end]]) if self.waits else None
+        return self.told([buf[start:end]]) if self.throttled else None
 
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
         self.charge(sum(map(len, chunks)))

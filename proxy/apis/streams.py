@@ -25,44 +25,50 @@ def hold_or(client: Client, key: int, version: int, otherwise: Forward, now: flo
 
 
 class Delivery:
-    """The plan for such answers. `until`: when the throttle of the one that is passing ends."""
+    """The plan for such answers. One that is over the limit mutes the client when it is out; requests behind it do not wait for
+    it before, as nobody knows of its size then."""
 
     __slots__ = ("_client", "_key", "_until", "_version", "waits")
 
     def __init__(self, key: int, version: int, client: Client) -> None:
         self._key, self._version, self._client = key, version, client
-        self._until = 0.0
+        self._until = 0.0  # when the throttle of the answer ends that is passing or passed last; 0 without one
         self.waits = False
 
     @property
     def mute(self) -> float:
         """Seconds that are left of the throttle."""
-        return max(self._until - self._client.now, 0.0) if self.waits else 0.0
+        return max(self._until - self._client.now, 0.0) if self._until else 0.0
 
     @mute.setter
     def mute(self, seconds: float) -> None:
         raise NotImplementedError
 
+    @property
+    def throttled(self) -> bool:
+        """True if the answer that is passing tells of a throttle."""
+        return self._until > 0
+
     def charge(self, size: int) -> None:
         """An answer of so many bytes begins."""
         client, now = self._client, self._client.now
         consume = client.rules(now).consume
-        self.waits = False
+        self._until = 0.0
         if consume is None or consume.meter.take(size, now):
             return
         throttle = client.charge_rate(consume, size, self._key, self._version, now)
         if not throttle:
             client.would_have(self._key, self._version)
             return
-        self._until, self.waits = now + throttle, True
+        self._until = now + throttle
 
     def told(self, pieces: list[Buffer]) -> list[Buffer]:
         """A whole answer, which tells of the throttle."""
-        return tell(self._key, self._version, pieces, ceil(self.mute * 1000)) if self.waits else pieces
+        return tell(self._key, self._version, pieces, ceil(self.mute * 1000)) if self.throttled else pieces
 
     def passing(self, stream: Stream) -> Stream:
         """The same for one that streams."""
-        if not self.waits:
+        if not self.throttled:
             return stream
         return Telling(stream, throttle_place(self._key, self._version), ceil(self.mute * 1000))
 

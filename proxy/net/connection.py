@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol, cast
 
 from proxy.config.units import HostPort
 from proxy.net.broker_client import BrokerError
+from proxy.net.turns import Turns
+from proxy.session.budget import STRANGERS
 from proxy.session.plans import Handler
 from proxy.session.port import Peer, Services
 from proxy.session.session import Session, State
@@ -35,6 +37,7 @@ class Shared:
     services: Services
     handlers: dict[int, Handler]
     connect: Connect
+    turns: Turns
     connections: set[ClientConnection] = field(default_factory=set)
     draining: bool = False
     """The proxy stops."""
@@ -80,6 +83,7 @@ class ClientConnection(asyncio.Protocol):
         self._client_full = False  # nor the client
         self._unsent = 0  # bytes charged for what the client does not take
         self._broker_unsent = 0
+        self._payer = STRANGERS  # who is charged for them
         self._ended = False  # the client sends nothing more
         self._lost = False
 
@@ -101,6 +105,7 @@ class ClientConnection(asyncio.Protocol):
             self.session.drain()
 
     def data_received(self, data: bytes) -> None:
+        self._shared.turns.begin()
         self.session.client_bytes(data, self._now())
 
     def eof_received(self) -> bool:
@@ -119,12 +124,20 @@ class ClientConnection(asyncio.Protocol):
         self._client_full = True
         self._charge_client(self.transport.get_write_buffer_size())
         self._read_broker_or_not()
-        self.session.slow_side()
+        self._read_or_not()
+        self.session.client_full()
 
     def resume_writing(self) -> None:
         self._client_full = False
         self._charge_client(0)
         self._read_broker_or_not()
+        self._read_or_not()
+        self._shared.turns.begin()
+        self.session.client_drained(self._now())
+
+    @property
+    def turns(self) -> Turns:
+        return self._shared.turns
 
     @property
     def muted(self) -> bool:
@@ -140,7 +153,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def reading(self) -> bool:
-        return not (self._stopped or self._broker_full)
+        return not (self._stopped or self._broker_full or self._client_full)
 
     def to_client(self, chunks: list[Buffer]) -> None:
         if len(chunks) == 1:
@@ -179,6 +192,15 @@ class ClientConnection(asyncio.Protocol):
             self._timer.cancel()
         self._timer = self._loop.call_at(when, self._wake)
 
+    def turn_over(self) -> bool:
+        return self._shared.turns.over()
+
+    def next_turn(self) -> None:
+        self._shared.turns.wait(self)
+
+    def turn(self) -> None:
+        self.session.turn(self._now())
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -214,6 +236,7 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_connected(self, broker: BrokerConnection) -> None:
         self._broker = broker
+        self._shared.turns.begin()
         self.session.broker_connected(self._now())
 
     def broker_full(self, size: int) -> None:
@@ -227,7 +250,7 @@ class ClientConnection(asyncio.Protocol):
     def _read_or_not(self) -> None:
         if self._ended or self.transport.is_closing():
             return
-        if self._stopped or self._broker_full:
+        if not self.reading:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -241,14 +264,23 @@ class ClientConnection(asyncio.Protocol):
             self._broker.transport.resume_reading()
 
     def _charge_client(self, size: int) -> None:
-        if size != self._unsent:
-            self._shared.services.budget.charge(size - self._unsent)
-            self._unsent = size
+        self._charge(size, self._broker_unsent)
 
     def _charge_broker(self, size: int) -> None:
-        if size != self._broker_unsent:
-            self._shared.services.budget.charge(size - self._broker_unsent)
-            self._broker_unsent = size
+        self._charge(self._unsent, size)
+
+    def _charge(self, unsent: int, broker_unsent: int) -> None:
+        """Charge what neither side takes, to whom the connection belongs by now."""
+        before, after, budget = self._unsent + self._broker_unsent, unsent + broker_unsent, self._shared.services.budget
+        self._unsent, self._broker_unsent = unsent, broker_unsent
+        if before == after:
+            return
+        payer = self.session.payer
+        if before:
+            budget.charge(self._payer, -before)
+        self._payer = payer
+        if after:
+            budget.charge(payer, after)
 
     def _leave(self) -> None:
         """Both the session and the client's socket are at their end."""
@@ -260,6 +292,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _wake(self) -> None:
         self._timer = None
+        self._shared.turns.begin()
         self.session.wake(self._now())
 
     async def _connect(self) -> None:
@@ -309,6 +342,7 @@ class BrokerConnection(asyncio.Protocol):
             self._client.broker_connected(self)
 
     def data_received(self, data: bytes) -> None:
+        self._client.turns.begin()
         self._session.broker_bytes(data, self._now())
 
     def connection_lost(self, exc: Exception | None) -> None:

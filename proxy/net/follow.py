@@ -23,14 +23,23 @@ SLOWEST_RETRY = 5.0
 
 
 class Follower:
-    """`refresh` in seconds. What it learns goes to `directory`; all topics are asked for while `wants_topics`."""
+    """`refresh` in seconds. What it learns goes to `directory`; all topics are asked for while `wants_topics`. `served` is called
+    whenever the cluster answers."""
 
     def __init__(
-        self, brokers: Brokers, directory: Directory, wants_topics: Callable[[], bool], refresh: float, upstream: Upstream, log: Log
+        self,
+        brokers: Brokers,
+        directory: Directory,
+        wants_topics: Callable[[], bool],
+        refresh: float,
+        upstream: Upstream,
+        log: Log,
+        served: Callable[[], None] = lambda: None,
     ) -> None:
         self._brokers, self._directory, self._wants_topics = brokers, directory, wants_topics
         self._knows_default = False
         self._refresh, self._upstream, self._log = refresh, upstream, log
+        self._served = served
         self.up = False
         """Did the cluster answer the last question?"""
         self._said = ""
@@ -60,6 +69,7 @@ class Follower:
             except ConnectionError:
                 reasons.append(f"{address} closes the connection")
             else:
+                self._served()
                 self._brokers.learn(brokers)
                 await self._ask_default(brokers)
                 await self._ask_topics(brokers)

@@ -43,6 +43,7 @@ from proxy.net.reload import Reloader
 from proxy.net.service_manager import tell_service_manager
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
+from proxy.net.turns import Turns
 from proxy.net.upstream import BrokerError, Upstream
 from proxy.net.volumes import Watch
 from proxy.observe.board import Board
@@ -53,6 +54,7 @@ from proxy.observe.usage_log import UsageLog
 from proxy.observe.volumes import VolumeLog
 from proxy.observe.watcher import Observer
 from proxy.observe.writer import Folder, LogWriter, Place
+from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census
 from proxy.session.port import Services
 from proxy.session.session import State
@@ -135,6 +137,7 @@ class Proxy:
             settings.upstream.metadata_refresh,
             self._upstream,
             log,
+            self._served,
         )
         self._volumes = Watch(
             self.engine.storage,
@@ -147,6 +150,11 @@ class Proxy:
         )
         self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
         self._registry = registry_of(ProxyCollector(self.engine, tally, self._usage, self._observer, self._gauges(), self._clock))
+
+    def _served(self) -> None:
+        """The cluster answered the proxy; without an identity of its own, that shows that the cluster wants no logins."""
+        if self.settings.upstream.sasl is None:
+            self.shared.services.admission.served(self._clock())
 
     def _make_desk(self) -> tuple[QuotaTopic | None, QuotaDesk]:
         """Where quotas are altered, and the topic that keeps them, if there is to be one."""
@@ -187,9 +195,10 @@ class Proxy:
             budget=Budget(limits.memory_total),
             census=Census(limits.max_connections),
             desk=self._desk,
+            admission=Admission(logins=settings.upstream.sasl is not None),
         )
         _bound(services, settings)
-        return Shared(services, handlers, self._upstream.connect)
+        return Shared(services, handlers, self._upstream.connect, Turns(asyncio.get_running_loop()))
 
     def _gauges(self) -> Gauges:
         services, connections = self.shared.services, self.shared.connections

@@ -2,7 +2,7 @@
 
 In: requests as they go out, and what the broker sends. Out: what the client gets, in the order of its requests, and how
 long it is then to be muted. Responses that nobody has a plan for are passed on in the buffers they came in, parts of
-them too."""
+them too. When the turn of the connection is over, what was read and not yet looked at waits here for the next turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.session.budget import Budget
-from proxy.session.plans import Answer, Plan, Stream
+from proxy.session.plans import Answer, Plan, Question, Stream
 from proxy.session.tally import Sum
 from proxy.wire.headers import RESPONSE_START
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -19,23 +19,47 @@ from proxy.wire.primitives import INT32, BadBytes, Buffer
 MAX_TOKEN: Final = 1 << 20
 """The largest SASL token without a header."""
 
+AT_ONCE: Final = 16
+"""Answers that are changed or read before it is seen whether the turn of the connection is over."""
+
 Send = Callable[[list[Buffer]], None]
 
 
 class Answers:
     """The answers that one client waits for."""
 
-    __slots__ = ("_budget", "_chunks", "_left", "_plan", "_queue", "_send", "_short", "_stream", "mute", "released", "tokens")
+    __slots__ = (
+        "_budget",
+        "_chunks",
+        "_left",
+        "_own",
+        "_plan",
+        "_queue",
+        "_reads",
+        "_send",
+        "_short",
+        "_stream",
+        "_turn_over",
+        "awaited",
+        "mute",
+        "released",
+        "tokens",
+    )
 
-    def __init__(self, send: Send, budget: Budget) -> None:
+    def __init__(self, send: Send, budget: Budget, turn_over: Callable[[], bool]) -> None:
         self._send = send
         self._budget = budget
+        self._turn_over = turn_over
+        self._reads: deque[tuple[bytes, int]] = deque()  # what the broker sent, and how much of it was looked at
+        self._own = 0  # bytes of the proxy's own answers in the queue
         self._queue: deque[tuple[int, Sum, Plan | None]] = deque()
         self._short = b""  # the first bytes of a response, fewer than say whose it is
         self._left = 0  # bytes to come of a response that has begun
         self._plan: Plan | None = None
         self._chunks: list[Buffer] = []  # of a response that is held
         self._stream: Stream | None = None  # of one that is looked at on its way
+        self.awaited = 0
+        """Answers before which no further request is looked at."""
         self.mute = 0.0
         """Seconds of the longest mute among the answers that went out; the session takes it and sets it back."""
         self.released = False
@@ -48,8 +72,19 @@ class Answers:
 
     @property
     def held(self) -> int:
-        """Bytes of a response that is held until it is whole."""
-        return sum(map(len, self._chunks))
+        """Bytes of a response that is held until it is whole, of answers of the proxy that wait for their turn, and of what was
+        read and not looked at."""
+        held = self._own
+        if self._chunks:
+            held += sum(map(len, self._chunks))
+        for data, pos in self._reads:
+            held += len(data) - pos
+        return held
+
+    @property
+    def unread(self) -> bool:
+        """True if something that was read was not looked at, as the turn was over."""
+        return bool(self._reads)
 
     @property
     def holding(self) -> bool:
@@ -59,11 +94,16 @@ class Answers:
     def expect(self, correlation_id: int, counted_in: Sum, plan: Plan | None) -> int:
         """A request went out, or is answered by the proxy when `plan` is an `Answer`; how many answers are outstanding."""
         self._queue.append((correlation_id, counted_in, plan))
+        if plan is not None:
+            if plan.waits and not isinstance(plan, Question):
+                self.awaited += 1
+            if isinstance(plan, Answer):
+                self._own += len(plan.frame)
         return len(self._queue)
 
     def discard(self) -> None:
         """Nobody is there to take answers any more."""
-        self._send = _nowhere
+        self._send, self._turn_over = _nowhere, _never
 
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
@@ -72,18 +112,39 @@ class Answers:
             _, counted_in, plan = queue.popleft()
             assert isinstance(plan, Answer)
             counted_in.response_bytes += len(plan.frame)
+            self._own -= len(plan.frame)
             self._send([plan.frame])
             self._done(plan)
 
     def feed(self, data: Buffer) -> None:
         """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
-        data = bytes(data)  # no copy, as sockets give bytes
+        read = bytes(data)  # no copy, as sockets give bytes
+        if self._reads:
+            self._reads.append((read, 0))
+        else:
+            self._look(read, 0)
+
+    def go_on(self) -> None:
+        """Another turn: look at what was read before. `BadBytes` as in `feed`."""
+        while self._reads:
+            data, pos = self._reads.popleft()
+            if not self._look(data, pos):
+                return
+
+    def _look(self, data: bytes, pos: int) -> bool:
+        """Look at a read from `pos` on; False if the turn was over before its end."""
         if self._short:
             data, self._short = self._short + data, b""
+        if self._left:
+            pos = self._continue(data, len(data))
+        return self._responses(data, pos)
+
+    def _responses(self, data: bytes, pos: int) -> bool:
+        """The same from the start of a response on."""
         size = len(data)
-        pos = self._continue(data, size) if self._left else 0
         sent = pos  # data[sent:pos] is to be passed on as it is
         queue = self._queue
+        looked = 0
         try:
             while size - pos >= 8:
                 length, correlation_id = RESPONSE_START.unpack_from(data, pos)
@@ -98,7 +159,7 @@ class Answers:
                     self._pass(data, sent, pos)
                     start, sent, pos = pos, size, size
                     self._begin(plan, data, start, end)
-                    return
+                    return True
                 if plan is not None:
                     pieces = plan.finish(data, pos, end)
                     if pieces is not None:
@@ -106,17 +167,22 @@ class Answers:
                         if pieces:  # none of an answer that the proxy asked for itself
                             self._send(pieces)
                         sent = end
-                    if plan.waits:
+                    if plan.waits or plan.mute > 0:
                         self._done(plan)
+                    looked += 1
                 pos = end
                 if queue and queue[0][2].__class__ is Answer:
                     self._pass(data, sent, pos)
                     sent = pos
                     self.send_own()
+                if looked % AT_ONCE == 0 and looked and pos < size and self._turn_over():
+                    self._reads.appendleft((data, pos))
+                    return False
         finally:  # what came before a response that is bad still goes on
             self._pass(data, sent, pos)
         if pos < size:
             self._short = bytes(memoryview(data)[pos:])
+        return True
 
     def feed_tokens(self, data: Buffer) -> None:
         """The same while SASL tokens come without headers, each behind its length, until `tokens` is None."""
@@ -135,7 +201,12 @@ class Answers:
             self.feed(rest)
 
     def _done(self, plan: Plan) -> None:
-        if plan.waits:
+        """An answer is out that mutes its client, or that requests wait for."""
+        if isinstance(plan, Question):
+            plan.done = True
+        elif plan.waits:
+            self.awaited -= 1
+        if plan.waits or plan.mute > 0:
             self.released = True
             self.mute = max(self.mute, plan.mute)
 
@@ -192,3 +263,7 @@ class Answers:
 
 def _nowhere(pieces: list[Buffer]) -> None:
     """Where answers go when the client is gone."""
+
+
+def _never() -> bool:
+    return False

@@ -1,16 +1,21 @@
 """The memory that all sessions of a proxy may hold together, and how many connections there may be. Pure bookkeeping.
 
-Memory: what is held is charged as it arrives, not as a length claims it. Beyond the total, whoever wants to read more
-waits, but for one, who goes on until it is done: so requests that are half there can never lock each other out. Who holds
-memory and gets no further while others wait is closed, by its session. What is held at most is the total, one request, and
-two reads for each connection, of which the first is not charged."""
+Memory: what is held is charged as it arrives, not as a length claims it, to the principal of the connection. Each principal has
+a share that others cannot use up (`quota/fair_share.py`). Beyond its share, connections of a principal that want to read more
+wait, but for one, which goes on until it is done: so requests that are half there can never lock each other out. A connection
+that holds memory and gets no further while others of its principal wait is closed, by its session. Connections that are not let
+in yet share one account, and none of them goes on beyond its share."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Final, Protocol
 
+from quota.fair_share import FairShare
+
 ANONYMOUS = "ANONYMOUS"
+STRANGERS: Final = ""
+"""The account of connections that are not let in: no principal has this name."""
 SMALL: Final = 1 << 16
 
 
@@ -25,51 +30,77 @@ class Budget:
     """`total` and `held` in bytes. Operators may change `total` at any time."""
 
     def __init__(self, total: int) -> None:
-        self.total = total
-        self.held = 0
-        self._waiting: dict[Waiter, None] = {}
-        self._ahead: Waiter | None = None
+        self._share = FairShare(total)
+        self._waiting: dict[str, dict[Waiter, None]] = {}
+        self._ahead: dict[str, Waiter] = {}
+
+    @property
+    def total(self) -> int:
+        return self._share.total
+
+    @total.setter
+    def total(self, total: int) -> None:
+        self._share.total = total
+
+    @property
+    def held(self) -> int:
+        return self._share.held
 
     @property
     def small(self) -> int:
-        """Up to so many bytes a session may hold however short memory is: less than it reads at once."""
+        """Bytes that a session may hold however short memory is: less than it reads at once."""
         return min(SMALL, self.total // 1024)
 
     @property
     def waiting(self) -> int:
         """Sessions that read nothing more for want of memory."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
-    def charge(self, size: int) -> None:
-        """So many bytes more are held, or fewer when negative."""
-        self.held += size
+    def others_wait(self, principal: str) -> bool:
+        """True if connections of this principal wait for memory."""
+        return principal in self._waiting
+
+    def charge(self, principal: str, size: int) -> None:
+        """This principal holds `size` bytes more, or fewer when negative."""
+        self._share.charge(principal, size)
         if size < 0 and self._waiting:
             self._wake()
 
-    def has_to_wait(self, who: Waiter) -> bool:
-        """May this one not read on? Then it is told when it may."""
-        if self.held <= self.total or self._ahead is who:
+    def has_to_wait(self, who: Waiter, principal: str) -> bool:
+        """True if this connection must not read on. It is told when it may."""
+        if self._share.has_room(principal, 0) or self._ahead.get(principal) is who:
             return False
-        if self._ahead is None:
-            self._ahead = who
+        if principal != STRANGERS and principal not in self._ahead:
+            self._ahead[principal] = who
             return False
-        self._waiting[who] = None
+        self._waiting.setdefault(principal, {})[who] = None
         return True
 
-    def finished(self, who: Waiter) -> None:
-        """This one holds nothing any more, or ended."""
-        self._waiting.pop(who, None)
-        if self._ahead is who:
-            self._ahead = None
+    def finished(self, who: Waiter, principal: str) -> None:
+        """This connection holds nothing any more, or ended, or belongs to another principal from now on."""
+        if principal in self._waiting:
+            self._waiting[principal].pop(who, None)
+            self._drop_if_empty(principal)
+        if self._ahead.get(principal) is who:
+            del self._ahead[principal]
             self._wake()
 
     def _wake(self) -> None:
-        while self._waiting and (self.held <= self.total or self._ahead is None):
-            who = next(iter(self._waiting))
-            del self._waiting[who]
-            if self.held > self.total:
-                self._ahead = who
-            who.memory_free()
+        for principal in list(self._waiting):
+            while principal in self._waiting:
+                room = self._share.has_room(principal, 0)
+                if not room and (principal == STRANGERS or principal in self._ahead):
+                    break
+                who = next(iter(self._waiting[principal]))
+                del self._waiting[principal][who]
+                self._drop_if_empty(principal)
+                if not room:
+                    self._ahead[principal] = who
+                who.memory_free()
+
+    def _drop_if_empty(self, principal: str) -> None:
+        if not self._waiting[principal]:
+            del self._waiting[principal]
 
 
 class Census:

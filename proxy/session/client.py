@@ -55,6 +55,7 @@ class Client:
         "client_id",
         "endpoint",
         "exchange",
+        "let_in",
         "memo",
         "now",
         "progress",
@@ -63,6 +64,7 @@ class Client:
         "tokens",
         "too_many",
         "user",
+        "versions_told",
     )
 
     def __init__(self, services: Services, peer: Peer) -> None:
@@ -70,6 +72,10 @@ class Client:
         self.address = peer.address
         self.endpoint = peer.endpoint
         self.user = ANONYMOUS
+        self.let_in = False
+        """A broker serves this connection: its requests are judged and counted in the name of `user` (`admission`)."""
+        self.versions_told = False
+        """It was told the versions of APIs, which it may be once without a charge."""
         self.too_many = False
         self.client_id: str | None = None
         self.raw_client_id = b""
@@ -94,6 +100,26 @@ class Client:
     @property
     def principal(self) -> str:
         return f"User:{self.user}"
+
+    @property
+    def arrived(self) -> bool:
+        """True if it was let in, or is in an exchange whose end the proxy cannot see."""
+        return self.let_in or (self.exchange is not None and not self.exchange.counted)
+
+    def come_in(self) -> None:
+        """A broker serves this connection."""
+        if not self.let_in:
+            self._retire()
+            self.let_in = True
+
+    def exchange_answered(self, exchange: SaslExchange, error_code: int, token: bytes) -> None:
+        """The broker answered a token of an exchange."""
+        user = exchange.broker_answer(error_code, token)
+        if user is not None:
+            self.identify(user)
+        if not error_code and exchange.over:
+            self.services.admission.logged_in(self.now)
+            self.come_in()
 
     def identify(self, user: str) -> None:
         """The broker accepted this user, or its certificate says so."""
@@ -140,7 +166,8 @@ class Client:
         found = self._api_sums.get(key)
         if found is None:
             tally = self.services.tally
-            found = self._api_sums[key] = tally.take(TallyKey(self.principal, self.client_id, None, None, key))
+            client_id = self.client_id if self.let_in else None  # anybody may claim one
+            found = self._api_sums[key] = tally.take(TallyKey(self.principal, client_id, None, None, key))
         return found
 
     def topic_sum(self, key: int, topic: bytes, *, by_id: bool) -> Sum:

@@ -162,12 +162,13 @@ class Ask:
 
 
 class Question(Whole):
-    """The plan for an answer that the proxy itself wants."""
+    """The plan for an answer that the proxy itself wants. `done`: it is there."""
 
-    __slots__ = ()
+    __slots__ = ("done",)
 
     def __init__(self) -> None:
         super().__init__(waits=True)
+        self.done = False
 
     def give_up(self) -> None:
         """Nobody waits for it any more; or `waits` stays true, and the answer is waited for however long it takes."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census
 from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.expected import Expected
@@ -41,6 +42,12 @@ class Port(Protocol):
     def wake_at(self, when: float) -> None:
         """Call `Session.wake` at that time; replaces an earlier wish."""
 
+    def turn_over(self) -> bool:
+        """True if this connection has kept the others waiting for long enough."""
+
+    def next_turn(self) -> None:
+        """Call `Session.turn` when others had their turn."""
+
     def close(self) -> None:
         """Close both sockets once what was written to the client has gone out."""
 
@@ -58,6 +65,10 @@ class Gone:
     def stop_broker(self) -> None: ...
     def resume_broker(self) -> None: ...
     def wake_at(self, when: float) -> None: ...
+    def turn_over(self) -> bool:
+        return False
+
+    def next_turn(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -150,6 +161,7 @@ class Services:
     census: Census = field(default_factory=lambda: Census(10_000))
     expected: Expected = field(default_factory=Expected)
     desk: Desk = CLOSED_DESK
+    admission: Admission = field(default_factory=Admission)
 
     @property
     def max_held_response(self) -> int:

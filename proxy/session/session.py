@@ -6,30 +6,38 @@ and `wire`, limits to `quota`.
 A request is judged when it is whole, before any byte of it goes on; those that nobody touches go on in the buffers that
 they came in.
 
+Nothing of a connection is judged or counted in anybody's name before the connection is let in (`admission`).
+
 Blocked means that no further request is looked at: until the broker is connected, from a throttled request on until its
 answer is out and the mute that follows is over, while a request is held or the broker is asked about it, and while too many
-are in flight. What was read
-waits in the backlog, and reading stops, so that the backlog holds one read at most. For want of memory only reading stops.
+are in flight. What was read waits in the cutter, and reading stops, so that one read waits at most. Why it is blocked follows
+from what holds at the moment (`_reason`), so that the end of one reason does not end another.
+
+Looking pauses, in whatever state, while the client does not take its answers, and when the turn of the connection is over:
+connections take turns of a limited time, so that one with much to do does not keep the others waiting. For want of memory
+only reading stops.
 
 A client that closed its half gets the answers to what it sent; what it sent before it went away still goes to the broker,
 as a broker too reads what was sent before a connection ended."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
+from proxy.session.admission import MAX_FRAME, MAX_REQUESTS
 from proxy.session.answers import Answers
+from proxy.session.budget import STRANGERS
 from proxy.session.client import Client
+from proxy.session.knock import knock
 from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.session.throttled import Throttled
-from proxy.wire.frames import Frame, FrameCutter
+from proxy.wire.frames import Frame, FrameCutter, size_of
 from proxy.wire.headers import (
     API_VERSIONS,
     CLIENT_ID_AT,
@@ -49,7 +57,9 @@ PROGRESS: Final = 1 << 18
 """Bytes that it has to get on by in this time."""
 
 
-_UNCHARGED: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+AT_ONCE: Final = 16
+"""Requests that are looked at before it is seen whether the turn of the connection is over."""
+_BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """What a client says before it is known who it is."""
 _OWN: Final = TallyKey("", None, None, None, 3)
 
@@ -75,21 +85,28 @@ class Session:
     __slots__ = (
         "_answers",
         "_asking",
-        "_backlog",
         "_born",
         "_charged",
+        "_clogged",
         "_cutter",
         "_draining",
         "_ended",
         "_handlers",
         "_held",
+        "_held_by_rate",
+        "_held_until",
         "_last",
         "_mark",
         "_marked",
         "_most_in_flight",
+        "_muted_until",
+        "_over",
         "_partial",
         "_partial_since",
+        "_payer",
         "_starved",
+        "_strange_requests",
+        "_waits_elsewhere",
         "client",
         "port",
         "services",
@@ -102,15 +119,20 @@ class Session:
         self.client = Client(services, peer)
         self.state = State.NEW
         self._handlers = handlers
-        self._answers = Answers(port.to_client, services.budget)
-        self._cutter = FrameCutter(services.bounds.max_frame)
+        self._answers = Answers(port.to_client, services.budget, port.turn_over)
+        self._cutter = FrameCutter(min(services.bounds.max_frame, MAX_FRAME))
         self._most_in_flight = services.bounds.max_in_flight
-        self._backlog: deque[Buffer] = deque()
-        self._held = False  # the next request was held before, and goes on now
-        self._asking: Question | None = None  # what the proxy waits to be told about the next request; None: it waits for itself
+        self._strange_requests = 0  # requests before it was let in
+        self._held = self._held_by_rate = False  # the next request was held before, by its handler or its rate, and goes on now
+        self._held_until = self._muted_until = -inf
+        self._asking: Question | None = None  # what the proxy waits to be told about the next request
+        self._waits_elsewhere = False  # the proxy waits for what it does itself for the next request
+        self._clogged = False  # the client does not take its answers
+        self._over = False  # its turn is over before all is looked at
         self._ended = False  # the client sends nothing more, or nothing more is read
         self._draining = False  # the proxy stops
-        self._charged = 0  # bytes of the memory of all that are this session's
+        self._payer = STRANGERS  # whose memory is charged
+        self._charged = 0  # bytes of it that are this session's
         self._starved = False  # it reads nothing more for want of memory
         self._born = self._last = born
         self._mark, self._marked = 0, born  # what was held at the last look, and when, if others wait for it
@@ -124,25 +146,33 @@ class Session:
     @property
     def idle(self) -> bool:
         """Is there nothing under way?"""
-        return not (len(self._answers) or self._backlog or self._cutter.waiting)
+        return not (len(self._answers) or self._cutter.unread or self._cutter.waiting)
+
+    @property
+    def payer(self) -> str:
+        """The principal whose memory this connection takes; `STRANGERS` before it is let in."""
+        return self.client.user if self.client.let_in else STRANGERS
 
     # ------------------------------------------------------------------ what happens
 
     def client_bytes(self, data: Buffer, now: float) -> None:
         """Bytes came from the client."""
+        if self.state is State.CLOSED:
+            return
         self._last = now
-        if self.state is State.OPEN:
-            self._look_at(data, now)
+        self._cutter.feed(data)
+        if self.state is State.NEW:
+            if self.client.too_many:
+                self._close_over("max_connections_per_principal")
+            else:
+                self._block(State.CONNECTING)
+                self.port.connect()
         elif self.state is State.LAST:
-            self._look_at_one(data, now)
-        elif self.state is not State.CLOSED:
-            self._backlog.append(data)
-            if self.state is State.NEW:
-                if self.client.too_many:
-                    self._close_over("max_connections_per_principal")
-                else:
-                    self._block(State.CONNECTING)
-                    self.port.connect()
+            self._look_at_one(now)
+        elif self._paused:
+            self._account()
+        else:
+            self._look(now)
 
     def client_ended(self) -> None:
         """The client sends nothing more, but may still read."""
@@ -155,13 +185,28 @@ class Session:
         if self.state is not State.CLOSED:
             self._ended = True
             self._answers.discard()
-            if not self._backlog:
+            self._clogged = False
+            if not self._cutter.unread:
                 self._close()
+            elif self.state is State.OPEN and not self._over:
+                self._yield()
+
+    def client_full(self) -> None:
+        """The client does not take what was written to it: it gets no further answers, and sends no further requests."""
+        self._clogged = True
+        self.slow_side()
+
+    def client_drained(self, now: float) -> None:
+        """The client takes again what is written to it."""
+        self._clogged = False
+        if not self._paused:
+            self._go_on_looking(now)
 
     def broker_connected(self, now: float) -> None:
         """The connection to the broker is up."""
         if self.state is State.CONNECTING:
-            self._unblock(now)
+            self._come_in_if_open(now)
+            self._resume(now)
 
     def broker_bytes(self, data: Buffer, now: float) -> None:
         """Bytes came from the broker."""
@@ -176,10 +221,40 @@ class Session:
         except BadBytes as e:
             self.broker_lost(f"its answer cannot be understood: {e}")
             return
+        if self._answers.unread:
+            self.port.stop_broker()
+            self._yield()
+        self._answered(now)
+
+    def turn(self, now: float) -> None:
+        """It is this connection's turn again, after `Port.next_turn`."""
+        if self.state is State.CLOSED:
+            return
+        self._over = False
+        self.client.now = now
+        if self._answers.unread:
+            self._go_on_answering(now)
+        if not self._paused:
+            self._go_on_looking(now)
+
+    def _go_on_answering(self, now: float) -> None:
+        try:
+            self._answers.go_on()
+        except BadBytes as e:
+            self.broker_lost(f"its answer cannot be understood: {e}")
+            return
+        if self._answers.unread:
+            self._yield()
+        elif not self._starved:
+            self.port.resume_broker()
+        self._answered(now)
+
+    def _answered(self, now: float) -> None:
+        """Answers went out."""
         if self._answers.released:
             self._go_on(now)
-        if self.state is State.FULL and len(self._answers) < self._most_in_flight:
-            self._unblock(now)
+        if self.state is State.FULL and len(self._answers) < self._most_in_flight - self._most_in_flight // 4:
+            self._resume(now)
         if self._charged or self._answers.holding:
             self._account()
         if self._ended:
@@ -198,16 +273,18 @@ class Session:
         if self.state is State.ASKING and self._asking is not None:
             self._asking.give_up()
             if not self._asking.waits:
-                self._unblock(now)
+                self._asking = None
+                self._resume(now)
         elif self.state in (State.MUTED, State.HELD):
-            self._unblock(now)
+            self._resume(now)
 
     def memory_free(self) -> None:
         """There is room again for what this session reads."""
         if self._starved and self.state is not State.CLOSED:
             self._starved = False
-            self.port.resume_broker()
-            if self.state in (State.OPEN, State.LAST) and not self._ended:
+            if not self._answers.unread:
+                self.port.resume_broker()
+            if (self.state is State.LAST or not self._paused) and not self._ended:
                 self.port.resume_reading()
 
     def check(self, now: float) -> None:
@@ -215,7 +292,8 @@ class Session:
         if self.state is State.CLOSED:
             return
         bounds = self.services.bounds
-        self._cutter.max_frame, self._most_in_flight = bounds.max_frame, bounds.max_in_flight
+        self._most_in_flight = bounds.max_in_flight
+        self._bound_frames()
         limit = self._overdue(bounds, now)
         if limit is not None:
             self._close_over(limit)
@@ -243,7 +321,7 @@ class Session:
         if self._ended or self._draining or self.state is State.CLOSED:
             return
         self._draining = True
-        half_there = self._backlog or self._cutter.waiting
+        half_there = self._cutter.unread or self._cutter.waiting
         if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not half_there):
             self._read_the_last()
 
@@ -251,7 +329,8 @@ class Session:
 
     def _overdue(self, bounds: Bounds, now: float) -> str | None:
         """The timeout that is over, by its setting's name."""
-        if not self.client.raw_client_id and now - self._born > bounds.first_request_timeout and self.state is not State.CONNECTING:
+        silent = not (self.client.raw_client_id and self.client.arrived)
+        if silent and now - self._born > bounds.first_request_timeout and self.state is not State.CONNECTING:
             return "first_request_timeout"
         if not (self._cutter.waiting and self.port.reading) or self._partial != self._cutter.begun:
             self._partial, self._partial_since = self._cutter.begun, now
@@ -263,10 +342,10 @@ class Session:
         return None
 
     def _hoards(self, now: float) -> bool:
-        """Does it hold memory for which others wait, and get no further? Passing the turn on without giving the memory back
-        would let each of many hold as much as a request may have."""
+        """Does it hold memory for which others of its principal wait, and get no further? Passing the turn on without giving the
+        memory back would let each of many hold as much as a request may have."""
         budget, held = self.services.budget, self._charged
-        if held <= budget.small or self._starved or not budget.waiting or not 0 <= held - self._mark < PROGRESS:
+        if held <= budget.small or self._starved or not budget.others_wait(self._payer) or not 0 <= held - self._mark < PROGRESS:
             self._mark, self._marked = held, now
             return False
         return now - self._marked > STALLED
@@ -276,19 +355,29 @@ class Session:
         if self.state is State.CLOSED:
             return
         budget = self.services.budget
-        held = self._cutter.gathered + self._answers.held
-        budget.charge(held - self._charged)
-        self._charged = held
+        held = self._cutter.gathered + self._cutter.unread + self._answers.held
+        if self._payer != self.payer:
+            self._pay_no_more()
+            self._payer = self.payer
+        if held != self._charged:
+            budget.charge(self._payer, held - self._charged)
+            self._charged = held
         if not held:
-            budget.finished(self)
-            self.memory_free()  # what it waited for may have been in the backlog
-        elif self._starved or (held > budget.small and budget.has_to_wait(self)):
+            budget.finished(self, self._payer)
+            self.memory_free()  # what it waited for was looked at
+        elif self._starved or (held > budget.small and budget.has_to_wait(self, self._payer)):
             if not self._starved:
                 self._starved = True
                 self._limited("memory_total", closed=False)
                 self.port.stop_reading()
             if self._answers.holding:
                 self.port.stop_broker()
+
+    def _pay_no_more(self) -> None:
+        """What is held is charged to nobody for now."""
+        self.services.budget.charge(self._payer, -self._charged)
+        self._charged = 0
+        self.services.budget.finished(self, self._payer)
 
     def _limited(self, limit: str, *, closed: bool) -> None:
         client = self.client
@@ -300,48 +389,56 @@ class Session:
 
     # ------------------------------------------------------------------ requests
 
-    def _look_at(self, data: Buffer, now: float) -> None:
+    def _look(self, now: float) -> None:
+        """Look at what was read, until nothing is left that is whole, or something blocks it."""
         try:
             if self.client.tokens:
-                self._tokens(data, now)
-            else:
-                self._requests(data, now)
+                self._tokens()
+            if not self.client.tokens:
+                self._requests(now)
         except BadBytes as e:
             self.services.watcher.client_failed(self.client.address, self.client.client_id, str(e))
             self._close()
         else:
-            if self._charged or self._cutter.in_pieces:
+            if self._charged or self._cutter.in_pieces or self._cutter.unread or self._answers.held:
                 self._account()
 
-    def _requests(self, data: Buffer, now: float) -> None:
+    def _requests(self, now: float) -> None:
+        cutter = self._cutter
         buf: Buffer = b""
         sent = pos = 0  # buf[sent:pos] is to be passed on as it is
+        looked = 0
         try:
-            for frame in self._cutter.cut(data):
+            while (self.state is State.OPEN or (self.state is State.LAST and not looked)) and not self._clogged:
+                if looked >= AT_ONCE:
+                    looked = 0
+                    if cutter.unread and self.port.turn_over():
+                        self._yield()
+                        break
+                frame = cutter.next()
+                if frame is None:
+                    break
+                looked += 1
                 outcome = self._judge(frame, now)
                 whole, start, end, chunks = frame
                 forward = outcome if isinstance(outcome, Forward) else None
                 as_it_is = forward is not None and forward.pieces is None
-                if chunks is not None:
-                    if as_it_is:
-                        self.port.to_broker(chunks)
-                else:
-                    if pos == 0:
-                        buf, sent = whole, start
+                if chunks is None and as_it_is and whole is buf and start == pos:
                     pos = end
-                    if not as_it_is:
-                        self._pass(buf, sent, start)
-                        sent = end
-                if forward is not None and not as_it_is:
+                    continue
+                self._pass(buf, sent, pos)
+                sent = pos = 0
+                if chunks is None and as_it_is:
+                    buf, sent, pos = whole, start, end
+                elif as_it_is:
+                    assert chunks is not None
+                    self.port.to_broker(chunks)
+                elif forward is not None:
                     self._send_instead(forward)
-                if self.state is not State.OPEN:
-                    if (rest := self._cutter.rest()) and self.state is not State.CLOSED:
-                        self._backlog.appendleft(rest)
-                    if isinstance(outcome, Hold | Ask | Wait):
-                        self._backlog.appendleft(b"".join(chunks) if chunks else memoryview(whole)[start:end])
+                elif isinstance(outcome, Hold | Ask | Wait):
+                    cutter.put_back(frame)
                     if isinstance(outcome, Ask | Wait):
                         self._ask(outcome, now)
-                    break
         finally:  # what came before a request that is bad still goes on
             self._pass(buf, sent, pos)
 
@@ -350,6 +447,24 @@ class Session:
             self.port.to_broker(forward.pieces)
         if forward.close:
             self._close()
+
+    def _come_in_if_open(self, now: float) -> None:
+        """Let the connection in if the cluster wants no logins."""
+        if not self.client.let_in and self.services.admission.is_open(now):
+            self.client.come_in()
+            self._bound_frames()
+
+    def _bound_frames(self) -> None:
+        most = self.services.bounds.max_frame
+        self._cutter.max_frame = most if self.client.let_in else min(most, MAX_FRAME)
+
+    def _may_not_come_in(self, key: int, correlation_id: int) -> Ask | None:
+        """Before the connection is let in: what the proxy asks the broker to see whether it serves this connection; None for a
+        request of a login, which goes on as it is."""
+        self._strange_requests += 1
+        if self._strange_requests > MAX_REQUESTS:
+            raise BadBytes(f"more than {MAX_REQUESTS} requests before a login")
+        return None if key in _BEFORE_LOGIN else knock(self.client, correlation_id)
 
     def _pass(self, buf: Buffer, start: int, stop: int) -> None:
         if start < stop:
@@ -365,10 +480,13 @@ class Session:
         if stop > end or buf[start + CLIENT_ID_AT : stop] != claimed or not claimed:
             stop = client_id_end(buf, start, end)
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
-        rate = client.rules(now).request if key not in _UNCHARGED else None
+        if not client.let_in and (asked := self._may_not_come_in(key, correlation_id)) is not None:
+            self._block(State.ASKING)
+            return asked
+        rate = self._rate(key, now)
         if (
             rate is not None
-            and not (self._held or rate.meter.has_room(1, now))
+            and not (self._held_by_rate or rate.meter.has_room(1, now))
             and (wait := self._muted_elsewhere(rate, key, version, now)) is not None
         ):
             return wait
@@ -378,7 +496,7 @@ class Session:
             outcome = self._handle(handler, version, frame, stop, now)
             if isinstance(outcome, Hold | Ask | Wait):
                 return outcome
-        self._held = False
+        self._held = self._held_by_rate = False
         throttle = 0.0
         if rate is not None and not rate.meter.take(1, now):
             throttle = client.charge_rate(rate, 1, key, version, now)
@@ -386,28 +504,41 @@ class Session:
             client.would_have(key, version)
         counted_in = client.api_sum(key)
         counted_in.requests += 1
-        counted_in.request_bytes += end - start if chunks is None else sum(map(len, chunks))
+        counted_in.request_bytes += end - start if chunks is None else size_of(frame)
         if isinstance(outcome, Forward):
             if throttle or outcome.throttle:
                 outcome = self._throttled(outcome, key, version, max(throttle, outcome.throttle), now)
-            plan = outcome.plan
-            if outcome.reply and self._answers.expect(correlation_id, counted_in, plan) >= self._most_in_flight:
-                self._limited("max_in_flight", closed=False)
-                self._block(State.FULL)
-            if plan is not None and plan.waits:
-                self._block(State.AWAITING)
+            self._expect(correlation_id, counted_in, outcome)
         elif isinstance(outcome, Answer):
             if throttle > outcome.mute:
                 outcome = Answer(b"".join(tell(key, version, [outcome.frame], ceil(throttle * 1000))), throttle)
             self._answer(correlation_id, counted_in, outcome, now)
         return outcome
 
+    def _expect(self, correlation_id: int, counted_in: Sum, forward: Forward) -> None:
+        """A request goes on, and is answered by the broker if there is a reply."""
+        plan = forward.plan
+        if forward.reply and self._answers.expect(correlation_id, counted_in, plan) >= self._most_in_flight:
+            self._limited("max_in_flight", closed=False)
+            self._block(State.FULL)
+        if plan is not None and plan.waits:
+            self._block(State.AWAITING)
+
+    def _rate(self, key: int, now: float) -> Metered | None:
+        """The rate that a request counts against; None without one. A login is free, and so is the first question for versions."""
+        client = self.client
+        if not client.let_in:
+            return None
+        if key == API_VERSIONS and not client.versions_told:
+            client.versions_told = True
+            return None
+        return client.rules(now).request
+
     def _throttled(self, outcome: Forward, key: int, version: int, throttle: float, now: float) -> Forward:
         """A request goes on whose client is throttled: told with the answer if there is one, else muted at once."""
         if outcome.reply:
             return replace(outcome, plan=Throttled(outcome.plan, key, version, self.client, now + throttle))
-        self._block(State.MUTED)
-        self.port.wake_at(now + throttle)
+        self._mute(now + throttle)
         return outcome
 
     def _handle(self, handler: Handler, version: int, frame: Frame, stop: int, now: float) -> Outcome:
@@ -424,6 +555,7 @@ class Session:
         _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
         outcome = handler.request(self.client, Request(key, version, correlation_id, frame, stop), now, self._held)
         if isinstance(outcome, Hold):
+            self._held = True
             self._hold(outcome, now)
         elif isinstance(outcome, Ask | Wait):
             self._block(State.ASKING)
@@ -435,18 +567,25 @@ class Session:
         if not seconds:
             return None
         hold = Hold(seconds)
+        self._held_by_rate = True
         self._hold(hold, now)
         return hold
 
     def _hold(self, outcome: Hold, now: float) -> None:
-        self._held = True
+        self._held_until = now + outcome.seconds
         self._block(State.HELD)
-        self.port.wake_at(now + outcome.seconds)
+        self.port.wake_at(self._held_until)
+
+    def _mute(self, until: float) -> None:
+        """Look at no further request before that time."""
+        self._muted_until = max(self._muted_until, until)
+        self._block(State.MUTED)
+        self.port.wake_at(self._muted_until)
 
     def _ask(self, outcome: Ask | Wait, now: float) -> None:
         """Everything before it has gone out. Its answer is counted nowhere, as no client asked for it."""
         if isinstance(outcome, Wait):
-            self._asking = None
+            self._waits_elsewhere = True
             outcome.pending.tell(self._done_elsewhere)
             return
         self._asking = outcome.question
@@ -456,8 +595,9 @@ class Session:
 
     def _done_elsewhere(self, now: float) -> None:
         """What `Wait` waits for is done: the request is looked at again."""
-        if self.state is State.ASKING and self._asking is None:
-            self._unblock(now)
+        self._waits_elsewhere = False
+        if self.state is State.ASKING:
+            self._resume(now)
 
     def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
         """The proxy answers itself, as soon as all earlier requests are answered."""
@@ -466,45 +606,37 @@ class Session:
             self._block(State.AWAITING)
         self._answers.send_own()
         if self._answers.released:
-            self._go_on(now)
+            self._take_mute(now)
         if self.state is State.OPEN and len(self._answers) >= self._most_in_flight:
             self._limited("max_in_flight", closed=False)
             self._block(State.FULL)
 
     # ------------------------------------------------------------------ SASL tokens without headers
 
-    def _tokens(self, data: Buffer, now: float) -> None:
-        """Tokens of a client whose handshake was of version 0. Where one is answered by one, each waits for its answer, so
-        that nothing behind them is looked at before the user is known."""
-        exchange = self.client.exchange
+    def _tokens(self) -> None:
+        """Tokens of a client whose handshake was of version 0. Where one is answered by one, each waits for its answer, so that
+        nothing behind them is looked at before the user is known."""
+        exchange, cutter = self.client.exchange, self._cutter
         assert exchange is not None
-        self._cutter.shortest = 0
-        self._answers.tokens = self._answered
-        for buf, start, end, chunks in self._cutter.cut(data):
+        cutter.shortest = 0
+        self._answers.tokens = self._token_answered
+        while self.client.tokens and self.state is State.OPEN and (found := cutter.next()) is not None:
+            buf, start, end, chunks = found
             frame = bytes(buf[start:end]) if chunks is None else b"".join(chunks)
-            counted = exchange.counted
-            over = not counted and len(frame) > SHORTEST_REQUEST + 4 and frame[4] == 0
-            if not over:
-                exchange.client_token(frame[4:])
-                self.port.to_broker([frame])
-            if counted:
-                self._block(State.AWAITING)
-            if counted or over:
-                self._backlog.appendleft(self._cutter.rest())
-            if over:  # no token of GSSAPI begins with a zero, and every request does
-                self._backlog.appendleft(frame)
+            if not exchange.counted and len(frame) > SHORTEST_REQUEST + 4 and frame[4] == 0:
+                cutter.put_back(found)  # no token of GSSAPI begins with a zero, and every request does
                 self._no_more_tokens()
-                self._unblock(now)
-            if counted or over:
-                break
+                return
+            exchange.client_token(frame[4:])
+            self.port.to_broker([frame])
+            if exchange.counted:
+                self._block(State.AWAITING)
 
-    def _answered(self, token: bytes) -> None:
+    def _token_answered(self, token: bytes) -> None:
         """The broker answered a token."""
         client = self.client
         assert client.exchange is not None
-        user = client.exchange.broker_answer(0, token)
-        if user is not None:
-            client.identify(user)
+        client.exchange_answered(client.exchange, 0, token)
         self._answers.released = client.exchange.counted
         if client.exchange.over:
             self._no_more_tokens()
@@ -516,40 +648,80 @@ class Session:
 
     # ------------------------------------------------------------------ states
 
-    def _go_on(self, now: float) -> None:
-        """The answer is out that the requests behind it waited for.
-
-        If it told a throttle time, nothing more is looked at before that is over (KIP-219).
-        """
+    def _take_mute(self, now: float) -> None:
+        """An answer is out that the requests behind it waited for, or that mutes its client (KIP-219)."""
         mute, self._answers.mute, self._answers.released = self._answers.mute, 0.0, False
         if self.client.too_many:
             self._close_over("max_connections_per_principal")
         elif mute:
-            self._block(State.MUTED)
-            self.port.wake_at(now + mute)
-        else:
-            self._unblock(now)
+            self._mute(now + mute)
+
+    def _go_on(self, now: float) -> None:
+        """The same, and on with the requests behind it, unless the client is muted."""
+        if self._asking is not None and self._asking.done:
+            self._asking = None
+        self._take_mute(now)
+        if self.state is not State.CLOSED:
+            self._bound_frames()
+            self._resume(now)
+
+    def _reason(self, now: float) -> State:
+        """Why no request is looked at now; `OPEN` if there is no reason."""
+        if now < self._muted_until:
+            return State.MUTED
+        if self._answers.awaited:
+            return State.AWAITING
+        if self._asking is not None or self._waits_elsewhere:
+            return State.ASKING
+        if now < self._held_until:
+            return State.HELD
+        return State.FULL if len(self._answers) >= self._most_in_flight else State.OPEN
+
+    @property
+    def _paused(self) -> bool:
+        """True if no request is looked at now, for whatever reason."""
+        return self.state is not State.OPEN or self._over or self._clogged
 
     def _block(self, state: State) -> None:
         self.state = state
         self.port.stop_reading()
 
-    def _unblock(self, now: float) -> None:
+    def _yield(self) -> None:
+        """The turn is over, and there is more to look at."""
+        if not self._over:
+            self._over = True
+            self.port.stop_reading()
+            self.port.next_turn()
+
+    def _resume(self, now: float) -> None:
+        """A reason to be blocked has ended: go on unless there is another one."""
+        reason = self._reason(now)
+        if reason is not State.OPEN:
+            self._block(reason)
+            if reason is State.MUTED or reason is State.HELD:
+                self.port.wake_at(self._muted_until if reason is State.MUTED else self._held_until)
+            return
         self.state = State.OPEN
-        while self._backlog and self.state is State.OPEN:
-            self._look_at(self._backlog.popleft(), now)
-        if self.state is State.OPEN:
-            if self._ended:
-                self._finish()
-            elif self._draining:
-                self._read_the_last()
-            elif not self._starved:
-                self.port.resume_reading()
+        if not self._paused:
+            self._go_on_looking(now)
+
+    def _go_on_looking(self, now: float) -> None:
+        """Look at what was read while it was blocked, then read on."""
+        if self._cutter.unread:
+            self._look(now)
+        if self._paused:
+            return
+        if self._ended:
+            self._finish()
+        elif self._draining:
+            self._read_the_last()
+        elif not self._starved:
+            self.port.resume_reading()
 
     def _finish(self) -> None:
         """The client sends nothing more: the end, once all it sent is passed on and answered. Half a request is no request."""
         done = self.state in (State.NEW, State.OPEN, State.MUTED, State.LAST)
-        if done and not self._backlog and not len(self._answers):
+        if done and not self._cutter.unread and not len(self._answers):
             self._close()
 
     def _read_the_last(self) -> None:
@@ -563,20 +735,17 @@ class Session:
             self.port.stop_reading()
             self._finish()
 
-    def _look_at_one(self, data: Buffer, now: float) -> None:
+    def _look_at_one(self, now: float) -> None:
         """The last request goes on; the client will ask another proxy for what it sent behind it."""
-        self._look_at(data, now)
-        while len(self._backlog) > (self.state in (State.HELD, State.ASKING)):
-            self._backlog.pop()
+        self._look(now)
+        self._cutter.forget(keep_last=self.state in (State.HELD, State.ASKING))
         if self.state is State.LAST and not self._cutter.waiting:
             self.state = State.OPEN
             self._read_the_last()
 
     def _close(self) -> None:
         self.state = State.CLOSED
-        self._backlog.clear()
-        self.services.budget.charge(-self._charged)
-        self._charged = 0
-        self.services.budget.finished(self)
+        self._cutter.forget()
+        self._pay_no_more()
         self.client.forget()
         self.port.close()

@@ -5,7 +5,7 @@ cannot be is said as soon as its four bytes are there; nothing is allocated for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 
 from proxy.wire.headers import SHORTEST_REQUEST
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -42,6 +42,12 @@ def places_of(chunks: list[Buffer]) -> list[Place]:
     return [(whole, len(whole) - len(first), len(whole)), *_starts(chunks)]
 
 
+def size_of(frame: Frame) -> int:
+    """Bytes of a whole frame, its 4-byte size included."""
+    _, start, end, chunks = frame
+    return end - start if chunks is None else sum(map(len, chunks))
+
+
 def _starts(chunks: list[Buffer]) -> list[Place]:
     """All but the first of them stand where a read starts, the first where one ends."""
     return [(_read_of(chunk), 0, len(chunk)) for chunk in chunks[1:]]
@@ -54,64 +60,96 @@ def _read_of(chunk: Buffer) -> bytes:
 
 
 class FrameCutter:
-    """The requests of one connection. `max_frame` in bytes, the size field not counted."""
+    """The requests of one connection. `max_frame` in bytes, the size field not counted.
 
-    __slots__ = ("_chunks", "_data", "_first", "_in_chunks", "_missing", "_pos", "_short", "begun", "max_frame", "shortest")
+    `feed` takes reads, `next` hands out one whole frame after the other. What was read and not handed out stays here, in the
+    buffers that it came in, so whoever stops in the middle goes on there, and no byte is looked at or copied twice."""
+
+    __slots__ = (
+        "_again",
+        "_chunks",
+        "_data",
+        "_first",
+        "_in_chunks",
+        "_joined",
+        "_missing",
+        "_pos",
+        "_reads",
+        "_short",
+        "begun",
+        "max_frame",
+        "shortest",
+        "unread",
+    )
 
     def __init__(self, max_frame: int) -> None:
         self.max_frame = max_frame
         self.shortest = SHORTEST_REQUEST
         self.begun = 0
         """how many frames began that were not whole with the read in which they began"""
+        self.unread = 0
+        """bytes that were fed and not yet handed out, or kept as the beginning of a frame that is not whole"""
+        self._reads: deque[bytes] = deque()
+        self._data = b""  # the read that is cut now
+        self._pos = 0
+        self._joined = False  # it begins with the end of the read before
+        self._again: Frame | None = None
         self._short = b""
         self._chunks: list[Buffer] = []
         self._in_chunks = 0  # bytes; adding them up at every read would take longer and longer
         self._first: Place = (b"", 0, 0)  # where the first of them stands
         self._missing = 0
-        self._data = b""
-        self._pos = 0
 
-    def cut(self, data: Buffer) -> Iterator[Frame]:
-        """The frames that are whole with these bytes. All that do not come in pieces stand in the same buffer.
+    def feed(self, data: Buffer) -> None:
+        """More was read."""
+        self.unread += len(data)
+        self._reads.append(bytes(data))  # no copy, as sockets give bytes
 
-        Stop early and `rest` is what was not yet looked at; go through to the end and the cutter keeps what is left.
-        `BadBytes` for an impossible length."""
-        data = bytes(data)  # no copy, as sockets give bytes; what waited for a mute may be part of a read
-        pos, joined = 0, bool(self._short)
-        if self._missing:
-            pos = self._continue(data)
-            if self._missing:
-                return
-            chunks, self._chunks = self._chunks, []
-            self._in_chunks = 0
-            self._data, self._pos = data, pos
-            buf, start, end = self._first
-            self._first = (b"", 0, 0)
-            yield buf, start, end, chunks
-        elif joined:
-            data, self._short = self._short + data, b""
-        size = len(data)
-        self._data = data
-        while size - pos >= 4:
-            length = INT32.unpack_from(data, pos)[0]
-            if not self.shortest <= length <= self.max_frame:
-                self._refuse(length)
-            end = pos + 4 + length
-            if end > size:
-                break
-            self._pos = end
-            yield data, pos, end, None
-            pos = end
-        if pos < size:
-            if pos or not joined:
-                self.begun += 1
-            self._keep(data, pos, size)
-        self._data = b""
+    def next(self) -> Frame | None:
+        """The next whole frame; None when more has to be read for it. `BadBytes` for an impossible length."""
+        if self._again is not None:
+            again, self._again = self._again, None
+            self.unread -= size_of(again)
+            return again
+        while True:
+            data, pos = self._data, self._pos
+            left = len(data) - pos
+            if left >= 4:
+                length: int = INT32.unpack_from(data, pos)[0]
+                if not self.shortest <= length <= self.max_frame:
+                    self._refuse(length)
+                size = length + 4
+                if size <= left:
+                    self.unread -= size
+                    if size == left:
+                        self._data, self._pos = b"", 0  # nothing of it stays, as it may hold a secret
+                    else:
+                        self._pos = pos + size
+                    return data, pos, pos + size, None
+            if left:
+                if pos or not self._joined:
+                    self.begun += 1
+                self.unread -= left
+                self._keep(data, pos)
+            self._data, self._pos = b"", 0
+            if not self._reads:
+                return None
+            whole = self._open(self._reads.popleft())
+            if whole is not None:
+                return whole
 
-    def rest(self) -> Buffer:
-        """What of the last read lies behind the frame that was handed out last. The cutter forgets it."""
-        data, self._data = self._data, b""
-        return memoryview(data)[self._pos :]
+    def put_back(self, frame: Frame) -> None:
+        """Hand out this frame, which came last, once more."""
+        self._again = frame
+        self.unread += size_of(frame)
+
+    def forget(self, *, keep_last: bool = False) -> None:
+        """Drop what was read and not handed out; with `keep_last` all but a frame that was put back."""
+        self._reads.clear()
+        self._data, self._pos = b"", 0
+        if not keep_last:
+            self._again = None
+        self.unread = 0 if self._again is None else size_of(self._again)
 
     @property
     def waiting(self) -> bool:
@@ -128,6 +166,26 @@ class FrameCutter:
         """Bytes held of a frame that is not whole."""
         return self._in_chunks + len(self._short)
 
+    def _open(self, data: bytes) -> Frame | None:
+        """Begin to cut the next read; the frame that it completes, if there is one."""
+        if self._missing:
+            pos = self._continue(data)
+            self.unread -= pos
+            if self._missing:
+                return None
+            chunks, self._chunks = self._chunks, []
+            self._in_chunks = 0
+            self._data, self._pos, self._joined = data, pos, False
+            buf, start, end = self._first
+            self._first = (b"", 0, 0)
+            return buf, start, end, chunks
+        self._joined = bool(self._short)
+        if self._joined:
+            self.unread += len(self._short)
+            data, self._short = self._short + data, b""
+        self._data = data
+        return None
+
     def _continue(self, data: bytes) -> int:
         """Take what is missing of a frame; how much of data that is."""
         size = len(data)
@@ -143,7 +201,8 @@ class FrameCutter:
         self._chunks.append(memoryview(data)[:stop])
         return stop
 
-    def _keep(self, data: bytes, pos: int, size: int) -> None:
+    def _keep(self, data: bytes, pos: int) -> None:
+        size = len(data)
         if size - pos < HEADER_ROOM or size - pos < HEADER_ROOM + (data[pos + 12] << 8 | data[pos + 13]) % 0x8000:
             self._short = data[pos:]
         else:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
+from math import inf
 from typing import Any, cast
 
 from proxy.config.models import Settings
@@ -169,6 +170,7 @@ async def proxied(broker: Broker | None = None, **settings: Any) -> AsyncIterato
     limits = {"drain_timeout": "200ms", **settings.pop("limits", {})}
     made = Settings.model_validate({**data, "limits": limits, **settings})
     proxy = Proxy(made, lambda: made, None, cast(Log, log))
+    proxy.shared.services.admission.served(inf)  # this broker wants no logins, and says nothing that the proxy could see that from
     await proxy.start()
     try:
         async with asyncio.timeout(LIMIT):

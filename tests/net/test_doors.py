@@ -12,6 +12,7 @@ import pytest
 from proxy.config.listeners import Listener
 from proxy.net.connection import Shared
 from proxy.net.listeners import Door
+from proxy.net.turns import Turns
 from proxy.observe.operations import operations_log
 from tests.net.meeting import run
 from tests.net.proxied import until
@@ -22,7 +23,7 @@ def door(world: Callable[..., World], **listen: Any) -> Door:
     async def nowhere(*_: object) -> object:
         return await asyncio.Future()
 
-    shared = Shared(world().services, HANDLERS, nowhere)
+    shared = Shared(world().services, HANDLERS, nowhere, Turns(asyncio.get_running_loop()))
     settings = Listener.model_validate({"bootstrap": "127.0.0.1:0", **listen})
     return Door("main", settings, frozenset(), shared, lambda: None, operations_log("error"))
 

@@ -4,14 +4,14 @@ from random import Random
 
 import pytest
 
-from proxy.session.budget import ANONYMOUS, Budget, Census
+from proxy.session.budget import ANONYMOUS, STRANGERS, Budget, Census
 
 
 class Reader:
     """Holds what it read, and reads on when it is told."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget, self.held, self.reads = budget, 0, True
+    def __init__(self, budget: Budget, principal: str = "alice") -> None:
+        self.budget, self.principal, self.held, self.reads = budget, principal, 0, True
 
     def memory_free(self) -> None:
         self.reads = True
@@ -19,28 +19,73 @@ class Reader:
     def read(self, size: int) -> None:
         assert self.reads
         self.held += size
-        self.budget.charge(size)
-        if self.budget.has_to_wait(self):
+        self.budget.charge(self.principal, size)
+        if self.budget.has_to_wait(self, self.principal):
             self.reads = False
 
     def finish(self) -> None:
         size, self.held = self.held, 0
-        self.budget.charge(-size)
-        self.budget.finished(self)
+        self.budget.charge(self.principal, -size)
+        self.budget.finished(self, self.principal)
 
 
 def readers(budget: Budget, count: int) -> list[Reader]:
     return [Reader(budget) for _ in range(count)]
 
 
-def test_up_to_the_total_nobody_waits():
-    budget = Budget(100)
+def test_up_to_eight_ninths_of_the_total_nobody_waits():
+    budget = Budget(90)
     one, two = readers(budget, 2)
-    one.read(60)
-    two.read(40)
+    one.read(50)
+    two.read(30)
     assert one.reads
     assert two.reads
-    assert (budget.held, budget.waiting) == (100, 0)
+    assert (budget.held, budget.waiting) == (80, 0)
+
+
+def test_what_one_principal_holds_leaves_room_for_another():
+    budget = Budget(900)
+    greedy, next_one = readers(budget, 2)
+    greedy.read(900 - 50)
+    next_one.read(1)
+    assert not next_one.reads
+    bob = Reader(budget, "bob")
+    bob.read(20)
+    assert bob.reads
+    assert not budget.others_wait("bob")
+    assert budget.others_wait("alice")
+
+
+def test_each_principal_has_one_that_goes_on():
+    """However much others hold, and whoever of them goes on already."""
+    budget = Budget(100)
+    alice, bob, another = Reader(budget), Reader(budget, "bob"), Reader(budget, "bob")
+    alice.read(200)
+    bob.read(200)
+    another.read(1)
+    assert alice.reads
+    assert bob.reads
+    assert not another.reads
+    alice.finish()
+    assert not another.reads
+    bob.finish()
+    assert another.reads
+
+
+def test_those_who_are_not_let_in_never_go_on_beyond_their_share():
+    budget = Budget(100)
+    stranger = Reader(budget, STRANGERS)
+    stranger.read(95)
+    assert not stranger.reads
+    alice = Reader(budget)
+    alice.read(100)
+    assert alice.reads
+    alice.finish()
+    assert not stranger.reads
+    budget.total = 1000
+    alice.read(1)
+    alice.finish()
+    assert stranger.reads
 
 
 def test_one_goes_on_however_much_it_needs():
@@ -58,7 +103,7 @@ def test_one_goes_on_however_much_it_needs():
 def test_the_next_goes_on_when_it_is_done_although_there_is_no_room():
     budget = Budget(100)
     hoarder, one, two, three = readers(budget, 4)
-    hoarder.read(100)
+    hoarder.read(80)
     for reader in (one, two, three):
         reader.read(10)
     assert [reader.reads for reader in (one, two, three)] == [True, False, False]

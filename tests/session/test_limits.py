@@ -329,7 +329,7 @@ def test_a_user_known_by_certificate_is_closed_at_its_first_word(world):
 
 
 def test_beyond_the_total_all_but_one_stop_reading_and_go_on_in_their_order(world):
-    w = world(memory_total=3000)
+    w = world(memory_total=3400)
     one, two, three, four = (half_sent(slow(w), 1000) for _ in range(4))
     assert [d.port.reading for d in (one, two, three)] == [True] * 3
     assert four.port.reading, "one always goes on"
@@ -594,7 +594,7 @@ def test_small_requests_of_others_pass_while_memory_is_short(world):
 
 def test_small_requests_and_answers_in_many_pieces_pass_while_memory_is_short(world):
     """Who comes anew would wait for its first answers behind all who hold the memory."""
-    w = world(memory_total=1 << 20)
+    w = world(memory_total=5 << 18)
     for _ in range(2):
         half_sent(slow(w), 1 << 20)
     d = slow(w)

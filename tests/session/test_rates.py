@@ -196,7 +196,7 @@ def test_requests_of_any_kind_count_but_those_of_a_login(world):
     d.broker(calm)
     assert read_response(12, 4, d.to_client).throttle_time == timedelta(seconds=2)
     assert d.session.state is State.MUTED
-    second = w.dialogue("alice")
+    second = w.dialogue().log_in("alice")
     second.client(HEARTBEAT)
     assert second.to_broker == b""
     assert (second.session.state, second.port.wake) == (State.HELD, 2)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.frames import HEADER_ROOM, FrameCutter, places, places_of
+from proxy.wire.frames import HEADER_ROOM, Frame, FrameCutter, places, places_of
 from proxy.wire.primitives import BadBytes
 from tests.support import byte_by_byte
 
@@ -16,14 +16,20 @@ def frame(size: int, fill: int = 7) -> bytes:
     return size.to_bytes(4, "big") + bytes([fill & 0xFF]) * size
 
 
-def text_of(cut: tuple) -> bytes:
-    buf, start, end, chunks = cut
+def text_of(found: Frame) -> bytes:
+    buf, start, end, chunks = found
     return bytes(buf[start:end]) if chunks is None else b"".join(chunks)
+
+
+def cut(cutter: FrameCutter, read: bytes) -> list[Frame]:
+    """All frames that are whole with this read."""
+    cutter.feed(read)
+    return list(iter(cutter.next, None))
 
 
 def cut_all(reads: list[bytes], max_frame: int = 1 << 20) -> list[bytes]:
     cutter = FrameCutter(max_frame)
-    return [text_of(found) for read in reads for found in cutter.cut(read)]
+    return [text_of(found) for read in reads for found in cut(cutter, read)]
 
 
 FRAMES = [frame(8, 1), frame(30, 2), frame(5000, 3), frame(8, 4), frame(511, 5), frame(512, 6), frame(70_000, 7), frame(9, 8)]
@@ -43,9 +49,9 @@ def test_a_frame_each():
 
 def test_trailing_data_waits_for_the_rest():
     cutter = FrameCutter(1000)
-    assert [text_of(found) for found in cutter.cut(FRAMES[0] + FRAMES[1][:9])] == [FRAMES[0]]
+    assert [text_of(found) for found in cut(cutter, FRAMES[0] + FRAMES[1][:9])] == [FRAMES[0]]
     assert cutter.waiting
-    assert [text_of(found) for found in cutter.cut(FRAMES[1][9:])] == [FRAMES[1]]
+    assert [text_of(found) for found in cut(cutter, FRAMES[1][9:])] == [FRAMES[1]]
     assert not cutter.waiting
 
 
@@ -60,14 +66,14 @@ def test_random_cuts(seed):
 
 def test_frames_of_one_read_stand_in_that_very_buffer():
     data = FRAMES[0] + FRAMES[1]
-    assert [(found[0] is data, found[3]) for found in FrameCutter(1000).cut(data)] == [(True, None), (True, None)]
+    assert [(found[0] is data, found[3]) for found in cut(FrameCutter(1000), data)] == [(True, None), (True, None)]
 
 
 def test_the_chunks_of_a_large_frame_are_never_joined():
     whole = frame(100_000)
     reads = [whole[:40_000], whole[40_000:80_000], whole[80_000:] + FRAMES[0]]
     cutter = FrameCutter(1 << 20)
-    found = [cut for read in reads for cut in cutter.cut(read)]
+    found = [each for read in reads for each in cut(cutter, read)]
     assert [len(chunk) for chunk in found[0][3]] == [40_000, 40_000, 20_004]
     assert all(getattr(chunk, "obj", chunk) is read for chunk, read in zip(found[0][3], reads, strict=True))
     assert text_of(found[1]) == FRAMES[0]
@@ -77,7 +83,7 @@ def test_the_first_chunk_of_a_frame_has_room_for_its_header():
     whole = frame(5000)
     for first in range(1, HEADER_ROOM + 10):
         cutter = FrameCutter(1 << 20)
-        (found,) = [cut for read in (whole[:first], whole[first:3000], whole[3000:]) for cut in cutter.cut(read)]
+        (found,) = [each for read in (whole[:first], whole[first:3000], whole[3000:]) for each in cut(cutter, read)]
         assert len(found[0]) >= HEADER_ROOM
         assert text_of(found) == whole
 
@@ -86,36 +92,66 @@ def test_the_first_chunk_of_a_frame_has_room_for_its_header():
 def test_an_impossible_length_is_said_with_its_fourth_byte(length):
     cutter = FrameCutter(1000)
     data = FRAMES[0] + length.to_bytes(4, "big", signed=True)
-    assert [text_of(found) for found in cutter.cut(data[:-1])] == [FRAMES[0]]
+    assert [text_of(found) for found in cut(cutter, data[:-1])] == [FRAMES[0]]
     with pytest.raises(BadBytes, match=str(length)):
-        list(cutter.cut(data[-1:]))
+        list(cut(cutter, data[-1:]))
 
 
 def test_the_largest_frame_allowed_passes():
     assert cut_all([frame(1000)], 1000) == [frame(1000)]
 
 
-def test_what_was_not_looked_at_is_the_rest():
+def test_who_stops_in_the_middle_goes_on_there_and_nothing_is_copied():
+    data = FRAMES[0] + FRAMES[1] + b"abc"
     cutter = FrameCutter(1000)
-    cuts = cutter.cut(FRAMES[0] + FRAMES[1] + b"abc")
-    next(cuts)
-    assert bytes(cutter.rest()) == FRAMES[1] + b"abc"
+    cutter.feed(data)
+    assert text_of(cutter.next()) == FRAMES[0]
+    assert cutter.unread == len(FRAMES[1]) + 3
+    cutter.feed(FRAMES[0])
+    found = cutter.next()
+    assert found[0] is data
+    assert text_of(found) == FRAMES[1]
+    with pytest.raises(BadBytes):
+        cutter.next()
 
 
-def test_the_rest_behind_a_frame_that_came_in_pieces():
+def test_a_frame_that_is_put_back_comes_again_before_what_is_behind_it():
+    whole = FRAMES[2] + FRAMES[1]
     cutter = FrameCutter(10_000)
-    assert list(cutter.cut(FRAMES[2][:600])) == []
-    next(cutter.cut(FRAMES[2][600:] + b"abc"))
-    assert bytes(cutter.rest()) == b"abc"
-    assert list(cutter.cut(b"")) == []
-    assert [text_of(found) for found in cutter.cut(FRAMES[0])] == [FRAMES[0]]
+    assert cut(cutter, whole[:600]) == []
+    cutter.feed(whole[600:])
+    for _ in range(2):
+        found = cutter.next()
+        assert text_of(found) == FRAMES[2]
+        assert cutter.unread == len(FRAMES[1])
+        cutter.put_back(found)
+        assert cutter.unread == len(whole)
+    assert [text_of(each) for each in iter(cutter.next, None)] == FRAMES[2:0:-1]
+    assert cutter.unread == 0
+
+
+@given(st.integers(0, 1 << 32))
+def test_what_is_unread_and_what_is_gathered_are_all_bytes_that_were_not_handed_out(seed):
+    chance = Random(seed)
+    stream = b"".join(frame(chance.choice((8, 60, 508, 3000)), i) for i in range(12))
+    cutter, fed, out = FrameCutter(10_000), 0, 0
+    while out < len(stream):
+        size = chance.randrange(1, 4000)
+        cutter.feed(stream[fed : fed + size])
+        fed = min(fed + size, len(stream))
+        for _ in range(chance.randrange(4)):
+            found = cutter.next()
+            if found is None:
+                break
+            out += len(text_of(found))
+        assert cutter.unread + cutter.gathered == fed - out
 
 
 def test_places_are_where_the_frame_stands_in_its_reads_and_nothing_is_copied():
     whole = frame(100_000)
     reads = [FRAMES[1] + whole[:40_000], whole[40_000:80_000], whole[80_000:] + FRAMES[0]]
     cutter = FrameCutter(1 << 20)
-    found = [cut for read in reads for cut in cutter.cut(read)]
+    found = [each for read in reads for each in cut(cutter, read)]
     at = found[1][1] + 100
     stands = places(found[1], at)
     assert b"".join(buf[start:end] for buf, start, end in stands) == whole[100:]
@@ -134,6 +170,6 @@ def test_what_is_gathered_is_what_came_of_a_frame_that_is_not_whole():
         while came < len(data):
             read = data[came : came + chance.choice((1, 3, 600, 5000))]
             came += len(read)
-            found = list(cutter.cut(read))
+            found = list(cut(cutter, read))
             assert cutter.gathered == (came if came < len(data) else 0)
         assert [text_of(each) for each in found] == [data]
