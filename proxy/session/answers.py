@@ -7,11 +7,11 @@ them too. When the turn of the connection is over, what was read and not yet loo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from proxy.session.budget import Budget
-from proxy.session.plans import Answer, Plan, Question, Stream
+from proxy.session.plans import Answer, InSteps, Plan, Question, Stream
 from proxy.session.tally import Sum
 from proxy.wire.headers import RESPONSE_START
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -21,6 +21,9 @@ MAX_TOKEN: Final = 1 << 20
 
 AT_ONCE: Final = 16
 """Answers that are changed or read before it is seen whether the turn of the connection is over."""
+
+LARGE: Final = 1 << 14
+"""Bytes above which a response is looked at in steps, if its plan knows how to."""
 
 Send = Callable[[list[Buffer]], None]
 
@@ -40,6 +43,8 @@ class Answers:
         "_short",
         "_stream",
         "_turn_over",
+        "_work",
+        "_working",
         "awaited",
         "mute",
         "released",
@@ -58,6 +63,8 @@ class Answers:
         self._plan: Plan | None = None
         self._chunks: list[Buffer] = []  # of a response that is held
         self._stream: Stream | None = None  # of one that is looked at on its way
+        self._work: Generator[None, None, list[Buffer]] | None = None  # what goes on with a response in several turns
+        self._working: Plan | None = None  # whose work it is
         self.awaited = 0
         """Answers before which no further request is looked at."""
         self.mute = 0.0
@@ -68,7 +75,7 @@ class Answers:
         """Told of every SASL token that comes without a header; None when answers have headers."""
 
     def __len__(self) -> int:
-        return len(self._queue) + bool(self._left)
+        return len(self._queue) + bool(self._left) + (self._work is not None)
 
     @property
     def held(self) -> int:
@@ -84,7 +91,7 @@ class Answers:
     @property
     def unread(self) -> bool:
         """True if something that was read was not looked at, as the turn was over."""
-        return bool(self._reads)
+        return bool(self._reads) or self._work is not None
 
     @property
     def holding(self) -> bool:
@@ -108,7 +115,7 @@ class Answers:
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
         queue = self._queue
-        while queue and not self._left and isinstance(queue[0][2], Answer):
+        while queue and not self._left and self._work is None and isinstance(queue[0][2], Answer):
             _, counted_in, plan = queue.popleft()
             assert isinstance(plan, Answer)
             counted_in.response_bytes += len(plan.frame)
@@ -119,13 +126,15 @@ class Answers:
     def feed(self, data: Buffer) -> None:
         """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
         read = bytes(data)  # no copy, as sockets give bytes
-        if self._reads:
+        if self._reads or self._work is not None:
             self._reads.append((read, 0))
         else:
             self._look(read, 0)
 
     def go_on(self) -> None:
         """Another turn: look at what was read before. `BadBytes` as in `feed`."""
+        if self._work is not None and not self._advance(self._work):
+            return
         while self._reads:
             data, pos = self._reads.popleft()
             if not self._look(data, pos):
@@ -137,6 +146,10 @@ class Answers:
             data, self._short = self._short + data, b""
         if self._left:
             pos = self._continue(data, len(data))
+            if self._work is not None:
+                if pos < len(data):
+                    self._reads.appendleft((data, pos))
+                return False
         return self._responses(data, pos)
 
     def _responses(self, data: bytes, pos: int) -> bool:
@@ -161,11 +174,12 @@ class Answers:
                     self._begin(plan, data, start, end)
                     return True
                 if plan is not None:
+                    if end - pos > LARGE and isinstance(plan, InSteps):
+                        sent = self._start_in(plan, data, sent, pos, end)
+                        return False
                     pieces = plan.finish(data, pos, end)
                     if pieces is not None:
-                        self._pass(data, sent, pos)
-                        if pieces:  # none of an answer that the proxy asked for itself
-                            self._send(pieces)
+                        self._replace(data, sent, pos, pieces)
                         sent = end
                     if plan.waits or plan.mute > 0:
                         self._done(plan)
@@ -199,6 +213,40 @@ class Answers:
             self.tokens(token[4:])
         if rest:
             self.feed(rest)
+
+    def _replace(self, data: bytes, start: int, stop: int, pieces: list[Buffer]) -> None:
+        """Send these pieces behind what is passed on; there are none of an answer that the proxy asked for itself."""
+        self._pass(data, start, stop)
+        if pieces:
+            self._send(pieces)
+
+    def _start_in(self, plan: InSteps, data: bytes, sent: int, pos: int, end: int) -> int:
+        """Look at the response at data[pos:end] in several turns, and then at what is behind it; up to where data was sent."""
+        self._pass(data, sent, pos)
+        self._start(plan, data[pos:end])
+        if end < len(data):
+            self._reads.appendleft((data, end))
+        return pos
+
+    def _start(self, plan: InSteps, frame: bytes) -> None:
+        """A whole response is looked at in several turns; the first of them is another one."""
+        self._work, self._working = plan.work(frame), plan
+
+    def _advance(self, work: Generator[None, None, list[Buffer]]) -> bool:
+        """Go on with a response; False if the turn was over before its end."""
+        try:
+            while True:
+                next(work)
+                if self._turn_over():
+                    return False
+        except StopIteration as end:
+            pieces: list[Buffer] = end.value
+        plan, self._work, self._working = self._working, None, None
+        assert plan is not None
+        self._send(pieces)
+        self._done(plan)
+        self.send_own()
+        return True
 
     def _done(self, plan: Plan) -> None:
         """An answer is out that mutes its client, or that requests wait for."""
@@ -255,6 +303,9 @@ class Answers:
         plan, self._plan, self._stream = self._plan, None, None
         chunks, self._chunks = self._chunks, []
         if plan is not None:
+            if isinstance(plan, InSteps) and sum(map(len, chunks)) > LARGE:
+                self._start(plan, b"".join(chunks))
+                return
             if chunks and (pieces := plan.finish_chunks(chunks)):
                 self._send(pieces)
             self._done(plan)

@@ -5,8 +5,9 @@ looked at meanwhile)."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from proxy.session.client import Client
 from proxy.session.pending import Pending
@@ -16,6 +17,8 @@ from proxy.wire.primitives import BadBytes, Buffer
 
 MAX_JOINED: Final = 1 << 20
 """Bytes of a request that is read topic by topic. No controller does so much at once (KRaft: 10 000 records)."""
+
+T = TypeVar("T")
 
 Place = tuple[Buffer, int, int]
 """(buffer, start, end)"""
@@ -122,6 +125,29 @@ class Whole:
         raise NotImplementedError
 
 
+class InSteps(Whole):
+    """A plan for responses of which some are so large that the proxy has to look at them in several turns."""
+
+    __slots__ = ()
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        """`finish` in small steps: a whole response frame; the pieces to send instead."""
+        raise NotImplementedError
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return finish_at_once(self.work(bytes(buf[start:end])))
+
+
+def finish_at_once(work: Generator[None, None, T]) -> T:
+    """What such work gives, without a break."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 class Answer(Whole):
     """The proxy answers itself; the answer waits for its turn behind those of earlier requests."""
 
@@ -183,7 +209,18 @@ class Wait:
     pending: Pending
 
 
-Outcome = Forward | Hold | Answer | Ask | Wait
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Go through this work in the turns of the connection, then look at the request again. What has become of it so far stands in
+    `Client.progress`. `BadBytes` closes the connection."""
+
+    work: Iterator[None]
+
+
+Again = Hold | Ask | Wait | Steps
+"""The request is looked at once more later."""
+
+Outcome = Forward | Answer | Again
 
 FORWARD = Forward()
 NO_REPLY = Forward(reply=False)

@@ -22,7 +22,7 @@ as a broker too reads what was sent before a connection ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from math import ceil, inf
@@ -33,7 +33,7 @@ from proxy.session.answers import Answers
 from proxy.session.budget import STRANGERS
 from proxy.session.client import Client
 from proxy.session.knock import knock
-from proxy.session.plans import FORWARD, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request, Wait
+from proxy.session.plans import FORWARD, Again, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request, Steps, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.session.throttled import Throttled
@@ -107,6 +107,7 @@ class Session:
         "_starved",
         "_strange_requests",
         "_waits_elsewhere",
+        "_work",
         "client",
         "port",
         "services",
@@ -125,6 +126,7 @@ class Session:
         self._strange_requests = 0  # requests before it was let in
         self._held = self._held_by_rate = False  # the next request was held before, by its handler or its rate, and goes on now
         self._held_until = self._muted_until = -inf
+        self._work: Iterator[None] | None = None  # what goes on for the next request, in several turns
         self._asking: Question | None = None  # what the proxy waits to be told about the next request
         self._waits_elsewhere = False  # the proxy waits for what it does itself for the next request
         self._clogged = False  # the client does not take its answers
@@ -234,6 +236,8 @@ class Session:
         self.client.now = now
         if self._answers.unread:
             self._go_on_answering(now)
+        if self._work is not None and not self._over:
+            self._go_on_working(self._work, now)
         if not self._paused:
             self._go_on_looking(now)
 
@@ -248,6 +252,20 @@ class Session:
         elif not self._starved:
             self.port.resume_broker()
         self._answered(now)
+
+    def _go_on_working(self, work: Iterator[None], now: float) -> None:
+        """On with what the next request waits for."""
+        try:
+            for _ in work:
+                if self.port.turn_over():
+                    self._yield()
+                    return
+        except BadBytes as e:
+            self._fail(e)
+            return
+        self._work = None
+        if self.state is State.ASKING:
+            self._resume(now)
 
     def _answered(self, now: float) -> None:
         """Answers went out."""
@@ -397,11 +415,15 @@ class Session:
             if not self.client.tokens:
                 self._requests(now)
         except BadBytes as e:
-            self.services.watcher.client_failed(self.client.address, self.client.client_id, str(e))
-            self._close()
+            self._fail(e)
         else:
             if self._charged or self._cutter.in_pieces or self._cutter.unread or self._answers.held:
                 self._account()
+
+    def _fail(self, error: BadBytes) -> None:
+        """The client sent what cannot be understood: the end."""
+        self.services.watcher.client_failed(self.client.address, self.client.client_id, str(error))
+        self._close()
 
     def _requests(self, now: float) -> None:
         cutter = self._cutter
@@ -435,9 +457,9 @@ class Session:
                     self.port.to_broker(chunks)
                 elif forward is not None:
                     self._send_instead(forward)
-                elif isinstance(outcome, Hold | Ask | Wait):
+                elif isinstance(outcome, Again):
                     cutter.put_back(frame)
-                    if isinstance(outcome, Ask | Wait):
+                    if not isinstance(outcome, Hold):
                         self._ask(outcome, now)
         finally:  # what came before a request that is bad still goes on
             self._pass(buf, sent, pos)
@@ -494,7 +516,7 @@ class Session:
         outcome: Outcome = FORWARD
         if handler is not None:
             outcome = self._handle(handler, version, frame, stop, now)
-            if isinstance(outcome, Hold | Ask | Wait):
+            if isinstance(outcome, Again):
                 return outcome
         self._held = self._held_by_rate = False
         throttle = 0.0
@@ -557,7 +579,7 @@ class Session:
         if isinstance(outcome, Hold):
             self._held = True
             self._hold(outcome, now)
-        elif isinstance(outcome, Ask | Wait):
+        elif isinstance(outcome, Again):
             self._block(State.ASKING)
         return outcome
 
@@ -582,8 +604,13 @@ class Session:
         self._block(State.MUTED)
         self.port.wake_at(self._muted_until)
 
-    def _ask(self, outcome: Ask | Wait, now: float) -> None:
-        """Everything before it has gone out. Its answer is counted nowhere, as no client asked for it."""
+    def _ask(self, outcome: Ask | Wait | Steps, now: float) -> None:
+        """Do what a request waits for. Everything before it has gone out. The answer to a question of the proxy is counted nowhere,
+        as no client asked for it."""
+        if isinstance(outcome, Steps):
+            self._work = outcome.work
+            self._yield()
+            return
         if isinstance(outcome, Wait):
             self._waits_elsewhere = True
             outcome.pending.tell(self._done_elsewhere)
@@ -671,7 +698,7 @@ class Session:
             return State.MUTED
         if self._answers.awaited:
             return State.AWAITING
-        if self._asking is not None or self._waits_elsewhere:
+        if self._asking is not None or self._waits_elsewhere or self._work is not None:
             return State.ASKING
         if now < self._held_until:
             return State.HELD

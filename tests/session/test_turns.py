@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.session.answers import AT_ONCE
@@ -104,6 +104,7 @@ class Whims:
         return self._chance.random() < 0.7
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 1 << 32))
 def test_whenever_turns_end_everything_goes_on_in_its_order(seed):
     chance = Random(seed)
