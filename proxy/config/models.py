@@ -70,8 +70,9 @@ class Limits(Model):
     max_frame: Annotated[Size, Field(ge=1024, le=0x7FFFFFFF)] = 100 << 20
     """The largest request; one that is larger closes its connection. Kafka's `socket.request.max.bytes`."""
     memory_total: Annotated[Size, Field(ge=1 << 20)] = 1 << 30
-    """What all connections together may hold of requests and answers that are under way. Beyond it nothing more is read of
-    large requests and answers until there is room; one request always goes on, so the proxy never locks up."""
+    """What all connections together may hold of requests and answers that are under way. Each principal may hold 8 times what is
+    still free, so 8/9 of it at most. Beyond that, no large requests and answers of this principal are read until there is room;
+    one of its requests always goes on, so nothing locks up."""
     memory_per_connection: Annotated[Size, Field(ge=1 << 16)] = 4 << 20
     """The largest answer that is held whole to be changed, and what may wait for a client or a broker that does not take
     it; then reading from the other side stops. Larger answers stream. The one request that is being received is not counted."""
@@ -84,7 +85,7 @@ class Limits(Model):
     max_in_flight: Annotated[int, Field(ge=1)] = 1000
     """Requests of a connection that wait for their answers; no more are looked at before some are answered."""
     first_request_timeout: Annotated[Duration, Field(gt=0)] = 30.0
-    """How long a connection may take to its first whole request, TLS included."""
+    """How long a connection may take to its first whole request, TLS and login included."""
     request_timeout: Annotated[Duration, Field(gt=0)] = 120.0
     """How long a request may take from its first byte to its last while the proxy reads from the client."""
     idle_timeout: Annotated[Duration, Field(gt=0)] = 600.0

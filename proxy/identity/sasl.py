@@ -16,9 +16,9 @@ from typing import Final
 
 from proxy.wire.primitives import BadBytes
 
-MAX_TOKEN: Final = 524_288
-"""Bytes of a client's token: what Kafka takes unless told otherwise (`sasl.server.max.receive.size`). Reading the name in it takes
-more than a hundred times as much memory as the token has, and anybody may send one."""
+MAX_TOKEN: Final = 131_072
+"""Bytes of a client's token. Reading the name in it takes two milliseconds at that size, and anybody may send one. Brokers take more
+(`sasl.server.max.receive.size`, 512 KiB unless told otherwise), and no known login needs it."""
 
 _ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2, "OAUTHBEARER": 1}
 """Answers of the broker without an error after which the exchange is accepted."""

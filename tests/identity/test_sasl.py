@@ -71,7 +71,7 @@ def test_scram_says_the_name_after_the_second_answer(mechanism, token, name):
         (b"n,,\x01auth=Bearer onlyone\x01\x01", None),
         (b"n,,\x01auth=Bearer a.\xff.c\x01\x01", None),
         (b"n,,\x01auth=Bearer e30.\xc3\xbc.c\x01\x01", None),
-        (b"n,,\x01auth=Bearer e30." + base64.urlsafe_b64encode(b"[" * 100_000).rstrip(b"=") + b".c\x01\x01", None),
+        (b"n,,\x01auth=Bearer e30." + base64.urlsafe_b64encode(b"[" * 90_000).rstrip(b"=") + b".c\x01\x01", None),
         (b"", None),
     ],
     ids=[
