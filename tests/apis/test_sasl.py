@@ -103,7 +103,7 @@ def test_an_authentication_without_handshake_passes(world):
 def test_a_token_that_nests_too_deep_is_no_way_to_break_the_proxy(world):
     import base64
 
-    payload = base64.urlsafe_b64encode(b"[" * 200_000).rstrip(b"=")
+    payload = base64.urlsafe_b64encode(b"[" * 90_000).rstrip(b"=")
     d = world().dialogue()
     d.client(request(17, 1, 1, mechanism="OAUTHBEARER")).broker(SHAKEN)
     frame = authenticate(b"n,,\x01auth=Bearer e30." + payload + b".x\x01\x01")
