@@ -101,7 +101,7 @@ class Watcher(Protocol):
         """A quota that is only observed would have throttled or refused a request."""
 
     def not_told(self, request: Requester) -> None:
-        """The broker did not say in time how large these topics are; each counts as one partition."""
+        """The broker has not said for `ask_timeout` how large these topics are, or nothing that can be understood."""
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
         """A connection is closed because of what its client sent."""

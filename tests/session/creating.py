@@ -72,8 +72,14 @@ def metadata(version: int, number: int, *names: str, create: bool = True) -> byt
     return request(3, version, number, topics=made, **flag)
 
 
-def described(version: int, number: int, sizes: dict[str, int], ids: dict[str, uuid.UUID] | None = None) -> bytes:
-    """An answer about topics; one of 0 partitions is not there."""
+def described(
+    version: int,
+    number: int,
+    sizes: dict[str, int],
+    ids: dict[str, uuid.UUID] | None = None,
+    errors: dict[str, int] | None = None,
+) -> bytes:
+    """An answer about topics; one of 0 partitions is not there, if `errors` say nothing else."""
     topic = part_of(load_response_schema(3, version), "topics")
     part = part_of(topic, "partitions")
     made = tuple(
@@ -86,7 +92,7 @@ def described(version: int, number: int, sizes: dict[str, int], ids: dict[str, u
                 if version >= 10
                 else {}
             ),
-            error_code=0 if n else 3,
+            error_code=(errors or {}).get(name, 0 if n else 3),
             partitions=tuple(make(part, Random(i)) for i in range(n)),
         )
         for name, n in sizes.items()
