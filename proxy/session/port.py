@@ -14,6 +14,7 @@ from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.expected import Expected
 from proxy.session.requester import Requester
 from proxy.session.tally import Tally
+from proxy.session.topologies import Topologies
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import Buffer
 from quota.decision import Decision
@@ -149,6 +150,7 @@ class Services:
     budget: Budget = field(default_factory=lambda: Budget(1 << 30))
     census: Census = field(default_factory=lambda: Census(10_000))
     expected: Expected = field(default_factory=Expected)
+    topologies: Topologies = field(default_factory=Topologies)
     desk: Desk = CLOSED_DESK
 
     @property

@@ -117,3 +117,44 @@ def test_partitions_that_are_added_behind_a_long_poll_cost_what_they_are(
             codes.append(int(connection.receive(37, 3).results[0].error_code))
     assert codes == [0, 89], "39 partitions are not one"
     assert existing(kafka1, f"{name}-") == {f"{name}-a": 40, f"{name}-b": 1}
+
+
+def test_internal_topics_of_streams_groups_are_charged(limited: ProxyProcess, kafka1: LocalCluster, name: str) -> None:
+    """The group coordinator creates them, with as many partitions as the source topic has."""
+    seconds, size = datetime.timedelta(seconds=20), 2 * BURST
+    source, changelog = f"{name}-source", f"{name}-count-changelog"
+    with connect(kafka1.bootstrap_servers) as connection:
+        topic = {"name": source, "num_partitions": size, "replication_factor": 1}
+        assert connection.decoded(19, 7, topics=[topic], timeout=seconds).topics[0].error_code == 0
+        found = connection.decoded(10, 4, key_type=0, coordinator_keys=[name])  # has the groups' own topic created
+        assert found.coordinators[0].error_code in (0, 15)
+
+    def join(connection: Connection, group: str, changelog: str) -> Any:
+        part = {"subtopology_id": "0", "source_topics": [source], "state_changelog_topics": [{"name": changelog}]}
+        return connection.decoded(
+            88,
+            0,
+            group_id=group,
+            member_id=group,
+            member_epoch=0,
+            rebalance_timeout=seconds,
+            topology={"epoch": 1, "subtopologies": [part]},
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id="p",
+            client_tags=[],
+        )
+
+    with connect(limited.bootstrap) as connection:
+        connection.client_id = f"streams-{name}"
+        wait_until(lambda: join(connection, name, changelog).error_code == 0, "the coordinator")
+        wait_until(lambda: existing(kafka1, changelog) == {changelog: size}, "the changelog topic")
+        began = time.monotonic()
+        assert join(connection, name, changelog).error_code == 0, "it is there: nothing is charged"
+        assert time.monotonic() - began < 1
+        other = join(connection, f"{name}-other", f"{name}-other-changelog")
+        assert other.error_code == 0
+        waited = time.monotonic() - began
+    assert 2 < waited < 10, "twice the burst was used up, and is waited for"
+    wait_until(lambda: existing(kafka1, f"{name}-other-changelog"), "the other changelog topic")
