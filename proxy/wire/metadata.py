@@ -10,13 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple
-from uuid import UUID
-
-from kio.index import load_request_schema
+from typing import Final, NamedTuple
 
 from proxy.wire.headers import response_body
-from proxy.wire.kio_bridge import encode_request, nested, request_layout, response_layout
+from proxy.wire.kio_bridge import request_frame, request_layout, response_layout
 from proxy.wire.layout import Array, Entity
 from proxy.wire.primitives import INT16, INT32, Buffer, encode_array_length, encode_string, fixed, string
 
@@ -149,9 +146,10 @@ def _unknown(name: str, version: int, compact: bool) -> bytes:
 
 
 def ask(correlation_id: int, client_id: str, names: Iterable[str], ids: Iterable[bytes]) -> bytes:
-    """A request frame about these topics that creates none. Brokers take names or ids, not both."""
-    schema: Any = load_request_schema(KEY, ASK_VERSION)
-    topic = nested(schema, "MetadataRequestTopic")
-    topics = [topic(topic_id=None, name=name) for name in names] + [topic(topic_id=UUID(bytes=i), name=None) for i in ids]
-    body = schema(topics=tuple(topics), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
-    return encode_request(correlation_id, client_id, body)
+    """A request frame about these topics that creates none. Brokers take names or ids, not both. Made by hand: kio takes ten
+    times as long, and clients say how many there are."""
+    topics = [bytes(16) + encode_string(name, compact=True) + b"\0" for name in names]
+    topics += [topic_id + encode_string(None, compact=True) + b"\0" for topic_id in ids]
+    flags_and_tags = b"\0\0\0"  # creates none, tells no authorized operations
+    body = encode_array_length(len(topics), compact=True) + b"".join(topics) + flags_and_tags
+    return request_frame(KEY, ASK_VERSION, correlation_id, client_id, body, tagged=True)
