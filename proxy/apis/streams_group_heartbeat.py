@@ -1,6 +1,6 @@
 """StreamsGroupHeartbeat: key 88, version 0 (KIP-1071). A member that joins sends the topology of its application; the group's
-coordinator has the internal topics created that are missing, in the name of whoever's heartbeat comes next. They are charged to
-`controller_mutations`, as if the member had created them itself.
+coordinator has the internal topics created that are missing, in the name of the member whose heartbeat comes next. They are
+charged to `controller_mutations`, as if the member had created them itself.
 
 - What is there costs nothing; the broker is asked about names that the proxy does not know. While a source topic is missing,
   brokers create nothing.

@@ -545,7 +545,7 @@ def test_at_the_limit_a_request_about_new_topics_alone_is_about_no_topic(tired, 
 
 @pytest.mark.parametrize("version", [1, 4, 13])
 def test_new_connections_create_no_more_than_one(tired, version):
-    """Whoever comes on a new connection for each request is refused there too."""
+    """A new connection for each request is refused there too."""
     for i in range(20):
         d = tired.dialogue()
         d.client(metadata(version, i, f"t-{i}"))

@@ -1,4 +1,4 @@
-"""Internal topics that brokers create for Streams groups are charged to whoever's heartbeat has them created (KIP-1071)."""
+"""Internal topics that brokers create for Streams groups are charged to the member whose heartbeat has them created (KIP-1071)."""
 
 import pytest
 
