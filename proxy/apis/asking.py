@@ -1,10 +1,14 @@
-"""What a handler asks the broker before it decides: which topics there are, and how large they are."""
+"""What a handler asks the broker before it decides: which topics there are, and how large they are.
+
+The answer is waited for however long it takes. A broker handles the requests of a connection one at a time, so the client's own
+request would have waited as long; and what a request costs that nobody waits for, its client could set by itself, with a long
+poll in front of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proxy.session.client import NOT_TOLD, Client
+from proxy.session.client import HIDDEN, NOT_TOLD, Client
 from proxy.session.plans import Ask, Question, Request
 from proxy.wire import metadata
 from proxy.wire.items import NO_ID, Key
@@ -19,43 +23,57 @@ def ask(client: Client, request: Request, keys: Iterable[Key]) -> Ask:
     ids = [] if names else [topic_id for _, topic_id in wanted]
     frame = metadata.ask(request.correlation_id, client.client_id or "", names, ids)
     asked: list[Key] = [(name, NO_ID) for name in names] + [(None, topic_id) for topic_id in ids]
-    return Ask(frame, request.correlation_id, _Sizes(client, asked))
+    return Ask(frame, request.correlation_id, _Sizes(client, asked, request.key, request.version))
+
+
+def came(client: Client, name: str, partitions: int) -> None:
+    """This topic exists. Who was charged for it stays charged, with what it has where that is less."""
+    services = client.services
+    for charge in services.expected.seen(name):
+        if partitions < charge.amount:
+            services.engine.correct_mutations(charge.receipt, charge.item, partitions, client.now)
 
 
 class _Sizes(Question):
     """What the broker says of topics."""
 
-    __slots__ = ("_client", "_keys")
+    __slots__ = ("_client", "_key", "_keys", "_version")
 
-    def __init__(self, client: Client, keys: list[Key]) -> None:
+    def __init__(self, client: Client, keys: list[Key], key: int, version: int) -> None:
         super().__init__()
-        self._client, self._keys = client, keys
+        self._client, self._keys, self._key, self._version = client, keys, key, version
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        if self.waits:
-            frame = bytes(buf[start:end])
-            try:
-                found = _sizes(frame)
-            except BadBytes:
-                self._tell(NOT_TOLD)
-            else:
-                self._client.asked |= {key: found.get(key, 0) for key in self._keys}
-                self._client.services.cluster.learn_topics(frame, metadata.ASK_VERSION)
+        client, frame = self._client, bytes(buf[start:end])
+        try:
+            found = _sizes(frame)
+        except BadBytes:
+            self._complain()
+            client.asked |= dict.fromkeys(self._keys, NOT_TOLD)
+        else:
+            client.asked |= {key: found.get(key, 0) for key in self._keys}
+            for (name, _), size in found.items():
+                if name is not None and size > 0:
+                    came(client, name, size)
+            client.services.cluster.learn_topics(frame, metadata.ASK_VERSION)
         return []
 
     def give_up(self) -> None:
-        super().give_up()
-        self._tell(NOT_TOLD)
+        """The broker takes its time, or is busy with what the client sent before: it is said, and waited for."""
+        self._complain()
 
-    def _tell(self, size: int) -> None:
-        self._client.asked |= dict.fromkeys(self._keys, size)
+    def _complain(self) -> None:
+        topics = tuple(name if name is not None else f"topic id {topic_id.hex()}" for name, topic_id in self._keys)
+        self._client.services.watcher.not_told(self._client.requester(self._key, self._version, topics))
 
 
 def _sizes(frame: bytes) -> dict[Key, int]:
-    """Partitions by name and by id; 0 of what is not there, or may not be seen."""
+    """Partitions by name and by id; 0 of what is not there, `HIDDEN` of what the client may not see."""
     found: dict[Key, int] = {}
     for topic in metadata.read_topics(frame, metadata.ASK_VERSION):
+        hidden = topic.error == metadata.TOPIC_AUTHORIZATION_FAILED and not topic.partitions
+        size = HIDDEN if hidden else topic.partitions
         if topic.name:
-            found[topic.name.decode(), NO_ID] = topic.partitions
-        found[None, topic.topic_id] = topic.partitions
+            found[topic.name.decode(), NO_ID] = size
+        found[None, topic.topic_id] = size
     return found

@@ -16,9 +16,12 @@ class CreatePartitions(MutationApi):
     def cost(self, client: Client, topic: Item) -> int | None:
         there = self.there(client, topic)
         if there is None or there == NOT_TOLD:
-            return None if there is None else 1
+            return None if there is None else self.unseen(client, topic)
         return max(topic.amount - there, 0) if there else 0
 
     def estimate(self, client: Client, topic: Item) -> int:
         there = client.services.cluster.topic_size(topic.name or "")
         return 1 if there is None else max(topic.amount - there, 0)
+
+    def unseen(self, client: Client, topic: Item) -> int:
+        return max(topic.amount - (client.services.cluster.topic_size(topic.name or "") or 0), 0)

@@ -15,7 +15,7 @@ class DeleteTopics(MutationApi):
 
     def cost(self, client: Client, topic: Item) -> int | None:
         there = self.there(client, topic)
-        return 1 if there == NOT_TOLD else there
+        return self.unseen(client, topic) if there == NOT_TOLD else there
 
     def estimate(self, client: Client, topic: Item) -> int:
         cluster = client.services.cluster

@@ -2,26 +2,24 @@
 create topics (auto.create.topics.enable, KIP-204), these are charged to `controller_mutations` as if it had created them
 itself: it is the same load, and otherwise the way round.
 
-- The broker is asked about names that the proxy does not know: what is there costs nothing.
+- The broker is asked about names that the proxy does not know: what is there, or may not be seen by the client, costs nothing.
 - Each of the others costs the cluster's default number of partitions, once: while it is not there the client asks again and
   again. One that is not there later either was not created, and is credited back.
-- Once the quota is exhausted the flag that allows it is cleared in the request: the client is told that there is no such
-  topic, and tries again by itself. Nobody is muted for it, as a producer has other topics too. Versions 0 to 3 have no flag:
-  there the topics are created and the client is muted.
+- Once the quota is exhausted, further names are left out of the request, in all versions: the client is told that there is no
+  such topic, as it is told while one is being created, and tries again by itself. What fits is created, so that each try gets
+  further. Nobody is muted for it, as a producer has other topics too.
 """
 
 from __future__ import annotations
 
-from math import ceil
-
 from proxy.apis.addresses import Patch
-from proxy.apis.asking import ask
+from proxy.apis.asking import ask, came
 from proxy.session.client import NOT_TOLD, Client
 from proxy.session.expected import Charge
 from proxy.session.plans import Forward, Outcome, Plain, Request
 from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID
-from proxy.wire.primitives import Buffer
+from proxy.wire.primitives import INT32, Buffer
 from quota.book import Found
 from quota.kinds.controller_mutations import MutationLimit
 
@@ -37,65 +35,73 @@ class Metadata(Plain):
             client.asked = {}  # a quota may have gone while the broker was asked
             return Forward(plan)
         request.join()
-        wanted = wire.read_auto_create(request.buf, request.body, request.end, request.version)
-        engine, cluster = client.services.engine, client.services.cluster
-        names = [name for name in dict.fromkeys(wanted.names) if name not in engine.limits.exempt.topics]
-        unknown = [name for name in names if cluster.topic_size(name) is None]
+        named = wire.read_auto_create(request.buf, request.body, request.end, request.version)
+        unknown = self._unknown(client, named)
         if missing := [(name, NO_ID) for name in unknown if (name, NO_ID) not in client.asked]:
             return ask(client, request, missing)
         absent = [name for name in unknown if client.asked.get((name, NO_ID), 0) in (0, NOT_TOLD)]
         client.asked = {}
         new = [name for name in absent if not self._is_expected(client, name, now)]
-        return self._charge(client, request, wanted, new, found, plan, now) if new else Forward(plan)
+        return self._charge(client, request, new, found, plan, now) if new else Forward(plan)
+
+    def _unknown(self, client: Client, names: list[str]) -> list[str]:
+        """Those of these topics that are not known to exist."""
+        services, unknown = client.services, []
+        for name in names:
+            size = services.cluster.topic_size(name)
+            if size is not None:
+                came(client, name, size)
+            elif name not in services.engine.limits.exempt.topics:
+                unknown.append(name)
+        return unknown
 
     def _charge(
-        self,
-        client: Client,
-        request: Request,
-        wanted: wire.AutoCreate,
-        new: list[str],
-        found: Found[MutationLimit],
-        plan: _Learn,
-        now: float,
+        self, client: Client, request: Request, new: list[str], found: Found[MutationLimit], plan: _Learn, now: float
     ) -> Outcome:
         engine, total = client.services.engine, client.api_sum(self.key)
-        costs = [client.services.cluster.default_partitions] * len(new)
-        refusable = wanted.flag >= 0
-        verdict = engine.charge_mutations(found, costs, refusable=refusable, now=now, mute=not refusable)
+        each = client.services.cluster.default_partitions
+        verdict = engine.charge_mutations(found, [each] * len(new), refusable=True, now=now, mute=False)
         decision = verdict.decision
-        if decision is not None:
-            client.services.watcher.decided(decision, client.requester(self.key, request.version, tuple(new)))
-        if decision is not None and refusable:
-            engine.credit_mutations(verdict.receipt, range(len(new)))  # the flag is for all of them
-            total.refuse(decision.quota, len(new))
-            view, at = memoryview(request.buf), wanted.flag
-            return Forward(plan, [view[request.start : at], b"\0", view[at + 1 : request.end]])
-        if decision is not None:
-            total.throttle_ms += ceil(decision.throttle * 1000)
-            plan.mute, plan.waits = decision.throttle, True
+        refused = set() if decision is None else set(decision.items)
         total.mutations += verdict.charged
         for i, name in enumerate(new):
-            client.services.expected.add(name, Charge(verdict.receipt, i, now))
-        return Forward(plan)
+            if i not in refused:
+                client.services.expected.add(client.user, name, Charge(verdict.receipt, i, each, now))
+        if decision is None:
+            return Forward(plan)
+        plan.refused = [new[i] for i in decision.items]
+        total.refuse(decision.quota, len(plan.refused))
+        client.services.watcher.decided(decision, client.requester(self.key, request.version, tuple(plan.refused)))
+        header = request.buf[request.start + 4 : request.body]
+        kept = wire.without(request.buf, request.body, request.end, request.version, set(plan.refused))
+        return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
 
     def _is_expected(self, client: Client, name: str, now: float) -> bool:
-        """Was it charged a moment ago? One that was charged before that and is still not there is credited back."""
+        """Was its principal charged for it a moment ago? One that was charged before that and is still not there is credited
+        back."""
         expected = client.services.expected
-        if expected.still(name, now):
+        if expected.still(client.user, name, now):
             return True
-        if (missed := expected.missed(name)) is not None:
+        if (missed := expected.drop(client.user, name)) is not None:
             client.services.engine.credit_mutations(missed.receipt, (missed.item,))
         return False
 
 
 class _Learn(Patch):
-    """The answer, from which the proxy learns."""
+    """The answer, from which the proxy learns. `refused`: topics that the broker was not asked about."""
 
-    __slots__ = ()
+    __slots__ = ("refused",)
+
+    def __init__(self, key: int, version: int, client: Client) -> None:
+        super().__init__(key, version, client)
+        self.refused: list[str] = []
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         frame = bytes(buf[start:end])
         cluster = self._client.services.cluster
         cluster.learn_brokers(wire.read_brokers(frame, self._version))
         cluster.learn_topics(frame, self._version)
-        return super().finish(frame, 0, len(frame))
+        if not self.refused:
+            return super().finish(frame, 0, len(frame))
+        frame = wire.with_unknown(frame, self._version, self.refused)
+        return super().finish(frame, 0, len(frame)) or [frame]

@@ -21,9 +21,10 @@ from math import ceil
 from typing import Final
 
 from proxy.apis.asking import ask
-from proxy.session.client import NOT_TOLD, Client
+from proxy.session.client import HIDDEN, Client
 from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
 from proxy.session.tally import Sum
+from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
 from proxy.wire.items import Item, ItemApi, Items, Key, Result
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -31,6 +32,7 @@ from quota.book import Found
 from quota.decision import Action, Decision, Verdict
 from quota.kinds.controller_mutations import MutationLimit
 
+TOPIC_ALREADY_EXISTS: Final = 36
 REQUEST_TIMED_OUT: Final = 7
 """The broker did not wait for the end: it may be done all the same."""
 
@@ -49,11 +51,17 @@ class MutationApi(Plain):
     def estimate(self, client: Client, topic: Item) -> int:
         """The same from what is known, for clients without a quota, for whom the broker is not asked."""
 
+    def unseen(self, client: Client, topic: Item) -> int:
+        """The same of a topic of which the broker did not say how large it is: as many as it may cost, as far as is known."""
+        return self.estimate(client, topic)
+
     def there(self, client: Client, topic: Item) -> int | None:
         """Partitions that it has: what the broker said, or where that has not heard of it what the proxy saw happen; 0 when it is
         not there, `NOT_TOLD`, or None when the broker was not asked."""
         told = client.asked.get(topic.key)
-        return told if told != 0 or topic.name is None else client.services.cluster.topic_size(topic.name) or 0
+        if told in (0, HIDDEN):
+            return 0 if topic.name is None else client.services.cluster.topic_size(topic.name) or 0
+        return told
 
     def doubtful(self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit], now: float) -> list[Key]:  # noqa: ARG002
         """Topics that may turn out to cost nothing, now that something is about to be refused."""
@@ -112,7 +120,6 @@ class MutationApi(Plain):
         now: float,
     ) -> Outcome:
         """`late`: topics of which nothing can come, as the broker said. It may not know yet; what is done is charged then."""
-        self._complain(client, request, items)
         client.asked = {}
         if not (any(costs) or late):
             return FORWARD
@@ -140,11 +147,6 @@ class MutationApi(Plain):
         header = request.buf[request.start + 4 : request.body]
         size = len(header) + sum(len(piece) for piece in kept)
         return Forward(_Amend(told), [INT32.pack(size), header, *kept])
-
-    def _complain(self, client: Client, request: Request, items: Items) -> None:
-        silent = [i for i, topic in enumerate(items.topics) if client.asked.get(topic.key) == NOT_TOLD]
-        if silent:
-            client.services.watcher.not_told(client.requester(self.key, request.version, _labels(items, silent)))
 
 
 def _with_twins(decision: Decision, items: Items) -> Decision:
@@ -192,8 +194,8 @@ class _Told:
             if result.error == 0 and self.items.topics[i].amount == -1 and result.partitions > 0:
                 self.client.services.cluster.learn_default_partitions(result.partitions)
                 charged += engine.correct_mutations(receipt, i, result.partitions, self.client.now)
-        done = [i for i in self.late if i in results and results[i].error == 0]
-        costs = [self.api.estimate(self.client, self.items.topics[i]) for i in done]
+        done = [i for i in self.late if i in results and results[i].error in (0, REQUEST_TIMED_OUT)]
+        costs = [self.api.unseen(self.client, self.items.topics[i]) for i in done]
         charged += engine.charge_mutations(self.found, costs, refusable=False, now=self.client.now, mute=False).charged
         if engine.would:
             self.client.would_have(self.wire.key, self.sent.version)
@@ -206,10 +208,21 @@ class _Told:
         cluster = self.client.services.cluster
         for i, result in results.items():
             topic = self.items.topics[i]
+            name = topic.name or cluster.topic_name(topic.topic_id) or ""
+            self._expect_no_more(name, result.error)
             if self.wire.key == DELETE_TOPICS and result.error in (0, REQUEST_TIMED_OUT):
-                cluster.forget_topic(topic.name or cluster.topic_name(topic.topic_id) or "")
+                cluster.forget_topic(name)
             elif result.error == 0 and topic.name is not None and (size := max(result.partitions, topic.amount)) > 0:
-                cluster.learn_size(topic.name, size)
+                cluster.learn_size(name, size)
+
+    def _expect_no_more(self, name: str, error: int) -> None:
+        """A topic that is deleted, grown or there already has come; one that is created only now has not come before."""
+        services = self.client.services
+        new = self.wire.key == CREATE_TOPICS and error == 0
+        if new or error == (TOPIC_ALREADY_EXISTS if self.wire.key == CREATE_TOPICS else 0):
+            for charge in services.expected.seen(name):
+                if new:
+                    services.engine.credit_mutations(charge.receipt, (charge.item,))
 
 
 class _Settle(Whole):

@@ -17,6 +17,7 @@ from proxy.apis.metadata import Metadata
 from proxy.apis.produce import Produce
 from proxy.apis.sasl import SaslAuthenticate, SaslHandshake
 from proxy.apis.share_fetch import ShareFetch
+from proxy.apis.streams_group_heartbeat import StreamsGroupHeartbeat
 from proxy.session.plans import Handler
 from proxy.wire import api_versions as wire
 
@@ -25,7 +26,7 @@ def default_handlers() -> list[Handler]:
     """One of each."""
     records: list[Handler] = [Produce(), InitProducerId(), Fetch(), ShareFetch()]
     connections: list[Handler] = [SaslHandshake(), ApiVersions(), SaslAuthenticate()]
-    topics: list[Handler] = [Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics()]
+    topics: list[Handler] = [Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics(), StreamsGroupHeartbeat()]
     return [*records, *connections, *topics, DescribeClientQuotas(), AlterClientQuotas(), *ADDRESS_APIS]
 
 

@@ -254,7 +254,8 @@ class Quotas(Model):
     """What a new topic costs that leaves the number of its partitions to the broker. When not set, the cluster's own
     `num.partitions`, which the proxy asks a broker for; 1 until it is known."""
     ask_timeout: Annotated[Duration, Field(gt=0)] = 5.0
-    """How long the proxy waits when it asks the broker about topics before it decides."""
+    """How long a broker may take that the proxy asks about topics before the log says `broker did not tell`. The request waits for
+    the answer however long it takes."""
     producer_ids: ProducerIds = ProducerIds()
     storage: Storage | None = None
     topics: TopicQuotas | None = None

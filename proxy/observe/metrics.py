@@ -187,7 +187,9 @@ class ProxyCollector(Collector):
             would.add_metric(labels, count)
         yield would
         yield _counter(
-            "unanswered_questions", "Requests charged by guess, as the broker did not tell in time.", observer.unanswered_questions
+            "unanswered_questions",
+            "Times that a request waited longer than quotas.ask_timeout for a broker that was asked about topics.",
+            observer.unanswered_questions,
         )
         muted = Counter(quota for quota, _ in self._engine.mutes.active(self._clock()))
         family = _gauge("muted_entities", "Users and client ids that a quota mutes now.", labels=["quota"])

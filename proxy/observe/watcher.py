@@ -93,7 +93,7 @@ class Observer:
         self._untold.add(host)
         self._log.warning(
             "broker did not tell",
-            detail="how large these topics are: each counts as one partition",
+            detail="how large these topics are: the request waits for its answer",
             client=request.client_address,
             client_id=request.client_id,
             principal=request.principal,

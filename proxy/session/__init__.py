@@ -12,5 +12,6 @@
 - `presence`  how many connections users have at other proxies
 - `desk`      where quotas are altered, as sessions see it
 - `expected`  topics that clients had created by naming them and that are about to be there
+- `topologies`  of Streams groups, whose internal topics brokers create
 - `session`   the connection itself: cuts frames, judges requests, mutes, keeps to its limits
 """

@@ -19,6 +19,9 @@ MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
 
 NOT_TOLD: Final = -1
+"""Partitions of a topic of which the broker's answer could not be understood."""
+HIDDEN: Final = -2
+"""Partitions of a topic that the client may not see, there or not."""
 
 MAX_TOPIC_NAME: Final = 249
 """Kafka's own limit. A longer name is of no topic, and not worth remembering in full."""
@@ -93,7 +96,7 @@ class Client:
         """when the broker last said something"""
         self.asked: dict[tuple[str | None, bytes], int] = {}
         """What the broker said of topics for the request that is looked at: partitions by name or id, 0 of those that are not
-        there, `NOT_TOLD` where it did not answer in time."""
+        there, `HIDDEN`, or `NOT_TOLD`."""
         self.progress: Any = None
         """What a handler has done so far for the request that is looked at, where that takes several looks."""
 

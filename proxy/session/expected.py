@@ -1,40 +1,73 @@
-"""Topics that are about to be there, because a client's Metadata request had them created. In: what each was charged, and when.
-Out: whether one is still to be waited for, and the charges of those that did not come. One for all connections of a proxy."""
+"""Topics that are about to be there, because a client named them or sent a Streams topology. In: what each principal was charged
+for them, and when. Out: whether one was charged already, and what to give back for those that did not come. One for all
+connections of a proxy.
+
+A principal's names are its own: nobody goes free because somebody else was charged, and nobody's names are forgotten because of
+somebody else's. A topic that is seen to exist is expected no longer: its charge stays."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from quota.fair_share import FairShare
+
 WITHIN: Final = 5.0
 """Seconds in which a topic that a request had created is there, or is not coming."""
 MOST: Final = 10_000
-"""Topics that are remembered; the oldest is forgotten first."""
+"""Topics that are remembered. A principal that has its share of them forgets its own, the oldest first."""
 
 
 class Charge(NamedTuple):
-    """What a topic was charged: the receipt of its request, its place in there, and when."""
+    """What a topic was charged: the receipt of its request, its place in there, partitions, and when. `lasts`: it may come at any
+    time, however late; that it is not there does not say that it never comes."""
 
     receipt: object
     item: int
+    amount: int
     when: float
+    lasts: bool = False
 
 
 class Expected:
-    """By name."""
+    """By name and principal."""
 
-    def __init__(self) -> None:
-        self._charges: dict[str, Charge] = {}
+    def __init__(self, most: int = MOST) -> None:
+        self._share = FairShare(most)
+        self._charges: dict[str, dict[str, Charge]] = {}
+        self._names: dict[str, dict[str, None]] = {}
 
-    def add(self, name: str, charge: Charge) -> None:
-        self._charges[name] = charge
-        if len(self._charges) > MOST:
-            del self._charges[next(iter(self._charges))]
+    def __len__(self) -> int:
+        return self._share.held
 
-    def still(self, name: str, now: float) -> bool:
-        """Is it a moment only since it was charged?"""
-        charge = self._charges.get(name)
-        return charge is not None and now - charge.when <= WITHIN
+    def add(self, principal: str, name: str, charge: Charge) -> None:
+        """This principal was charged for this topic."""
+        self.drop(principal, name)
+        while not self._share.take(principal):
+            self.drop(principal, next(iter(self._names[principal])))
+        self._charges.setdefault(name, {})[principal] = charge
+        self._names.setdefault(principal, {})[name] = None
 
-    def missed(self, name: str) -> Charge | None:
-        """It is not there, and not expected any more: what it was charged, to be given back once."""
-        return self._charges.pop(name, None)
+    def still(self, principal: str, name: str, now: float) -> Charge | None:
+        """What this principal was charged for this topic, if it may still come because of that."""
+        charge = self._charges.get(name, {}).get(principal)
+        return charge if charge is not None and (charge.lasts or now - charge.when <= WITHIN) else None
+
+    def drop(self, principal: str, name: str) -> Charge | None:
+        """It is not expected any more: what it was charged."""
+        of_name = self._charges.get(name)
+        charge = None if of_name is None else of_name.pop(principal, None)
+        if of_name is None or charge is None:
+            return None
+        if not of_name:
+            del self._charges[name]
+        names = self._names[principal]
+        del names[name]
+        if not names:
+            del self._names[principal]
+        self._share.give_back(principal)
+        return charge
+
+    def seen(self, name: str) -> list[Charge]:
+        """It exists: what was charged for it, and is not to be given back from now on."""
+        found = [self.drop(principal, name) for principal in tuple(self._charges.get(name, ()))]
+        return [charge for charge in found if charge is not None]

@@ -15,6 +15,7 @@ from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.expected import Expected
 from proxy.session.requester import Requester
 from proxy.session.tally import Tally
+from proxy.session.topologies import Topologies
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import Buffer
 from quota.decision import Decision
@@ -112,7 +113,7 @@ class Watcher(Protocol):
         """A quota that is only observed would have throttled or refused a request."""
 
     def not_told(self, request: Requester) -> None:
-        """The broker did not say in time how large these topics are; each counts as one partition."""
+        """The broker has not said for `ask_timeout` how large these topics are, or nothing that can be understood."""
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
         """A connection is closed because of what its client sent."""
@@ -160,6 +161,7 @@ class Services:
     budget: Budget = field(default_factory=lambda: Budget(1 << 30))
     census: Census = field(default_factory=lambda: Census(10_000))
     expected: Expected = field(default_factory=Expected)
+    topologies: Topologies = field(default_factory=Topologies)
     desk: Desk = CLOSED_DESK
     admission: Admission = field(default_factory=Admission)
 

@@ -17,7 +17,7 @@ from kio.serial.errors import SerialError
 
 from proxy.wire.headers import response_body
 from proxy.wire.layout import Entity, layout_of
-from proxy.wire.primitives import INT32, BadBytes, encode_string
+from proxy.wire.primitives import INT16, INT32, BadBytes, encode_string
 
 
 @cache
@@ -59,9 +59,15 @@ def encode_request(correlation_id: int, client_id: str, body: Any) -> bytes:
     entity = type(body)
     out = BytesIO()
     entity_writer(entity)(out, body)
-    header = int(entity.__api_key__).to_bytes(2, "big") + int(entity.__version__).to_bytes(2, "big") + INT32.pack(correlation_id)
-    header += encode_string(client_id, compact=False) + (b"\0" if entity.__header_schema__.__version__ == 2 else b"")
-    return INT32.pack(len(header) + out.tell()) + header + out.getvalue()
+    tagged = entity.__header_schema__.__version__ == 2
+    return request_frame(int(entity.__api_key__), int(entity.__version__), correlation_id, client_id, out.getvalue(), tagged=tagged)
+
+
+def request_frame(key: int, version: int, correlation_id: int, client_id: str, body: bytes, *, tagged: bool) -> bytes:
+    """A whole request frame around a body; `tagged`: the header has tagged fields."""
+    header = INT16.pack(key) + INT16.pack(version) + INT32.pack(correlation_id)
+    header += encode_string(client_id, compact=False) + (b"\0" if tagged else b"")
+    return INT32.pack(len(header) + len(body)) + header + body
 
 
 def response_frame(correlation_id: int, body: bytes, *, tagged: bool) -> bytes:

@@ -140,6 +140,9 @@ class ControllerMutations:
         for i, amount in enumerate(partitions):
             if amount <= 0:
                 continue
+            if over and refusable:  # nothing was recorded since one was refused
+                over.append(i)
+                continue
             admitted = window.admits(now)
             if not admitted:
                 usage = max(usage, window.average(now))

@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
 
+from proxy.wire.kio_bridge import nested
 from quota.kinds.controller_mutations import MutationLimit
 from tests.messages import make, part_of, request, response
 
@@ -72,8 +73,14 @@ def metadata(version: int, number: int, *names: str, create: bool = True) -> byt
     return request(3, version, number, topics=made, **flag)
 
 
-def described(version: int, number: int, sizes: dict[str, int], ids: dict[str, uuid.UUID] | None = None) -> bytes:
-    """An answer about topics; one of 0 partitions is not there."""
+def described(
+    version: int,
+    number: int,
+    sizes: dict[str, int],
+    ids: dict[str, uuid.UUID] | None = None,
+    errors: dict[str, int] | None = None,
+) -> bytes:
+    """An answer about topics; one of 0 partitions is not there, if `errors` say nothing else."""
     topic = part_of(load_response_schema(3, version), "topics")
     part = part_of(topic, "partitions")
     made = tuple(
@@ -86,7 +93,7 @@ def described(version: int, number: int, sizes: dict[str, int], ids: dict[str, u
                 if version >= 10
                 else {}
             ),
-            error_code=0 if n else 3,
+            error_code=(errors or {}).get(name, 0 if n else 3),
             partitions=tuple(make(part, Random(i)) for i in range(n)),
         )
         for name, n in sizes.items()
@@ -102,3 +109,41 @@ def sizes_told(number: int, asked: Any, sizes: dict[str, int], names: dict[bytes
 
 HEARTBEAT = request(12, 4, 77)
 BEAT = response(12, 4, 77)
+
+
+def subtopology(
+    *,
+    sources: tuple[str, ...] = (),
+    repartitions: dict[str, int] | None = None,
+    repartition_sources: tuple[str, ...] = (),
+    changelogs: tuple[str, ...] = (),
+) -> Any:
+    """A part of a topology; `repartition_sources` are those whose partitions the brokers decide."""
+    part = part_of(part_of_topology(), "subtopologies")
+    info = part_of(part, "state_changelog_topics")
+
+    def infos(topics: dict[str, int]) -> tuple[Any, ...]:
+        return tuple(info(name=name, partitions=n, replication_factor=0, topic_configs=()) for name, n in topics.items())
+
+    return part(
+        subtopology_id="0",
+        source_topics=sources,
+        state_changelog_topics=infos(dict.fromkeys(changelogs, 0)),
+        repartition_source_topics=infos({**(repartitions or {}), **dict.fromkeys(repartition_sources, 0)}),
+        copartition_groups=(),
+    )
+
+
+def part_of_topology() -> Any:
+    return nested(load_request_schema(88, 0), "Topology")
+
+
+def heartbeat(number: int, group: str, *parts: Any, epoch: int = 0, member: str = "m") -> bytes:
+    """A StreamsGroupHeartbeat; one of a member that is there has no topology."""
+    topology = part_of_topology()(epoch=0, subtopologies=parts) if parts else None
+    return request(88, 0, number, group_id=group, member_id=member, member_epoch=epoch, topology=topology)
+
+
+def beat(number: int, error: int = 0) -> bytes:
+    """The broker's answer."""
+    return response(88, 0, number, error_code=error)

@@ -5,6 +5,8 @@ import uuid
 import pytest
 
 from proxy.session.session import State
+from quota.entity import Entity
+from quota.kinds.controller_mutations import MutationLimit
 from tests.messages import read_request, read_response
 from tests.session.creating import (
     BEAT,
@@ -18,16 +20,18 @@ from tests.session.creating import (
     grow,
     grown,
     metadata,
+    sizes_told,
 )
-from tests.support import ANYBODY, byte_by_byte
+from tests.support import ANYBODY, byte_by_byte, correlation_id_of
 
 ID = uuid.UUID(int=77)
+EVERYBODY = Entity("<default>", None)
 
 
-def used(world) -> int:
-    """Partitions that the window of everybody holds."""
-    found = world.engine.find_mutation_limit("ANONYMOUS", "app")
-    return round(world.engine.controller_mutations.average(found, 0.0) * 100)
+def used(world, now: float = 0.0, user: str = "ANONYMOUS") -> int:
+    """Partitions that the window of a user holds, the same for all of `FIVE`."""
+    found = world.engine.find_mutation_limit(user, "app")
+    return round(world.engine.controller_mutations.average(found, now) * 100)
 
 
 @pytest.fixture
@@ -149,33 +153,56 @@ def test_nobody_is_asked_for_a_client_without_a_quota(world):
     assert sum(row.mutations for row in w.rows()) == 7 + 1 + 2 + 1, "one each where the size is not known"
 
 
-def test_a_broker_that_does_not_say_is_not_waited_for_for_ever(five):
+def test_a_broker_that_takes_its_time_is_waited_for_and_it_is_said(five):
     d = five.dialogue()
-    frame = delete(6, 4, "a", ID)
+    frame = delete(6, 4, "a", "b")
     d.client(frame)
-    d.to_broker  # noqa: B018
+    question = d.to_broker
     assert d.port.wake == 5.0
-    d.wake()  # the question about names
-    d.to_broker  # noqa: B018
     d.wake()
-    assert d.to_broker == frame
-    assert used(five) == 2
     (by,) = five.watcher.silent
-    assert by.topics == ("a", f"topic id {ID.hex}")
-
-
-def test_an_answer_that_comes_too_late_is_still_not_the_clients(five):
-    d = five.dialogue()
-    frame = delete(4, 4, "a")
-    d.client(frame)
-    d.to_broker  # noqa: B018
-    d.wake()
+    assert by.topics == ("a", "b")
+    assert d.session.state is State.ASKING
+    d.now = 600.0
+    d.broker(sizes_told(correlation_id_of(question), read_request(3, 12, question).topics, {"a": 7, "b": 3}, {}))
     assert d.to_broker == frame
-    d.client(HEARTBEAT)
-    assert d.to_broker == HEARTBEAT
-    d.broker(described(12, 4, {"a": 3}) + deleted(4, 4, "a") + BEAT)
-    assert d.to_client == deleted(4, 4, "a") + BEAT
-    assert d.session.state is State.OPEN
+    assert used(five, 600.0) == 10
+
+
+@pytest.mark.parametrize("sent", [grow(3, 4, ("a", 1000)), delete(6, 4, "a")], ids=["grow", "delete"])
+def test_a_long_poll_in_front_makes_nothing_cheap(five, sent):
+    """The broker says nothing of topics before the long poll is over."""
+    d = five.dialogue()
+    d.client(HEARTBEAT + sent)
+    assert d.to_broker.startswith(HEARTBEAT)
+    d.wake()
+    assert d.to_broker == b""
+    d.now = 6.0
+    number = correlation_id_of(sent)
+    d.broker(BEAT + described(12, number, {"a": 900 if b"\3\xe8" not in sent else 1}))
+    assert d.to_client == BEAT
+    assert d.to_broker == sent
+    assert used(five, 6.0) >= 900
+
+
+@pytest.mark.parametrize(
+    ("sent", "known", "cost"),
+    [
+        (grow(3, 4, ("a", 1000)), 990, 10),
+        (grow(3, 4, ("a", 1000)), None, 1000),
+        (delete(6, 4, "a"), 70, 70),
+        (delete(6, 4, "a"), None, 1),
+    ],
+)
+def test_an_answer_that_cannot_be_read_leaves_what_was_known_before(five, sent, known, cost):
+    five.cluster.sizes = {} if known is None else {"a": known}
+    d = five.dialogue()
+    d.client(sent)
+    question = d.to_broker
+    d.broker((12).to_bytes(4, "big") + question[8:12] + b"\xff" * 8)
+    assert d.to_broker == sent
+    assert used(five) == cost
+    assert len(five.watcher.silent) == 1
 
 
 def test_what_comes_behind_waits_until_the_broker_said(five):
@@ -374,8 +401,12 @@ def test_a_topic_that_was_created_here_is_known_before_its_broker_knows_it(five)
 
 @pytest.mark.parametrize(
     ("ask", "answer", "cost"),
-    [(grow(3, 4, ("a", 9)), grown(3, 4, "a"), 1), (delete(6, 4, "a"), deleted(6, 4, "a"), 1)],
-    ids=["grown", "deleted"],
+    [
+        (grow(3, 4, ("a", 9)), grown(3, 4, "a"), 9),
+        (grow(3, 4, ("a", 9)), grown(3, 4, "a", error=7), 9),
+        (delete(6, 4, "a"), deleted(6, 4, "a"), 1),
+    ],
+    ids=["grown", "timed out", "deleted"],
 )
 def test_what_the_broker_did_not_know_and_does_all_the_same_is_charged_then(five, ask, answer, cost):
     """A broker may hear of a new topic later than the controller."""
@@ -412,10 +443,6 @@ def test_the_number_that_the_cluster_chose_is_what_counts(five):
 
 
 # ---------------------------------------------------------------------- auto-creation
-
-
-def flag_of(frame: bytes, version: int) -> bool:
-    return bool(read_request(3, version, frame).allow_auto_topic_creation)
 
 
 @pytest.mark.parametrize("version", [4, 9, 12, 13])
@@ -475,19 +502,27 @@ def test_what_did_not_come_is_given_back(five):
     assert left == pytest.approx(1), "the last one only"
 
 
-@pytest.mark.parametrize("version", [4, 9, 13])
+VERSIONS = range(14)
+
+
+def named(version: int, frame: bytes) -> list[str]:
+    """The topics of a Metadata request."""
+    return [topic.name for topic in read_request(3, version, frame).topics]
+
+
+def told_of(version: int, frame: bytes) -> dict[str, tuple[int, int]]:
+    """Topics of a Metadata response: (error code, partitions)."""
+    return {t.name: (int(t.error_code), len(t.partitions)) for t in read_response(3, version, frame).topics}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_at_the_limit_nothing_comes_by_being_named(tired, version):
     d = tired.dialogue()
-    frame = metadata(version, 4, "new", "there")
-    d.client(frame)
+    d.client(metadata(version, 4, "new", "there"))
     d.told({"there": 1})
-    got = d.to_broker
-    assert len(got) == len(frame)
-    assert not flag_of(got, version)
-    assert read_request(3, version, got).topics == read_request(3, version, frame).topics
-    answer = described(version, 4, {"new": 0, "there": 1})
-    d.broker(answer)
-    assert d.to_client == answer
+    assert d.to_broker == metadata(version, 4, "there")
+    d.broker(described(version, 4, {"there": 1}))
+    assert told_of(version, d.to_client) == {"new": (3, 0), "there": (0, 1)}
     d.client(HEARTBEAT)
     assert d.to_broker == HEARTBEAT, "a producer has other topics too: nobody is muted"
     ((decision, by),) = tired.watcher.decisions
@@ -496,17 +531,150 @@ def test_at_the_limit_nothing_comes_by_being_named(tired, version):
     assert sum(row.refused.get("controller_mutations", 0) for row in tired.rows()) == 1
 
 
-@pytest.mark.parametrize("version", [1, 3])
-def test_versions_without_the_flag_are_slowed_down(tired, version):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_at_the_limit_a_request_about_new_topics_alone_is_about_no_topic(tired, version):
+    """In version 0 that cannot be said, as no topics are all topics."""
     d = tired.dialogue()
-    frame = metadata(version, 4, "new")
-    d.client(frame)
+    d.client(metadata(version, 4, "new", "newer"))
     d.told()
+    left = named(version, d.to_broker)
+    assert left == (["."] if version == 0 else [])
+    d.broker(described(version, 4, dict.fromkeys(left, 0)))
+    assert told_of(version, d.to_client) == {"new": (3, 0), "newer": (3, 0)}
+
+
+@pytest.mark.parametrize("version", [1, 4, 13])
+def test_new_connections_create_no_more_than_one(tired, version):
+    """A new connection for each request is refused there too."""
+    for i in range(20):
+        d = tired.dialogue()
+        d.client(metadata(version, i, f"t-{i}"))
+        d.told()
+        assert named(version, d.to_broker) == []
+    assert used(tired) == 560
+
+
+@pytest.mark.parametrize("version", [1, 4, 13])
+def test_what_fits_is_created_and_every_try_gets_further(world, version):
+    """20 topics of 3 partitions with a burst of 50."""
+    w = world(limits={ANYBODY: MutationLimit(5, 50)}, default_partitions=3)
+    names = [f"t-{i:02}" for i in range(20)]
+    there: dict[str, int] = {}
+    d = w.dialogue()
+    tries = []
+    for moment in range(0, 12, 2):
+        d.now = float(moment)
+        d.client(metadata(version, moment, *names))
+        d.told(there)
+        sent = named(version, d.to_broker)
+        d.broker(described(version, moment, {name: there.get(name, 0) for name in sent}))
+        assert told_of(version, d.to_client).keys() == set(names)
+        there |= dict.fromkeys(sent, 3)
+        tries.append(len(there))
+    assert tries[0] == 17, "51 partitions: the last one overshoots"
+    assert tries[-1] == 20
+    assert next(by.topics for _, by in w.watcher.decisions) == ("t-17", "t-18", "t-19")
+
+
+def test_a_request_that_creates_ten_thousand_creates_the_burst(world):
+    w = world(limits={ANYBODY: FIVE}, default_partitions=10)
+    d = w.dialogue()
+    names = [f"t-{i}" for i in range(10_000)]
+    d.client(metadata(1, 4, *names))
+    d.told()
+    assert named(1, d.to_broker) == names[:50]
+    assert used(w) == 500
+
+
+def test_names_that_no_topic_can_have_cost_nothing(five):
+    d = five.dialogue()
+    frame = metadata(12, 4, "a b", ".", "..", "x" * 250, "ünï")
+    d.client(frame)
     assert d.to_broker == frame
-    d.broker(described(version, 4, {"new": 0}))
+    assert used(five) == 0
+
+
+def test_what_the_client_may_not_see_is_the_brokers_to_say(tired):
+    d = tired.dialogue()
+    frame = metadata(12, 4, "secret", "new")
+    d.client(frame)
+    question = d.to_broker
+    d.broker(described(12, correlation_id_of(question), {"secret": 0, "new": 0}, errors={"secret": 29}))
+    assert d.to_broker == metadata(12, 4, "secret")
+    d.broker(described(12, 4, {"secret": 0}, errors={"secret": 29}))
+    assert told_of(12, d.to_client) == {"secret": (29, 0), "new": (3, 0)}
+
+
+def name_it(d, name: str, *, there: int = 0) -> None:
+    """A Metadata request that would create this topic."""
+    d.client(metadata(9, 4, name))
+    if d.session.state is State.ASKING:
+        d.told({name: there} if there else {})
+    assert d.to_broker
+    d.broker(described(9, 4, {name: there}))
     assert d.to_client
-    d.client(HEARTBEAT)
-    assert d.to_broker == b""
-    d.wake()
-    assert d.to_broker == HEARTBEAT
-    assert used(tired) == 561
+
+
+def test_one_that_came_and_was_deleted_is_not_given_back(world):
+    """Create by naming, delete, name again: each of the three was done."""
+    w = world(limits={ANYBODY: FIVE}, default_partitions=50)
+    d = w.dialogue()
+    name_it(d, "x")
+    d.now = 3.0
+    d.client(delete(6, 5, "x"))
+    d.told({"x": 50})
+    assert d.to_broker
+    d.broker(deleted(6, 5, "x"))
+    assert d.to_client
+    for d.now in (4.0, 10.0):
+        name_it(d, "x")
+    assert used(w, 10.0) > 130
+
+
+def test_one_that_was_seen_meanwhile_is_not_given_back_either(world):
+    w = world(limits={ANYBODY: FIVE}, default_partitions=50)
+    d, other = w.dialogue(), w.dialogue()
+    name_it(d, "x")
+    name_it(other, "x", there=50)
+    d.now = 10.0
+    name_it(d, "x")
+    assert used(w, 10.0) > 90
+
+
+def test_one_that_somebody_creates_in_another_way_is_given_back(world):
+    """auto.create.topics.enable may be off: then naming it created nothing."""
+    w = world(limits={ANYBODY: FIVE}, default_partitions=50)
+    d = w.dialogue()
+    name_it(d, "x")
+    d.client(create(7, 5, ("x", 8)))
+    assert d.to_broker
+    d.broker(created(7, 5, "x", partitions=8))
+    assert d.to_client
+    assert used(w) == 8
+
+
+def test_what_somebody_else_was_charged_is_nobody_elses(world):
+    w = world(limits={EVERYBODY: FIVE}, default_partitions=5)
+    alice, bob = w.dialogue("alice"), w.dialogue("bob")
+    name_it(alice, "x")
+    name_it(bob, "x")
+    assert (used(w, user="alice"), used(w, user="bob")) == (5, 5)
+    bob.now = 20.0
+    name_it(bob, "x")
+    assert used(w, user="alice") == 5
+
+
+def test_somebody_who_makes_up_names_pushes_out_only_their_own(world):
+    w = world(limits={EVERYBODY: MutationLimit(1000, 1_000_000)})
+    victim, flood = w.dialogue("victim"), w.dialogue("flood")
+    name_it(victim, "x")
+    for i in range(3):
+        flood.client(metadata(9, 4, *(f"made-up-{i}-{j}" for j in range(5_000))))
+        flood.told()
+        assert flood.to_broker
+        flood.broker(described(9, 4, {}))
+        assert flood.to_client
+    assert len(w.services.expected) <= 10_000
+    name_it(victim, "x")
+    found = w.engine.find_mutation_limit("victim", "app")
+    assert w.engine.controller_mutations.standing(found, 0.0).left == 999_999, "charged once"

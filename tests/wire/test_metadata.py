@@ -1,6 +1,7 @@
 """What a Metadata response tells of brokers and topics, newer brokers' included; what a request would create; the proxy's own
 question."""
 
+import dataclasses
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -9,9 +10,9 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 
 from proxy.wire.headers import client_id_end, flexible, request_body
-from proxy.wire.metadata import AutoCreate, Broker, Topic, ask, read_auto_create, read_brokers, read_topics
+from proxy.wire.metadata import Broker, Topic, ask, read_auto_create, read_brokers, read_topics, with_unknown, without
 from proxy.wire.primitives import BadBytes, Buffer
-from tests.messages import make, part_of, read_request, request, response, versions_of
+from tests.messages import make, part_of, read_request, read_response, request, response, versions_of
 from tests.support import bad
 
 VERSIONS = versions_of(3)
@@ -27,7 +28,7 @@ def metadata(version: int, brokers: list[tuple[int, str, int]], topics: list[tup
     for i, (name, partitions) in enumerate(topics):
         given: dict[str, Any] = {"topic_id": ID} if version >= 10 else {}
         parts = tuple(make(part_of(topic, "partitions"), Random(i)) for _ in range(partitions))
-        made.append(make(topic, Random(i), name=name, partitions=parts, **given))
+        made.append(make(topic, Random(i), name=name, partitions=parts, error_code=0 if partitions else 5, **given))
     nodes = tuple(make(part_of(schema, "brokers"), Random(1), node_id=i, host=host, port=port) for i, host, port in brokers)
     return response(3, version, brokers=nodes, topics=tuple(made))
 
@@ -37,7 +38,7 @@ def test_brokers_and_topics(version):
     frame = metadata(version, [(0, "a", 9092), (2_000_000_000, "böse", 1)], [("orders", 3), ("empty", 0)])
     assert read_brokers(frame, version) == [Broker(0, "a", 9092), Broker(2_000_000_000, "böse", 1)]
     topic_id = ID.bytes if version >= 10 else b""
-    assert list(read_topics(frame, version)) == [Topic(b"orders", topic_id, 3), Topic(b"empty", topic_id, 0)]
+    assert list(read_topics(frame, version)) == [Topic(b"orders", topic_id, 3), Topic(b"empty", topic_id, 0, 5)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -105,65 +106,49 @@ def body_of(frame: Buffer) -> int:
     return request_body(frame, client_id_end(frame, 0, len(frame)), len(frame), 3, version)
 
 
-def auto_create(version: int, frame: bytes) -> AutoCreate:
+def auto_create(version: int, frame: bytes) -> list[str]:
     return read_auto_create(frame, body_of(frame), len(frame), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_names_that_a_request_would_create(version):
-    assert auto_create(version, wants(version, "orders", "ünï", "orders")).names == ["orders", "ünï", "orders"]
+    assert auto_create(version, wants(version, "orders", "users-1_x.y", "orders")) == ["orders", "users-1_x.y"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_names_that_no_topic_can_have_create_nothing(version):
+    assert auto_create(version, wants(version, "", ".", "..", "a b", "ünï", "x" * 250, "x" * 249)) == ["x" * 249]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_before_version_4_whoever_names_a_topic_creates_it(version):
-    assert auto_create(version, wants(version, "orders", create=False)) == AutoCreate(["orders"], -1)
+    assert auto_create(version, wants(version, "orders", create=False)) == ["orders"]
 
 
 @pytest.mark.parametrize("version", WITH_FLAG)
 def test_who_may_not_create_creates_nothing(version):
-    frame = wants(version, "orders", "users", create=False)
-    found = auto_create(version, frame)
-    assert found.names == []
-    assert found.flag == auto_create(version, wants(version, "orders", "users")).flag
-
-
-@pytest.mark.parametrize("version", WITH_FLAG)
-@pytest.mark.parametrize("names", [("orders", "users"), ()])
-def test_a_request_whose_flag_is_cleared_is_the_same_without_it(version, names):
-    frame = wants(version, *names)
-    flag = auto_create(version, frame).flag
-    assert frame[flag] == 1
-    cleared = frame[:flag] + b"\0" + frame[flag + 1 :]
-    assert cleared == wants(version, *names, create=False)
-    assert not read_request(3, version, cleared).allow_auto_topic_creation
+    assert auto_create(version, wants(version, "orders", "users", create=False)) == []
 
 
 @pytest.mark.parametrize("version", WITH_FLAG)
 def test_any_flag_but_zero_allows_it(version):
-    frame = wants(version, "orders")
-    flag = auto_create(version, frame).flag
+    frame, other = wants(version, "orders"), wants(version, "orders", create=False)
+    (at,) = (i for i in range(len(frame)) if frame[i] != other[i])
     for value in (b"\x02", b"\xff"):
-        assert auto_create(version, frame[:flag] + value + frame[flag + 1 :]) == AutoCreate(["orders"], flag)
+        assert auto_create(version, frame[:at] + value + frame[at + 1 :]) == ["orders"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_about_no_topic_or_about_all_creates_nothing(version):
-    assert auto_create(version, wants(version)).names == []
+    assert auto_create(version, wants(version)) == []
     if version >= 1:
-        frame = request(3, version, client_id="äpp", topics=None, allow_auto_topic_creation=True)
-        assert auto_create(version, frame).names == []
-        assert (frame[auto_create(version, frame).flag] == 1) or version < 4
+        assert auto_create(version, request(3, version, client_id="äpp", topics=None, allow_auto_topic_creation=True)) == []
 
 
 @pytest.mark.parametrize("version", WITH_IDS)
 def test_an_id_creates_nothing(version):
-    assert auto_create(version, wants(version, ID)).names == []
-    assert auto_create(version, wants(version, "orders", ID, "users")).names == ["orders", "users"]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_an_empty_name_creates_nothing(version):
-    assert auto_create(version, wants(version, "", "orders")).names == ["orders"]
+    assert auto_create(version, wants(version, ID)) == []
+    assert auto_create(version, wants(version, "orders", ID, "users")) == ["orders", "users"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -192,10 +177,10 @@ def test_more_wanted_topics_than_there_are_bytes_do_not_pass(version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_in_the_midst_of_others(version):
     frame = wants(version, "orders", "users")
-    alone = auto_create(version, frame)
     data = memoryview(b"before" + frame + frame)
-    found = read_auto_create(data, 6 + body_of(frame), 6 + len(frame), version)
-    assert found == AutoCreate(["orders", "users"], alone.flag if alone.flag < 0 else 6 + alone.flag)
+    assert read_auto_create(data, 6 + body_of(frame), 6 + len(frame), version) == ["orders", "users"]
+    rest = without(data, 6 + body_of(frame), 6 + len(frame), version, {"users"})
+    assert frame[4 : body_of(frame)] + b"".join(rest) == wants(version, "orders")[4:]
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 9])
@@ -204,9 +189,42 @@ def test_tagged_fields_of_a_newer_client_pass(version):
     frame = newer(frame, b"\7orders", b"\x63\2ab")
     assert frame[-1] == 0
     frame = frame[:-1] + b"\1\x63\2XY"
-    found = auto_create(version, frame)
-    assert found.names == ["orders", "users"]
-    assert frame[found.flag] == 1
+    assert auto_create(version, frame) == ["orders", "users"]
+    start = body_of(frame)
+    kept = b"".join(without(frame, start, len(frame), version, {"users"}))
+    assert kept == newer(wants(version, "orders"), b"\7orders", b"\x63\2ab")[start:-1] + b"\1\x63\2XY"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("left_out", [{"a"}, {"b", "c"}, {"a", "b", "c"}, {"a", "elsewhere"}])
+def test_a_request_without_some_topics_is_the_same_without_them(version, left_out):
+    frame = wants(version, "a", "b", "c", "a")
+    start = body_of(frame)
+    kept = [name for name in ("a", "b", "c", "a") if name not in left_out]
+    wanted = wants(version, *(kept or (["."] if version == 0 else [])))
+    assert b"".join(without(frame, start, len(frame), version, left_out)) == wanted[start:], "no topics are all in version 0"
+
+
+@pytest.mark.parametrize("version", WITH_IDS)
+def test_ids_stay_in_a_request_without_some_names(version):
+    frame = wants(version, "a", ID)
+    assert b"".join(without(frame, body_of(frame), len(frame), version, {"a"})) == wants(version, ID)[body_of(frame) :]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("there", [(), (("orders", 3),), ((".", 0),)])
+def test_a_response_that_says_of_more_topics_that_they_are_not_there(version, there):
+    frame = metadata(version, [(1, "a", 9092)], [(name, n) for name, n in there])
+    told = read_response(3, version, with_unknown(frame, version, ["new", "newer"]))
+    before = read_response(3, version, frame)
+    kept = [topic for topic in before.topics if version > 0 or topic.name != "."]
+    assert list(told.topics[:-2]) == kept
+    assert dataclasses.replace(told, topics=before.topics) == before, "all the rest is as it was"
+    for topic, name in zip(told.topics[-2:], ("new", "newer"), strict=True):
+        assert (topic.name, int(topic.error_code), topic.partitions) == (name, 3, ())
+        assert not getattr(topic, "is_internal", False)
+        assert getattr(topic, "topic_id", None) is None
+        assert getattr(topic, "topic_authorized_operations", -(1 << 31)) == -(1 << 31)
 
 
 @pytest.mark.parametrize("client_id", ["app", "", "äpp" * 50])
@@ -225,7 +243,7 @@ def test_the_proxys_own_question(client_id, names, ids):
     assert got.topics is not None, "null would be all topics of the cluster"
     assert not got.allow_auto_topic_creation
     assert not got.include_topic_authorized_operations
-    assert auto_create(12, frame).names == [], "it creates nothing"
+    assert auto_create(12, frame) == [], "it creates nothing"
 
 
 def test_the_proxys_own_question_takes_what_can_be_read_once_only():

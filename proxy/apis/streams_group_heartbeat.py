@@ -1,0 +1,170 @@
+"""StreamsGroupHeartbeat: key 88, version 0 (KIP-1071). A member that joins sends the topology of its application; the group's
+coordinator has the internal topics created that are missing, in the name of the member whose heartbeat comes next. They are
+charged to `controller_mutations`, as if the member had created them itself.
+
+- What is there costs nothing; the broker is asked about names that the proxy does not know. While a source topic is missing,
+  brokers create nothing.
+- A repartition topic costs the partitions that the topology names. Where brokers decide, it costs those of the largest source
+  topic, and so does a changelog topic; what turns out to be less is given back. Each is charged once, however many members
+  join, until it was seen to exist.
+- A topology is admitted as a whole, as a part of it would be no use. When the quota is exhausted the heartbeat is held, 10 s at
+  most, then answered with an error after which members try again: 14 COORDINATOR_LOAD_IN_PROGRESS.
+- A group's topology is remembered while heartbeats come, as a later one creates topics too. Where there is no room for it, the
+  member is told to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+
+from proxy.apis.asking import ask, came
+from proxy.session.client import Client
+from proxy.session.expected import Charge
+from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
+from proxy.wire import streams_group_heartbeat as wire
+from proxy.wire.items import NO_ID
+from proxy.wire.primitives import Buffer
+from proxy.wire.streams_group_heartbeat import Heartbeat, Topology
+from quota.book import Found
+from quota.decision import Action
+from quota.engine import MAX_HOLD
+from quota.kinds.controller_mutations import MutationLimit
+
+NO_ROOM = "The topology names too many topics, or those of all Streams groups of this principal do; try again later."
+
+
+class StreamsGroupHeartbeat(Plain):
+    key = wire.KEY
+    versions = wire.VERSIONS
+
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
+        services = client.services
+        found = services.engine.find_mutation_limit(client.user, client.client_id or "")
+        if found is None:
+            client.asked = {}
+            return FORWARD
+        request.join()
+        heartbeat = wire.read_heartbeat(request.buf, request.body, request.end, request.version)
+        if heartbeat.topology is None:
+            topology = services.topologies.get(client.user, heartbeat.group, now)
+            if topology is None:
+                return FORWARD
+        else:
+            topology = services.topologies.join(client.user, heartbeat.group, heartbeat.topology, now)
+            if topology is None:
+                return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
+        return self._judge(client, request, heartbeat, topology, found, now, held)
+
+    def _judge(
+        self,
+        client: Client,
+        request: Request,
+        heartbeat: Heartbeat,
+        topology: Topology,
+        found: Found[MutationLimit],
+        now: float,
+        held: bool,
+    ) -> Outcome:
+        sizes = _sizes(client, topology)
+        if missing := [(name, NO_ID) for name, size in sizes.items() if size is None and (name, NO_ID) not in client.asked]:
+            return ask(client, request, missing)
+        known = {name: size or max(client.asked.get((name, NO_ID), 0), 0) for name, size in sizes.items()}
+        client.asked = {}
+        if not all(known[name] for part in topology for name in part.sources):
+            return FORWARD
+        wanted = _wanted(topology, known, client.services.cluster.default_partitions)
+        free = client.services.engine.limits.exempt.topics
+        new = {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, now)}
+        return self._charge(client, request, heartbeat, new, found, now, held) if new else FORWARD
+
+    def _charge(
+        self,
+        client: Client,
+        request: Request,
+        heartbeat: Heartbeat,
+        new: dict[str, int],
+        found: Found[MutationLimit],
+        now: float,
+        held: bool,
+    ) -> Outcome:
+        engine, watcher, by = (
+            client.services.engine,
+            client.services.watcher,
+            client.requester(self.key, request.version, tuple(new)),
+        )
+        more = sum(cost - _charged(client, name, now) for name, cost in new.items())
+        if engine.refuses_mutations(found, [more], now):
+            decision = engine.charge_mutations(found, [more], refusable=True, now=now, mute=False).decision
+            assert decision is not None
+            if not held:
+                wait = replace(decision, action=Action.HOLD, throttle=min(decision.throttle, MAX_HOLD))
+                watcher.decided(wait, by)
+                return Hold(wait.throttle)
+            watcher.decided(decision, by)
+            client.api_sum(self.key).refuse(decision.quota, len(new))
+            return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, decision.message))
+        expected = client.services.expected
+        for name in new:
+            if (before := expected.drop(client.user, name)) is not None:
+                engine.credit_mutations(before.receipt, (before.item,))
+        verdict = engine.charge_mutations(found, list(new.values()), refusable=False, now=now, mute=False)
+        charges = {name: Charge(verdict.receipt, i, cost, now, lasts=True) for i, (name, cost) in enumerate(new.items())}
+        for name, charge in charges.items():
+            expected.add(client.user, name, charge)
+        return Forward(_Settle(client, request.version, charges, verdict.charged))
+
+
+class _Settle(Whole):
+    """The answer to a heartbeat for which topics were charged: after an error none is created."""
+
+    __slots__ = ("_charged", "_charges", "_client", "_total", "_user", "_version")
+
+    def __init__(self, client: Client, version: int, charges: dict[str, Charge], charged: int) -> None:
+        super().__init__()
+        self._client, self._user, self._version = client, client.user, version
+        self._charges, self._charged, self._total = charges, charged, client.api_sum(wire.KEY)
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        services = self._client.services
+        if wire.error_of(bytes(buf[start:end]), self._version):
+            for name, charge in self._charges.items():
+                self._charged -= services.engine.credit_mutations(charge.receipt, (charge.item,))
+                if services.expected.still(self._user, name, charge.when) is charge:
+                    services.expected.drop(self._user, name)
+        self._total.mutations += self._charged
+        return None
+
+
+def _sizes(client: Client, topology: Topology) -> dict[str, int | None]:
+    """Partitions of all topics of a topology, None of those that are not known to exist."""
+    sizes: dict[str, int | None] = {}
+    for part in topology:
+        for name in chain(part.sources, (topic.name for topic in part.repartitions), (topic.name for topic in part.changelogs)):
+            size = sizes[name] = client.services.cluster.topic_size(name)
+            if size is not None:
+                came(client, name, size)
+    return sizes
+
+
+def _wanted(topology: Topology, known: Mapping[str, int], default: int) -> dict[str, int]:
+    """Partitions of the internal topics that are not there, as many as there may be (RepartitionTopics and ChangelogTopics of the
+    group coordinator)."""
+    read = [known[name] for part in topology for name in part.sources]
+    named = [topic.partitions for part in topology for topic in part.repartitions]
+    largest = max([default, *read, *named])
+    wanted: dict[str, int] = {}
+    for part in topology:
+        repartitions = {topic.name: known[topic.name] or topic.partitions or largest for topic in part.repartitions}
+        tasks = max([*(known[name] for name in part.sources), *repartitions.values()], default=largest)
+        for name, partitions in (*repartitions.items(), *((topic.name, tasks) for topic in part.changelogs)):
+            if not known[name]:
+                wanted[name] = max(partitions, wanted.get(name, 0))
+    return wanted
+
+
+def _charged(client: Client, name: str, now: float) -> int:
+    """Partitions for which its principal was charged already."""
+    before = client.services.expected.still(client.user, name, now)
+    return 0 if before is None else before.amount
