@@ -121,12 +121,12 @@ def test_within_the_limit_it_is_kafkas_arithmetic(number, seconds, steps, start)
 
 SENDERS = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 4000)), min_size=1, max_size=60)
 """(seconds beyond what it was told, amount)"""
+GREEDY = st.lists(st.tuples(st.integers(0, 14).map(lambda n: n / 8), st.sampled_from(["one", "one", "left", "more"])), max_size=24)
+"""(seconds beyond what it was told, how much): the least, all that is left, or more than that. Times meet the ends of samples."""
 
 
-@given(SENDERS, st.floats(0.1, 1000), st.floats(0, 1e6))
-@settings(max_examples=500, deadline=None)
-def test_who_waits_as_told_gets_the_rate_and_the_burst_at_most_over_every_stretch(steps, rate, start):
-    """From the start, and over any stretch later: there, Kafka's E may be nearly 12 s before a sample passes."""
+def gets_the_rate_and_the_burst_at_most(steps: list[tuple[float, int]], rate: float, start: float) -> None:
+    """From the start, and over every stretch later: there, Kafka's E may be nearly 12 s before a sample passes."""
     window, now, events, told = RateWindow(rate), start, [], 0.0
     for extra, amount in steps:
         now += told + extra
@@ -139,6 +139,53 @@ def test_who_waits_as_told_gets_the_rate_and_the_burst_at_most_over_every_stretc
             used += more
             assert used <= (rate * (now + told - since) + 12 * rate) * (1 + 1e-9)
         assert used <= (rate * (now + told - start) + 10 * rate) * (1 + 1e-9)
+
+
+@given(SENDERS, st.floats(0.1, 1000), st.floats(0, 1e6))
+@settings(max_examples=500, deadline=None, derandomize=True)
+def test_who_waits_as_told_gets_the_rate_and_the_burst_at_most_over_every_stretch(steps, rate, start):
+    gets_the_rate_and_the_burst_at_most(steps, rate, start)
+
+
+@given(GREEDY, st.integers(2, 12))
+@settings(max_examples=2000, deadline=None, derandomize=True)
+def test_nor_does_who_always_takes_all_that_is_left(steps, number):
+    window, now, used = RateWindow(1.0, number), 0.0, 0.0
+    for extra, much in steps:
+        now += window.wait(now) + extra
+        amount = {"one": 1.0, "left": window.left(now), "more": window.left(now) + 1}[much]
+        if not window.take(amount, now):
+            window.record(amount, now)
+        used += amount
+        assert used <= now + window.wait(now) + number - 1 + 1e-9
+
+
+def test_what_brought_22_within_11_and_a_half_seconds():
+    """After a debt, the window of somebody who had used exactly the rate forgot its last second a second too soon."""
+    steps = [(0, 1)] * 4 + [(0, 7), (1.5, 1), (1.75, 1), *[(1.5, 1)] * 3, (1.25, 1), (1, 5)]
+    gets_the_rate_and_the_burst_at_most(steps, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("first", [0.0, 0.5, 1.5, 2.25])
+@pytest.mark.parametrize("idle", [9.5, 10.0, 10.25, 10.99, 11.0, 11.5])
+def test_after_a_debt_nothing_passes_but_the_rate(first, idle):
+    """Kafka's burst comes back 11 s after the last amount, and so it does after the end of a debt."""
+    window = RateWindow(100)
+    window.record(1100, 0.0)
+    assert window.wait(0.0) == 1
+    window.record(10, 1 + first)
+    assert 10 + window.left(1 + idle) <= 100 * idle + 1e-9
+    assert window.left(1 + first + 13) == 1000
+
+
+def test_a_window_that_resumes_a_level_has_as_much_left():
+    one, other = RateWindow(100), RateWindow(100)
+    one.record(1100, 0.0)
+    for now in (1.0, 2.5, 2.9, 7.25, 11.5):
+        resumed = RateWindow(100)
+        resumed.resume(one.level(now), now)
+        assert resumed.left(now) == pytest.approx(min(one.left(now), 1000))
+    assert one.level(50.0) == other.level(0.0) == 0
 
 
 @given(st.lists(st.integers(1, 4000), min_size=1, max_size=80), st.floats(0.1, 1000))
