@@ -105,8 +105,18 @@ class Proxy:
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self._folder, self._log_topic = self._make_places()
         self._writer = self._make_writer()
-        decisions = settings.logs.usage.decisions_per_interval
-        self._usage = UsageLog(tally, self._author, self._writer, decisions, time.time, self._producer_ids)
+        usage = settings.logs.usage
+        self._usage = UsageLog(
+            tally,
+            self._author,
+            self._writer,
+            usage.decisions_per_interval,
+            time.time,
+            time.monotonic,
+            self._producer_ids,
+            length=usage.interval,
+            jumped=self._clock_jumped,
+        )
         self._board = Board(self._clock, time.time)
         self._observer = Observer(log, self._usage, self._board)
         self._topic, self._desk = self._make_desk()
@@ -396,14 +406,13 @@ class Proxy:
         self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
 
     async def _intervals(self) -> None:
-        """Close an interval of the usage log on every multiple of its length on the wall clock, so that those of
-        several proxies match."""
-        length = self.settings.logs.usage.interval
-        while True:
-            end = (time.time() // length + 1) * length
-            while (left := end - time.time()) > 0:  # noqa: ASYNC110  (a timer may wake a moment too early)
-                await asyncio.sleep(left)
-            self._usage.close_interval(end)
+        """Close each interval of the usage log when it is due."""
+        while True:  # noqa: ASYNC110  (time is what it waits for)
+            await asyncio.sleep(self._usage.tick())
+
+    def _clock_jumped(self, seconds: float) -> None:
+        detail = "times in the logs follow it; quotas and intervals go by a clock that is never set"
+        self._log.warning("wall clock jumped", seconds=round(seconds, 3), detail=detail)
 
     async def _tell_ready(self) -> None:
         """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
