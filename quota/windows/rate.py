@@ -165,12 +165,12 @@ class RateWindow:
 
     def level(self, now: float) -> float:
         """What is in it: used within its samples, or, with a debt, that and what they hold at the limit. While E is longer than
-        the full samples, what may be used for that is not in it, so that a window which resumes this level has as much left."""
+        `number` samples, what may be used for the rest is not in it: whoever resumes this level has no less left for that."""
         self._settle(now)
         if self._owed > 0:
             return self._owed + self._full()
-        used = self._before + self.fresh
-        return used if self.limit == inf else max(used - self.limit * self._elapsed(now) + self._full(), 0.0)
+        used, longer = self._before + self.fresh, self._elapsed(now) - self._number * self._seconds
+        return max(used - self.limit * longer, 0.0) if longer > 0 and self.limit < inf else used
 
     def resume(self, level: float, now: float) -> None:
         """Become a window with this level, as if it had come evenly; nothing happens if there is as much in it."""
