@@ -18,6 +18,8 @@ MOST: Final = 20_000
 """Events that wait to be told; the oldest are lost beyond that."""
 MUTE: Final = 1.0
 """Seconds that a mute has to last to be told: what it lets pass elsewhere is a request of each connection."""
+ALIKE: Final = 0.1
+"""Seconds within which events came that are told together, as of the same age."""
 LONGER: Final = 1.25
 """How much longer it has to become to be told again."""
 
@@ -31,7 +33,8 @@ class News:
 
     def __init__(self, engine: Engine, clock: Callable[[], float]) -> None:
         self._engine, self._clock = engine, clock
-        self._waiting: deque[Event] = deque(maxlen=MOST)
+        self._waiting: deque[tuple[float, Event]] = deque(maxlen=MOST)
+        """when each came, and what"""
         self._muted: dict[tuple[str, Entity], float] = {}
         self.wake: Callable[[], None] = lambda: None
         self.others: Callable[[str, Event, float, float], None] | None = None
@@ -49,19 +52,23 @@ class News:
         """Seconds for which an event may be of interest."""
         return max(LIFE, self._engine.producer_ids.windows.seconds)
 
-    def take(self, most: int) -> list[Event]:
-        """Events to tell now, the oldest first; `put_back` what could not be told."""
-        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+    def take(self, most: int) -> tuple[float, list[Event]]:
+        """Events to tell now, the oldest first, and when they came; `put_back` what could not be told."""
+        waiting = self._waiting
+        since = waiting[0][0] if waiting else self._clock()
+        taken: list[Event] = []
+        while waiting and len(taken) < most and waiting[0][0] - since <= ALIKE:
+            taken.append(waiting.popleft()[1])
         self.told += len(taken)
-        return taken
+        return since, taken
 
-    def put_back(self, events: Sequence[Event]) -> None:
+    def put_back(self, since: float, events: Sequence[Event]) -> None:
         """These could not be told."""
         room = MOST - len(self._waiting)
         kept = events[-room:] if room else []
         self.lost += len(events) - len(kept)
         self.told -= len(events)
-        self._waiting.extendleft(reversed(kept))
+        self._waiting.extendleft((since, event) for event in reversed(kept))
 
     def hear(self, who: str, events: Sequence[Event], age: float, now: float) -> None:
         """What another proxy told `age` seconds ago. What nobody can read is left out: another version may tell more."""
@@ -95,7 +102,7 @@ class News:
         """Tell this as soon as that can be."""
         if len(self._waiting) == MOST:
             self.lost += 1
-        self._waiting.append(event)
+        self._waiting.append((self._clock(), event))
         self.wake()
 
     def _ids(self, user: str, ids: list[int]) -> None:

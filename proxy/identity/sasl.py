@@ -4,8 +4,8 @@ In: the mechanism, the client's tokens, the broker's answers. Out: the name of t
 the exchange and not before. The proxy checks no secret and keeps none: of a token only the name in it is read.
 
 PLAIN and SCRAM say the name themselves; of OAUTHBEARER the `sub` claim is taken, which is what Kafka takes unless told
-otherwise. Other mechanisms (GSSAPI) are passed on and leave the user as it was. A SCRAM exchange with a delegation
-token says the id of the token, not its owner, who stays unknown."""
+otherwise. What is no valid Unicode names nobody. Other mechanisms (GSSAPI) are passed on and leave the user as it was. A SCRAM
+exchange with a delegation token says the id of the token, not its owner, who stays unknown."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Final
 from proxy.wire.primitives import BadBytes
 
 MAX_TOKEN: Final = 131_072
-"""Bytes of a client's token. Reading the name in it takes two milliseconds at that size, and anybody may send one. Brokers take more
-(`sasl.server.max.receive.size`, 512 KiB unless told otherwise), and no known login needs it."""
+"""Bytes of a client's token. Reading the name in it takes two milliseconds at that size, and anybody may send one. Brokers take
+more, 512 KiB unless told otherwise (`sasl.server.max.receive.size`), and no known login needs it."""
 
 _ROUNDS: Final = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2, "OAUTHBEARER": 1}
 """Answers of the broker without an error after which the exchange is accepted."""
@@ -114,4 +114,7 @@ def _bearer_name(token: bytes) -> str | None:
     payload = auth[1].split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     name = claims.get("sub") if isinstance(claims, dict) else None
-    return name if isinstance(name, str) else None
+    if not isinstance(name, str) or not name.strip():  # Kafka refuses a blank one
+        return None
+    name.encode()  # ValueError for half a character, which JSON can write: Java's strings hold it, but nobody could be told of it
+    return name

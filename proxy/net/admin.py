@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from proxy import observe
 from proxy.config.units import HostPort
+from proxy.observe.as_json import as_json
+from proxy.observe.operations import Log
 
 PAGE: Final = Path(observe.__file__).with_name("page.html")
 NOT_KEPT: Final = {"Cache-Control": "no-store"}
@@ -27,7 +29,9 @@ Ready = Callable[[], str | None]
 """None when clients can be served, else the reason why not."""
 
 
-async def start_admin(listen: HostPort, registry: CollectorRegistry, ready: Ready, seen: Seen) -> tuple[web.AppRunner, int]:
+async def start_admin(
+    listen: HostPort, registry: CollectorRegistry, ready: Ready, seen: Seen, log: Log
+) -> tuple[web.AppRunner, int]:
     """Serve until `cleanup()` of the runner; OSError when the address cannot be had. The port is the one it got."""
 
     async def metrics(request: web.Request) -> web.Response:
@@ -42,12 +46,23 @@ async def start_admin(listen: HostPort, registry: CollectorRegistry, ready: Read
         return web.Response(text="ok\n") if reason is None else web.Response(text=f"{reason}\n", status=503)
 
     async def throttles(_: web.Request) -> web.Response:
-        return web.Response(body=orjson.dumps(seen()), content_type="application/json", headers=NOT_KEPT)
+        return web.Response(body=as_json(seen()), content_type="application/json", headers=NOT_KEPT)
 
     async def page(_: web.Request) -> web.Response:
         return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers={**NOT_KEPT, **ONLY_ITSELF})
 
-    app = web.Application()
+    @web.middleware
+    async def told(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """What fails is said here, and the next request is answered."""
+        try:
+            return await handler(request)
+        except web.HTTPException:
+            raise
+        except Exception as e:
+            log.error("internal error", task=f"admin {request.path}", exc_info=e)
+            return web.Response(text="internal error\n", status=500)
+
+    app = web.Application(middlewares=[told])
     paths = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/throttles": throttles, "/": page}
     app.add_routes([web.get(path, answer) for path, answer in paths.items()])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

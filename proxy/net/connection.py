@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, cast
 
 from proxy.config.units import HostPort
 from proxy.net.broker_client import BrokerError
+from proxy.net.supervise import tell_end
 from proxy.net.turns import Turns
 from proxy.session.budget import STRANGERS
 from proxy.session.plans import Handler
@@ -169,7 +170,8 @@ class ClientConnection(asyncio.Protocol):
             self._broker.transport.writelines(chunks)
 
     def connect(self) -> None:
-        self._connecting = self._loop.create_task(self._connect())
+        self._connecting = self._loop.create_task(self._connect(), name="connect to a broker")
+        self._connecting.add_done_callback(tell_end)
 
     def stop_reading(self) -> None:
         self._stopped = True
@@ -296,6 +298,13 @@ class ClientConnection(asyncio.Protocol):
         self.session.wake(self._now())
 
     async def _connect(self) -> None:
+        try:
+            await self._try_targets()
+        except Exception:
+            self.session.broker_lost("an internal error of the proxy")
+            raise  # `tell_end` says it
+
+    async def _try_targets(self) -> None:
         session = self.session
         reasons = []
         for target in self._arrival.targets(self.transport):

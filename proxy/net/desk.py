@@ -14,6 +14,7 @@ from proxy.cluster.quota_records import BadRecord, Record, author, decode, encod
 from proxy.config.limits import limits_of, table_of
 from proxy.config.models import Settings
 from proxy.net.quota_topic import QuotaTopic, TopicError, Written
+from proxy.net.supervise import tell_end
 from proxy.observe.operations import Log
 from proxy.session.desk import Alteration, Refusal
 from proxy.session.requester import Requester
@@ -90,15 +91,17 @@ class QuotaDesk:
         task = asyncio.get_running_loop().create_task(self._alter(alteration, changes, by))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_end)
         return alteration
 
     async def _alter(self, alteration: Alteration, changes: Sequence[Change], by: Requester) -> None:
         """One alteration at a time: the next may not fit what this one makes."""
         assert self._topic is not None
+        alteration.refusal = Refusal(-1, "Quotas are not altered: an internal error of the proxy.")  # unless it comes to its end
         try:
             async with self._turn:
-                alteration.refusal = self._wrong_by_now(changes)
-                if alteration.refusal is None:
+                refusal = self._wrong_by_now(changes)
+                if refusal is None:
                     who = {
                         "at": self._wall(),
                         "principal": by.principal,
@@ -107,11 +110,11 @@ class QuotaDesk:
                         "proxy": self._settings.proxy_id,
                     }
                     await self._topic.write([encode(change, who) for change in changes])
+            alteration.refusal = refusal
         except TopicError as e:
             alteration.refusal = Refusal(NOT_AVAILABLE, f"Quotas are not altered: {e}.")
         except Exception as e:  # a client waits for this
             self._log.error("internal error", exc_info=e)
-            alteration.refusal = Refusal(-1, "Quotas are not altered: an internal error of the proxy.")
         finally:
             alteration.finish(self._clock())
 

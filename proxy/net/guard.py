@@ -24,7 +24,11 @@ async def guard(shared: Shared) -> None:
         for start in range(0, len(connections), AT_ONCE):
             now = loop.time()
             for connection in connections[start : start + AT_ONCE]:
-                connection.session.check(now)
-                if water != before:
-                    connection.set_water(water)
+                try:
+                    connection.session.check(now)
+                    if water != before:
+                        connection.set_water(water)
+                except Exception as e:  # it costs this connection, and none of the others
+                    loop.call_exception_handler({"message": "a connection cannot be checked, and is closed", "exception": e})
+                    connection.transport.abort()
             await asyncio.sleep(0)

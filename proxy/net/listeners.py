@@ -1,8 +1,8 @@
 """Listening sockets and who comes to them. In: the settings of the listeners. Out: client connections that may come in.
 
 A socket is bound and listening at once, without a wait, so that a broker's port is open before the first client is told
-of it; the kernel keeps early comers. A client is counted, says where it is from (PROXY protocol) and shakes hands (TLS)
-before it gets a session."""
+of it; the kernel keeps early comers. A client is counted as soon as it is accepted, says where it is from (PROXY protocol) and
+shakes hands (TLS) before it gets a session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from proxy.config.listeners import Listener
 from proxy.config.units import HostPort
 from proxy.identity.certificates import NoPrincipal, Rules, distinguished_name, parse_rules
 from proxy.net.connection import ClientConnection, Shared
+from proxy.net.supervise import tell_end
 from proxy.net.tls import explain, server_name_of
 from proxy.observe.operations import Log
 from proxy.session.budget import ANONYMOUS
@@ -32,7 +33,11 @@ BACKLOG: Final = 1024
 AT_ONCE: Final = 100
 """Connections that are accepted before others have their turn."""
 PAUSE: Final = 1.0
-"""Seconds without accepting when file descriptors have run out."""
+"""Seconds without accepting when that failed, as when file descriptors have run out."""
+UNLOCATED: Final = 4
+"""A quarter of `limits.max_connections`, or `AT_ONCE` if that is more, may keep their PROXY protocol header back at each listener;
+then the one that has kept it for longest is closed. A load balancer sends it at once, so that is none of its clients."""
+_CROWDED: Final = "others want its place"
 
 
 class Door:
@@ -57,6 +62,7 @@ class Door:
         """Where clients bootstrap."""
         self._sockets: dict[int | None, list[socket.socket]] = {}
         self._welcomes: set[asyncio.Task[None]] = set()
+        self._unlocated: dict[asyncio.Task[None], None] = {}  # who has not said yet where it is from, the longest first
         self._complained: set[int] = set()
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -132,16 +138,25 @@ class Door:
                 return False
             except OSError as e:
                 self._log.error("cannot accept connections", listener=self.name, reason=e.strerror, detail=f"again in {PAUSE:g} s")
-                if e.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
                 self._loop.remove_reader(sock)
                 self._loop.call_later(PAUSE, self._accept_again, sock, node_id)
                 return False
             conn.setblocking(False)
-            task = self._loop.create_task(self._welcome(conn, _plain(address), node_id, self._loop.time()))
-            self._welcomes.add(task)
-            task.add_done_callback(self._welcomes.discard)
+            self._take(conn, _plain(address), node_id)
         return True
+
+    def _take(self, conn: socket.socket, address: HostPort, node_id: int | None) -> None:
+        """Count a connection that was accepted, and let it in if there is room. The address of a load balancer is no client's."""
+        services = self.shared.services
+        limit = services.census.arrive(None if self.settings.proxy_protocol else address.host)
+        if limit is not None:
+            conn.close()
+            services.watcher.limited(limit, str(address), None, f"User:{ANONYMOUS}", closed=True)
+            return
+        task = self._loop.create_task(self._welcome(conn, address, node_id, self._loop.time()), name="welcome")
+        self._welcomes.add(task)
+        task.add_done_callback(self._welcomes.discard)
+        task.add_done_callback(tell_end)
 
     def _accept_again(self, sock: socket.socket, node_id: int | None) -> None:
         if sock in self._sockets.get(node_id, ()):
@@ -150,19 +165,21 @@ class Door:
     # ------------------------------------------------------------------ clients
 
     async def _welcome(self, conn: socket.socket, address: HostPort, node_id: int | None, came: float) -> None:
-        """Let a client in: where it is from, whether there is room for it, TLS. Whatever fails ends this connection only."""
+        """Let a client in that is counted: where it is from, TLS. Whatever fails ends this connection only."""
         services = self.shared.services
         watcher, census, timeout = services.watcher, services.census, services.bounds.first_request_timeout
         arrived: Arrived | None = None
+        counted = None if self.settings.proxy_protocol else address.host
         given = False  # the socket is the transport's, which closes it
         try:
             if self.settings.proxy_protocol:
-                async with asyncio.timeout(timeout):
+                async with self._unlocated_one(), asyncio.timeout(timeout):
                     address = await self._source(conn, address)
-            limit = census.arrive(address.host)
-            if limit is not None:
-                watcher.limited(limit, str(address), None, f"User:{ANONYMOUS}", closed=True)
-                return
+                limit = census.locate(address.host)
+                if limit is not None:
+                    watcher.limited(limit, str(address), None, f"User:{ANONYMOUS}", closed=True)
+                    return
+                counted = address.host
             arrived = here = Arrived(self, address, node_id)
             context = self._tls()
             given = True
@@ -172,6 +189,10 @@ class Door:
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,
             )
+        except asyncio.CancelledError as e:
+            if e.args != (_CROWDED,):
+                raise
+            watcher.limited("max_connections", str(address), None, f"User:{ANONYMOUS}", closed=True)
         except (TimeoutError, ConnectionAbortedError):  # the latter is a TLS handshake that takes too long
             watcher.limited("first_request_timeout", str(address), None, f"User:{ANONYMOUS}", closed=True)
         except ConnectionResetError:
@@ -184,8 +205,23 @@ class Door:
         finally:
             if not given:
                 conn.close()
-            if arrived is not None and not arrived.inside:
-                census.leave(address.host)
+            if arrived is None or not arrived.inside:
+                census.leave(counted)
+
+    @contextlib.asynccontextmanager
+    async def _unlocated_one(self) -> AsyncIterator[None]:
+        """Meanwhile the running task does not know where its client is from. If too many do not, the first of them is cancelled."""
+        task, waiting = asyncio.current_task(), self._unlocated
+        assert task is not None
+        waiting[task] = None
+        if len(waiting) > max(self.shared.services.census.most // UNLOCATED, AT_ONCE):
+            oldest = next(iter(waiting))
+            del waiting[oldest]
+            oldest.cancel(_CROWDED)
+        try:
+            yield
+        finally:
+            waiting.pop(task, None)
 
     async def _source(self, conn: socket.socket, address: HostPort) -> HostPort:
         """The address that a PROXY protocol header names; the connection's own when it names none. `BadBytes` for others."""

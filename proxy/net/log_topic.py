@@ -31,7 +31,6 @@ from proxy.net.own_topic import (
     OwnTopic,
     TopicError,
     addresses,
-    quiet,
     replicas_of,
     said,
     started,
@@ -96,7 +95,6 @@ class LogTopic:
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._loop.set_exception_handler(quiet)
         delay = FIRST_RETRY
         while True:
             try:

@@ -1,13 +1,16 @@
 """Carries what proxies tell each other at once (`quota.news`) over a stream in Redis. In: the events of this proxy, sent as they
-come. Out: those of the others, in the order in which each told them; at start those that still matter. Nothing waits for it.
+come. Out: those of the others, in the order in which each told them, with their age; at start those that still matter. Nothing
+waits for it. How old an event is follows from its id and the store's clock, also where it is read late, as after an outage.
 
-The stream is `{namespace/1/0}:events`: `b` names who tells, `e` is a JSON list of events. It is cut by number and by age."""
+The stream is `{namespace/1/0}:events`: `b` names who tells, `e` is a JSON list of events, `w` how many milliseconds they waited
+until they could be told, 0 if it is not there. It is cut by number and by age."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
 from proxy.net.redis_store import RedisStore
@@ -23,6 +26,8 @@ LONGEST: Final = 50_000
 BLOCK: Final = 2.0
 """Seconds that Redis waits for something to tell."""
 TRIM: Final = 60.0
+MEASURE: Final = 60.0
+"""Seconds after which the store's clock is looked at again."""
 FIRST_RETRY, SLOWEST_RETRY = 0.05, 0.5
 
 
@@ -33,7 +38,9 @@ class NewsLink:
         self._news, self._writer, self._reader, self._boot, self._clock = news, writer, reader, boot, clock
         self._key = writer.key(0, "events")
         self._something = asyncio.Event()
-        self._next_trim = 0.0
+        self._next_trim = self._next_measure = -inf
+        self._ahead = 0.0
+        """what the store's clock is ahead of this proxy's monotonic one, in seconds"""
         news.wake = self._something.set
 
     async def run(self) -> None:
@@ -49,12 +56,14 @@ class NewsLink:
     async def _write(self) -> None:
         await self._something.wait()
         self._something.clear()
-        while events := self._news.take(AT_ONCE):
-            entry = {"b": self._boot, "e": json.dumps(events, separators=(",", ":"))}
+        while len(self._news):
+            since, events = self._news.take(AT_ONCE)
+            waited = int((self._clock() - since) * 1000)
+            entry = {"b": self._boot, "e": json.dumps(events, separators=(",", ":")), **({"w": waited} if waited > 0 else {})}
             try:
                 await self._writer.ask("xadd", self._key, entry, maxlen=LONGEST, approximate=True)
             except (StoreError, asyncio.CancelledError):
-                self._news.put_back(events)
+                self._news.put_back(since, events)
                 self._something.set()
                 raise
             if self._clock() >= self._next_trim:
@@ -72,31 +81,43 @@ class NewsLink:
         seconds, micros = await self._writer.ask("time")
         return int(seconds), int(micros)
 
+    async def _measure(self) -> None:
+        """Compare the clocks: after whatever went wrong, as another server may answer then, and every now and then."""
+        seconds, micros = await self._time()
+        self._ahead = seconds + micros / 1e6 - self._clock()
+        self._next_measure = self._clock() + MEASURE
+
+    def _age(self, id: bytes) -> float:
+        """Seconds since this entry was written."""
+        return max(self._clock() + self._ahead - int(id.split(b"-")[0]) / 1000, 0.0)
+
     def _follow(self) -> Callable[[], Any]:
         """Reads on from where it was."""
         last = ""
 
         async def read() -> None:
             nonlocal last
+            if self._clock() >= self._next_measure:
+                await self._measure()
+            self._next_measure, planned = -inf, self._next_measure  # until this was read well
             if not last:
                 last = await self._replay()
             found = await self._reader.ask("xread", {self._key: last}, count=PAGE, block=int(BLOCK * 1000))
             for _, entries in found or ():
                 for id, fields in entries:
-                    self._hear(fields, 0.0)
+                    self._hear(fields, self._age(id))
                     last = id.decode()
+            self._next_measure = planned
 
         return read
 
     async def _replay(self) -> str:
         """What was told before this proxy was there; the id of the last entry."""
-        seconds, micros = await self._time()
-        wall = seconds + micros / 1e6
-        last = f"{max(int((wall - self._news.life) * 1000), 0)}-0"
+        last = f"{max(int((self._clock() + self._ahead - self._news.life) * 1000), 0)}-0"
         while found := await self._reader.ask("xrange", self._key, min=f"({last}", count=PAGE):
             for id, fields in found:
                 last = id.decode()
-                self._hear(fields, max(wall - int(last.split("-")[0]) / 1000, 0.0))
+                self._hear(fields, self._age(id))
             await asyncio.sleep(0)
         return last
 
@@ -105,11 +126,11 @@ class NewsLink:
         if who == self._boot:
             return
         try:
-            events = json.loads(fields.get(b"e", b"[]"))
-        except ValueError:
+            events, waited = json.loads(fields.get(b"e", b"[]")), max(int(fields.get(b"w", b"0")), 0) / 1000
+        except (ValueError, RecursionError):
             return
         if isinstance(events, list):
-            self._news.hear(who, events, age, self._clock())
+            self._news.hear(who, events, age + waited, self._clock())
 
 
 async def _again(work: Callable[[], Any]) -> None:

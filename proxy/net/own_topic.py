@@ -107,12 +107,6 @@ def replicas_of(brokers: list[Broker]) -> int:
     return min(3, len(brokers))
 
 
-def quiet(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """aiokafka leaves a future of its own behind for every batch that fails; what failed was said to whoever waited for it."""
-    if not isinstance(context.get("exception"), KafkaError):
-        loop.default_exception_handler(context)
-
-
 @contextlib.asynccontextmanager
 async def started(client: Any) -> AsyncIterator[Any]:
     """A client of aiokafka while it is used."""

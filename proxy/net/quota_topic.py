@@ -26,7 +26,6 @@ from proxy.net.own_topic import (
     OwnTopic,
     TopicError,
     addresses,
-    quiet,
     replicas_of,
     said,
     started,
@@ -91,7 +90,6 @@ class QuotaTopic:
 
     async def run(self) -> None:
         """Until cancelled."""
-        asyncio.get_running_loop().set_exception_handler(quiet)
         delay = FIRST_RETRY
         while True:
             try:

@@ -13,7 +13,7 @@ import ssl
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +41,7 @@ from proxy.net.log_topic import LogTopic
 from proxy.net.quota_topic import QuotaTopic
 from proxy.net.reload import Reloader
 from proxy.net.service_manager import tell_service_manager
+from proxy.net.supervise import Supervisor, Work
 from proxy.net.tls import TlsError, client_context, server_context, watched_files
 from proxy.net.tuning import tune_gc, tune_malloc
 from proxy.net.turns import Turns
@@ -95,7 +96,8 @@ class Proxy:
         loop = asyncio.get_running_loop()
         self._clock, self._born = loop.time, loop.time()
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
-        self.failed = asyncio.Event()
+        self.supervisor = Supervisor(log)
+        self.failed = self.supervisor.failed
         self._tasks: list[asyncio.Task[None]] = []
         self._shipping: list[asyncio.Task[None]] = []
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
@@ -107,8 +109,18 @@ class Proxy:
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self._folder, self._log_topic = self._make_places()
         self._writer = self._make_writer()
-        decisions = settings.logs.usage.decisions_per_interval
-        self._usage = UsageLog(tally, self._author, self._writer, decisions, time.time, self._producer_ids)
+        usage = settings.logs.usage
+        self._usage = UsageLog(
+            tally,
+            self._author,
+            self._writer,
+            usage.decisions_per_interval,
+            time.time,
+            time.monotonic,
+            self._producer_ids,
+            length=usage.interval,
+            jumped=self._clock_jumped,
+        )
         self._board = Board(self._clock, time.time)
         self._observer = Observer(log, self._usage, self._board)
         self._topic, self._desk = self._make_desk()
@@ -255,7 +267,9 @@ class Proxy:
             where = settings.producer_ids_file
             raise StartError(f"cannot keep producer ids in {where}: {_reason(e)}; set `quotas.producer_ids.state_file`") from None
         try:
-            self._admin, admin_port = await start_admin(settings.admin.listen, self._registry, self.not_ready, self._seen)
+            self._admin, admin_port = await start_admin(
+                settings.admin.listen, self._registry, self.not_ready, self._seen, self._log
+            )
         except OSError as e:
             raise StartError(
                 f"cannot listen at {settings.admin.listen}: {_reason(e)}; set `admin.listen` or --admin to a free address"
@@ -275,10 +289,10 @@ class Proxy:
             except OSError as e:
                 raise StartError(_no_address(settings, door, e)) from None
         self.brokers.begin()
-        self._tasks = [asyncio.create_task(work) for work in self._works()]
-        self._shipping = [] if self._log_topic is None else [asyncio.create_task(self._log_topic.run())]
-        for task in self._tasks + self._shipping:
-            task.add_done_callback(self._ended)
+        keep = self.supervisor.keep
+        self._tasks = [keep(name, work) for name, work in self._works().items()]
+        self._tasks.append(keep("readiness", self._tell_ready, once=True))
+        self._shipping = [] if self._log_topic is None else [keep("usage log topic", self._log_topic.run)]
         self._log.info(
             "started",
             bootstrap=str(HostPort(settings.listen.bootstrap.host, self._doors[0].port)),
@@ -291,20 +305,21 @@ class Proxy:
             hot_path=hot_path(),
         )
 
-    def _works(self) -> list[Coroutine[Any, Any, None]]:
+    def _works(self) -> dict[str, Work]:
         """What goes on all the time."""
-        own = [link.run() for link in (self._topic, self._ledger) if link is not None]
-        return [
-            self.follower.run(),
-            self._intervals(),
-            self._sweeps(),
-            guard(self.shared),
-            self.reloader.run(),
-            self._keeper.run(),
-            self._volumes.run(),
-            self._tell_ready(),
-            *own,
-        ]
+        own: dict[str, Work] = {} if self._topic is None else {"quota topic": self._topic.run}
+        if self._ledger is not None:
+            own["ledger"] = self._ledger.run
+        return {
+            "cluster": self.follower.run,
+            "usage log intervals": self._intervals,
+            "sweeps": self._sweeps,
+            "connections": partial(guard, self.shared),
+            "reload": self.reloader.run,
+            "producer ids": self._keeper.run,
+            "volumes": self._volumes.run,
+            **own,
+        }
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
@@ -354,12 +369,6 @@ class Proxy:
         while not hurry.is_set() and (self.shared.connections or any(door.welcoming for door in self._doors)):
             await _pause(DRAIN_POLL, hurry)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """None of these ends by itself: a mistake in the program ends the proxy, rather than leave it half alive."""
-        if not task.cancelled() and task.exception() is not None:
-            self._log.critical("internal error", exc_info=task.exception())
-            self.failed.set()
-
     def _seen(self) -> dict[str, Any]:
         """What `/throttles` says."""
         return {"proxy": self.settings.proxy_id, **self._board.seen()}
@@ -405,14 +414,13 @@ class Proxy:
         self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
 
     async def _intervals(self) -> None:
-        """Close an interval of the usage log on every multiple of its length on the wall clock, so that those of
-        several proxies match."""
-        length = self.settings.logs.usage.interval
-        while True:
-            end = (time.time() // length + 1) * length
-            while (left := end - time.time()) > 0:  # noqa: ASYNC110  (a timer may wake a moment too early)
-                await asyncio.sleep(left)
-            self._usage.close_interval(end)
+        """Close each interval of the usage log when it is due."""
+        while True:  # noqa: ASYNC110  (time is what it waits for)
+            await asyncio.sleep(self._usage.tick())
+
+    def _clock_jumped(self, seconds: float) -> None:
+        detail = "times in the logs follow it; quotas and intervals go by a clock that is never set"
+        self._log.warning("wall clock jumped", seconds=round(seconds, 3), detail=detail)
 
     async def _tell_ready(self) -> None:
         """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
@@ -500,7 +508,7 @@ async def _serve(settings: Settings, load: Load, path: Path | None) -> int:
         print(f"kafka-quota-proxy: {e}", file=sys.stderr)  # noqa: T201
         return 1
     tune_gc()
-    hup = asyncio.create_task(_on_hup(again, proxy.reloader))
+    hup = proxy.supervisor.keep("SIGHUP", partial(_on_hup, again, proxy.reloader))
     waits = [asyncio.create_task(event.wait()) for event in (stopping, proxy.failed)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     hup.cancel()

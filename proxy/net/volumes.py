@@ -172,18 +172,26 @@ Sights = tuple[list[Volume], list[Gap], int]
 
 def _in_thread(work: Callable[[], Sights]) -> asyncio.Future[Sights]:
     """A thread of its own, which keeps nobody waiting at the end: a network file system that is away does not let go of whoever
-    asks."""
+    asks. An error of the work is the future's."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Sights] = loop.create_future()
 
-    def tell(found: Sights) -> None:
-        if not future.done():
+    def tell(found: Sights | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if found is None:
+            future.set_exception(error or RuntimeError("nothing was found"))
+        else:
             future.set_result(found)
 
     def run() -> None:
-        found = work()
+        found, error = None, None
+        try:
+            found = work()
+        except BaseException as e:  # whoever waits is told
+            error = e
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, found)
+            loop.call_soon_threadsafe(tell, found, error)
 
     threading.Thread(target=run, name="volumes", daemon=True).start()
     return future

@@ -41,7 +41,7 @@ def families() -> Iterator[Metric]:
     settings = Settings(quotas=Quotas(storage=Storage(min_available_ratio=0.1)))
     engine = Engine(limits_of(settings), murmur3, windows_of(settings))
     tally = Tally()
-    usage = UsageLog(tally, Author("", ""), None, 1, lambda: 0.0)
+    usage = UsageLog(tally, Author("", ""), None, 1, lambda: 0.0, lambda: 0.0)
     observer = Observer(structlog.get_logger(), usage, Board(lambda: 0.0, lambda: 0.0))
     nothing: dict[str, Any] = {gauge.name: lambda: 0 for gauge in fields(Gauges)}
     gauges = Gauges(**nothing | {"ledger": lambda: LedgerStands._make([0] * len(LedgerStands._fields))})

@@ -20,6 +20,8 @@ from quota.kinds.storage import Replicas, Volume
 VERSION = 2
 LARGEST_SIZE: Final = 1 << 50
 """what larger sizes of volumes are written as"""
+LATEST: Final = 253_402_300_799.0
+"""the last time that is written, in seconds since the epoch: throttles may end later"""
 Line = dict[str, Any]
 
 
@@ -147,4 +149,4 @@ def api_label(key: int) -> str:
 
 def iso(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 in UTC with milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(min(seconds, LATEST), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
 """Intervals of the usage log, and who is how often in it.
 
-In: the tally, decisions, the time. Out: lines for the writer; totals since the start for metrics. Without a writer (no
+In: the tally, decisions, two clocks. Out: lines for the writer; totals since the start for metrics. Without a writer (no
 usage log wanted) it keeps the totals only."""
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from proxy.observe.intervals import Intervals
 from proxy.observe.lines import Author, Line, api_label, decision_line, iso, producer_ids_line, usage_line
 from proxy.observe.writer import LogWriter
 from proxy.session.requester import Requester
@@ -22,11 +23,12 @@ Busiest = Callable[[], tuple[float, list[tuple[str, Usage]]]]
 
 PRODUCE: Final = 0
 SHORTEST: Final = 0.1
-"""seconds that an interval counts at least: the wall clock may be set"""
+"""Seconds that an interval counts at least: one that is cut short by the end of the proxy says little of a rate."""
 
 
 class UsageLog:
-    """`wall` gives seconds since the epoch. One object per proxy, on the event loop."""
+    """`wall` gives seconds since the epoch, `clock` monotonic ones; both without a cache, as they are compared. `length` of an
+    interval in seconds; `jumped` is told by how many seconds the wall clock was set. One object per proxy, on the event loop."""
 
     def __init__(
         self,
@@ -35,13 +37,18 @@ class UsageLog:
         writer: LogWriter | None,
         decisions_per_interval: int,
         wall: Callable[[], float],
+        clock: Callable[[], float],
         busiest: Busiest | None = None,
+        *,
+        length: float = 10.0,
+        jumped: Callable[[float], None] = lambda _: None,
     ) -> None:
         """`busiest` tells of the producer ids of so many users as there are to be lines of."""
         self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
         self._busiest = busiest
         self._allowed = decisions_per_interval
-        self._start = wall()
+        self._clock, self._jumped = clock, jumped
+        self._intervals = Intervals(length, clock(), wall())
         self._logged: Counter[tuple[str, Entity]] = Counter()
         self._left_out: Counter[tuple[str, Entity]] = Counter()
         self.requests: Counter[str] = Counter()
@@ -72,9 +79,15 @@ class UsageLog:
         self._logged[key] += 1
         self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0), mode)])
 
-    def close_interval(self, end: float) -> None:
-        """The interval ends at `end`, seconds since the epoch: log its rows."""
-        start, self._start = self._start, end
+    def tick(self) -> float:
+        """Close the interval if it is due. Seconds until the next is."""
+        if self._clock() >= self._intervals.due:
+            self.close_interval()
+        return max(self._intervals.due - self._clock(), 0.0)
+
+    def close_interval(self) -> None:
+        """The interval ends now: log its rows."""
+        interval = self._intervals.close(self._clock(), self._wall())
         rows = self._tally.close_interval()
         self._logged.clear()
         produced: Counter[str] = Counter()
@@ -82,15 +95,17 @@ class UsageLog:
             self._add(row)
             if row.key.api_key == PRODUCE and row.record_bytes:
                 produced[row.key.principal.removeprefix("User:")] += row.record_bytes
-        self.produced = {user: size / max(end - start, SHORTEST) for user, size in produced.items()}
+        self.produced = {user: size / max(interval.seconds, SHORTEST) for user, size in produced.items()}
         if self._writer is not None:
-            times = (iso(start), iso(end))
+            times = (iso(interval.start), iso(interval.end))
             self._writer.put([usage_line(self._author, row, *times) for row in rows])
             if self._busiest is not None:
                 window, users = self._busiest()
                 self._writer.put(
                     [producer_ids_line(self._author, user, usage, window, *times) for user, usage in users if usage.active]
                 )
+        if interval.jump:
+            self._jumped(interval.jump)
 
     @property
     def on(self) -> bool:
@@ -104,7 +119,7 @@ class UsageLog:
 
     def stop(self) -> None:
         """Log what there is, and wait for the disk, two seconds at most."""
-        self.close_interval(self._wall())
+        self.close_interval()
         if self._writer is not None:
             self._writer.stop(2.0)
 

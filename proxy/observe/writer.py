@@ -3,16 +3,18 @@
 In: lines, through a queue with a bound. Out: the same lines to every place of the log: a folder, with files
 `usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age; a topic (`net.log_topic`). When the queue is full, lines are
 dropped and counted, and the next that gets through is preceded by a `gap` line. When a place refuses, lines are lost there,
-counted the same way, and the next are tried again. A `gap` line goes to all places, and says in each what was lost there."""
+counted the same way, and the next are tried again; a line that cannot be written as JSON is lost everywhere, and no other is. A
+`gap` line goes to all places, and says in each what was lost there. Whatever fails, the thread goes on."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import orjson
 
@@ -20,7 +22,8 @@ from proxy.observe.lines import Author, Line
 
 Clock = Callable[[], float]
 Complain = Callable[[str, str], None]
-"""(place, reason): called from the thread when a place refuses, once until it works again."""
+"""(place, reason): called from the thread when a place refuses, once until it works again, and once if a line is no JSON."""
+EVERYWHERE: Final = "all places"
 
 
 class Losses:
@@ -126,26 +129,51 @@ class LogWriter:
 
     def _run(self) -> None:
         while (batch := self._queue.get()) is not None:
-            self._write(*batch)
+            gap, lines = batch
+            try:
+                self._write(gap, lines)
+            except Exception as e:  # the next lines may be better
+                self._refuse(EVERYWHERE, e)
+            with self._lock:
+                self._waiting -= len(lines)
         for place in self._places:
-            place.close()
+            with contextlib.suppress(Exception):
+                place.close()
 
     def _write(self, gap: Gap | None, lines: Sequence[Line]) -> None:
-        written = [orjson.dumps(line) for line in lines]
+        written = self._serialized(lines)
         for i, place in enumerate(self._places):
             before = [] if gap is None else [orjson.dumps(gap.line | {"lines": gap.lost[i]})]
+            if not (before or written):
+                continue
             try:
-                if before or written:
-                    place.write(before + written)
-            except OSError as e:
-                place.losses.add(len(lines), untold=0 if gap is None else 1 + gap.lost[i])
-                if place.name not in self._refused:
-                    self._complain(place.name, e.strerror or str(e))
-                self._refused.add(place.name)
+                place.write(before + written)
+            except Exception as e:
+                place.losses.add(len(written), untold=0 if gap is None else 1 + gap.lost[i])
+                self._refuse(place.name, e)
             else:
                 self._refused.discard(place.name)
-        with self._lock:
-            self._waiting -= len(lines)
+
+    def _serialized(self, lines: Sequence[Line]) -> list[bytes]:
+        """As JSON, without those that have no such form: they are lost."""
+        written = []
+        for line in lines:
+            try:
+                written.append(orjson.dumps(line))
+            except Exception as e:
+                self._refuse(EVERYWHERE, ValueError(f"a line of type {line.get('type')} cannot be written as JSON: {e}"))
+        if len(written) < len(lines):
+            for place in self._places:
+                place.losses.add(len(lines) - len(written))
+        return written
+
+    def _refuse(self, place: str, error: Exception) -> None:
+        """Say why lines are lost, once."""
+        if place not in self._refused:
+            self._refused.add(place)
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or type(error).__name__
+            with contextlib.suppress(Exception):
+                self._complain(place, reason)
 
 
 class Folder:

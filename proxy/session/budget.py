@@ -114,20 +114,28 @@ class Census:
         """connections of users at other proxies, as far as they have told"""
         self.count = 0
 
-    def arrive(self, host: str) -> str | None:
-        """A connection came from there: the limit that it is over, by its setting's name, else None, and it is counted."""
+    def arrive(self, host: str | None) -> str | None:
+        """A connection came from there: the limit that it is over, by its setting's name, else None, and it is counted. None: where
+        it is from is not known yet; it takes a place of all, and `locate` tells later."""
         if self.count >= self.most:
             return "max_connections"
+        limit = None if host is None else self.locate(host)
+        if limit is None:
+            self.count += 1
+        return limit
+
+    def locate(self, host: str) -> str | None:
+        """One that has arrived from nowhere is from there: the same for limits of an address."""
         if self.per_address is not None and self._by_address[host] >= self.per_address:
             return "max_connections_per_address"
-        self.count += 1
         self._by_address[host] += 1
         return None
 
-    def leave(self, host: str) -> None:
+    def leave(self, host: str | None) -> None:
         """A connection that was counted ended."""
         self.count -= 1
-        _less(self._by_address, host)
+        if host is not None:
+            _less(self._by_address, host)
 
     def identify(self, before: str, user: str) -> bool:
         """A connection turned out to be this user's; whether there may be one more of them. It is counted either way."""

@@ -8,9 +8,9 @@ over it, the throttle is S / rate - E, which equals (measured - rate) / rate x E
 One thing is not Kafka's. There, what stands above the limit is forgotten as soon as its sample passes, however much it was:
 whoever records a minute's worth at once and is muted for less is free after 11 s. Here it is a debt, which is paid at the rate
 as time passes and not otherwise. When it is paid, the window is that of somebody who has used exactly the rate for the whole
-of it. So what is recorded by somebody who waits as told is the rate x time + the burst: exactly, if they always have something
-to send, else that much at most. (After little traffic E may be nearly `number` + 1 samples, as in Kafka, and the burst as long.)
-Under the limit, and for the first throttle, the figures are Kafka's.
+of it, up to that moment. So what is recorded by somebody who waits as told is the rate x time + the burst: exactly, if they
+always have something to send, else that much at most. (Over a stretch that begins later, E may be nearly `number` + 1 samples,
+as in Kafka, and the burst as long.) Under the limit, and for the first throttle, the figures are Kafka's.
 
 In: amounts with monotonic seconds. Out: whether they are within the limit, and the seconds until they are."""
 
@@ -164,9 +164,13 @@ class RateWindow:
         self.void()  # whoever counts what is charged here is told of the next
 
     def level(self, now: float) -> float:
-        """What is in it: used within its samples, or, with a debt, that and what they hold at the limit."""
+        """What is in it: used within its samples, or, with a debt, that and what they hold at the limit. While E is longer than
+        `number` samples, what may be used for the rest is not in it: whoever resumes this level has no less left for that."""
         self._settle(now)
-        return self._owed + self._full() if self._owed > 0 else self._before + self.fresh
+        if self._owed > 0:
+            return self._owed + self._full()
+        used, longer = self._before + self.fresh, self._elapsed(now) - self._number * self._seconds
+        return max(used - self.limit * longer, 0.0) if longer > 0 and self.limit < inf else used
 
     def resume(self, level: float, now: float) -> None:
         """Become a window with this level, as if it had come evenly; nothing happens if there is as much in it."""
@@ -285,11 +289,11 @@ class RateWindow:
         return passed + missing * self._seconds if missing > 0 else passed
 
     def _spread(self, each: float, end: float) -> None:
-        """`each` in every one of the full samples, which ended at `end`."""
+        """`each` in every one of the full samples, which ended at `end`. Each was filled evenly, so its last amount came when it
+        ended: if the newest passed sooner than `number` samples after `end`, more than the rate could follow."""
         self._clear()
         for ago in range(self._number - 1, 0, -1):
-            start = end - ago * self._seconds
-            self._past.append((start, start, each))
+            self._past.append((end - ago * self._seconds, end - (ago - 1) * self._seconds, each))
         self._sum()
 
     def _sum(self) -> None:

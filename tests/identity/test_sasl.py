@@ -134,3 +134,25 @@ def test_no_attribute_holds_a_secret(mechanism, token):
     kept = [str(getattr(exchange, name)) for name in SaslExchange.__slots__]
     assert not any("hunter22" in text or "signature" in text for text in kept)
     assert not hasattr(exchange, "__dict__")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        rb'{"sub":"a\ud800"}',
+        rb'{"sub":"\udc00\ud800"}',
+        b'{"sub":"a\xed\xa0\x80"}',
+        b'{"sub":"  "}',
+        b'{"sub":""}',
+        b'{"sub":1}',
+    ],
+)
+def test_a_subject_that_is_no_valid_unicode_or_blank_names_nobody(payload):
+    """Half a character (a lone surrogate), written as JSON or as bytes, could not be written to any log."""
+    token = b"n,,\x01auth=Bearer e30." + base64.urlsafe_b64encode(payload).rstrip(b"=") + b".signature\x01\x01"
+    assert run("OAUTHBEARER", (token, 0, b"")) == [None]
+
+
+def test_a_subject_of_two_halves_is_the_character():
+    token = b"n,,\x01auth=Bearer e30." + base64.urlsafe_b64encode(rb'{"sub":"\ud83d\ude00"}').rstrip(b"=") + b".s\x01\x01"
+    assert run("OAUTHBEARER", (token, 0, b"")) == ["\U0001f600"]

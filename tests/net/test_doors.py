@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -79,6 +80,38 @@ def test_a_door_that_is_closed_opens_no_port_for_a_broker(world: Callable[..., W
         assert d.route.covers([1])
 
     run(close())
+
+
+class Refusing:
+    """A listening socket from which nothing can be accepted, as with a firewall's rule or after a fault of the network."""
+
+    def __init__(self, error: int) -> None:
+        self._real, self._error = socket.create_server(("127.0.0.1", 0)), error
+        self.asked = 0
+
+    def fileno(self) -> int:
+        return self._real.fileno()
+
+    def accept(self) -> object:
+        self.asked += 1
+        raise OSError(self._error, "no")
+
+    def close(self) -> None:
+        self._real.close()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.EPERM, errno.EPROTO, errno.EINVAL])
+def test_a_socket_that_gives_no_connection_is_asked_again_after_a_pause(world: Callable[..., World], error: int) -> None:
+    async def accept() -> None:
+        d = door(world)
+        sock = Refusing(error)
+        d._sockets[None] = [sock]  # type: ignore[list-item]
+        assert not d._accept(sock, None)  # type: ignore[arg-type]
+        await asyncio.sleep(0.05)
+        assert sock.asked == 1
+        d.close()
+
+    run(accept())
 
 
 def free_port() -> int:

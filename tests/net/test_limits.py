@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.net.listeners import AT_ONCE
 from tests.certs import Authority
 from tests.net.meeting import run
 from tests.net.proxied import Broker, Here, frame, proxied, until
@@ -255,10 +256,47 @@ def test_half_a_proxy_protocol_header_is_not_waited_for() -> None:
     run(scene())
 
 
-def test_the_address_that_the_proxy_protocol_names_is_the_one_that_is_counted() -> None:
-    def header(last: int) -> bytes:
-        return b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes([10, 0, 0, last, 10, 0, 0, 9]) + struct.pack(">HH", 4000 + last, 9092)
+def header(last: int) -> bytes:
+    """A load balancer says that 10.0.0.`last` is there."""
+    return b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes([10, 0, 0, last, 10, 0, 0, 9]) + struct.pack(">HH", 4000 + last, 9092)
 
+
+def test_connections_count_before_they_say_where_they_are_from() -> None:
+    async def scene() -> None:
+        async with proxied(listen={"proxy_protocol": True}, limits={"max_connections": 3}) as here:
+            silent = [await here.client() for _ in range(3)]
+            await until(lambda: here.proxy.shared.services.census.count == 3)
+            late = await here.client()
+            assert await late.end() == b""
+            assert here.log.find("limit reached", limit="limits.max_connections", client=late.address, action="closed")
+            for client in silent:
+                client.close()
+            await until(lambda: here.proxy.shared.services.census.count == 0)
+            client = await here.client()
+            assert await client.ask(header(1) + frame(50))
+            assert here.proxy.shared.services.census.count == 1
+
+    run(scene())
+
+
+def test_who_keeps_the_header_back_takes_no_place_of_those_who_send_it() -> None:
+    async def scene() -> None:
+        async with proxied(listen={"proxy_protocol": True}, limits={"max_connections": 150}) as here:
+            silent = [await here.client() for _ in range(AT_ONCE)]
+            await until(lambda: here.proxy.shared.services.census.count == AT_ONCE)
+            well = [await here.client() for _ in range(40)]
+            for last, client in enumerate(well):
+                assert await client.ask(header(last) + frame(50))
+            for client in silent[:40]:
+                assert await client.end() == b"", "the first that came"
+            assert here.hits("max_connections") == 40
+            await until(lambda: here.proxy.shared.services.census.count == AT_ONCE)
+            assert await silent[-1].ask(header(99) + frame(50)), "late, and welcome"
+
+    run(scene())
+
+
+def test_the_address_that_the_proxy_protocol_names_is_the_one_that_is_counted() -> None:
     async def scene() -> None:
         async with proxied(listen={"proxy_protocol": True}, limits={"max_connections_per_address": 1}) as here:
             clients = [await here.client() for _ in range(3)]

@@ -7,7 +7,6 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,8 +27,11 @@ from quota.kinds.storage import Below, Check, Reason, Replicas, Storage, Storage
 from tests.net.describing import GIB, Describing, describing
 from tests.net.meeting import run
 from tests.net.proxied import Recorder, until
+from tests.net.simulated import run_simulated
 
-TIMEOUT = 0.3
+TIMEOUT = 5.0
+SHORT = 1.0
+"""Of a broker that hangs: the test waits for it, and another broker has to answer within it."""
 SINGLE = StorageLimits(Below(GIB), Below(GIB))
 
 
@@ -82,7 +84,7 @@ def test_replicas_are_told_where_they_are_asked_for() -> None:
 
 
 def test_a_broker_that_hangs_costs_its_own_volumes_only() -> None:
-    check, _ = look(lambda brokers: setattr(brokers[1], "hangs", True))
+    check, _ = look(lambda brokers: setattr(brokers[1], "hangs", True), timeout=SHORT)
     assert [volume.broker_id for volume in check.volumes] == [0]
     assert reasons(check) == [(Reason.BROKER, 1)]
     assert check.brokers == {0, 1}
@@ -218,10 +220,12 @@ class Fixed:
     def __init__(self, *availables: int) -> None:
         self.availables = list(availables)
         self.ticks: list[float] = []
+        self.looked: list[float] = []
         self.slow = 0.0
 
     async def look(self, at: float) -> Check:
         self.ticks.append(at)
+        self.looked.append(asyncio.get_running_loop().time())
         slow, self.slow = self.slow, 0.0
         await asyncio.sleep(slow)
         available = self.availables.pop(0) if len(self.availables) > 1 else self.availables[0]
@@ -253,22 +257,30 @@ def watch(fixed: Fixed, limits: StorageLimits = SINGLE, interval: float = 0.02) 
     return made, storage, log, lines
 
 
-def test_a_slow_look_costs_its_ticks_and_no_others_come_late() -> None:
-    async def work() -> list[float]:
-        fixed = Fixed(50 * GIB)
-        made, *_ = watch(fixed)
-        task = asyncio.create_task(made.run())
-        await until(lambda: len(fixed.ticks) >= 3)
-        fixed.slow = 0.1
-        seen = len(fixed.ticks)
-        await until(lambda: len(fixed.ticks) >= seen + 4)
-        task.cancel()
-        return fixed.ticks
+@pytest.mark.parametrize(
+    ("slow", "looks"),
+    [
+        (0.5, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]),
+        (1.0, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]),
+        (1.5, [(1, 1), (2, 2), (3, 3), (4, 4.5), (5, 5)]),
+        (5.0, [(1, 1), (2, 2), (3, 3), (8, 8), (9, 9)]),
+        (5.5, [(1, 1), (2, 2), (3, 3), (8, 8.5), (9, 9)]),
+    ],
+)
+def test_a_slow_look_costs_its_ticks_and_no_others_come_late(slow: float, looks: list[tuple[float, float]]) -> None:
+    """(tick, when it looked) in simulated seconds: the third look is slow."""
 
-    ticks = run(work())
-    steps = [(later - earlier) / 0.02 for earlier, later in pairwise(ticks)]
-    assert all(step == pytest.approx(round(step), abs=1e-3) and round(step) >= 1 for step in steps), steps
-    assert max(steps) > 4, "those that the slow one took the time of are left out"
+    async def work() -> list[tuple[float, float]]:
+        fixed = Fixed(50 * GIB)
+        made, *_ = watch(fixed, interval=1)
+        task = asyncio.create_task(made.run())
+        await asyncio.sleep(2.5)
+        fixed.slow = slow
+        await asyncio.sleep(looks[-1][1] - 2.25)
+        task.cancel()
+        return list(zip(fixed.ticks, fixed.looked, strict=True))
+
+    assert run_simulated(work()) == looks
 
 
 def test_what_a_check_changes_is_told_and_logged() -> None:

@@ -24,7 +24,7 @@ from tests.support import World
 def make_room(tmp_path, limits, producer_ids=None):
     desk = Desk(tmp_path / "logs")
     world = World(limits=limits, producer_ids=producer_ids or {})
-    usage = UsageLog(world.tally, desk.author, desk.writer, 3, lambda: 0.0)
+    usage = UsageLog(world.tally, desk.author, desk.writer, 3, lambda: 0.0, lambda: 0.0)
     observer = Observer(Log(), usage, Board(lambda: 0.0, lambda: 0.0))
     gauges = Gauges(
         client_connections=lambda: 7,
@@ -68,7 +68,7 @@ def test_traffic_is_shown_at_once_and_stays_when_an_interval_ends(room):
         assert shown['kafka_quota_proxy_requests_total{api="Heartbeat"}'] == 1
         assert shown['kafka_quota_proxy_request_bytes_total{api="Heartbeat"}'] == sizes[0]
         assert shown['kafka_quota_proxy_response_bytes_total{api="Heartbeat"}'] == sizes[1]
-        room.usage.close_interval(0.0)
+        room.usage.close_interval()
 
 
 def test_refusals_and_mutes_are_shown(room):
@@ -171,7 +171,7 @@ def labels_of(room) -> list[str]:
 def test_clients_cannot_make_new_series_but_for_the_busiest(room):
     d = room.world.dialogue("alice")
     d.client(request(12, 4, 1, client_id="one"))
-    room.usage.close_interval(0.0)
+    room.usage.close_interval()
     before = figures(room).keys()
     for i in range(50):
         d = room.world.dialogue(f"user-{i}")
@@ -193,7 +193,7 @@ def test_made_up_api_keys_make_no_new_series(room):
         room.world.dialogue().client(len(frame).to_bytes(4, "big") + frame)
     for _ in range(2):
         assert len([name for name in figures(room) if "requests_total{api=" in name]) <= 2
-        room.usage.close_interval(0.0)
+        room.usage.close_interval()
 
 
 def test_producer_ids_are_shown_by_user(tmp_path):

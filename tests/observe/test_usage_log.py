@@ -32,28 +32,59 @@ class Log:
         return lambda event, **fields: self.events.append((level, event, fields))
 
 
+class Clock:
+    """Both clocks of a machine."""
+
+    def __init__(self) -> None:
+        self.now, self.wall = 0.0, 1_767_225_600.0
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.wall += seconds
+
+
 @pytest.fixture
 def room(tmp_path):
-    desk, tally, clock = Desk(tmp_path / "logs"), Tally(), SimpleNamespace(wall=1_767_225_600.0)
-    usage = UsageLog(tally, desk.author, desk.writer, 3, lambda: clock.wall)
-    return SimpleNamespace(desk=desk, tally=tally, clock=clock, usage=usage)
+    desk, tally, clock, jumps = Desk(tmp_path / "logs"), Tally(), Clock(), []
+    usage = UsageLog(tally, desk.author, desk.writer, 3, lambda: clock.wall, lambda: clock.now, jumped=jumps.append)
+    return SimpleNamespace(desk=desk, tally=tally, clock=clock, usage=usage, jumps=jumps)
 
 
 def test_intervals_follow_each_other_without_a_hole(room):
     traffic = room.tally.take(TallyKey("User:alice", "app", None, None, 3))
-    for second in (10.0, 20.5):
+    for seconds in (10.0, 11.5):
         traffic.requests += 1
-        room.usage.close_interval(1_767_225_600.0 + second)
+        room.clock.pass_time(seconds)
+        room.usage.close_interval()
     room.desk.work()
     assert [(line["start"], line["end"]) for line in room.desk.lines()] == [
         ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:10.000Z"),
-        ("2026-01-01T00:00:10.000Z", "2026-01-01T00:00:20.500Z"),
+        ("2026-01-01T00:00:10.000Z", "2026-01-01T00:00:21.500Z"),
     ]
+
+
+@pytest.mark.parametrize("step", [-3600.0, 86_400.0])
+def test_a_wall_clock_that_is_set_neither_stops_the_log_nor_bends_an_interval(room, step):
+    traffic = room.tally.take(TallyKey("User:alice", "app", None, None, 3))
+    for second in range(40):
+        room.usage.tick()
+        traffic.requests += 1
+        if second == 14:
+            room.clock.wall += step
+        room.clock.pass_time(1.0)
+    room.usage.tick()
+    room.desk.work()
+    lines = room.desk.lines()
+    begin = [1_767_225_600.0, 1_767_225_610.0, 1_767_225_620.0 + step, 1_767_225_630.0 + step]
+    assert [(line["start"], line["end"], line["requests"]) for line in lines] == [
+        (iso(start), iso(start + 10), 10) for start in begin
+    ]
+    assert room.jumps == [pytest.approx(step)]
 
 
 def test_an_interval_without_traffic_has_no_lines(room):
     room.tally.take(TallyKey("User:alice", "app", None, None, 3))
-    room.usage.close_interval(0.0)
+    room.usage.close_interval()
     room.desk.work()
     assert room.desk.lines() == []
 
@@ -68,9 +99,11 @@ def test_the_log_has_the_active_producer_ids_of_each_interval(room):
         room.desk.writer,
         3,
         lambda: room.clock.wall,
+        lambda: room.clock.now,
         lambda: (ids.windows.seconds, ids.busiest(9, 0.0).shown),
     )
-    usage.close_interval(1_767_225_610.0)
+    room.clock.pass_time(10)
+    usage.close_interval()
     room.desk.work()
     lines = room.desk.lines()
     assert [(line["type"], line["user"], line["active"], line["counted"], line["limit"]) for line in lines] == [
@@ -85,7 +118,7 @@ def test_decisions_of_one_entity_are_limited_per_interval_and_counted(room):
     for _ in range(8):
         room.usage.decided(decision(), BY)
     room.usage.decided(decision(Entity("bob", None)), BY)
-    room.usage.close_interval(0.0)
+    room.usage.close_interval()
     room.usage.decided(decision(), BY)
     room.desk.work()
     lines = room.desk.lines()
@@ -103,12 +136,12 @@ def test_a_decision_says_what_was_used_what_is_allowed_and_what_is_left(room):
 def test_totals_go_on_over_intervals_with_and_without_a_writer(room):
     for writer in (room.desk.writer, None):
         tally = Tally()
-        usage = UsageLog(tally, room.desk.author, writer, 3, lambda: 0.0)
+        usage = UsageLog(tally, room.desk.author, writer, 3, lambda: 0.0, lambda: 0.0)
         for _ in range(2):
             whole, part = tally.take(TallyKey("u", None, None, None, 0)), tally.take(TallyKey("u", None, "t", None, 0))
             whole.requests, whole.request_bytes, whole.response_bytes, part.requests = 2, 30, 4, 1
             usage.decided(decision(), BY)
-            usage.close_interval(0.0)
+            usage.close_interval()
         assert (usage.requests, usage.request_bytes, usage.response_bytes) == ({"Produce": 4}, {"Produce": 60}, {"Produce": 8})
         assert usage.dropped == 0
 
@@ -230,7 +263,10 @@ def test_names_of_apis_are_those_of_kafka():
     }
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "1970-01-01T00:00:00.000Z"), (1_767_225_600.1239, "2026-01-01T00:00:00.123Z")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "1970-01-01T00:00:00.000Z"), (1_767_225_600.1239, "2026-01-01T00:00:00.123Z"), (1e20, "9999-12-31T23:59:59.000Z")],
+)
 def test_times(seconds, text):
     assert iso(seconds) == text
 
@@ -244,7 +280,10 @@ def test_what_users_produced_in_the_last_interval_is_told_per_second(room):
     ):
         traffic = room.tally.take(TallyKey(f"User:{user}", client_id, topic, None, key))
         traffic.requests, traffic.record_bytes = 1, size
-    room.usage.close_interval(1_767_225_610.0)
-    assert room.usage.produced == {"alice": 5000.0}, "Fetch is not producing"
-    room.usage.close_interval(1_767_225_620.0)
+    room.clock.pass_time(10)
+    room.clock.wall -= 3600
+    room.usage.close_interval()
+    assert room.usage.produced == {"alice": 5000.0}, "Fetch is not producing, and a clock that is set changes no rate"
+    room.clock.pass_time(10)
+    room.usage.close_interval()
     assert room.usage.produced == {}

@@ -1,6 +1,7 @@
 """The writer: rotation by size and age, a bound on what waits, gaps that are told, a disk that refuses."""
 
 import json
+import time
 
 import pytest
 
@@ -216,3 +217,61 @@ def test_what_was_lost_last_is_told_at_the_end_ready_or_not(tmp_path):
     desk.writer.start()
     desk.writer.stop(5.0)
     assert [line["lines"] for line in other.taken] == [2]
+
+
+@pytest.mark.parametrize("bad", ["a\ud800", 1 << 70, object(), b"raw"])
+def test_a_line_that_has_no_form_in_json_is_lost_alone_and_said_once(tmp_path, bad):
+    """Half a character ended the thread: nothing was written until a restart."""
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    desk.writer.start()
+    for _ in range(2):
+        desk.writer.put([desk.author.line("usage"), desk.author.line("usage", principal=bad), desk.author.line("usage")])
+        wait_for(lambda: desk.writer.waiting == 0)
+    desk.put(1)
+    desk.writer.stop(5.0)
+    assert not desk.writer._thread.is_alive()
+    assert desk.lines() == other.taken
+    assert [line["seq"] for line in desk.lines() if line["type"] == "usage"] == [1, 3, 4, 6, 8]
+    assert seqs_told_lost(desk) == 2
+    assert desk.writer.dropped == 4, "two in each place"
+    assert len(desk.complaints) == 1
+    assert "a line of type usage cannot be written as JSON" in desk.complaints[0]
+
+
+def test_whatever_a_place_raises_the_thread_goes_on_and_the_other_place_too(tmp_path):
+    other = Elsewhere()
+    desk = Desk(tmp_path / "logs", others=[other])
+    real, faults = other.write, [RuntimeError("a mistake"), MemoryError()]
+
+    def write(lines):
+        if faults:
+            raise faults.pop(0)
+        real(lines)
+
+    other.write = write
+    desk.writer.start()
+    for _ in range(3):
+        desk.put(1)
+        wait_for(lambda: desk.writer.waiting == 0)
+    desk.writer.stop(5.0)
+    assert len([line for line in desk.lines() if line["type"] == "usage"]) == 3
+    assert [line["lines"] for line in other.taken if line["type"] == "gap"] == [3], "two, and a gap line"
+    assert desk.complaints == ["a mistake"]
+
+
+def test_a_complaint_that_fails_ends_nothing(tmp_path):
+    desk = Desk(tmp_path / "logs")
+    desk.writer._complain = lambda *_: 1 / 0
+    desk.writer.start()
+    desk.writer.put([desk.author.line("usage", principal="\ud800")])
+    desk.put(1)
+    desk.writer.stop(5.0)
+    assert [line["seq"] for line in desk.lines() if line["type"] == "usage"] == [2]
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -130,3 +130,13 @@ def test_bad_lines_and_lines_that_come_twice(tmp_path: Path) -> None:
 def test_a_folder_without_logs(tmp_path: Path) -> None:
     assert "files usage-*.jsonl are looked for" in run("--from", str(tmp_path), code=1).output
     assert "does not exist" in run("--from", str(tmp_path / "nowhere"), code=2).output
+
+
+def test_a_file_that_was_begun_after_the_clock_was_set_back_hides_none_before(tmp_path: Path) -> None:
+    log = Log(tmp_path, "edge")
+    for interval in range(4):
+        log.add(interval, "alice", 3, requests=20)
+    log.file = tmp_path / "usage-edge-00-1.jsonl"
+    for interval in range(-100, -96):
+        log.add(interval, "alice", 3, requests=20)
+    assert suggested(tmp_path)["alice", "cluster_request_rate"][2] == 8

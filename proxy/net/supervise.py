@@ -1,0 +1,106 @@
+"""Sees that nothing of the proxy dies silently. In: what is to go on all the time; errors that nobody waits for. Out: work that is
+started again when it ends unasked, or a proxy that ends; a line in the operations log in either case.
+
+Work that ends again and again would leave the proxy half alive: then it ends, with a critical line and exit code 1, and whoever
+started it starts it again. Threads look after themselves: that of the usage log goes on after any error (`observe.writer`), that
+which looks at file systems hands its error to whoever waits for it (`net.volumes`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from aiokafka.errors import KafkaError
+
+from proxy.observe.operations import Log
+
+PAUSE: Final = 1.0
+"""Seconds until work that ended is started again."""
+RESTARTS: Final = 5
+WITHIN: Final = 60.0
+"""Seconds; work that ends once more within them, after as many restarts, ends the proxy."""
+TOLD_EVERY: Final = 10.0
+"""Seconds in which an error that nobody waits for is told once: a client may be able to cause it with every request."""
+MOST_KINDS: Final = 100
+"""Kinds of such errors that are told apart."""
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Supervisor:
+    """One per proxy. Made on the event loop."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self.failed = asyncio.Event()
+        """Something cannot be kept going: the proxy is to end."""
+        self._told: dict[str, float] = {}
+        self._untold = 0
+        self._loop.set_exception_handler(self._unhandled)
+
+    def keep(self, name: str, work: Work, *, once: bool = False) -> asyncio.Task[None]:
+        """Keep this going until the task is cancelled. `once`: it may end by itself, but not by an error."""
+        task = self._loop.create_task(self._keep(name, work, once=once), name=name)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _keep(self, name: str, work: Work, *, once: bool) -> None:
+        ends: deque[float] = deque(maxlen=RESTARTS)
+        while True:
+            error = await _outcome(work)
+            if error is None and once:
+                return
+            now = self._loop.time()
+            if len(ends) == RESTARTS and now - ends[0] < WITHIN:
+                self._fail(name, error, f"it ended {RESTARTS + 1} times within {WITHIN:g} s; the proxy stops")
+                return
+            ends.append(now)
+            detail = f"it is started again in {PAUSE:g} s" + ("" if error else "; it ended by itself")
+            self._log.error("internal error", task=name, detail=detail, exc_info=error)
+            await asyncio.sleep(PAUSE)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What keeps work going fails itself: nothing is left that could go on."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(task.get_name(), error, "the proxy stops")
+
+    def _fail(self, name: str, error: BaseException | None, detail: str) -> None:
+        self.failed.set()
+        self._log.critical("internal error", task=name, detail=detail, exc_info=error)
+
+    def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The loop's exception handler: an error in a callback, a protocol, or a task that nobody waits for."""
+        error, message = context.get("exception"), str(context.get("message"))
+        if isinstance(error, KafkaError):
+            return  # aiokafka leaves a future behind for every batch that fails; what failed was said to whoever waited for it
+        kind, now = f"{type(error).__name__} {message}", self._loop.time()
+        self._told = {known: until for known, until in self._told.items() if until > now}
+        if kind in self._told or len(self._told) >= MOST_KINDS:
+            self._untold += 1
+            return
+        self._told[kind] = now + TOLD_EVERY
+        untold, self._untold = self._untold, 0
+        self._log.error("internal error", detail=message, not_told=untold, exc_info=error)
+
+
+def tell_end(task: asyncio.Task[Any]) -> None:
+    """Done callback of a task that nobody waits for: an error that ends it is told at once."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error, "task": task})
+
+
+async def _outcome(work: Work) -> BaseException | None:
+    """Do it to its end. What went wrong; None if it ended by itself."""
+    try:
+        await work()
+    except asyncio.CancelledError as e:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return e  # something that it waited for was cancelled: nobody asked it to end
+    except Exception as e:
+        return e
+    return None
