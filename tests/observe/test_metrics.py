@@ -1,5 +1,6 @@
 """The figures: what is counted is shown, and series do not grow with what clients call themselves beyond their bound."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -39,7 +40,7 @@ def make_room(tmp_path, limits, producer_ids=None):
         max_entities=lambda: shown.most,
     )
     shown = SimpleNamespace(most=10)
-    world.services = type(world.services)(world.cluster, world.engine, world.tally, observer, world.services.understood)
+    world.services = replace(world.services, watcher=observer)
     registry = registry_of(ProxyCollector(world.engine, world.tally, usage, observer, gauges, lambda: 0.0))
     return SimpleNamespace(world=world, usage=usage, observer=observer, registry=registry, shown=shown)
 
