@@ -16,7 +16,7 @@ from kio.index import load_request_schema
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import encode_request, nested, request_layout, response_layout
 from proxy.wire.layout import Entity
-from proxy.wire.primitives import INT32, Buffer, string
+from proxy.wire.primitives import INT16, INT32, Buffer, string
 
 KEY: Final = 3
 VERSIONS: Final = (0, 13)
@@ -35,13 +35,23 @@ class Broker(NamedTuple):
     port: int
 
 
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+UNKNOWN_TOPIC_ID: Final = 100
+
+
 class Topic(NamedTuple):
     """A topic: its name as UTF-8 (empty where the answer has none), its id as 16 bytes (empty below version 10), its
-    number of partitions."""
+    number of partitions, the error code of the answer about it."""
 
     name: bytes
     topic_id: bytes
     partitions: int
+    error: int
+
+    @property
+    def absent(self) -> bool:
+        """True if the broker says that there is no such topic. Other errors, as that the client may not see it, say nothing."""
+        return self.error in (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)
 
 
 def read_brokers(frame: Buffer, version: int) -> list[Broker]:
@@ -72,10 +82,11 @@ def read_topics(frame: Buffer, version: int) -> Iterator[Topic]:
     compact = layout.tagged is not None
     for _ in range(count):
         name, after = string(frame, pos + 2, end, compact)
+        error: int = INT16.unpack_from(frame, pos)[0]
         topic_id = bytes(frame[after : after + 16]) if version >= FIRST_TOPIC_ID else b""
         size, _ = partitions.count(frame, element.skip_to("partitions", frame, pos, end), end)
         pos = element.skip(frame, pos, end)
-        yield Topic((name or "").encode(), topic_id, max(size, 0))
+        yield Topic((name or "").encode(), topic_id, max(size, 0), error)
 
 
 class AutoCreate(NamedTuple):

@@ -315,33 +315,56 @@ def _records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
     return pos + 4
 
 
-def names_no_broker(frame: bytes, start: int, end: int, version: int) -> bool:
-    """Is this a response from version 10 on in which every partition went well, and which names no node endpoints? False
-    where that cannot be told at a glance: where a partition has an error or anything else to tell."""
+def went_well(frame: bytes, start: int, end: int, version: int) -> bool:
+    """Is this a response in which every partition was written and nothing else is told: no error, no message, no node endpoints?
+    False where that cannot be told at a glance."""
     pos = response_body(frame, start, end, 0, version)
-    topics, pos = array(frame, pos, end, True)
+    compact = version >= FIRST_COMPACT
+    topics, pos = array(frame, pos, end, compact)
+    size = answer_size(version)
     for _ in range(topics):
-        _, partitions, pos = topic_head(frame, pos, end, True, version >= FIRST_TOPIC_ID)
-        stop = pos + max(partitions, 0) * _WENT_WELL
-        if stop + 1 > end:
+        _, partitions, pos = topic_head(frame, pos, end, compact, version >= FIRST_TOPIC_ID)
+        stop = pos + max(partitions, 0) * size
+        if stop + compact > end or not _all_written(frame, pos, stop, size, version):
             return False
-        # what stands behind the numbers of each: no record errors, no message, no tagged fields
-        for i in range(30, 33):
-            if frame[pos + i : stop : _WENT_WELL].strip(b"\0\1" if i == 30 else b"\0"):
+        pos = stop
+        if compact:
+            if frame[pos] != 0:
                 return False
-        if frame[stop] != 0:
+            pos += 1
+    pos += 4 if version >= FIRST_THROTTLE else 0
+    return pos + 1 == end and frame[pos] == 0 if compact else pos == end
+
+
+def _all_written(frame: bytes, pos: int, stop: int, size: int, version: int) -> bool:
+    """Have these partitions no error, and nothing behind their numbers: no record errors, no message, no tagged fields?"""
+    if frame[pos + 4 : stop : size].strip(b"\0") or frame[pos + 5 : stop : size].strip(b"\0"):
+        return False
+    behind = 6 + numbers_size(version)
+    for i in range(behind, size):
+        nothing = b"\0"  # no record errors, no message, no tagged fields
+        if version >= FIRST_COMPACT and i == behind:
+            nothing = b"\0\1"  # null or none
+        elif version < FIRST_COMPACT and i >= behind + 4:
+            nothing = b"\xff"  # null
+        if frame[pos + i : stop : size].strip(nothing):
             return False
-        pos = stop + 1
-    # throttle time, no tagged fields
-    return pos + 5 == end and frame[pos + 4] == 0
+    return True
 
 
-_WENT_WELL: Final = 4 + 2 + 8 + 8 + 8 + 3
-"""bytes of a partition in a response: index, error code, base offset, append time, start offset; the rest is empty"""
+def numbers_size(version: int) -> int:
+    """Bytes of base offset, append time and start offset of a partition in a response, as far as the version has them."""
+    return 8 if version < 2 else 16 if version < 5 else 24
+
+
+def answer_size(version: int) -> int:
+    """Bytes of a partition in a response that has nothing to tell of it: index, error code, the numbers, and what is empty behind
+    them: record errors and message from version 8 on, tagged fields from version 9 on."""
+    return 6 + numbers_size(version) + (3 if version >= FIRST_COMPACT else 6 if version == FIRST_COMPACT - 1 else 0)
 
 
 def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:
-    """Where base offset, append time and start offset (24 bytes) stand in a response about one partition; -1 when about more."""
+    """Where the numbers (`numbers_size`) stand in a response about one partition; -1 when about more."""
     pos = response_body(frame, start, end, 0, version)
     compact = version >= FIRST_COMPACT
     topics, pos = array(frame, pos, end, compact)

@@ -117,6 +117,15 @@ def with_refused(frame: bytes, version: int, order: Sequence[Part], refused: Map
     return INT32.pack(len(merged)) + merged
 
 
+def errors_of(frame: bytes, version: int) -> dict[Part, int]:
+    """The error codes of a response frame by partition; 0 of what was written."""
+    body, end = response_body(frame, 0, len(frame), PRODUCE, version), len(frame)
+    layout = response_layout(PRODUCE, version)
+    start, stop = layout.spans(frame, body, end)["responses"]
+    found = _answered(frame, layout.array("responses"), start, stop, version)
+    return {part: INT16.unpack_from(answer, INT32.size)[0] for part, answer in found.items()}
+
+
 def _answered(frame: bytes, topics: Array, start: int, stop: int, version: int) -> dict[Part, bytes]:
     """What the broker said of each partition."""
     element = topics.element

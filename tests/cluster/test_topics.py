@@ -12,11 +12,14 @@ from tests.messages import make, part_of, response
 
 
 def metadata(version: int, *topics: tuple[str | None, int], number: int = 1, partitions: int = 0) -> bytes:
-    """A response with (name, id); id 0 is one that is not there."""
+    """A response with (name, id); id 0 is one that is not there (error 3)."""
     schema = part_of(load_response_schema(3, version), "topics")
     part = part_of(schema, "partitions")
     parts = tuple(make(part, Random(i)) for i in range(partitions))
-    made = tuple(make(schema, Random(1), name=name, topic_id=UUID(int=i), partitions=parts if i else ()) for name, i in topics)
+    made = tuple(
+        make(schema, Random(1), name=name, topic_id=UUID(int=i), error_code=0 if i else 3, partitions=parts if i else ())
+        for name, i in topics
+    )
     return response(3, version, number, brokers=(), topics=made)
 
 
@@ -283,7 +286,9 @@ def test_who_watches_is_told_of_topics_that_come_and_go(version):
 def all_topics(version: int, names: list[str]) -> bytes:
     schema = part_of(load_response_schema(3, version), "topics")
     ids = [{"topic_id": UUID(int=i + 1)} if version >= 10 else {} for i in range(len(names))]
-    made = tuple(make(schema, Random(1), name=name, partitions=(), **given) for name, given in zip(names, ids, strict=True))
+    made = tuple(
+        make(schema, Random(1), name=name, error_code=0, partitions=(), **given) for name, given in zip(names, ids, strict=True)
+    )
     return response(3, version, 1, brokers=(), topics=made)
 
 
@@ -298,3 +303,71 @@ def test_what_clients_ask_for_makes_no_topic_go():
     topics.learn(metadata(12, ("orders", 0)), 12)
     drain(topics)
     assert watch.there == ["users", "bills"], "a broker says that it is not there"
+
+
+# ---------------------------------------------------------------------- what tells nothing
+
+NOT_AUTHORIZED, UNKNOWN_TOPIC_ID = 29, 100
+
+
+def said(name: str | None, error: int, topic_id: int = 0, version: int = 12) -> bytes:
+    """A response with an error about one topic."""
+    schema = part_of(load_response_schema(3, version), "topics")
+    made = make(schema, Random(1), name=name, topic_id=UUID(int=topic_id), error_code=error, partitions=())
+    return response(3, version, 1, brokers=(), topics=(made,))
+
+
+@pytest.mark.parametrize("error", [NOT_AUTHORIZED, 5, 17, -1])
+def test_an_answer_that_a_client_may_not_see_a_topic_says_nothing_about_it(error):
+    watch = Watch()
+    topics = Topics(watch)
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn(topics, said("orders", error))
+    assert (topics.size("orders"), watch.there) == (3, ["orders"])
+    learn(topics, said("secret", error, 7))
+    assert (topics.size("secret"), topics.name(key(7))) == (None, None), "nor that it is there"
+
+
+def test_an_unknown_topic_id_makes_no_topic_go():
+    topics = Topics()
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn(topics, said(None, UNKNOWN_TOPIC_ID, 1))
+    assert topics.size("orders") == 3
+
+
+def learn_all(topics: Topics, *names: str) -> None:
+    topics.learn_all(all_topics(12, list(names)), 12)
+    drain(topics)
+
+
+def test_what_the_proxy_itself_may_not_see_is_not_gone():
+    """An identity without Describe gets an answer without the topic, again and again."""
+    watch = Watch()
+    topics = Topics(watch)
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn_all(topics)
+    learn_all(topics, "other")
+    assert watch.there == ["orders", "other"]
+    assert topics.size("orders") == 3
+
+
+def test_a_topic_that_a_client_heard_of_goes_with_the_answer_after_the_next():
+    """The proxy's identity lost its right, or the topic went after the client had asked: who knows."""
+    watch = Watch()
+    topics = Topics(watch)
+    learn_all(topics, "orders")
+    learn(topics, metadata(12, ("orders", 1), partitions=4))
+    learn_all(topics)
+    assert watch.there == ["orders"]
+    learn_all(topics)
+    assert watch.there == []
+
+
+def test_what_is_read_of_an_answer_that_is_cut_off_makes_nothing_go():
+    watch = Watch()
+    topics = Topics(watch)
+    names = [f"t{i}" for i in range(SLICE * 2)]
+    learn_all(topics, *names)
+    topics.learn_all(all_topics(12, names)[:-50], 12)
+    drain(topics)
+    assert watch.there == names

@@ -27,7 +27,7 @@ def metadata(version: int, brokers: list[tuple[int, str, int]], topics: list[tup
     for i, (name, partitions) in enumerate(topics):
         given: dict[str, Any] = {"topic_id": ID} if version >= 10 else {}
         parts = tuple(make(part_of(topic, "partitions"), Random(i)) for _ in range(partitions))
-        made.append(make(topic, Random(i), name=name, partitions=parts, **given))
+        made.append(make(topic, Random(i), name=name, error_code=29 * i, partitions=parts, **given))
     nodes = tuple(make(part_of(schema, "brokers"), Random(1), node_id=i, host=host, port=port) for i, host, port in brokers)
     return response(3, version, brokers=nodes, topics=tuple(made))
 
@@ -37,7 +37,7 @@ def test_brokers_and_topics(version):
     frame = metadata(version, [(0, "a", 9092), (2_000_000_000, "böse", 1)], [("orders", 3), ("empty", 0)])
     assert read_brokers(frame, version) == [Broker(0, "a", 9092), Broker(2_000_000_000, "böse", 1)]
     topic_id = ID.bytes if version >= 10 else b""
-    assert list(read_topics(frame, version)) == [Topic(b"orders", topic_id, 3), Topic(b"empty", topic_id, 0)]
+    assert list(read_topics(frame, version)) == [Topic(b"orders", topic_id, 3, 0), Topic(b"empty", topic_id, 0, 29)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
