@@ -326,13 +326,16 @@ class BytesIn:
 
     def answered(self, user: str, size: float, when: float, now: float) -> None:
         """The broker has answered about bytes that were expected at `when`."""
-        flow = self._expected.get(user, self._expected.get(OTHERS))
+        flow = self._expected_of(user)
         if flow is not None:
             flow.give_back(size, now, when)
 
+    def _expected_of(self, user: str) -> Flow | None:
+        return self._expected.get(user, self._expected.get(OTHERS)) if self._expected else None
+
     def is_over(self, user: str, name: str, now: float) -> bool:
         """Would a batch for this topic be refused if what is expected of the user had been written to it? Nothing is recorded."""
-        flow = self._expected.get(user, self._expected.get(OTHERS)) if self._expected else None
+        flow = self._expected_of(user)
         expected = 0.0 if flow is None else flow.measured(now)
         if self._limits is None or self.total.measured(now) + expected <= self._limits.total:
             return False
@@ -347,7 +350,8 @@ class BytesIn:
         topic. Names that no broker has confirmed are not told: the decision is about the user."""
         meter = self.meters.get(name)
         threshold = self.share if meter is None else self.threshold(meter)
-        wait = max(self.total.turn - now, 0.0) if self.total.window is None else SECONDS
+        turn = max(flow.turn for flow in (self.total, self._expected_of(user)) if flow is not None)
+        wait = max(turn - now, 0.0) if self.total.window is None else SECONDS
         entity = Entity(None, None, name) if self.knows(name) else Entity(user, None)
         message = f"Too many bytes in: this topic is above its threshold, and so are all topics; try again in {figure(wait)} s."
         return Decision(NAME, Action.REFUSE, entity, (), 0.0 if meter is None else meter.measured(now), threshold, wait, message)

@@ -8,6 +8,7 @@ from kio.index import load_response_schema
 
 from proxy.cluster import topics as module
 from proxy.cluster.topics import SLICE, Topics
+from quota.kinds.bytes_in import BytesIn, TopicLimits
 from tests.messages import make, part_of, response
 
 
@@ -371,3 +372,43 @@ def test_what_is_read_of_an_answer_that_is_cut_off_makes_nothing_go():
     topics.learn_all(all_topics(12, names)[:-50], 12)
     drain(topics)
     assert watch.there == names
+
+
+# ---------------------------------------------------------------------- what answers about topics do to thresholds
+
+
+def accepted(*, refused_every: float = 0, poll_every: float = 0, seen_every: float = 0, gone_every: float = 0) -> float:
+    """Bytes per second of `orders` that pass in two minutes: 5,000 are wanted, where 500 of 1,000 are its threshold. Meanwhile
+    answers come every so many seconds: that a client may not see it, all that an identity without rights sees, that it is there,
+    and that it is not."""
+    book = BytesIn(TopicLimits(1000, {"orders": 500}))
+    topics = Topics(book)
+    there = metadata(12, ("orders", 7), partitions=2)
+    learn(topics, there)
+    passed = 0
+    for step in range(1, 1200):
+        now = step / 10
+        for every, frame in ((refused_every, said("orders", NOT_AUTHORIZED)), (seen_every, there), (gone_every, said("orders", 3))):
+            if every and step % int(every * 10) == 5:
+                learn(topics, frame)
+        if poll_every and step % int(poll_every * 10) == 0:
+            learn_all(topics)
+        passed += 500 * book.topic("orders", now).take(500, now)
+    return passed / 120
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"refused_every": 1},
+        {"refused_every": 5},
+        {"poll_every": 10, "seen_every": 5},
+        {"poll_every": 10, "seen_every": 20},
+        {"refused_every": 5, "seen_every": 5},
+        {"refused_every": 1, "seen_every": 1},
+        {"gone_every": 5, "seen_every": 3},
+    ],
+)
+def test_no_answer_makes_a_threshold_forgotten(answers):
+    """A client that asks for what it may not see, an identity without rights, a broker that lags behind."""
+    assert accepted(**answers) == accepted() < 600
