@@ -189,9 +189,12 @@ class Over:
     def add(self, topic: str, decision: Decision | None, item: int) -> None:
         """This is said of a topic if it is the first, and concerns this item."""
         key = topic if self.alone(topic) else OTHERS
-        if decision is not None and key == OTHERS:
-            decision = replace(decision, entity=Entity(None, None, OTHERS))
-        self._said.setdefault(key, (decision, []))[1].append(item)
+        said = self._said.get(key)
+        if said is None:
+            if decision is not None and key == OTHERS:
+                decision = replace(decision, entity=Entity(None, None, OTHERS))
+            said = self._said[key] = decision, []
+        said[1].append(item)
 
     def decisions(self) -> list[Decision]:
         return [replace(decision, items=tuple(items)) for decision, items in self._said.values() if decision is not None]

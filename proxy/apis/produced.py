@@ -21,8 +21,8 @@ from proxy.session.plans import Plan, Request, Stream
 from proxy.wire import metadata
 from proxy.wire.addresses import PRODUCE, patch_addresses
 from proxy.wire.primitives import Buffer
-from proxy.wire.produce import FIRST_TOPIC_ID, Skim, base_offset_at, numbers_size, went_well
-from proxy.wire.refusals import Part, Refusal, errors_of, parts_of, with_refused
+from proxy.wire.produce import FIRST_TOPIC_ID, Skim, base_offset_at, errors_of, numbers_size, went_well
+from proxy.wire.refusals import Part, Refusal, parts_of, with_refused
 from proxy.wire.throttle import tell
 from quota.decision import Decision
 from quota.engine import Rules
@@ -113,13 +113,15 @@ def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: fl
     """The broker did not write all of a request that was counted by topics. What it had for a topic is given back if nothing of it
     was written; of a part nobody knows the bytes. The topic is revoked, so that the next request to it is judged batch by batch."""
     when, aim, size, rate, several = counted
-    confirmed = client.services.engine.confirmed
+    codes: dict[bytes, list[int]] = {}
+    for (topic, _), code in errors.items():
+        codes.setdefault(topic if several is not None else b"", []).append(code)
     for topic, to, carried in several or ((b"", aim, size),):
-        codes = [code for (named, _), code in errors.items() if named == topic or several is None]
-        if not any(codes):
+        failed = codes.get(topic, [])
+        if not any(failed):
             continue
-        confirmed.revoke(client.user, to.name)
-        if not all(codes):
+        client.services.engine.confirmed.revoke(client.user, to.name)
+        if not all(failed):
             continue
         if to.meter is not None:
             to.meter.give_back(carried, now, when)

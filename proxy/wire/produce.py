@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 from proxy.wire.frames import Frame, Place
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import response_layout
-from proxy.wire.primitives import COMPILED, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
+from proxy.wire.primitives import COMPILED, INT16, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
 VERSIONS: Final = (0, 13)
 FIRST_COMPACT: Final = 9
 FIRST_TOPIC_ID: Final = 13
+FIRST_MESSAGE: Final = 8
+"""the first version whose response says why a batch was refused (KIP-467)"""
 BATCH: Final = Struct(">16xb26xqhii")
 """magic, producer id, producer epoch, base sequence, number of records: the first 61 bytes of a batch"""
 _ACKS_TIMEOUT: Final = Struct(">hi")
@@ -350,6 +352,36 @@ def _all_written(frame: bytes, pos: int, stop: int, size: int, version: int) -> 
         if frame[pos + i : stop : size].strip(nothing):
             return False
     return True
+
+
+def errors_of(frame: bytes, version: int) -> dict[tuple[bytes, int], int]:
+    """The error codes of a whole response frame, 0 of what was written, by topic (UTF-8, or 16 bytes of an id) and partition."""
+    end = len(frame)
+    pos = response_body(frame, 0, end, 0, version)
+    compact = version >= FIRST_COMPACT
+    behind = 6 + numbers_size(version)
+    found: dict[tuple[bytes, int], int] = {}
+    topics, pos = array(frame, pos, end, compact)
+    for _ in range(topics):
+        topic, partitions, pos = topic_head(frame, pos, end, compact, version >= FIRST_TOPIC_ID)
+        for _ in range(partitions):
+            after = fixed(pos, behind, end)
+            found[topic, INT32.unpack_from(frame, pos)[0]] = INT16.unpack_from(frame, pos + 4)[0]
+            pos = _skip_reasons(frame, after, end, compact) if version >= FIRST_MESSAGE else after
+        if compact:
+            pos = skip_tags(frame, pos, end)
+    return found
+
+
+def _skip_reasons(frame: bytes, pos: int, end: int, compact: bool) -> int:
+    """The position behind the record errors, the message and the tagged fields of a partition."""
+    errors, pos = array(frame, pos, end, compact)
+    for _ in range(errors):
+        _, pos = span(frame, fixed(pos, 4, end), end, compact)
+        if compact:
+            pos = skip_tags(frame, pos, end)
+    _, pos = span(frame, pos, end, compact)
+    return skip_tags(frame, pos, end) if compact else pos
 
 
 def numbers_size(version: int) -> int:

@@ -24,10 +24,8 @@ from proxy.wire.primitives import (
     encode_uvarint,
     span,
 )
-from proxy.wire.produce import FIRST_COMPACT, FIRST_THROTTLE, FIRST_TOPIC_ID, Skim
+from proxy.wire.produce import FIRST_COMPACT, FIRST_MESSAGE, FIRST_THROTTLE, FIRST_TOPIC_ID, Skim
 
-FIRST_MESSAGE: Final = 8
-"""the first version whose response says why a batch was refused (KIP-467)"""
 _FIRST_TIME: Final = 2
 _FIRST_START_OFFSET: Final = 5
 _PARTITION: Final = Struct(">ihq")
@@ -115,15 +113,6 @@ def with_refused(frame: bytes, version: int, order: Sequence[Part], refused: Map
     parts.update(answered)
     merged = b"".join((frame[4:start], _responses(version, parts), frame[stop:]))
     return INT32.pack(len(merged)) + merged
-
-
-def errors_of(frame: bytes, version: int) -> dict[Part, int]:
-    """The error codes of a response frame by partition; 0 of what was written."""
-    body, end = response_body(frame, 0, len(frame), PRODUCE, version), len(frame)
-    layout = response_layout(PRODUCE, version)
-    start, stop = layout.spans(frame, body, end)["responses"]
-    found = _answered(frame, layout.array("responses"), start, stop, version)
-    return {part: INT16.unpack_from(answer, INT32.size)[0] for part, answer in found.items()}
 
 
 def _answered(frame: bytes, topics: Array, start: int, stop: int, version: int) -> dict[Part, bytes]:
