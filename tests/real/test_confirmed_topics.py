@@ -40,7 +40,7 @@ ORDERS = 100_000
 """bytes per second: the threshold of the topic"""
 SECONDS = 14
 """of which two ticks of the one-minute average are a part"""
-NOT_AUTHORIZED = 29
+NOT_AUTHORIZED, NOT_ENOUGH_REPLICAS = 29, 19
 
 
 def login(user: str) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def logged_in(proxy: ProxyProcess) -> Iterator[Connection]:
 def writes_without_rights(connection: Connection) -> None:
     for _ in range(20):
         write(connection, "orders", size=500_000, acks=1)
-    for _ in range(20):
-        assert int(connection.receive(0, 9).responses[0].partition_responses[0].error_code) == NOT_AUTHORIZED
+    codes = {int(connection.receive(0, 9).responses[0].partition_responses[0].error_code) for _ in range(20)}
+    assert codes <= {NOT_AUTHORIZED, NOT_ENOUGH_REPLICAS}, "what is under way may be too much for that user"
 
 
 def writes_without_rights_and_answers(connection: Connection) -> None:
@@ -116,8 +116,8 @@ def goes_away_before_the_answer(connection: Connection) -> None:
 
 def makes_up_names(connection: Connection) -> None:
     write(connection, *(f"zz{i}" for i in range(300)), size=3000, acks=1)
-    for topic in connection.receive(0, 9).responses:
-        assert int(topic.partition_responses[0].error_code) == NOT_AUTHORIZED
+    codes = {int(topic.partition_responses[0].error_code) for topic in connection.receive(0, 9).responses}
+    assert codes <= {NOT_AUTHORIZED, NOT_ENOUGH_REPLICAS}, "what is under way may be too much for that user"
 
 
 def asks_for_what_it_may_not_see(connection: Connection) -> None:
@@ -139,14 +139,15 @@ def attack(proxy: ProxyProcess, once: Callable[[Connection], None], stop: thread
 
 
 def produce(proxy: ProxyProcess, rate: int, seconds: float, **settings: Any) -> tuple[int, int]:
-    """(batches written, batches not written) by alice, at so many bytes per second."""
+    """(records written, records not written) of alice, at so many bytes per second."""
     failed: list[bool] = []
     producer = Producer({"bootstrap.servers": proxy.bootstrap, **login("alice"), "linger.ms": 0, "retries": 0, **settings})
     begin, sent = time.monotonic(), 0
     while time.monotonic() < begin + seconds:
         producer.produce("orders", bytes(rate // 20), partition=0, on_delivery=lambda error, _: failed.append(error is not None))
         sent += 1
-        producer.poll(max(begin + sent / 20 - time.monotonic(), 0))
+        time.sleep(max(begin + sent / 20 - time.monotonic(), 0))
+        producer.poll(0)
     assert producer.flush(30) == 0
     return failed.count(False), failed.count(True)
 
