@@ -42,13 +42,14 @@ HOT = (
     "quota.kinds.bytes_in",
     "quota.engine",
     "proxy.apis.streams",
+    "proxy.apis.produced",
     "proxy.apis.produce",
     "proxy.apis.fetch",
     "proxy.apis.share_fetch",
 )
 """What is compiled: what every frame passes through."""
 
-APIS = ("produce", "fetch", "share_fetch", "streams")
+APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
 READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
 """Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
 

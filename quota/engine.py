@@ -12,10 +12,11 @@ from math import inf
 from typing import Final, Protocol, TypeVar
 
 from quota.book import Found, QuotaBook
+from quota.confirmed import Confirmations
 from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
 from quota.fence import Fence
-from quota.kinds.bytes_in import BytesIn, TopicLimits
+from quota.kinds.bytes_in import OTHERS, BytesIn, TopicLimits
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Receipt
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
 from quota.kinds.rates import RateLimit, RateMeter, Rates
@@ -28,6 +29,8 @@ from quota.windows.bloom import Hash
 
 L = TypeVar("L")
 
+MAX_TOLD: Final = 10
+"""Topics of one request that a quota tells of one by one; what is to be said of others is said of `OTHERS`, all together."""
 HOURS: Final = Windows()
 MAX_WOULD: Final = 1000
 MAX_HOLD = 10.0
@@ -168,6 +171,35 @@ class Mutes:
             del self._until[key]
 
 
+class Over:
+    """What is to be said of the topics of one request that are over their thresholds."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[Decision | None, list[int]]] = {}
+
+    def alone(self, topic: str) -> bool:
+        """Is this topic one of those that are told of one by one?"""
+        return topic in self._said or len(self._said) < MAX_TOLD
+
+    def find(self, topic: str) -> list[Decision | None]:
+        """What is said of this topic already, None for nothing; no element if it was not asked yet."""
+        found = self._said.get(topic if self.alone(topic) else OTHERS)
+        return [] if found is None else [found[0]]
+
+    def add(self, topic: str, decision: Decision | None, item: int) -> None:
+        """This is said of a topic if it is the first, and concerns this item."""
+        key = topic if self.alone(topic) else OTHERS
+        said = self._said.get(key)
+        if said is None:
+            if decision is not None and key == OTHERS:
+                decision = replace(decision, entity=Entity(None, None, OTHERS))
+            said = self._said[key] = decision, []
+        said[1].append(item)
+
+    def decisions(self) -> list[Decision]:
+        return [replace(decision, items=tuple(items)) for decision, items in self._said.values() if decision is not None]
+
+
 class Engine:
     """Every quota of one proxy. `hash128` hashes producer ids, `windows` say how long they are remembered."""
 
@@ -185,6 +217,8 @@ class Engine:
         self.request_rate = Rates("request_rate", "request rate", "requests", limits.request_rate)
         self.bytes_in = BytesIn(limits.topics, limits.exempt.topics)
         self.fence = Fence()
+        self.confirmed = Confirmations()
+        """which users brokers have let write to which topics"""
         self.would: list[Decision] = []
         """what observed quotas would have done since somebody last took it from here; `MAX_WOULD` at most"""
         self.era = 0
@@ -290,10 +324,11 @@ class Engine:
         """So long, and for who is ahead until the others had their turn."""
         return seconds + AFTER if metered.share.ahead(now) else seconds
 
-    def judge_produce(self, rules: Rules, batches: Sequence[Batch], now: float) -> Judgement:
+    def judge_produce(self, rules: Rules, batches: Sequence[Batch], now: float, *, confirmed: bool = True) -> Judgement:
         """What becomes of a Produce request: batch by batch in its order, by the fence, then by each kind. What is refused counts
         towards no rate; what goes on is counted, and throttled by whatever is exceeded. Throttles are capped at `max_throttle`,
-        and their owners muted."""
+        and their owners muted. `confirmed` False: no broker has confirmed that the user may write to all of these topics. Then
+        bytes count for the user alone until the broker has answered, see `count_written`."""
         refusals = Refusals(self.fence, batches, rules.owner, now)
         free = self.limits.exempt.topics
         limited = [i for i in range(len(batches)) if not refusals.behind(i)]
@@ -303,29 +338,66 @@ class Engine:
         full = [it for it in (self._capped(Verdict(0, each), now, mute=False).decision for each in found) if it is not None]
         limited = [i for i in limited if i not in refusals.refused]
         ids = self._judge_ids(rules, batches, limited, refusals, now)
-        over: dict[str, Decision] = {}
+        over = Over()
         accepted = 0
         for i in limited:
             batch = batches[i]
-            if i in refusals.refused or not self._take_topic(rules, batch, i, refusals, over, now):
+            take = self._take_topic if confirmed else self._may_go
+            if i in refusals.refused or not take(rules, batch, i, refusals, over, now):
                 continue
             refusals.admit(i)
             if batch.topic not in free:
                 accepted += batch.size
-        decisions = [*refusals.decisions(), *full, *ids, *over.values()]
-        decisions += self._slow(rules, batches, [i for i in stored if i not in refusals.refused], now)
-        if rules.produce is not None and accepted and (slowed := self.charge_rate(rules.produce, accepted, now)) is not None:
-            decisions.append(replace(slowed, items=tuple(i for i in range(len(batches)) if i not in refusals.refused)))
-        return Judgement(refusals.refused, decisions)
+        decisions = [*refusals.decisions(), *full, *ids, *over.decisions()]
+        judgement = Judgement(refusals.refused, decisions, confirmed and self.limits.topics is not None)
+        if confirmed:
+            self._slow(rules, batches, [i for i in stored if i not in refusals.refused], judgement, now)
+            if rules.produce is not None and accepted and (slowed := self.charge_rate(rules.produce, accepted, now)) is not None:
+                decisions.append(replace(slowed, items=tuple(i for i in range(len(batches)) if i not in refusals.refused)))
+        elif self.limits.topics is not None:
+            self.bytes_in.expect(rules.user, sum(b.size for i, b in enumerate(batches) if i not in refusals.refused), now)
+        return judgement
 
-    def _slow(self, rules: Rules, batches: Sequence[Batch], items: Sequence[int], now: float) -> list[Decision]:
+    def count_written(self, rules: Rules, batches: Sequence[Batch], items: Sequence[int], now: float) -> Judgement:
+        """Count batches that were judged while nobody had confirmed that the user may write to their topics, and that brokers have
+        written by now: what `judge_produce` does of confirmed ones. Nothing is refused any more."""
+        judgement, over = Judgement(in_topics=self.limits.topics is not None), Over()
+        for i in items if judgement.in_topics else ():
+            self._count_topic(rules, batches[i], i, over, now)
+        judgement.decisions += over.decisions()
+        limited = [i for i in items if batches[i].topic not in self.limits.exempt.topics]
+        self._slow(rules, batches, [] if rules.exempt else limited, judgement, now)
+        carried = sum(batches[i].size for i in limited)
+        if rules.produce is not None and carried and (slowed := self.charge_rate(rules.produce, carried, now)) is not None:
+            judgement.decisions.append(replace(slowed, items=tuple(limited)))
+        return judgement
+
+    def credit_produce(
+        self, rules: Rules, batches: Sequence[Batch], judgement: Judgement, items: Iterable[int], when: float, now: float
+    ) -> None:
+        """Brokers did not write these batches, which were counted at `when`: give back what they counted."""
+        carried = 0
+        for i in items:
+            batch = batches[i]
+            if judgement.in_topics:
+                meter = None if rules.exempt or not batch.known else self.bytes_in.meters.get(batch.topic)
+                (meter or self.bytes_in.total).give_back(batch.size, now, when)
+            if judgement.slowed is not None and i in judgement.weights:
+                self.slowing.rates.refund(judgement.slowed, judgement.weights[i], now)
+            if batch.topic not in self.limits.exempt.topics:
+                carried += batch.size
+        if rules.produce is not None and carried:
+            rules.produce.rates.refund(rules.produce.found.owner, carried, now)
+
+    def _slow(self, rules: Rules, batches: Sequence[Batch], items: Sequence[int], judgement: Judgement, now: float) -> None:
         """Slow down who writes to a volume past its soft limit."""
-        if not items:
-            return []
-        found = self.slowing.rates.find(rules.user, rules.client_id)
-        over = None if found is None else self.slowing.slow(found, batches, items, now)
-        capped = self._capped(Verdict(0, over), now).decision
-        return [] if capped is None else [capped]
+        found = self.slowing.rates.find(rules.user, rules.client_id) if items and not self.storage.calm else None
+        if found is None:
+            return
+        judgement.slowed, judgement.weights = found.owner, self.slowing.weights(batches, items)
+        capped = self._capped(Verdict(0, self.slowing.slow(found, batches, items, now)), now).decision
+        if capped is not None:
+            judgement.decisions.append(capped)
 
     def _judge_ids(
         self, rules: Rules, batches: Sequence[Batch], limited: Sequence[int], refusals: Refusals, now: float
@@ -345,34 +417,73 @@ class Engine:
                 refusals.refuse(i, NOT_ENOUGH_REPLICAS, decision.message, decision.quota)
         return [replace(decision, items=items)] if items else []
 
-    def _take_topic(self, rules: Rules, batch: Batch, i: int, refusals: Refusals, over: dict[str, Decision], now: float) -> bool:
+    def _take_topic(self, rules: Rules, batch: Batch, i: int, refusals: Refusals, over: Over, now: float) -> bool:
         """Count a batch towards its topic; False when it is refused, and not counted. `over`: what is said of topics."""
-        bytes_in, topic, mode = self.bytes_in, batch.topic, self.limits.topics_mode
+        bytes_in, topic = self.bytes_in, batch.topic
         if self.limits.topics is None:
             return True
         if rules.exempt or not batch.known:
             return bytes_in.total.take(batch.size, now)
         if bytes_in.topic(topic, now).take(batch.size, now):
             return True
-        refused = mode is not Mode.THROTTLE and refusals.can(i)
-        if refused:
-            # its client is not muted: other topics share the connection
-            decision: Decision | None = replace(bytes_in.refuse(topic, batch.size, now), throttle=0.0)
-        else:
-            decision = bytes_in.charge(topic, batch.size, now).decision
-        if decision is None or not (refused or mode is Mode.THROTTLE):
+        if self.limits.topics_mode is Mode.THROTTLE:
+            self._count_topic(rules, batch, i, over, now)
             return True
-        if refused:
-            refusals.refuse(
-                i, NOT_ENOUGH_REPLICAS if mode is Mode.TRANSIENT else POLICY_VIOLATION, decision.message, decision.quota
-            )
-        items = (*over[topic].items, i) if topic in over else (i,)
-        decision = replace(decision, entity=Entity(None, None, topic), items=items)
-        if refused:
-            over[topic] = decision
-        elif (capped := self._capped(Verdict(0, decision), now).decision) is not None:
-            over[topic] = capped
-        return not refused
+        if not refusals.can(i):
+            bytes_in.charge(topic, batch.size, now)
+            return True
+        said = over.find(topic)
+        if not said:
+            alone = over.alone(topic)
+            found = bytes_in.explain(topic, batch.size, now) if alone else bytes_in.decline(rules.user, topic, now)
+            said.append(replace(found, throttle=0.0, entity=Entity(None, None, topic)))
+        bytes_in.refused.record(batch.size, now)
+        self._refuse_topic(topic, i, said[0], refusals, over)
+        return False
+
+    def _may_go(self, rules: Rules, batch: Batch, i: int, refusals: Refusals, over: Over, now: float) -> bool:
+        """The same for a user of whom nobody has confirmed that all of this may be written: nothing is counted."""
+        bytes_in, topic, slowed = self.bytes_in, batch.topic, self.limits.topics_mode is Mode.THROTTLE
+        if rules.exempt or not bytes_in.is_over(rules.user, topic, now) or not (slowed or refusals.can(i)):
+            return True
+        key = topic if bytes_in.knows(topic) else ""
+        said = over.find(key)
+        if not said:
+            found = bytes_in.decline(rules.user, topic, now)
+            said.append(self._throttled(found, now) if slowed else replace(found, throttle=0.0))
+        (bytes_in.throttled if slowed else bytes_in.refused).record(batch.size, now)
+        if slowed:
+            over.add(key, said[0], i)
+        else:
+            self._refuse_topic(key, i, said[0], refusals, over)
+        return slowed
+
+    def _refuse_topic(self, key: str, i: int, said: Decision | None, refusals: Refusals, over: Over) -> None:
+        """Its client is not muted: other topics share the connection."""
+        assert said is not None
+        code = NOT_ENOUGH_REPLICAS if self.limits.topics_mode is Mode.TRANSIENT else POLICY_VIOLATION
+        refusals.refuse(i, code, said.message, said.quota)
+        over.add(key, said, i)
+
+    def _throttled(self, decision: Decision | None, now: float) -> Decision | None:
+        """What is told of a throttle that begins now."""
+        return None if decision is None else self._capped(Verdict(0, replace(decision, action=Action.THROTTLE)), now).decision
+
+    def _count_topic(self, rules: Rules, batch: Batch, i: int, over: Over, now: float) -> None:
+        """Count a batch that goes on, or has gone on, whatever the rates are."""
+        bytes_in, topic = self.bytes_in, batch.topic
+        if rules.exempt or not batch.known:
+            bytes_in.total.take(batch.size, now)
+            return
+        bytes_in.written(topic, now)
+        said = over.find(topic)
+        decision = bytes_in.charge(topic, batch.size, now, explain=not said).decision
+        if self.limits.topics_mode is not Mode.THROTTLE:
+            return
+        if said:
+            over.add(topic, said[0], i)
+        elif decision is not None:
+            over.add(topic, self._throttled(replace(decision, entity=Entity(None, None, topic)), now), i)
 
     def hold_produce(self, rules: Rules, batches: Sequence[Batch], now: float, *, held: bool = False) -> Decision | None:
         """`hold` for a Produce request: of an entity over its byte rate, or with ids that are new to a user over its limit. Whoever
@@ -462,6 +573,7 @@ class Engine:
         for rates in (self.producer_rate, self.consumer_rate, self.request_rate, self.slowing.rates):
             rates.sweep(now)
         self.bytes_in.sweep(now)
+        self.confirmed.sweep(now)
         self.fence.sweep(now)
         if now >= self._next_cleanup:
             self._next_cleanup = now + self.limits.cleanup_interval

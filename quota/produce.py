@@ -50,6 +50,11 @@ class Judgement:
 
     refused: dict[int, Refused] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    in_topics: bool = False
+    """was what goes on counted in the rates of topics?"""
+    slowed: Entity | None = None
+    """against whose slowed rate something was counted, and how much for each batch"""
+    weights: dict[int, float] = field(default_factory=dict)
 
     @property
     def throttle(self) -> float:

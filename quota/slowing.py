@@ -94,6 +94,10 @@ class Slowing:
         message = f"{self.storage.why(seen)} {found.owner} is slowed down to {size(limit)}/s."
         return replace(decision, items=tuple(i for i, _, _ in slowed), usage=usage, limit=limit, message=message)
 
+    def weights(self, batches: Sequence[Batch], items: Iterable[int]) -> dict[int, float]:
+        """What each batch counts that `slow` counts now."""
+        return {i: batches[i].size / factor for i, factor, _ in self._asked(batches, items) if 0 < factor < 1}
+
     def slows(self, batches: Sequence[Batch], items: Iterable[int]) -> bool:
         """Is any of these slowed?"""
         return any(0 < factor < 1 for _, factor, _ in self._asked(batches, items))

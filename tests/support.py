@@ -21,6 +21,7 @@ from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes, Buffer
 from quota.book import QuotaBook
+from quota.confirmed import Confirmations, Pair
 from quota.decision import Action, Decision
 from quota.engine import Engine, Exempt, Limits, Mode
 from quota.entity import Entity
@@ -154,6 +155,14 @@ class Port:
         self.closes += 1
 
 
+class AllConfirmed(Confirmations):
+    """Every user has written to every topic before."""
+
+    def find(self, user: str, topic: str) -> Pair:
+        found = super().find(user, topic)
+        return found if found.confirmed else self.confirm(user, topic, 0.0)
+
+
 @dataclass
 class World:
     """What the sessions of one test share."""
@@ -182,6 +191,8 @@ class World:
     desk: Desk = CLOSED_DESK
     logins: bool = False
     """the cluster wants logins"""
+    strangers: bool = False
+    """brokers have not confirmed yet that users may write to topics; else they have confirmed it of everybody"""
     knows_nothing: bool = False
     """the broker answers the proxy's own questions at once: none of these topics is there"""
 
@@ -208,6 +219,8 @@ class World:
             observed=self.observed,
         )
         self.engine = Engine(limits, murmur3)
+        if not self.strangers:
+            self.engine.confirmed = AllConfirmed()
         self.services = Services(
             self.cluster,
             self.engine,

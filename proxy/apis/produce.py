@@ -1,8 +1,9 @@
 """Produce: key 0, versions 0-13. Counts bytes and records per topic, and asks the engine what becomes of each batch.
 
 A request that is within every limit goes on as it came. Else it is read batch by batch and judged: what is refused is answered
-with its error and a message, the rest goes on, and the two answers are merged. A client that is throttled gets its answer with
-throttle_time_ms and is then muted (KIP-219); version 0 has no such field, and requests with acks=0 have no response: their
+with its error and a message, the rest goes on, and the two answers are merged. What the broker then does not write is given
+back, and what no broker has confirmed before is counted with the answer (`produced`). A client that is throttled gets its answer
+with throttle_time_ms and is then muted (KIP-219); version 0 has no such field, and requests with acks=0 have no response: their
 clients feel the mute only. Where a batch with acks=0 is refused, the connection is closed behind what goes on, as brokers do.
 A request of an entity that is muted on another connection is held first; of a user over its producer id limit only one with
 a new id (KIP-936, seed s2).
@@ -12,16 +13,17 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Final
 from uuid import UUID
 
+from proxy.apis.produced import MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, question
 from proxy.session.client import Aim, Client
-from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Plan, Request, Stream
-from proxy.wire.addresses import PRODUCE, holds_addresses, patch_addresses
-from proxy.wire.frames import Frame, places
+from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Request
+from proxy.wire.addresses import PRODUCE, holds_addresses
+from proxy.wire.frames import Frame, Place, places
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.produce import (
     FIRST_TOPIC_ID,
@@ -29,21 +31,21 @@ from proxy.wire.produce import (
     VERSIONS,
     Remembered,
     Skim,
-    base_offset_at,
-    names_no_broker,
     skim,
 )
-from proxy.wire.refusals import Part, Refusal, parts_of, refusal, with_refused, without
-from quota.decision import Action, Decision
+from proxy.wire.refusals import Refusal, refusal, without
+from quota.decision import Action
 from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
 from quota.kinds.storage import Storage
-from quota.produce import Batch, Judgement
+from quota.produce import Batch
 
-MAX_NAMED: Final = 10
-"""Topics that a decision names."""
-MAX_JUDGED: Final = 10_000
-"""Partitions of a request that are judged one by one; reading more would take tenths of a second, and no producer sends so many."""
+NOT_WITHIN, NOT_COUNTED, COUNTED = 0, 1, 2
+"""Is a request within every limit of bytes, and was something counted for it that an error gives back?"""
+MAX_JUDGED: Final = 1000
+"""Partitions of a request that are judged one by one. Each takes 1 to 8 us (compiled; most where it is refused), so that up to 250
+are judged within 2 ms. Producers with very many partitions on one broker have some hundreds in a request, so that less would lock
+them out: what is above closes the connection."""
 
 
 class Produce:
@@ -63,13 +65,14 @@ class Produce:
         ids = engine.producer_ids
         if producer_id in engine.fence.by_id or (producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now)):
             return None
-        if engine.looks_at_produce and not passes_one(client, topic, size, by_id, now):
+        within = passes_one(client, topic, size, by_id, acks, now) if engine.looks_at_produce else NOT_COUNTED
+        if not within:
             return None
         total = client.topic_sum(PRODUCE, topic, by_id=by_id)
         total.requests += 1
         total.record_bytes += size
         total.records += records
-        return habits.outcome if acks else NO_REPLY
+        return habits.usual(acks, within)
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
         version = request.version
@@ -81,10 +84,11 @@ class Produce:
         engine = client.services.engine
         with_ids = engine.producer_ids.unchecked < ANY_ID or bool(engine.fence.by_id)
         found = skim(places(frame, body), version, producer_ids=with_ids)
-        if not _calm(client, found, now) or (
-            engine.looks_at_produce and not passes(client, found.topics, version >= FIRST_TOPIC_ID, now)
-        ):
-            return judge(client, request, habits, now, held)
+        within = NOT_WITHIN
+        if _calm(client, found, now):
+            within = passes(client, found, version >= FIRST_TOPIC_ID, now) if engine.looks_at_produce else NOT_COUNTED
+        if not within:
+            return judge(client, request, habits, found, now, held)
         for topic, size, records in found.topics:
             total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
             total.requests += 1
@@ -92,49 +96,68 @@ class Produce:
             total.records += records
         if request.chunks is None:
             habits.requests.remember(frame, request.header_stop, found)
-        return habits.outcome if found.acks else NO_REPLY
+        return habits.usual(found.acks, within)
 
 
-def passes_one(client: Client, topic: bytes, size: int, by_id: bool, now: float) -> bool:
+def passes_one(client: Client, topic: bytes, size: int, by_id: bool, acks: int, now: float) -> int:
     """`passes` for one topic, which most requests have."""
     rules, storage = client.rules(now), client.services.engine.storage
     limit = rules.produce
-    aim = client.aim(topic, by_id, now)
+    aim = client.aim(topic, by_id)
     if not storage.calm and not rules.exempt and _concerned(storage, [aim]):
-        return False
+        return NOT_WITHIN
+    pair = aim.pair
+    if pair is not None and not (acks and pair.confirmed and aim.meter is not None) and not aim.may_count(client, acks, now):
+        return NOT_WITHIN
     meter = aim.meter
     if meter is not None and not meter.take(size, now):
-        return False
-    if limit is None or aim.exempt or limit.meter.take(size, now):
-        return True
-    if meter is not None:
-        meter.give_back(size, now)
-    return False
+        return NOT_WITHIN
+    if aim.exempt:
+        limit = None
+    if limit is not None and not limit.meter.take(size, now):
+        if meter is not None:
+            meter.give_back(size, now)
+        return NOT_WITHIN
+    if not acks or (meter is None and limit is None):
+        return NOT_COUNTED
+    client.charged.append((now, aim, size, limit, None))
+    return COUNTED
 
 
-def passes(client: Client, topics: Sequence[tuple[bytes, int, int]], by_id: bool, now: float) -> bool:
-    """Are these topics with so many bytes within every limit of bytes? Then they are counted, else nothing is."""
+def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
+    """Are the topics of a request within every limit of bytes? Then they are counted, else nothing is."""
+    topics, acks = found.topics, found.acks
     if len(topics) == 1:
-        return passes_one(client, topics[0][0], topics[0][1], by_id, now)
+        return passes_one(client, topics[0][0], topics[0][1], by_id, acks, now)
+    if not 0 < len(topics) <= MAX_JUDGED:
+        return NOT_WITHIN if topics else NOT_COUNTED
     rules, storage = client.rules(now), client.services.engine.storage
-    if not storage.calm and not rules.exempt and _concerned(storage, [client.aim(topic, by_id, now) for topic, _, _ in topics]):
-        return False
-    carried = 0
-    counted: list[tuple[Flow, int]] = []
-    for topic, size, _ in topics:
-        aim = client.aim(topic, by_id, now)
+    aims = [client.aim(topic, by_id) for topic, _, _ in topics]
+    if not storage.calm and not rules.exempt and _concerned(storage, aims):
+        return NOT_WITHIN
+    if not all(aim.may_count(client, acks, now) for aim in aims):
+        return NOT_WITHIN
+    limit, carried = rules.produce, 0
+    counted: list[tuple[bytes, Aim, int]] = []
+    taken: list[tuple[Flow, int]] = []
+    for i, (topic, size, _) in enumerate(topics):
+        aim = aims[i]
         if not aim.exempt:
             carried += size
         if aim.meter is not None:
             if not aim.meter.take(size, now):
                 break
-            counted.append((aim.meter, size))
+            taken.append((aim.meter, size))
+        counted.append((topic, aim, size))
     else:
-        if rules.produce is None or not carried or rules.produce.meter.take(carried, now):
-            return True
-    for meter, size in counted:
+        if limit is None or not carried or limit.meter.take(carried, now):
+            if acks:
+                client.charged.append((now, aims[0], 0, limit, counted))
+                client.unsettled += len(counted)
+            return COUNTED if acks else NOT_COUNTED
+    for meter, size in taken:
         meter.give_back(size, now)
-    return False
+    return NOT_WITHIN
 
 
 def _concerned(storage: Storage, aims: Sequence[Aim]) -> bool:
@@ -153,158 +176,99 @@ def _calm(client: Client, found: Skim, now: float) -> bool:
     return all((id <= quota.unchecked or quota.is_calm(client.user, id, now)) and id not in fences for id in ids)
 
 
-def judge(client: Client, request: Request, habits: Habits, now: float, held: bool) -> Outcome:
+def judge(client: Client, request: Request, habits: Habits, skimmed: Skim, now: float, held: bool) -> Outcome:
     """What becomes of a request that is not within every limit, or whose limits have to be looked at batch by batch."""
+    if skimmed.partition_count > MAX_JUDGED:
+        raise BadBytes(f"a Produce request of {skimmed.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
     engine, version = client.services.engine, request.version
-    frame = (request.buf, request.start, request.end, request.chunks)
-    pieces = places(frame, request.body)
-    found = skim(pieces, version, details=True, producer_ids=True)
-    _check(client, found)
-    batches = _batches(client, found, version, now)
-    rules = client.rules(now)
-    full = engine.hold_full(rules, batches, now)
-    if full is not None:
-        _tell(client, request, batches, full)
-        return Hold(full.throttle)
-    if (wait := engine.hold_produce(rules, batches, now, held=held)) is not None:
-        _tell(client, request, batches, wait)
+    pieces = places((request.buf, request.start, request.end, request.chunks), request.body)
+    judged = _read(client, skim(pieces, version, details=True, producer_ids=True), version, now)
+    if len(judged.found.producer_ids or ()) > MAX_PRODUCER_IDS and engine.producer_ids.find(client.user) is not None:
+        raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
+    rules, batches = judged.rules, judged.batches
+    wait = engine.hold_full(rules, batches, now) or engine.hold_produce(rules, batches, now, held=held)
+    if wait is not None:
+        judged.tell([wait])
         return Hold(wait.throttle)
-    judgement = engine.judge_produce(rules, batches, now)
+    judgement = judged.judgement = engine.judge_produce(rules, batches, now, confirmed=judged.counted)
     for decision in judgement.decisions:
         if decision.action is Action.REFUSE:
             client.api_sum(PRODUCE).refuse(decision.quota, len(decision.items))
-        _tell(client, request, batches, decision)
-    _count(client, found, judgement, version)
-    throttle = judgement.throttle
-    client.api_sum(PRODUCE).throttle_ms += ceil(throttle * 1000)
+    judged.tell(judgement.decisions)
+    if judged.counted:
+        judged.count([i for i in range(len(batches)) if i not in judgement.refused])
+    client.api_sum(PRODUCE).throttle_ms += ceil(judgement.throttle * 1000)
     if not judgement.refused:
-        usual = habits.outcome if found.acks else NO_REPLY
-        return replace(usual, throttle=throttle) if throttle else usual
-    parts = parts_of(found)
+        usual = _usual(client, request, habits, judged)
+        return replace(usual, throttle=judgement.throttle) if judgement.throttle else usual
+    return _refuse(client, request, habits, judged, pieces)
+
+
+def _refuse(client: Client, request: Request, habits: Habits, judged: Judged, pieces: list[Place]) -> Outcome:
+    """A part of a request is refused, or all of it; the rest goes on, and the answers are merged. acks=0: the connection is closed
+    behind the rest. What nobody has confirmed of that stays with what is expected of the user."""
+    judgement, parts, version, acks = judged.judgement, judged.parts, request.version, judged.found.acks
     refused = {parts[i]: Refusal(why.code, why.message) for i, why in judgement.refused.items()}
-    if found.acks and len(refused) == len(set(parts)):
-        return Answer(refusal(request.correlation_id, version, refused, ceil(throttle * 1000)), throttle)
+    everything = len(refused) == len(set(parts))
+    if everything and acks:
+        return Answer(refusal(request.correlation_id, version, refused, ceil(judgement.throttle * 1000)), judgement.throttle)
     kept: list[Buffer] = []
-    if len(refused) < len(set(parts)):
-        kept = without(pieces, found, version, refused)
+    if not everything:
+        kept = without(pieces, judged.found, version, refused)
         header = bytes(request.buf[request.start + 4 : request.body])
         kept = [INT32.pack(len(header) + sum(map(len, kept))), header, *kept]
-    if not found.acks:
+    if not acks:
         return Forward(pieces=kept, reply=False, close=True)
-    return Forward(Merge(version, parts, refused, habits.outcome.plan), kept, throttle=throttle)
+    plan = Merge(version, parts, refused, _usual(client, request, habits, judged).plan)
+    return Forward(plan, kept, throttle=judgement.throttle)
 
 
-def _check(client: Client, found: Skim) -> None:
-    """`BadBytes` for what no producer sends and nobody could judge."""
-    if found.partition_count > MAX_JUDGED:
-        raise BadBytes(f"a Produce request of {found.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
-    if len(found.producer_ids or ()) > MAX_PRODUCER_IDS and client.services.engine.producer_ids.find(client.user) is not None:
-        raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
-
-
-def _batches(client: Client, found: Skim, version: int, now: float) -> list[Batch]:
+def _read(client: Client, found: Skim, version: int, now: float) -> Judged:
     """What is judged, in the order of the request."""
     by_id = version >= FIRST_TOPIC_ID
     client.rules(now)
-    listed = []
+    listed: list[Batch] = []
+    aims: list[Aim] = []
+    counted = True
     for (topic, *_), batches in zip(found.topics, found.batches or (), strict=True):
-        aim = client.aim(topic, by_id, now)
+        aim = client.aim(topic, by_id)
+        counted = counted and aim.may_count(client, found.acks, now)
         topic_id = str(UUID(bytes=topic)) if by_id else None
         listed += [Batch(aim.name, aim.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches]
-    return listed
+        aims += [aim] * len(batches)
+    return Judged(client, version, found, aims, listed, counted, now)
 
 
-def _count(client: Client, found: Skim, judgement: Judgement, version: int) -> None:
-    """Add what goes on to the sums of its topics."""
-    i = 0
-    for (topic, *_), batches in zip(found.topics, found.batches or (), strict=True):
-        total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
-        total.requests += 1
-        for batch in batches:
-            if i not in judgement.refused:
-                total.record_bytes += batch.size
-                total.records += batch.records or 0
-            i += 1
-
-
-def _tell(client: Client, request: Request, batches: Sequence[Batch], decision: Decision) -> None:
-    names = dict.fromkeys(batches[i].topic for i in decision.items)
-    client.services.watcher.decided(decision, client.requester(PRODUCE, request.version, tuple(names)[:MAX_NAMED]))
+def _usual(client: Client, request: Request, habits: Habits, judged: Judged) -> Forward:
+    """How a request goes on of which nothing is refused. The broker's answer settles what was counted, or counts it."""
+    judgement, acks = judged.judgement, judged.found.acks
+    something = judgement.in_topics or judgement.slowed is not None or judged.rules.produce is not None
+    if judged.counted and not (acks and something):
+        return habits.usual(acks, NOT_COUNTED)
+    plan = Settle(judged, addresses=holds_addresses(PRODUCE, request.version))
+    if acks:
+        return Forward(plan)
+    whole = [memoryview(request.buf)[request.start : request.end]] if request.chunks is None else request.chunks
+    return Forward(plan, [*whole, question(client, request)])
 
 
 class Habits:
     """What one connection does again and again, with one version."""
 
-    __slots__ = ("outcome", "requests")
+    __slots__ = ("_client", "_counted", "_outcome", "requests")
 
     def __init__(self, client: Client, version: int) -> None:
+        self._client = client
         self.requests = Remembered(version)
-        self.outcome = Forward(ProducePatch(version, client)) if holds_addresses(PRODUCE, version) else FORWARD
+        addresses = holds_addresses(PRODUCE, version)
+        self._outcome = Forward(ProducePatch(version, client, addresses=True, credits=False)) if addresses else FORWARD
+        self._counted = Forward(ProducePatch(version, client, addresses=addresses, credits=True))
 
-
-class ProducePatch:
-    """Replaces node endpoints.
-
-    Responses about one partition without any differ in three numbers only: one is read, those like it are recognized.
-    """
-
-    __slots__ = ("_client", "_head", "_offsets_at", "_size", "_tail", "_version", "mute", "waits")
-
-    def __init__(self, version: int, client: Client) -> None:
-        self._version, self._client = version, client
-        self.mute = 0.0
-        self.waits = False
-        self._size = 0
-        self._offsets_at = 0
-        self._head = b""
-        self._tail = b""
-
-    def holds(self, size: int) -> bool:  # noqa: ARG002
-        return True
-
-    def stream(self, size: int) -> Stream:
-        raise NotImplementedError
-
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        frame, offsets = bytes(buf), start + self._offsets_at
-        if end - start == self._size and frame[start + 8 : offsets] == self._head and frame[offsets + 24 : end] == self._tail:
-            return None
-        if names_no_broker(frame, start, end, self._version):
-            self._remember(frame[start:end])
-            return None
-        return patch_addresses(PRODUCE, self._version, frame[start:end], self._client.endpoint)
-
-    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
-        joined = b"".join(chunks)
-        return self.finish(joined, 0, len(joined)) or [joined]
-
-    def _remember(self, frame: bytes) -> None:
-        at = base_offset_at(frame, 0, len(frame), self._version)
-        if at > 0:
-            self._size, self._offsets_at = len(frame), at
-            self._head, self._tail = frame[8:at], frame[at + 24 :]
-
-
-class Merge:
-    """The answer to what went on of a request, with what was refused. `inner`: what is done with answers otherwise."""
-
-    __slots__ = ("_inner", "_order", "_refused", "_version", "mute", "waits")
-
-    def __init__(self, version: int, order: Sequence[Part], refused: Mapping[Part, Refusal], inner: Plan | None) -> None:
-        self._version, self._order, self._refused, self._inner = version, order, refused, inner
-        self.mute = 0.0
-        self.waits = False
-
-    def holds(self, size: int) -> bool:  # noqa: ARG002
-        return True
-
-    def stream(self, size: int) -> Stream:
-        raise NotImplementedError
-
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        return self.finish_chunks([buf[start:end]])
-
-    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
-        merged = with_refused(b"".join(chunks), self._version, self._order, self._refused)
-        pieces = None if self._inner is None else self._inner.finish(merged, 0, len(merged))
-        return [merged] if pieces is None else pieces
+    def usual(self, acks: int, within: int) -> Forward:
+        """How a request goes on, as it is."""
+        if not acks:
+            return NO_REPLY
+        if within != COUNTED:
+            return self._outcome
+        plan = self._counted.plan
+        return self._counted if self._client.unsettled <= MAX_UNSETTLED or plan is None else Forward(Last(plan))

@@ -1,6 +1,11 @@
 """Topic ids, their names (KIP-516) and their sizes. In: Metadata responses that pass by. Out: the name of an id, the number of
 partitions of a name as far as they are known.
 
+A topic is there if a broker names it without an error. It is not there if a broker says so (error 3 or 100), or if it was in an
+answer about all topics and is in the next one no more: then it is gone, or the proxy's identity may not see it any more. So a
+topic that a client heard of in between is only taken for gone when the answer after that does not name it either. Any other
+error, as that a client may not see a topic (29), says nothing.
+
 A large response takes milliseconds to read, so responses wait in a short queue and are read a few topics at a time. One
 like the last is not read again."""
 
@@ -41,7 +46,9 @@ class Topics:
         self._sizes: dict[str, int] = {}
         self._waiting: deque[tuple[Buffer, int, int | None]] = deque()
         self._reading: Iterator[Topic] | None = None
-        self._missing: set[str] | None = None  # known, and not yet found in the response that names all
+        self._missing: set[str] | None = None  # listed before, and not yet found in the response that names all
+        self._listed: set[str] = set()  # named by the last response that names all, or missing in it for the first time
+        self._heard: set[str] = set()  # named without an error since then, by others
         self._seen: dict[int, None] = {}
         self._look: int | None = 0  # that of the response which is read
 
@@ -55,12 +62,15 @@ class Topics:
         return self._sizes.get(name)
 
     def learn_size(self, name: str, partitions: int) -> None:
-        if self._watch is not None and name not in self._sizes:
-            self._watch.topic_came(name)
-        _keep(self._sizes, name, partitions)
+        """The topic is there, with so many partitions: a broker says so."""
+        if name in self._listed:
+            self._heard.add(name)
+        self._keep_size(name, partitions)
 
     def forget(self, name: str) -> None:
         """It was deleted. Should it come again, the same words may say so that said it before."""
+        self._listed.discard(name)
+        self._heard.discard(name)
         if self._sizes.pop(name, None) is not None:
             self._seen.clear()
             if self._watch is not None:
@@ -78,11 +88,20 @@ class Topics:
             del self._seen[next(iter(self._seen))]
         self._waiting.append((frame, version, look))
         if len(self._waiting) > MAX_WAITING:
-            self._seen.pop(self._waiting.popleft()[2] or 0, None)  # it is read when it comes again
+            self._drop_one()
         return True
 
+    def _drop_one(self) -> None:
+        """The oldest response that waits, but none that names all: clients would keep the proxy from its own answers."""
+        for i, (_, _, look) in enumerate(self._waiting):
+            if look is not ALL:
+                del self._waiting[i]
+                self._seen.pop(look, None)  # it is read when it comes again
+                break
+
     def learn_all(self, frame: Buffer, version: int) -> None:
-        """A Metadata response that names all topics of the cluster, to be read by `work`: the others are gone."""
+        """A Metadata response that names all topics which the proxy's identity may see, to be read by `work`: those that it named
+        before and does not name any more are gone."""
         self._waiting.append((frame, version, ALL))
 
     def work(self) -> bool:
@@ -92,33 +111,49 @@ class Topics:
                 return False
             frame, version, self._look = self._waiting.popleft()
             self._reading = read_topics(frame, version)
-            self._missing = set(self._sizes) if self._look is ALL else None
+            self._missing = set(self._listed) if self._look is ALL else None
         try:
             for _ in range(SLICE):
                 topic = next(self._reading, None)
                 if topic is None:
                     self._reading = None
-                    for name in self._missing or ():
-                        self.forget(name)
+                    self._forget_missing()
                     break
                 self._add(topic)
         except BadBytes:  # a newer broker's answer went to its client all the same; its ids stay unknown here
-            self._reading = None
+            self._reading = self._missing = None
         return self._reading is not None or bool(self._waiting)
 
     def _add(self, topic: Topic) -> None:
         name = topic.name.decode()
         if self._missing is not None:
             self._missing.discard(name)
-        if self._look is not ALL and not any(
-            topic.topic_id
-        ):  # it is not there; it may come and go again, and this be said in the same words
+        if self._look is not ALL and topic.absent:  # it may come and go again, and this be said in the same words
             self.forget(name)
             self._seen.pop(self._look or 0, None)
-        elif name:
+        elif name and not topic.error:
             if any(topic.topic_id):
                 _keep(self._names, topic.topic_id, name)
-            self.learn_size(name, topic.partitions)
+            if self._look is not ALL:
+                self.learn_size(name, topic.partitions)
+            else:
+                if len(self._listed) < MAX_TOPICS:
+                    self._listed.add(name)
+                self._keep_size(name, topic.partitions)
+
+    def _keep_size(self, name: str, partitions: int) -> None:
+        if self._watch is not None and name not in self._sizes:
+            self._watch.topic_came(name)
+        _keep(self._sizes, name, partitions)
+
+    def _forget_missing(self) -> None:
+        """A response that names all topics is read: what it does not name is gone, but for what was heard of since the last one."""
+        for name in self._missing or ():
+            if name not in self._heard:
+                self.forget(name)
+        if self._missing is not None:
+            self._heard.clear()
+            self._missing = None
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

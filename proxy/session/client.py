@@ -3,6 +3,7 @@ Out: sums to add to."""
 
 from __future__ import annotations
 
+from collections import deque
 from math import ceil
 from typing import Any, Final
 from uuid import UUID
@@ -12,6 +13,7 @@ from proxy.session.budget import ANONYMOUS
 from proxy.session.port import Peer, Services
 from proxy.session.requester import Requester
 from proxy.session.tally import Sum, TallyKey
+from quota.confirmed import Pair
 from quota.engine import Metered, Rules
 from quota.kinds.bytes_in import Flow
 
@@ -35,12 +37,33 @@ MAX_RETIRED_SUMS: Final = 100
 
 class Aim:
     """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
-    bytes in are not limited, that of all topics where they are only counted."""
+    bytes in are not limited, or brokers have not confirmed the topic yet, that of all topics where they are only counted. `pair`
+    says whether brokers let this user write to it, None where that does not matter."""
 
-    __slots__ = ("exempt", "known", "meter", "name")
+    __slots__ = ("exempt", "known", "meter", "name", "pair", "reached")
 
-    def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None) -> None:
-        self.name, self.known, self.exempt, self.meter = name, known, exempt, meter
+    def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None, pair: Pair | None) -> None:
+        self.name, self.known, self.exempt, self.meter, self.pair = name, known, exempt, meter, pair
+        self.reached = False
+        """Did a request with acks=0 on this connection write to it?"""
+
+    def may_count(self, client: Client, acks: int, now: float) -> bool:
+        """Has a broker confirmed that this client may write to it? Then what it writes counts at once. Requests with acks=0 are
+        not answered: their topics are confirmed on each connection anew."""
+        pair, engine = self.pair, client.services.engine
+        if pair is None:
+            return True
+        if acks and not pair.confirmed:
+            pair = self.pair = engine.confirmed.find(client.user, self.name)
+        if not (pair.confirmed if acks else self.reached):
+            return False
+        if self.meter is None and engine.limits.topics is not None:
+            self.meter = engine.bytes_in.topic(self.name, now)
+        return True
+
+
+Counted = tuple[float, Aim, int, Metered | None, list[tuple[bytes, Aim, int]] | None]
+"""What was counted for a Produce request: when, the topic, bytes, the rate; of several topics each besides."""
 
 
 class Client:
@@ -55,6 +78,7 @@ class Client:
         "_topic_sums",
         "address",
         "asked",
+        "charged",
         "client_id",
         "endpoint",
         "exchange",
@@ -66,6 +90,7 @@ class Client:
         "services",
         "tokens",
         "too_many",
+        "unsettled",
         "user",
         "versions_told",
     )
@@ -90,6 +115,10 @@ class Client:
         self.exchange: SaslExchange | None = None
         self.tokens = False
         """What comes next are SASL tokens without headers: the handshake was of version 0."""
+        self.charged: deque[Counted] = deque()
+        """What was counted for each Produce request that is within its limits and not answered yet, oldest first."""
+        self.unsettled = 0
+        """Batches and topics of all requests that are not answered yet and settle something then, but for those of one topic."""
         self.memo: dict[int, Any] = {}
         """What the Produce handler remembers of this connection, by version."""
         self.now = 0.0
@@ -145,7 +174,7 @@ class Client:
             rules = self._rules = Rules(engine, self.user, self.client_id or "", now)
         return rules
 
-    def aim(self, topic: bytes, by_id: bool, now: float) -> Aim:
+    def aim(self, topic: bytes, by_id: bool) -> Aim:
         """What a limit of topics is about, for a topic named as the request names it. Call `rules` first."""
         found = self._aims.get(topic)
         if found is None:
@@ -153,11 +182,12 @@ class Client:
             name = services.cluster.topic_name(topic) if by_id else topic[: MAX_TOPIC_NAME + 1].decode(errors="replace")
             known = name is not None
             name = str(UUID(bytes=topic)) if name is None else name
-            engine, meter = services.engine, None
-            if engine.limits.topics is not None:
-                free = not known or (self._rules is not None and self._rules.exempt)
-                meter = engine.bytes_in.total if free else engine.bytes_in.topic(name, now)
-            found = Aim(name, known, name in engine.limits.exempt.topics, meter)
+            engine, rules = services.engine, self._rules
+            limited = engine.limits.topics is not None
+            meter = engine.bytes_in.total if limited and (not known or (rules is not None and rules.exempt)) else None
+            shared = rules is not None and rules.produce is not None and rules.produce.found.owner.user is None
+            pair = engine.confirmed.find(self.user, name) if limited or shared else None
+            found = Aim(name, known, name in engine.limits.exempt.topics, meter, pair)
             if known:  # else its name may be learnt any time
                 if len(self._aims) >= MAX_TOPIC_SUMS:
                     self._aims.clear()
@@ -243,4 +273,5 @@ class Client:
             self.services.tally.give_back(s)
         self._retired.clear()
         self.memo.clear()  # plans in it refer to this client
+        self.charged.clear()
         self.progress = None

@@ -24,6 +24,7 @@ FIRST_WITH_FLAG: Final = 4
 """before this version whoever names a topic creates it"""
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TOPIC_AUTHORIZATION_FAILED: Final = 29
+UNKNOWN_TOPIC_ID: Final = 100
 _NO_TOPIC: Final = "."
 """A name that no topic can have (Kafka's Topic.validate)."""
 _LONGEST_NAME: Final = 249
@@ -44,12 +45,17 @@ class Broker(NamedTuple):
 
 class Topic(NamedTuple):
     """A topic: its name as UTF-8 (empty where the answer has none), its id as 16 bytes (empty below version 10), its
-    number of partitions, its error code."""
+    number of partitions, the error code of the answer about it."""
 
     name: bytes
     topic_id: bytes
     partitions: int
     error: int = 0
+
+    @property
+    def absent(self) -> bool:
+        """True if the broker says that there is no such topic. Other errors, as that the client may not see it, say nothing."""
+        return self.error in (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)
 
 
 def read_brokers(frame: Buffer, version: int) -> list[Broker]:
@@ -79,7 +85,7 @@ def read_topics(frame: Buffer, version: int) -> Iterator[Topic]:
     partitions = element.array("partitions")
     compact = layout.tagged is not None
     for _ in range(count):
-        error = INT16.unpack_from(frame, fixed(pos, 2, end) - 2)[0]
+        error: int = INT16.unpack_from(frame, fixed(pos, 2, end) - 2)[0]
         name, after = string(frame, pos + 2, end, compact)
         topic_id = bytes(frame[after : after + 16]) if version >= FIRST_TOPIC_ID else b""
         size, _ = partitions.count(frame, element.skip_to("partitions", frame, pos, end), end)

@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 from proxy.wire.frames import Frame, Place
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import response_layout
-from proxy.wire.primitives import COMPILED, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
+from proxy.wire.primitives import COMPILED, INT16, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
 VERSIONS: Final = (0, 13)
 FIRST_COMPACT: Final = 9
 FIRST_TOPIC_ID: Final = 13
+FIRST_MESSAGE: Final = 8
+"""the first version whose response says why a batch was refused (KIP-467)"""
 BATCH: Final = Struct(">16xb26xqhii")
 """magic, producer id, producer epoch, base sequence, number of records: the first 61 bytes of a batch"""
 _ACKS_TIMEOUT: Final = Struct(">hi")
@@ -315,33 +317,86 @@ def _records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
     return pos + 4
 
 
-def names_no_broker(frame: bytes, start: int, end: int, version: int) -> bool:
-    """Is this a response from version 10 on in which every partition went well, and which names no node endpoints? False
-    where that cannot be told at a glance: where a partition has an error or anything else to tell."""
+def went_well(frame: bytes, start: int, end: int, version: int) -> bool:
+    """Is this a response in which every partition was written and nothing else is told: no error, no message, no node endpoints?
+    False where that cannot be told at a glance."""
     pos = response_body(frame, start, end, 0, version)
-    topics, pos = array(frame, pos, end, True)
+    compact = version >= FIRST_COMPACT
+    topics, pos = array(frame, pos, end, compact)
+    size = answer_size(version)
     for _ in range(topics):
-        _, partitions, pos = topic_head(frame, pos, end, True, version >= FIRST_TOPIC_ID)
-        stop = pos + max(partitions, 0) * _WENT_WELL
-        if stop + 1 > end:
+        _, partitions, pos = topic_head(frame, pos, end, compact, version >= FIRST_TOPIC_ID)
+        stop = pos + max(partitions, 0) * size
+        if stop + compact > end or not _all_written(frame, pos, stop, size, version):
             return False
-        # what stands behind the numbers of each: no record errors, no message, no tagged fields
-        for i in range(30, 33):
-            if frame[pos + i : stop : _WENT_WELL].strip(b"\0\1" if i == 30 else b"\0"):
+        pos = stop
+        if compact:
+            if frame[pos] != 0:
                 return False
-        if frame[stop] != 0:
+            pos += 1
+    pos += 4 if version >= FIRST_THROTTLE else 0
+    return pos + 1 == end and frame[pos] == 0 if compact else pos == end
+
+
+def _all_written(frame: bytes, pos: int, stop: int, size: int, version: int) -> bool:
+    """Have these partitions no error, and nothing behind their numbers: no record errors, no message, no tagged fields?"""
+    if frame[pos + 4 : stop : size].strip(b"\0") or frame[pos + 5 : stop : size].strip(b"\0"):
+        return False
+    behind = 6 + numbers_size(version)
+    for i in range(behind, size):
+        nothing = b"\0"  # no record errors, no message, no tagged fields
+        if version >= FIRST_COMPACT and i == behind:
+            nothing = b"\0\1"  # null or none
+        elif version < FIRST_COMPACT and i >= behind + 4:
+            nothing = b"\xff"  # null
+        if frame[pos + i : stop : size].strip(nothing):
             return False
-        pos = stop + 1
-    # throttle time, no tagged fields
-    return pos + 5 == end and frame[pos + 4] == 0
+    return True
 
 
-_WENT_WELL: Final = 4 + 2 + 8 + 8 + 8 + 3
-"""bytes of a partition in a response: index, error code, base offset, append time, start offset; the rest is empty"""
+def errors_of(frame: bytes, version: int) -> dict[tuple[bytes, int], int]:
+    """The error codes of a whole response frame, 0 of what was written, by topic (UTF-8, or 16 bytes of an id) and partition."""
+    end = len(frame)
+    pos = response_body(frame, 0, end, 0, version)
+    compact = version >= FIRST_COMPACT
+    behind = 6 + numbers_size(version)
+    found: dict[tuple[bytes, int], int] = {}
+    topics, pos = array(frame, pos, end, compact)
+    for _ in range(topics):
+        topic, partitions, pos = topic_head(frame, pos, end, compact, version >= FIRST_TOPIC_ID)
+        for _ in range(partitions):
+            after = fixed(pos, behind, end)
+            found[topic, INT32.unpack_from(frame, pos)[0]] = INT16.unpack_from(frame, pos + 4)[0]
+            pos = _skip_reasons(frame, after, end, compact) if version >= FIRST_MESSAGE else after
+        if compact:
+            pos = skip_tags(frame, pos, end)
+    return found
+
+
+def _skip_reasons(frame: bytes, pos: int, end: int, compact: bool) -> int:
+    """The position behind the record errors, the message and the tagged fields of a partition."""
+    errors, pos = array(frame, pos, end, compact)
+    for _ in range(errors):
+        _, pos = span(frame, fixed(pos, 4, end), end, compact)
+        if compact:
+            pos = skip_tags(frame, pos, end)
+    _, pos = span(frame, pos, end, compact)
+    return skip_tags(frame, pos, end) if compact else pos
+
+
+def numbers_size(version: int) -> int:
+    """Bytes of base offset, append time and start offset of a partition in a response, as far as the version has them."""
+    return 8 if version < 2 else 16 if version < 5 else 24
+
+
+def answer_size(version: int) -> int:
+    """Bytes of a partition in a response that has nothing to tell of it: index, error code, the numbers, and what is empty behind
+    them: record errors and message from version 8 on, tagged fields from version 9 on."""
+    return 6 + numbers_size(version) + (3 if version >= FIRST_COMPACT else 6 if version == FIRST_COMPACT - 1 else 0)
 
 
 def base_offset_at(frame: Buffer, start: int, end: int, version: int) -> int:
-    """Where base offset, append time and start offset (24 bytes) stand in a response about one partition; -1 when about more."""
+    """Where the numbers (`numbers_size`) stand in a response about one partition; -1 when about more."""
     pos = response_body(frame, start, end, 0, version)
     compact = version >= FIRST_COMPACT
     topics, pos = array(frame, pos, end, compact)

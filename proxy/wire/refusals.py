@@ -24,10 +24,8 @@ from proxy.wire.primitives import (
     encode_uvarint,
     span,
 )
-from proxy.wire.produce import FIRST_COMPACT, FIRST_THROTTLE, FIRST_TOPIC_ID, Skim
+from proxy.wire.produce import FIRST_COMPACT, FIRST_MESSAGE, FIRST_THROTTLE, FIRST_TOPIC_ID, Skim
 
-FIRST_MESSAGE: Final = 8
-"""the first version whose response says why a batch was refused (KIP-467)"""
 _FIRST_TIME: Final = 2
 _FIRST_START_OFFSET: Final = 5
 _PARTITION: Final = Struct(">ihq")

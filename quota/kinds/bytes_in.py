@@ -15,9 +15,13 @@ limits change.
 The fast path is `TopicMeter.take`: a connection keeps the meters of its topics. One that was dropped is `gone` and safe to use:
 it passes on to the one that took its place.
 
-Memory: a meter for each topic that somebody produces to; dropped when its rate is below 1 byte/s, so a topic that comes back
-begins anew. Names that are only claimed, as no `topics_are` or `topic_came` has told of them, have `MAX_CLAIMED` meters at most,
-and share one beyond."""
+Names count only once brokers have confirmed them: `topic` is called for what a broker has written, or said to be there. Bytes that
+no broker has confirmed yet count for nobody but their user (`expect`): for that user all goes on as if they were written, for
+others as if they were not. They are taken back when the broker answers; of what is never answered the rate decays.
+
+Memory: a meter for each topic that somebody produces to; dropped when its rate is below 1 byte/s. A topic that is deleted keeps it
+until then, so that one that comes back has what was charged. Topics that only a broker's answer to a producer told of, no
+`topics_are` or `topic_came`, have `MAX_CLAIMED` meters at most, and share one beyond."""
 
 from __future__ import annotations
 
@@ -38,7 +42,9 @@ NAME: Final = "bytes_in"
 SAMPLES: Final = 11
 SECONDS: Final = 1.0
 MAX_CLAIMED = 10_000
-"""Topics that nobody but a producer has named."""
+"""Topics that were written to, and are not known otherwise."""
+MAX_EXPECTED = 10_000
+"""Users with bytes that no broker has confirmed; those beyond share a meter."""
 OTHERS: Final = "<others>"
 """The name of the meter that claimed topics share where there are too many; no topic can have it."""
 IDLE: Final = 1.0
@@ -105,9 +111,9 @@ class Flow(Meter):
         self.put(size, now)
         return True
 
-    def give_back(self, size: float, now: float) -> None:
-        """Bytes that were taken just now did not come after all."""
-        self.fresh -= size
+    def give_back(self, size: float, now: float, when: float | None = None) -> None:
+        """Bytes that were taken at `when`, or just now, did not come after all."""
+        self.take_back(size, now if when is None else when, now)
         if self.window is not None:
             self.window.refund(size, now)
 
@@ -179,13 +185,12 @@ class TopicMeter(Flow):
             return True
         return self._book.admit(self, size, now)
 
-    def give_back(self, size: float, now: float) -> None:
-        if self.gone:
-            self._book.topic(self.name, now).give_back(size, now)
-        else:
-            super().give_back(size, now)
-            self._total.give_back(size, now)
-            self._book.touch(self)
+    def give_back(self, size: float, now: float, when: float | None = None) -> None:
+        meter = self._book.meters.get(self.name) if self.gone else self
+        if meter is not None:
+            Flow.give_back(meter, size, now, when)
+            self._book.touch(meter)
+        self._total.give_back(size, now, when)
 
 
 class Stands(NamedTuple):
@@ -214,11 +219,14 @@ class BytesIn:
         self._topics: set[str] = set()
         """that the cluster is known to have"""
         self._claimed: set[str] = set()
-        """that were produced to and are not among them; each has a meter"""
+        """that were written to and are not among them; each has a meter"""
         self._sharing = 0
         """topics of both without a threshold of their own"""
-        self._meters: dict[str, TopicMeter] = {}
+        self.meters: dict[str, TopicMeter] = {}
+        self._expected: dict[str, Flow] = {}
+        """by user: bytes that no broker has confirmed"""
         self._rounds: Rounds[str] = Rounds(SWEEP, SWEPT)
+        self._users: Rounds[str] = Rounds(SWEEP, SWEPT)
         self._shared = False
         self._touched: set[TopicMeter] = set()
 
@@ -236,7 +244,11 @@ class BytesIn:
         self._limits, self._exempt = limits, frozenset(exempt_topics)
         self._rest = inf if limits is None else limits.rest
         self.total.sampled(self._sampled)
-        for meter in list(self._meters.values()):
+        if limits is None:
+            self._expected.clear()
+        for flow in self._expected.values():
+            flow.sampled(self._sampled)
+        for meter in list(self.meters.values()):
             if limits is None:
                 self._drop(meter)
             else:
@@ -247,12 +259,10 @@ class BytesIn:
     def topics_are(self, names: Iterable[str]) -> None:
         """The topics of the cluster. Those that it had and has no more are gone; claimed ones stay until they are idle."""
         topics = set(names)
-        for name in self._topics - topics:
-            self._went(name)
         self._topics = topics
         self._claimed -= topics
         self._count()
-        others = self._meters.get(OTHERS)
+        others = self.meters.get(OTHERS)
         if others is not None and len(self._claimed) < MAX_CLAIMED:
             self._drop(others)  # its topics ask again, and some of them are known by now
 
@@ -266,27 +276,85 @@ class BytesIn:
                 self._sharing += self._shares(name)
 
     def topic_went(self, name: str) -> None:
-        """It has it no more."""
+        """It has it no more, as somebody was told. Its meter stays: it may come back, or be there all the time."""
         if name in self._topics:
             self._topics.remove(name)
             self._sharing -= self._shares(name)
-        self._went(name)
+        elif name in self._claimed:
+            self._claimed.remove(name)
+            self._sharing -= self._shares(name)
 
     def topic(self, name: str, now: float) -> TopicMeter:  # noqa: ARG002
-        """The meter of a topic, made where there is none. One that nobody has told of counts as known from now on."""
-        meter = self._meters.get(name)
+        """The meter of a topic that a broker has confirmed, made where there is none. One that nobody else has told of counts as
+        known from now on."""
+        meter = self.meters.get(name)
         if meter is None:
             if name not in self._topics:
                 if len(self._claimed) >= MAX_CLAIMED or name == OTHERS:
                     name = OTHERS
-                    if name in self._meters:
-                        return self._meters[name]
+                    if name in self.meters:
+                        return self.meters[name]
                 else:
-                    self._claimed.add(name)
-                    self._sharing += self._shares(name)
-            meter = self._meters[name] = TopicMeter(self, name, self._epoch, self._sampled)
+                    self._claim(name)
+            meter = self.meters[name] = TopicMeter(self, name, self._epoch, self._sampled)
             meter.explicit = self._explicit(name)
         return meter
+
+    def written(self, name: str, now: float) -> TopicMeter:
+        """The meter of a topic to which a broker has just written: so it is there, whatever was said before."""
+        meter = self.topic(name, now)
+        if meter.name == name and name not in self._topics and name not in self._claimed and len(self._claimed) < MAX_CLAIMED:
+            self._claim(name)
+        return meter
+
+    def _claim(self, name: str) -> None:
+        self._claimed.add(name)
+        self._sharing += self._shares(name)
+
+    def knows(self, name: str) -> bool:
+        """True if a broker has confirmed that there is such a topic."""
+        return name in self._topics or name in self.meters
+
+    def expect(self, user: str, size: float, now: float) -> None:
+        """Bytes of a user go on, and no broker has confirmed yet that this user may write to their topics."""
+        flow = self._expected.get(user)
+        if flow is None:
+            if len(self._expected) >= MAX_EXPECTED:
+                user = OTHERS
+            flow = self._expected.setdefault(user, Flow(self._epoch, self._sampled))
+        flow.put(size, now)
+
+    def answered(self, user: str, size: float, when: float, now: float) -> None:
+        """The broker has answered about bytes that were expected at `when`."""
+        flow = self._expected_of(user)
+        if flow is not None:
+            flow.give_back(size, now, when)
+
+    def _expected_of(self, user: str) -> Flow | None:
+        return self._expected.get(user, self._expected.get(OTHERS)) if self._expected else None
+
+    def is_over(self, user: str, name: str, now: float) -> bool:
+        """Would a batch for this topic be refused if what is expected of the user had been written to it? Nothing is recorded."""
+        flow = self._expected_of(user)
+        expected = 0.0 if flow is None else flow.measured(now)
+        if self._limits is None or self.total.measured(now) + expected <= self._limits.total:
+            return False
+        meter = self.meters.get(name)
+        if meter is not None:
+            return meter.measured(now) + expected > self.threshold(meter)
+        explicit = self._explicit(name)
+        return expected > (explicit if explicit >= 0 else self.share)
+
+    def decline(self, user: str, name: str, now: float) -> Decision:
+        """What to say of a batch that `is_over`. The message has no figures, as it may go to somebody who may not write to that
+        topic. Names that no broker has confirmed are not told: the decision is about the user."""
+        meter = self.meters.get(name)
+        threshold = self.share if meter is None else self.threshold(meter)
+        turn = max(flow.turn for flow in (self.total, self._expected_of(user)) if flow is not None)
+        wait = max(turn - now, 0.0) if self.total.window is None else SECONDS
+        entity = Entity(None, None, name) if self.knows(name) else Entity(user, None)
+        message = f"Too many bytes in: this topic is above its threshold, and so are all topics; try again in {figure(wait)} s."
+        return Decision(NAME, Action.REFUSE, entity, (), 0.0 if meter is None else meter.measured(now), threshold, wait, message)
 
     def threshold(self, meter: TopicMeter) -> float:
         """Bytes per second of a topic, above which it may be refused; infinite if it is exempt."""
@@ -304,13 +372,13 @@ class BytesIn:
             meter.until = meter.turn  # that of the total too
         return True
 
-    def charge(self, name: str, size: float, now: float) -> Verdict:
+    def charge(self, name: str, size: float, now: float, *, explain: bool = True) -> Verdict:
         """Record a batch whatever the rates are. The decision slows down what `take` would not have accepted, for as long as it
-        would not, not capped."""
+        would not, not capped; none is made if nobody wants an explanation."""
         meter = self.topic(name, now)
         decision = None
         if self._total_over(now) and meter.measured(now) > self.threshold(meter):
-            decision = self._decision(meter, name, size, Action.THROTTLE, now)
+            decision = self._decision(meter, name, size, Action.THROTTLE, now) if explain else None
             self.throttled.record(size, now)
         self._put(meter, size, now)
         return Verdict(int(size), decision)
@@ -326,7 +394,7 @@ class BytesIn:
 
     def standings(self, now: float) -> Iterator[Stands]:
         """How every topic stands that has a meter."""
-        return (Stands(meter.name, meter.measured(now), self.threshold(meter)) for meter in self._meters.values())
+        return (Stands(meter.name, meter.measured(now), self.threshold(meter)) for meter in self.meters.values())
 
     def nearest(self, most: int, now: float) -> list[Stands]:
         """How those stand that are nearest to their threshold, or most above it: `most` of `LOOKED_AT`."""
@@ -334,11 +402,16 @@ class BytesIn:
         return nlargest(most, looked_at, lambda it: it.rate / it.threshold if it.threshold else inf)
 
     def sweep(self, now: float) -> None:
-        """Forget topics with next to no traffic. `SWEPT` are looked at each time, all of them once in `SWEEP` seconds at most."""
-        for name in self._rounds.turn(self._meters, now):
-            meter = self._meters.get(name)
+        """Forget topics with next to no traffic, and users of whom next to nothing is expected. `SWEPT` of each are looked at each
+        time, all of them once in `SWEEP` seconds at most."""
+        for name in self._rounds.turn(self.meters, now):
+            meter = self.meters.get(name)
             if meter is not None and meter.idle(now, IDLE) and meter.measured(now) < IDLE:
-                self._went(name)
+                self._drop(meter)
+        for user in self._users.turn(self._expected, now):
+            flow = self._expected.get(user)
+            if flow is not None and flow.idle(now, IDLE) and flow.measured(now) < IDLE:
+                del self._expected[user]
 
     def publish(self) -> None:
         """What is accepted here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`). Owners
@@ -373,7 +446,7 @@ class BytesIn:
         """So many it were elsewhere, `age` seconds ago."""
         if self._limits is not None:
             self._flow(owner, now).resume(level / MINUTE * exp(-age / MINUTE), now)
-            for meter in self._meters.values():
+            for meter in self.meters.values():
                 meter.until = -inf  # what was promised until the next tick rested on a lower rate
 
     def lasts(self, owner: Entity, now: float) -> float:  # noqa: ARG002
@@ -411,14 +484,9 @@ class BytesIn:
     def _count(self) -> None:
         self._sharing = sum(self._shares(name) for names in (self._topics, self._claimed) for name in names)
 
-    def _went(self, name: str) -> None:
-        """A topic is not there, or nobody produces to it: what it has claimed ends with its meter."""
-        meter = self._meters.get(name)
-        if meter is not None:
-            self._drop(meter)
-
     def _drop(self, meter: TopicMeter) -> None:
-        del self._meters[meter.name]
+        """Nobody produces to a topic: what it has claimed ends with its meter."""
+        del self.meters[meter.name]
         meter.gone, meter.until = True, -inf
         if meter.name in self._claimed:
             self._claimed.remove(meter.name)

@@ -18,6 +18,8 @@ TICK: Final = 5.0
 MINUTE: Final = 60.0
 ALPHA: Final = 1 - exp(-TICK / MINUTE)
 """the weight of the newest interval"""
+NEVER: Final = -(1 << 60)
+"""a tick that never was"""
 
 
 class Meter:
@@ -29,12 +31,14 @@ class Meter:
     (0.0, 120.0, 44.146)
     """
 
-    __slots__ = ("_counted", "_epoch", "_moved", "_rate", "_tick", "fresh", "turn")
+    __slots__ = ("_counted", "_epoch", "_first", "_moved", "_rate", "_tick", "fresh", "turn")
 
     def __init__(self, epoch: float = 0.0) -> None:
         self._epoch = epoch
         self._tick = 0
         """number of the tick that the running interval began with"""
+        self._first = NEVER
+        """the tick before the first interval, which weighs all; `NEVER` if none did"""
         self._moved = False
         self._rate = 0.0
         self._counted = 0.0
@@ -48,6 +52,18 @@ class Meter:
         if now >= self.turn:
             self._move(now)
         self.fresh += amount
+
+    def take_back(self, amount: float, when: float, now: float) -> None:
+        """What was recorded at `when` did not happen: the rate is as if it had never been recorded."""
+        if now >= self.turn > -inf:
+            self._move(now)
+        then = _last_tick(self._epoch, when)
+        if then >= self._tick or self.turn == -inf:
+            self.fresh -= amount
+        elif then >= self._first:
+            weight = 1.0 if then == self._first else ALPHA
+            self._rate = max(self._rate - _after(weight * amount / TICK, self._tick - then - 1), 0.0)
+            self._counted -= amount
 
     def rate(self, now: float) -> float:
         """Amounts per second as of the last tick."""
@@ -88,7 +104,9 @@ class Meter:
         """Have this rate from now on."""
         if now >= self.turn:
             self._move(now)
-        self._rate, self._moved = rate, True
+        if not self._moved:
+            self._moved, self._first = True, NEVER
+        self._rate = rate
 
     def _move(self, now: float) -> None:
         """Tick as often as is due."""
@@ -99,6 +117,8 @@ class Meter:
             self._moved = True
             self._counted += self.fresh
             self.fresh = 0.0
+        else:
+            self._first = tick
         self._tick = tick
         self.turn = self._epoch + (tick + 1) * TICK
 

@@ -8,15 +8,19 @@ from kio.index import load_response_schema
 
 from proxy.cluster import topics as module
 from proxy.cluster.topics import SLICE, Topics
+from quota.kinds.bytes_in import BytesIn, TopicLimits
 from tests.messages import make, part_of, response
 
 
 def metadata(version: int, *topics: tuple[str | None, int], number: int = 1, partitions: int = 0) -> bytes:
-    """A response with (name, id); id 0 is one that is not there."""
+    """A response with (name, id); id 0 is one that is not there (error 3)."""
     schema = part_of(load_response_schema(3, version), "topics")
     part = part_of(schema, "partitions")
     parts = tuple(make(part, Random(i)) for i in range(partitions))
-    made = tuple(make(schema, Random(1), name=name, topic_id=UUID(int=i), partitions=parts if i else ()) for name, i in topics)
+    made = tuple(
+        make(schema, Random(1), name=name, topic_id=UUID(int=i), error_code=0 if i else 3, partitions=parts if i else ())
+        for name, i in topics
+    )
     return response(3, version, number, brokers=(), topics=made)
 
 
@@ -283,7 +287,9 @@ def test_who_watches_is_told_of_topics_that_come_and_go(version):
 def all_topics(version: int, names: list[str]) -> bytes:
     schema = part_of(load_response_schema(3, version), "topics")
     ids = [{"topic_id": UUID(int=i + 1)} if version >= 10 else {} for i in range(len(names))]
-    made = tuple(make(schema, Random(1), name=name, partitions=(), **given) for name, given in zip(names, ids, strict=True))
+    made = tuple(
+        make(schema, Random(1), name=name, error_code=0, partitions=(), **given) for name, given in zip(names, ids, strict=True)
+    )
     return response(3, version, 1, brokers=(), topics=made)
 
 
@@ -298,3 +304,111 @@ def test_what_clients_ask_for_makes_no_topic_go():
     topics.learn(metadata(12, ("orders", 0)), 12)
     drain(topics)
     assert watch.there == ["users", "bills"], "a broker says that it is not there"
+
+
+# ---------------------------------------------------------------------- what tells nothing
+
+NOT_AUTHORIZED, UNKNOWN_TOPIC_ID = 29, 100
+
+
+def said(name: str | None, error: int, topic_id: int = 0, version: int = 12) -> bytes:
+    """A response with an error about one topic."""
+    schema = part_of(load_response_schema(3, version), "topics")
+    made = make(schema, Random(1), name=name, topic_id=UUID(int=topic_id), error_code=error, partitions=())
+    return response(3, version, 1, brokers=(), topics=(made,))
+
+
+@pytest.mark.parametrize("error", [NOT_AUTHORIZED, 5, 17, -1])
+def test_an_answer_that_a_client_may_not_see_a_topic_says_nothing_about_it(error):
+    watch = Watch()
+    topics = Topics(watch)
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn(topics, said("orders", error))
+    assert (topics.size("orders"), watch.there) == (3, ["orders"])
+    learn(topics, said("secret", error, 7))
+    assert (topics.size("secret"), topics.name(key(7))) == (None, None), "nor that it is there"
+
+
+def test_an_unknown_topic_id_makes_no_topic_go():
+    topics = Topics()
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn(topics, said(None, UNKNOWN_TOPIC_ID, 1))
+    assert topics.size("orders") == 3
+
+
+def learn_all(topics: Topics, *names: str) -> None:
+    topics.learn_all(all_topics(12, list(names)), 12)
+    drain(topics)
+
+
+def test_what_the_proxy_itself_may_not_see_is_not_gone():
+    """An identity without Describe gets an answer without the topic, again and again."""
+    watch = Watch()
+    topics = Topics(watch)
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn_all(topics)
+    learn_all(topics, "other")
+    assert watch.there == ["orders", "other"]
+    assert topics.size("orders") == 3
+
+
+def test_a_topic_that_a_client_heard_of_goes_with_the_answer_after_the_next():
+    """The proxy's identity lost its right, or the topic went after the client had asked: who knows."""
+    watch = Watch()
+    topics = Topics(watch)
+    learn_all(topics, "orders")
+    learn(topics, metadata(12, ("orders", 1), partitions=4))
+    learn_all(topics)
+    assert watch.there == ["orders"]
+    learn_all(topics)
+    assert watch.there == []
+
+
+def test_what_is_read_of_an_answer_that_is_cut_off_makes_nothing_go():
+    watch = Watch()
+    topics = Topics(watch)
+    names = [f"t{i}" for i in range(SLICE * 2)]
+    learn_all(topics, *names)
+    topics.learn_all(all_topics(12, names)[:-50], 12)
+    drain(topics)
+    assert watch.there == names
+
+
+# ---------------------------------------------------------------------- what answers about topics do to thresholds
+
+
+def accepted(*, refused_every: float = 0, poll_every: float = 0, seen_every: float = 0, gone_every: float = 0) -> float:
+    """Bytes per second of `orders` that pass in two minutes: 5,000 are wanted, where 500 of 1,000 are its threshold. Meanwhile
+    answers come every so many seconds: that a client may not see it, all that an identity without rights sees, that it is there,
+    and that it is not."""
+    book = BytesIn(TopicLimits(1000, {"orders": 500}))
+    topics = Topics(book)
+    there = metadata(12, ("orders", 7), partitions=2)
+    learn(topics, there)
+    passed = 0
+    for step in range(1, 1200):
+        now = step / 10
+        for every, frame in ((refused_every, said("orders", NOT_AUTHORIZED)), (seen_every, there), (gone_every, said("orders", 3))):
+            if every and step % int(every * 10) == 5:
+                learn(topics, frame)
+        if poll_every and step % int(poll_every * 10) == 0:
+            learn_all(topics)
+        passed += 500 * book.topic("orders", now).take(500, now)
+    return passed / 120
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"refused_every": 1},
+        {"refused_every": 5},
+        {"poll_every": 10, "seen_every": 5},
+        {"poll_every": 10, "seen_every": 20},
+        {"refused_every": 5, "seen_every": 5},
+        {"refused_every": 1, "seen_every": 1},
+        {"gone_every": 5, "seen_every": 3},
+    ],
+)
+def test_no_answer_makes_a_threshold_forgotten(answers):
+    """A client that asks for what it may not see, an identity without rights, a broker that lags behind."""
+    assert accepted(**answers) == accepted() < 600

@@ -251,6 +251,7 @@ class Model:
         self.total = self.new()
         self.meters: dict = {}
         self.listed: set[str] = set()
+        self.claimed: set[str] = set()
 
     def rate(self, meter, now: float) -> float:
         if isinstance(meter, Kafka):
@@ -263,11 +264,14 @@ class Model:
             return inf
         if topic in self.limits.explicit:
             return self.limits.explicit[topic]
-        sharing = [name for name in self.listed | set(self.meters) if name not in self.exempt and name not in self.limits.explicit]
-        return (self.limits.total - fsum(self.limits.explicit.values())) / len(sharing)
+        sharing = [name for name in self.listed | self.claimed if name not in self.exempt and name not in self.limits.explicit]
+        return (self.limits.total - fsum(self.limits.explicit.values())) / max(len(sharing), 1)
 
     def record_quota(self, topic: str, size: float, now: float) -> bool:
-        meter = self.meters.setdefault(topic, self.new())
+        if topic not in self.meters:
+            self.meters[topic] = self.new()
+            self.claimed |= {topic} - self.listed
+        meter = self.meters[topic]
         if self.rate(self.total, now) > self.limits.total and self.rate(meter, now) > self.threshold(topic):
             return False
         self.total.record(size, now)
@@ -275,8 +279,9 @@ class Model:
         return True
 
     def went(self, topic: str) -> None:
+        """The meter stays: what was charged is not forgotten because somebody says that the topic is gone."""
         self.listed.discard(topic)
-        self.meters.pop(topic, None)
+        self.claimed.discard(topic)
 
 
 TOPICS = "abcdefgh"
@@ -323,14 +328,14 @@ def test_whatever_comes_goes_or_changes_it_decides_as_the_seed_and_no_meter_is_l
         elif what == "came":
             one.topic_came(arg)
             model.listed.add(arg)
+            model.claimed.discard(arg)
         elif what == "went":
             one.topic_went(arg)
             model.went(arg)
         elif what == "are":
             one.topics_are(arg)
-            for name in model.listed - arg:
-                model.went(name)
             model.listed = set(arg)
+            model.claimed -= arg
         else:
             model.limits, model.exempt = TopicLimits(arg[0], arg[1], meter), arg[2]
             one.change(model.limits, model.exempt)
@@ -412,3 +417,66 @@ def test_the_example_of_the_docs():
         found[tick] = (round(one.total.measured(tick), 2), passed["orders"])
     assert [tick for tick, (_, passed) in found.items() if not passed] == [5, 40, 100]
     assert [found[tick][0] for tick in (0, 5, 10, 15, 35, 40, 45)] == [0, 105, 97.4, 98.01, 99.99, 100.39, 93.17]
+
+
+# ---------------------------------------------------------------------- what is not forgotten, and what does not count
+
+
+def test_a_topic_that_is_deleted_and_made_again_has_what_was_charged():
+    one = over()
+    one.topic_came("loud")
+    for _ in range(2):
+        one.topic_went("loud")
+        assert not take(one, "loud", 1, 5.0)
+        one.topic_came("loud")
+        assert not take(one, "loud", 1, 5.0)
+
+
+def test_a_topic_that_was_said_to_be_gone_has_its_share_again_when_it_is_written_to():
+    one = BytesIn(TopicLimits(100))
+    one.topic_came("a")
+    one.topic_came("b")
+    take(one, "a", 10, 0.0)
+    one.topic_went("a")
+    assert one.share == 100
+    one.written("a", 1.0)
+    assert one.share == 50
+    one.topic_came("a")
+    assert one.share == 50
+
+
+def test_what_is_expected_of_a_user_counts_for_that_user_alone():
+    one = BytesIn(TopicLimits(200, {"orders": 100}))
+    one.expect("alice", 5000, 0.0)
+    assert one.is_over("alice", "orders", 5.0)
+    assert one.is_over("alice", "made-up", 5.0), "a name that nobody has confirmed is no way round"
+    assert not one.is_over("bob", "orders", 5.0)
+    assert take(one, "orders", 1, 5.0)
+    assert (one.share, rates(one, 5.0).keys()) == (100, {"orders"})
+    one.answered("alice", 5000, 0.0, 7.0)
+    assert not one.is_over("alice", "orders", 7.0)
+
+
+@pytest.mark.parametrize("meter", ["ewma", "window"])
+def test_what_is_never_answered_is_forgotten_with_time(meter):
+    one = BytesIn(TopicLimits(200, {"orders": 100}, meter))
+    one.expect("alice", 5000, 0.0)
+    assert one.is_over("alice", "orders", 5.0)
+    one.sweep(500.0)
+    one.sweep(600.0)
+    assert not one.is_over("alice", "orders", 600.0)
+    assert not one._expected
+
+
+@pytest.mark.parametrize("later", [0.0, 4.9, 5.0, 7.0, 60.0])
+def test_bytes_that_are_given_back_leave_the_rates_as_if_they_had_never_come(later):
+    one, other = BytesIn(TopicLimits(200, {"a": 100})), BytesIn(TopicLimits(200, {"a": 100}))
+    for each in (one, other):
+        take(each, "a", 100, 3.0)
+    take(one, "a", 7000, 4.0)
+    one.topic("a", 4.0 + later).give_back(7000, 4.0 + later, 4.0)
+    for moment in (5.0, 64.0, 70.0):
+        now = max(moment, 4.0 + later)
+        assert rates(one, now) == pytest.approx(rates(other, now), abs=1e-9)
+        assert one.total.measured(now) == pytest.approx(other.total.measured(now), abs=1e-9)
+    assert one.total.count == 100

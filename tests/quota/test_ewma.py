@@ -116,3 +116,26 @@ def test_it_never_falls_to_0():
     assert meter.idle(5.0, 0.3)
     meter.record(1, 5.0)
     assert not meter.idle(5.0, 0.3)
+
+
+AMOUNTS = st.lists(st.tuples(st.integers(0, 40).map(lambda n: n / 4), st.integers(0, 5000), st.booleans()), min_size=1, max_size=30)
+"""(seconds since the one before, amount, is it taken back?)"""
+
+
+@given(AMOUNTS, st.integers(0, 60).map(lambda n: n / 4))
+@settings(max_examples=300, deadline=None)
+def test_what_is_taken_back_leaves_no_trace(amounts, later):
+    """Not even where a tick has passed: as if nothing had come at that time."""
+    meter, other, now, taken = Meter(), Meter(), 0.0, []
+    for passed, amount, back in amounts:
+        now += passed
+        meter.record(amount, now)
+        other.record(0 if back else amount, now)
+        if back:
+            taken.append((amount, now))
+    now += later
+    for amount, when in taken:
+        meter.take_back(amount, when, now)
+    for moment in (now, now + 5, now + 61):
+        assert meter.rate(moment) == pytest.approx(other.rate(moment), rel=1e-9, abs=1e-6)
+    assert meter.count == pytest.approx(other.count)

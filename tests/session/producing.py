@@ -38,14 +38,21 @@ def write(parts: Parts, correlation_id: int = 1, version: int = 9, acks: int = -
     return request(0, version, correlation_id, acks=acks, transactional_id=None, topic_data=listed)
 
 
-def written(parts: list[tuple[str, int]], correlation_id: int = 1, version: int = 9, throttle_ms: int = 0) -> bytes:
-    """The broker's answer: all of it is written, at offset 100."""
+def written(
+    parts: list[tuple[str, int]],
+    correlation_id: int = 1,
+    version: int = 9,
+    throttle_ms: int = 0,
+    errors: dict[str, int] | None = None,
+) -> bytes:
+    """The broker's answer: all of it is written, at offset 100, but for topics (or `topic-partition`) with errors."""
     schema = load_response_schema(0, version)
     topic_schema = part_of(schema, "responses")
     part = part_of(topic_schema, "partition_responses")
     topics: dict[str, list[Any]] = {}
     for topic, index in parts:
-        made = {"index": index, "error_code": ErrorCode.none, "base_offset": 100}
+        error = (errors or {}).get(topic) or (errors or {}).get(f"{topic}-{index}", 0)
+        made = {"index": index, "error_code": ErrorCode(error), "base_offset": -1 if error else 100}
         if version >= 2:
             made["log_append_time"] = None
         if version >= 5:

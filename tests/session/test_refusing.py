@@ -240,8 +240,8 @@ def test_a_batch_that_cannot_be_remembered_is_not_refused(full):
 
 def test_more_partitions_than_can_be_judged_close_the_connection(full):
     d = fresh(full)
-    d.client(write({("orders", i): records(61) for i in range(10_001)}))
-    assert "10001 partitions" in d.failures[0]
+    d.client(write({("orders", i): records(61) for i in range(1001)}))
+    assert "1001 partitions" in d.failures[0]
 
 
 def test_all_kinds_at_once_and_each_says_its_own(world):

@@ -12,7 +12,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
 from proxy.wire.primitives import BadBytes
-from proxy.wire.produce import MAX_PRODUCER_IDS, names_no_broker, skim, throttle_at, with_throttle
+from proxy.wire.produce import MAX_PRODUCER_IDS, skim, throttle_at, went_well, with_throttle
 from tests.messages import batch, encode, make, part_of, read_response, response
 from tests.support import bad
 
@@ -173,9 +173,9 @@ def answered(version: int, *partitions: int, **given: Any) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-def test_a_response_in_which_all_went_well_names_no_broker(version):
+def test_a_response_in_which_all_went_well_went_well(version):
     for frame in (answered(version, 3, 1, 0, 20), answered(version, 1), answered(version)):
-        assert names_no_broker(b"ab" + frame + b"cd", 2, 2 + len(frame), version)
+        assert went_well(b"ab" + frame + b"cd", 2, 2 + len(frame), version)
 
 
 @pytest.mark.parametrize("version", range(10, 14))
@@ -184,15 +184,15 @@ def test_of_other_responses_that_is_not_said(version):
     hint = get_type_hints(leader)["current_leader"]
     for told in ({"error_message": "no"}, {"error_message": ""}, {"current_leader": hint(leader_id=1, leader_epoch=2)}):
         frame = answered(version, 2, 1, **told)
-        assert not names_no_broker(frame, 0, len(frame), version), told
+        assert not went_well(frame, 0, len(frame), version), told
     for seed in range(200):  # whatever is in it: never said of one that does name a broker
         frame = response(0, version, 1, chance=Random(seed))
         if b"real-host" in frame:
-            assert not names_no_broker(frame, 0, len(frame), version), seed
+            assert not went_well(frame, 0, len(frame), version), seed
     frame = answered(version, 2, 1)
     for size in range(9, len(frame)):
         with contextlib.suppress(BadBytes):
-            assert not names_no_broker(frame, 0, size, version), size
+            assert not went_well(frame, 0, size, version), size
 
 
 # ---------------------------------------------------------------------- producer ids and throttle times

@@ -1,0 +1,300 @@
+"""What becomes of Produce requests when the broker answers: what it did not write is given back, and what nobody had confirmed
+before is counted. Used by `produce` only.
+
+In: what was counted for a request, or what was judged and not counted yet; the broker's answer. Out: meters as they are right,
+which users may write to which topics, the answer for the client, with node endpoints replaced (KIP-951, from version 10 on).
+
+A request is counted when it goes on if brokers have let its user write to all of its topics before: an error gives back what was
+counted. Else it is counted with the answer, as far as that has no error; so whoever may not write to a topic cannot count against
+it, not even until the broker answers. An answer in which a topic has an error revokes the topic for that user.
+
+acks=0: there is no answer, but brokers close the connection where such a request fails. So the proxy asks something of its own
+behind it, and what is before its answer was written; on each connection anew, until the topic is `reached`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+
+from proxy.session.client import Aim, Client, Counted
+from proxy.session.plans import Plan, Request, Stream
+from proxy.wire import metadata
+from proxy.wire.addresses import PRODUCE, patch_addresses
+from proxy.wire.primitives import Buffer
+from proxy.wire.produce import FIRST_TOPIC_ID, Skim, base_offset_at, errors_of, numbers_size, went_well
+from proxy.wire.refusals import Part, Refusal, parts_of, with_refused
+from proxy.wire.throttle import tell
+from quota.decision import Decision
+from quota.engine import Rules
+from quota.produce import Batch, Judgement
+
+MAX_NAMED = 10
+"""Topics that a decision names."""
+MAX_UNSETTLED = 2000
+"""Batches and topics that a connection has in requests whose answers settle something; what is beyond waits for an answer, so that
+memory is bounded."""
+NOTHING: Mapping[Part, int] = {}
+"""No errors."""
+
+
+class Judged:
+    """A request that was judged batch by batch at `when`. `counted`: was what went on of it counted then?"""
+
+    __slots__ = ("aims", "batches", "client", "counted", "found", "judgement", "parts", "rules", "version", "when")
+
+    def __init__(
+        self, client: Client, version: int, found: Skim, aims: Sequence[Aim], batches: Sequence[Batch], counted: bool, now: float
+    ) -> None:
+        """`aims`: of each batch."""
+        self.client, self.version, self.found, self.aims, self.batches = client, version, found, aims, batches
+        self.rules: Rules = client.rules(now)
+        self.parts = parts_of(found)
+        self.counted, self.when = counted, now
+        self.judgement = Judgement()
+
+    def tell(self, decisions: Sequence[Decision]) -> None:
+        """Tell the operator what was decided. Of names that no broker has confirmed nothing is told."""
+        client, by_broker = self.client, self.client.services.engine.bytes_in.knows
+        for decision in decisions:
+            names: dict[str, None] = {}
+            for i in decision.items:
+                if self.counted or by_broker(self.batches[i].topic):
+                    names[self.batches[i].topic] = None
+                if len(names) == MAX_NAMED:
+                    break
+            client.services.watcher.decided(decision, client.requester(PRODUCE, self.version, tuple(names)))
+
+    def settle(self, errors: Mapping[Part, int], acks: int, now: float) -> float:
+        """The broker has answered. Seconds of the throttle that follows, 0 for none."""
+        client, engine = self.client, self.client.services.engine
+        sent = [i for i in range(len(self.batches)) if i not in self.judgement.refused]
+        failed = [i for i in sent if errors.get(self.parts[i], 0)]
+        refused = {self.aims[i].name for i in failed}
+        for name in refused:
+            engine.confirmed.revoke(self.rules.user, name)
+        if self.counted:
+            if failed:
+                engine.credit_produce(self.rules, self.batches, self.judgement, failed, self.when, now)
+            return 0.0
+        for aim in {id(self.aims[i]): self.aims[i] for i in sent}.values():
+            if aim.name in refused:
+                continue
+            if acks:
+                aim.pair = engine.confirmed.confirm(self.rules.user, aim.name, now)
+            else:
+                aim.reached = True
+        engine.bytes_in.answered(self.rules.user, sum(self.batches[i].size for i in sent), self.when, now)
+        lost = set(failed)
+        written = [i for i in sent if i not in lost]
+        self.count(written)
+        found = engine.count_written(self.rules, self.batches, written, now)
+        self.tell(found.decisions)
+        client.api_sum(PRODUCE).throttle_ms += ceil(found.throttle * 1000)
+        if engine.would:
+            client.would_have(PRODUCE, self.version)
+        return found.throttle
+
+    def count(self, items: Sequence[int]) -> None:
+        """Add batches to the sums of their topics; a topic of which none is among them is not named."""
+        going, i = set(items), 0
+        for (topic, *_), batches in zip(self.found.topics, self.found.batches or (), strict=True):
+            mine = range(i, i + len(batches))
+            i += len(batches)
+            if self.counted or any(j in going for j in mine):
+                total = self.client.topic_sum(PRODUCE, topic, by_id=self.version >= FIRST_TOPIC_ID)
+                total.requests += 1
+                for j, batch in zip(mine, batches, strict=True):
+                    if j in going:
+                        total.record_bytes += batch.size
+                        total.records += batch.records or 0
+
+
+def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
+    """The broker did not write all of a request that was counted by topics. What it had for a topic is given back if nothing of it
+    was written; of a part nobody knows the bytes. The topic is revoked, so that the next request to it is judged batch by batch."""
+    when, aim, size, rate, several = counted
+    codes: dict[bytes, list[int]] = {}
+    for (topic, _), code in errors.items():
+        codes.setdefault(topic if several is not None else b"", []).append(code)
+    for topic, to, carried in several or ((b"", aim, size),):
+        failed = codes.get(topic, [])
+        if not any(failed):
+            continue
+        client.services.engine.confirmed.revoke(client.user, to.name)
+        if not all(failed):
+            continue
+        if to.meter is not None:
+            to.meter.give_back(carried, now, when)
+        if rate is not None and not to.exempt:
+            rate.rates.refund(rate.found.owner, carried, now)
+
+
+class ProducePatch:
+    """Settles what was counted, if `credits`, and replaces node endpoints.
+
+    Responses about one partition that was written and has nothing else to tell differ in some numbers only: one is read, those
+    like it are recognized.
+    """
+
+    __slots__ = (
+        "_addresses",
+        "_client",
+        "_credits",
+        "_head",
+        "_numbers",
+        "_offsets_at",
+        "_size",
+        "_tail",
+        "_version",
+        "mute",
+        "waits",
+    )
+
+    def __init__(self, version: int, client: Client, *, addresses: bool, credits: bool) -> None:
+        self._version, self._client, self._addresses, self._credits = version, client, addresses, credits
+        self.mute = 0.0
+        self.waits = False
+        self._size = 0
+        self._offsets_at = 0
+        self._numbers = numbers_size(version)
+        self._head = b""
+        self._tail = b""
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        frame, offsets = bytes(buf), start + self._offsets_at
+        if (
+            end - start == self._size
+            and frame[start + 8 : offsets] == self._head
+            and frame[offsets + self._numbers : end] == self._tail
+        ):
+            if self._credits:
+                self._pop()
+            return None
+        if went_well(frame, start, end, self._version):
+            if self._credits:
+                self._pop()
+            self._remember(frame[start:end])
+            return None
+        frame = frame[start:end]
+        if self._credits:
+            credit(self._client, self._pop(), errors_of(frame, self._version), self._client.now)
+        return patch_addresses(PRODUCE, self._version, frame, self._client.endpoint) if self._addresses else None
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        joined = b"".join(chunks)
+        return self.finish(joined, 0, len(joined)) or [joined]
+
+    def _pop(self) -> Counted:
+        """What was counted for the request that is answered."""
+        client = self._client
+        counted = client.charged.popleft()
+        several = counted[4]
+        if several is not None:
+            client.unsettled -= len(several)
+        return counted
+
+    def _remember(self, frame: bytes) -> None:
+        at = base_offset_at(frame, 0, len(frame), self._version)
+        if at > 0:
+            self._size, self._offsets_at = len(frame), at
+            self._head, self._tail = frame[8:at], frame[at + self._numbers :]
+
+
+class Settle:
+    """The answer to a request that was judged batch by batch. What is counted only now may throttle the client. With `acks` 0 it is
+    the answer to a question of the proxy's own, which the client does not get."""
+
+    __slots__ = ("_acks", "_addresses", "_judged", "_total", "mute", "waits")
+
+    def __init__(self, judged: Judged, *, addresses: bool) -> None:
+        client = judged.client
+        self._judged, self._acks, self._addresses = judged, judged.found.acks, addresses
+        self._total = client.api_sum(PRODUCE)
+        client.unsettled += len(judged.batches)
+        self.mute = 0.0
+        self.waits = client.unsettled > MAX_UNSETTLED
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return self.finish_chunks([buf[start:end]])
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        frame, judged = b"".join(chunks), self._judged
+        client, version = judged.client, judged.version
+        client.unsettled -= len(judged.batches)
+        errors = NOTHING if not self._acks or went_well(frame, 0, len(frame), version) else errors_of(frame, version)
+        self.mute = judged.settle(errors, self._acks, client.now)
+        self.waits = self.waits or self.mute > 0
+        if not self._acks:
+            self._total.response_bytes -= len(frame)
+            return []
+        pieces = patch_addresses(PRODUCE, version, frame, client.endpoint) if self._addresses else None
+        pieces = [frame] if pieces is None else pieces
+        return tell(PRODUCE, version, pieces, ceil(self.mute * 1000)) if self.mute else pieces
+
+
+class Last:
+    """Another plan, but nothing behind the request is looked at before its answer."""
+
+    __slots__ = ("_inner", "mute", "waits")
+
+    def __init__(self, inner: Plan) -> None:
+        self._inner = inner
+        self.mute = 0.0
+        self.waits = True
+
+    def holds(self, size: int) -> bool:
+        return self._inner.holds(size)
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return self._inner.finish(buf, start, end)
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        return self._inner.finish_chunks(chunks)
+
+
+class Merge:
+    """The answer to what went on of a request, with what was refused. `inner`: what is done with answers otherwise."""
+
+    __slots__ = ("_inner", "_order", "_refused", "_version", "mute", "waits")
+
+    def __init__(self, version: int, order: Sequence[Part], refused: Mapping[Part, Refusal], inner: Plan | None) -> None:
+        self._version, self._order, self._refused, self._inner = version, order, refused, inner
+        self.mute = 0.0
+        self.waits = inner is not None and inner.waits
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return self.finish_chunks([buf[start:end]])
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        merged, inner = with_refused(b"".join(chunks), self._version, self._order, self._refused), self._inner
+        if inner is None:
+            return [merged]
+        pieces = inner.finish(merged, 0, len(merged))
+        self.mute, self.waits = inner.mute, inner.waits
+        return [merged] if pieces is None else pieces
+
+
+def question(client: Client, request: Request) -> bytes:
+    """Something that any broker answers to anybody, and that changes nothing: which brokers there are."""
+    return metadata.ask(request.correlation_id, client.client_id or "", (), ())
