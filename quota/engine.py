@@ -340,7 +340,6 @@ class Engine:
             return []
         items = tuple(limited[i] for i in decision.items)
         if decision.action is Action.REFUSE:
-            items = tuple(i for i in items if refusals.can(i))
             for i in items:
                 refusals.refuse(i, NOT_ENOUGH_REPLICAS, decision.message, decision.quota)
         return [replace(decision, items=items)] if items else []
@@ -354,7 +353,7 @@ class Engine:
             return bytes_in.total.take(batch.size, now)
         if bytes_in.topic(topic, now).take(batch.size, now):
             return True
-        refused = mode is not Mode.THROTTLE and refusals.can(i)
+        refused = mode is not Mode.THROTTLE
         if refused:
             # its client is not muted: other topics share the connection
             decision: Decision | None = replace(bytes_in.refuse(topic, batch.size, now), throttle=0.0)

@@ -18,8 +18,12 @@ AT_ONCE: Final = 200
 """Events of one entry: so many hold up the loop for a moment only."""
 PAGE: Final = 50
 """Entries that are read at once."""
-LONGEST: Final = 50_000
-"""Entries that the stream keeps."""
+LONGEST: Final = 1_000_000
+"""Entries that the stream keeps. It is cut by age; this is for the case that nobody does that. 20 proxies that make an entry every
+`PAUSE` for an hour stay below it, so nobody can push out what others told by telling much: `quota.news` bounds what each user
+may tell."""
+PAUSE: Final = 0.1
+"""Seconds between two entries of this proxy, while it has no full one to tell: so what many events say stands in few entries."""
 BLOCK: Final = 2.0
 """Seconds that Redis waits for something to tell."""
 TRIM: Final = 60.0
@@ -50,13 +54,15 @@ class NewsLink:
         await self._something.wait()
         self._something.clear()
         while events := self._news.take(AT_ONCE):
-            entry = {"b": self._boot, "e": json.dumps(events, separators=(",", ":"))}
+            entry = {"b": self._boot, "e": json.dumps([event for _, event in events], separators=(",", ":"))}
             try:
                 await self._writer.ask("xadd", self._key, entry, maxlen=LONGEST, approximate=True)
             except (StoreError, asyncio.CancelledError):
                 self._news.put_back(events)
                 self._something.set()
                 raise
+            if len(self._news) < AT_ONCE:
+                await asyncio.sleep(PAUSE)
             if self._clock() >= self._next_trim:
                 self._next_trim = self._clock() + TRIM
                 oldest = await self._oldest()
