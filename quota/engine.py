@@ -38,11 +38,17 @@ AFTER: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Exempt:
-    """Who and what is never limited."""
+    """Who and what is never limited. A client id is whatever a client claims: by itself it exempts from limits of client ids alone."""
 
     users: frozenset[str] = frozenset()
     client_ids: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
+    clients: frozenset[tuple[str, str]] = frozenset()
+    """(user, client id)"""
+
+    def everywhere(self, user: str, client_id: str) -> bool:
+        """Is this client not limited by anything?"""
+        return user in self.users or (user, client_id) in self.clients
 
 
 class Mode(Enum):
@@ -98,20 +104,22 @@ class Kind(Protocol[L]):
 
 
 class Rules:
-    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit."""
+    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit. `exempt`: nothing
+    holds; `by_client_id`: limits of client ids alone do."""
 
-    __slots__ = ("client_id", "consume", "era", "exempt", "owner", "produce", "request", "user")
+    __slots__ = ("by_client_id", "client_id", "consume", "era", "exempt", "owner", "produce", "request", "user")
 
     def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
         self.user, self.client_id = user, client_id
         self.era = engine.era
         self.owner = Entity(user, client_id)
         free = engine.limits.exempt
-        self.exempt = user in free.users or client_id in free.client_ids
+        self.exempt = free.everywhere(user, client_id)
+        self.by_client_id = client_id not in free.client_ids
         self.produce, self.consume, self.request = (
             None if self.exempt or found is None else Metered(rates, found, now)
             for rates in (engine.producer_rate, engine.consumer_rate, engine.request_rate)
-            for found in (rates.find(user, client_id),)
+            for found in (rates.find(user, client_id, client_ids=self.by_client_id),)
         )
 
 
@@ -121,8 +129,8 @@ class Metered:
     __slots__ = ("found", "meter", "rates", "share", "since")
 
     def __init__(self, rates: Rates, found: Found[RateLimit], now: float) -> None:
-        self.rates, self.found = rates, found
         self.meter: RateMeter = rates.meter(found.owner, now)
+        self.rates, self.found = rates, Found(found.limit, self.meter.owner)
         self.share = Share(self.meter.shares)
         self.since = -inf
         """when the request that waits was held first"""
@@ -238,9 +246,9 @@ class Engine:
     def find_mutation_limit(self, user: str, client_id: str) -> Found[MutationLimit] | None:
         """The controller mutation limit of a client, None when it has none or is exempt."""
         exempt = self.limits.exempt
-        if user in exempt.users or client_id in exempt.client_ids:
+        if exempt.everywhere(user, client_id):
             return None
-        return self.controller_mutations.find(user, client_id)
+        return self.controller_mutations.find(user, client_id, client_ids=client_id not in exempt.client_ids)
 
     def hold(self, kind: Kind[L], found: Found[L], items: Sequence[int], now: float) -> Decision | None:
         """A charged request of an entity that this kind mutes on some connection waits, `MAX_HOLD` at most; None when it need
@@ -322,7 +330,7 @@ class Engine:
         """Slow down who writes to a volume past its soft limit."""
         if not items:
             return []
-        found = self.slowing.rates.find(rules.user, rules.client_id)
+        found = self.slowing.rates.find(rules.user, rules.client_id, client_ids=rules.by_client_id)
         over = None if found is None else self.slowing.slow(found, batches, items, now)
         capped = self._capped(Verdict(0, over), now).decision
         return [] if capped is None else [capped]
@@ -334,7 +342,7 @@ class Engine:
         ids = [batches[i].producer_id for i in limited]
         if all(id <= self.producer_ids.unchecked for id in ids) or len(set(ids)) > MAX_IDS:
             return []
-        exempt = rules.client_id in self.limits.exempt.client_ids or all(b.topic in self.limits.exempt.topics for b in batches)
+        exempt = rules.exempt or all(b.topic in self.limits.exempt.topics for b in batches)
         decision = self.charge_producer_ids(rules.user, ids, now, exempt=exempt).decision
         if decision is None:
             return []
@@ -382,9 +390,10 @@ class Engine:
         if held:
             return None if rules.produce is None else self.hold_rate(rules.produce, now, held=True, items=everything)
         waits: list[Decision | None] = []
-        slowed = None if self.storage.calm else self.slowing.rates.find(rules.user, rules.client_id)
+        calm, rates = self.storage.calm, self.slowing.rates
+        slowed = None if calm else rates.find(rules.user, rules.client_id, client_ids=rules.by_client_id)
         if slowed is not None and self.slowing.slows(batches, self._limited(batches)):
-            waits.append(self.hold(self.slowing.rates, slowed, everything, now))
+            waits.append(self.hold(rates, slowed, everything, now))
         if rules.produce is not None:
             waits.append(self.hold_rate(rules.produce, now, items=everything))
         ids = self.producer_ids.find(rules.user)
@@ -407,7 +416,7 @@ class Engine:
         """A client that wants a producer id of a user over its limit waits, `MAX_HOLD` at most; None when it need not. `current`:
         the id that it has, -1 for none; one that is known gets another epoch, and is not born."""
         found = self.producer_ids.find(user)
-        if found is None or not self.limits.hold_new_ids or client_id in self.limits.exempt.client_ids:
+        if found is None or not self.limits.hold_new_ids or self.limits.exempt.everywhere(user, client_id):
             return None
         if self.producer_ids.name in self.limits.observed:
             return None

@@ -221,9 +221,7 @@ class Fence:
         if self.tell is not None and now >= self._told.get(key, -inf) + self._life / 3:
             self._told[key] = now
             user, producer_id, part = key
-            self.tell(
-                *(how, user, producer_id, fenced.epoch, fenced.sequence, *part, fenced.code, fenced.quota, fenced.unsure)
-            )
+            self.tell(*(how, user, producer_id, fenced.epoch, fenced.sequence, *part, fenced.code, fenced.quota, fenced.unsure))
 
     def _keep(self, key: Key, fenced: Fenced) -> None:
         if self._fenced.pop(key, None) is None:

@@ -153,9 +153,7 @@ def _calm(client: Client, found: Skim, now: float) -> bool:
     if len(ids) > MAX_PRODUCER_IDS:
         return False
     quota, fence = engine.producer_ids, engine.fence
-    return all(
-        (id <= quota.unchecked or quota.is_calm(client.user, id, now)) and not fence.concerns(client.user, id) for id in ids
-    )
+    return all((id <= quota.unchecked or quota.is_calm(client.user, id, now)) and not fence.concerns(client.user, id) for id in ids)
 
 
 def judge(client: Client, request: Request, habits: Habits, now: float, held: bool) -> Outcome:

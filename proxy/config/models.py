@@ -17,6 +17,7 @@ from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
+from quota.entity import DEFAULT
 from quota.keys import MOST, MOST_BYTES, MOST_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, wrong_together
 from quota.kinds.bytes_in import TopicLimits
 
@@ -103,13 +104,32 @@ class Limits(Model):
         return self
 
 
+class ExemptClient(Model):
+    """A user with a client id. Both are names: `<default>` is none here."""
+
+    user: Name
+    """Name of the user, as in the principal `User:name`."""
+    client_id: Name
+    """Client id."""
+
+    @field_validator("user", "client_id")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if name == DEFAULT:
+            raise ValueError(f"`{DEFAULT}` exempts nobody; name a user and a client id, or leave the limit out")
+        return name
+
+
 class Exempt(Model):
-    """What is metered and never limited. A client id is whatever a client claims: exempt users rather than client ids."""
+    """What is metered and never limited. A client id is whatever a client claims: exempt users, or a user with a client id."""
 
     users: list[Name] = Field(default_factory=list)
-    """Names of users, as in the principal `User:name`."""
+    """Names of users, as in the principal `User:name`. Nothing limits them."""
+    clients: list[ExemptClient] = Field(default_factory=list)
+    """Users with one of their client ids. Nothing limits them, either."""
     client_ids: list[Name] = Field(default_factory=list)
-    """Client ids."""
+    """Client ids that limits of client ids alone do not hold for. Limits of their users do, and so do storage, topics and producer
+    ids."""
     topics: list[Name] = Field(default_factory=lambda: ["__consumer_offsets", "__transaction_state", "__share_group_state"])
     """Topics whose creation is not charged, and writing to which is never throttled."""
 

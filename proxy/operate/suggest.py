@@ -86,15 +86,15 @@ def read(folders: Iterable[Path], by: str) -> Read:
     start = end = ""
     for line in _in_order([file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))], found):
         if line["start"] != start:
-            _close(found, sums, start, end)
+            _close(found, sums, start, end, by)
             start = line["start"]
             end = line["end"]
         end = max(end, line["end"])
         entity = _entity(line, by)
-        if entity is not None:
+        if entity is not None:  # with its user, as each user has its own share of a limit of a client id
             for key, amount in _amounts(line):
                 sums[entity, key] += amount
-    _close(found, sums, start, end)
+    _close(found, sums, start, end, by)
     return found
 
 
@@ -114,14 +114,15 @@ def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Su
     return sorted(made, key=lambda one: (one.entity.user or "", one.entity.client_id or "", one.key))
 
 
-def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str) -> None:
+def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str, by: str) -> None:
     """An interval is over."""
     if not start:
         return
     seconds = max((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 0.001)
     for (entity, key), amount in sums.items():
         if amount > 0:
-            found.histograms[entity, key].add(amount if key == MUTATIONS_BURST else amount / seconds)
+            limited = Entity(None, entity.client_id) if by == "client-id" else entity
+            found.histograms[limited, key].add(amount if key == MUTATIONS_BURST else amount / seconds)
     sums.clear()
     found.intervals += 1
     found.first, found.last = found.first or start, end
@@ -151,7 +152,7 @@ def _entity(line: dict[str, Any], by: str) -> Entity | None:
         return Entity(user, None)
     if not client_id:
         return None
-    return Entity(None, client_id) if by == "client-id" else Entity(user, client_id)
+    return Entity(user, client_id)
 
 
 def _rounded(value: float, *, whole: bool) -> float:

@@ -77,7 +77,7 @@ quotas:
   producer_ids: {mode: reject, hold_new: yes}
 """
     limits = limits_of(load(tmp_path, text))
-    etl = Entity(None, "etl")
+    etl = Entity("alice", "etl")
     assert limits.producer_byte_rate.find("alice", "etl") == (RateLimit(20 << 20), etl)
     assert limits.consumer_byte_rate.find("alice", "etl") == (RateLimit(40 << 20), etl)
     assert limits.request_rate.find("alice", "etl") == (RateLimit(0.5), etl)

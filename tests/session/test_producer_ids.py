@@ -300,7 +300,7 @@ def test_a_request_in_pieces_is_charged_the_same(world):
 
 @pytest.mark.parametrize(
     "exempt",
-    [Exempt(users=frozenset({"alice"})), Exempt(client_ids=frozenset({"app"})), Exempt(topics=frozenset({"orders"}))],
+    [Exempt(users=frozenset({"alice"})), Exempt(clients=frozenset({("alice", "app")})), Exempt(topics=frozenset({"orders"}))],
     ids=["user", "client id", "topic"],
 )
 def test_exempt_is_counted_and_never_limited(world, exempt):

@@ -128,7 +128,7 @@ def test_no_throttle_lasts_longer_than_settings_allow(world: Any) -> None:
     "exempt",
     [
         Exempt(users=frozenset({"alice"})),
-        Exempt(client_ids=frozenset({"app"})),
+        Exempt(clients=frozenset({("alice", "app")})),
         Exempt(topics=frozenset({"orders"})),
     ],
 )

@@ -132,7 +132,7 @@ def test_max_throttle_caps_what_is_told_and_how_long_is_muted(world):
     ("exempt", "topic"),
     [
         (Exempt(users=frozenset({"alice"})), "t"),
-        (Exempt(client_ids=frozenset({"app"})), "t"),
+        (Exempt(clients=frozenset({("alice", "app")})), "t"),
         (Exempt(topics=frozenset({"t"})), "t"),
     ],
     ids=["user", "client id", "topic"],
