@@ -38,7 +38,7 @@ AFTER: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Exempt:
-    """Who and what is never limited. A client id is whatever a client claims: by itself it exempts from limits of client ids alone."""
+    """Who and what is never limited. A client id is whatever a client claims: alone it exempts from limits of client ids only."""
 
     users: frozenset[str] = frozenset()
     client_ids: frozenset[str] = frozenset()
@@ -104,8 +104,8 @@ class Kind(Protocol[L]):
 
 
 class Rules:
-    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit. `exempt`: nothing
-    holds; `by_client_id`: limits of client ids alone do."""
+    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit. `exempt`:
+    nothing holds; `by_client_id`: limits of client ids alone do."""
 
     __slots__ = ("by_client_id", "client_id", "consume", "era", "exempt", "owner", "produce", "request", "user")
 

@@ -65,7 +65,8 @@ class Slowing:
     def refuse(
         self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals, now: float, *, enforced: bool
     ) -> list[Decision]:
-        """Refuse what is at factor 0, and throttle the client; or, where that is not `enforced`, only say so. With scope `volume` nobody is throttled for it: other partitions share the connection."""
+        """Refuse what is at factor 0, and throttle the client; or, where that is not `enforced`, only say so. With scope `volume`
+        nobody is throttled for it: other partitions share the connection."""
         by_volume: dict[Seen | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
             if factor == 0:

@@ -40,16 +40,17 @@ class UsageLog(Model):
     interval: Annotated[Duration, Field(ge=1)] = 10.0
     """Length of the intervals that traffic is summed over."""
     max_keys: Annotated[int, Field(ge=1)] = 10_000
-    """Principals x client ids x topics x APIs that are told apart in an interval; the rest is summed up as `<other>`."""
+    """Principals x client ids x topics x APIs that are told apart in an interval. Each principal has a share of it; what is beyond
+    it is summed up by principal and API, with client id `<other>`."""
     decisions_per_interval: Annotated[int, Field(ge=1)] = 10
-    """Decisions logged per quota and entity in an interval; the rest is counted."""
+    """Decisions logged per quota and entity in an interval, and 10 times as many per principal; the rest is counted."""
     rotate_size: Annotated[Size, Field(ge=1024)] = 64 << 20
     """A file that reaches this size is closed, and a new one begun."""
     rotate_interval: Annotated[Duration, Field(ge=1)] = 3600.0
     """A file that reaches this age is closed, and a new one begun."""
     queue_lines: Annotated[int, Field(ge=1)] = 100_000
     """Lines that may wait for the disk, and as many for the brokers of `topic`; more are dropped, counted, and noted in the log
-    as a gap."""
+    as a gap. Decisions take half of it at most."""
 
     @model_validator(mode="after")
     def _room_for_an_interval(self) -> UsageLog:
@@ -151,7 +152,8 @@ class EntityQuota(Model):
     user: Name | None = None
     """Name of the user, or `<default>`."""
     client_id: Name | None = None
-    """Client id, or `<default>`. A client id is whatever a client claims: see that a limit of its user holds beside it."""
+    """Client id, or `<default>`. A client id is whatever a client claims, so each user has this much for itself, also where no
+    `user` is named; in Kafka all users who claim the client id share it."""
     controller_mutations_rate: Mutations | None = None
     """Partitions per second that may be created, added and deleted on average."""
     controller_mutations_burst: Mutations | None = None

@@ -150,7 +150,7 @@ def _entity(line: dict[str, Any], by: str) -> Entity | None:
     user = principal.partition(":")[2]
     if by == "user":
         return Entity(user, None)
-    if not client_id:
+    if not client_id or client_id == OTHER:
         return None
     return Entity(user, client_id)
 

@@ -216,3 +216,17 @@ def test_what_was_lost_last_is_told_at_the_end_ready_or_not(tmp_path):
     desk.writer.start()
     desk.writer.stop(5.0)
     assert [line["lines"] for line in other.taken] == [2]
+
+
+def test_the_decisions_of_one_principal_take_no_lines_of_others(tmp_path):
+    desk = Desk(tmp_path, queue_lines=90)
+    for _ in range(100):
+        desk.writer.put([desk.author.line("decision")], "User:mallory")
+    desk.writer.put([desk.author.line("decision")], "User:alice")
+    desk.writer.put([desk.author.line("usage")] * 30)
+    desk.work()
+    kinds = [line["type"] for line in desk.lines() if line["type"] != "gap"]
+    assert kinds.count("usage") == 30
+    assert kinds.count("decision") == 41
+    desk.writer.put([desk.author.line("decision")] * 30, "User:mallory")
+    assert desk.writer.waiting == 30, "what was written makes room"

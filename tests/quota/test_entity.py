@@ -56,7 +56,7 @@ def test_a_limit_holds_only_for_those_it_is_about_and_windows_are_shared_per_lev
 
 
 def test_without_limits_of_client_ids_those_of_users_are_left():
-    book = QuotaBook({key: "limit" for key in ORDER[-2:]} | {Entity("bob", DEFAULT): "bob"})
+    book = QuotaBook(dict.fromkeys(ORDER[-2:], "limit") | {Entity("bob", DEFAULT): "bob"})
     assert book.find("alice", "app", client_ids=False) is None
     assert book.find("bob", "app", client_ids=False) == ("bob", Entity("bob", "app"))
 

@@ -312,6 +312,17 @@ def test_exempt_is_counted_and_never_limited(world, exempt):
     assert w.watcher.decisions == []
 
 
+@pytest.mark.parametrize("hold_new_ids", [False, True])
+def test_who_claims_an_exempt_client_id_has_the_limit_of_its_user(world, hold_new_ids):
+    w = world(producer_ids={ALICE: 2}, exempt=Exempt(client_ids=frozenset({"app"})), hold_new_ids=hold_new_ids)
+    d = w.dialogue("alice")
+    for id in range(3):
+        d.client(write(id))
+        assert d.to_broker
+    assert w.watcher.decisions
+    assert w.engine.hold_new_id("alice", "app", -1, 0.0) is None or hold_new_ids
+
+
 def test_a_topic_that_is_named_by_id_is_exempt_once_its_name_is_known(world):
     w = world(producer_ids={ALICE: 1}, exempt=Exempt(topics=frozenset({"orders"})))
     w.cluster.names[b"orders----------"] = "orders"
