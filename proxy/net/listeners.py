@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from proxy.cluster.routes import NameRoute, PortRoute, Route
 from proxy.config.listeners import Listener
@@ -23,7 +23,7 @@ from proxy.identity.certificates import NoPrincipal, Rules, distinguished_name, 
 from proxy.net.connection import ClientConnection, Shared
 from proxy.net.tls import explain, server_name_of
 from proxy.observe.operations import Log
-from proxy.session.budget import ANONYMOUS
+from proxy.session.budget import ANONYMOUS, Guest
 from proxy.session.port import Peer
 from proxy.wire.primitives import BadBytes
 from proxy.wire.proxy_protocol import FIRST, header_size, source_address
@@ -159,11 +159,12 @@ class Door:
             if self.settings.proxy_protocol:
                 async with asyncio.timeout(timeout):
                     address = await self._source(conn, address)
-            limit = census.arrive(address.host)
-            if limit is not None:
-                watcher.limited(limit, str(address), None, f"User:{ANONYMOUS}", closed=True)
+            arrived = here = Arrived(self, address, node_id, asyncio.current_task())
+            guest = census.arrive(address.host, here.evict)
+            if isinstance(guest, str):
+                watcher.limited(guest, str(address), None, f"User:{ANONYMOUS}", closed=True)
                 return
-            arrived = here = Arrived(self, address, node_id)
+            here.guest = guest
             context = self._tls()
             given = True
             await self._loop.connect_accepted_socket(
@@ -184,8 +185,8 @@ class Door:
         finally:
             if not given:
                 conn.close()
-            if arrived is not None and not arrived.inside:
-                census.leave(address.host)
+            if arrived is not None and arrived.transport is None and arrived.guest is not None:
+                census.leave(arrived.guest)
 
     async def _source(self, conn: socket.socket, address: HostPort) -> HostPort:
         """The address that a PROXY protocol header names; the connection's own when it names none. `BadBytes` for others."""
@@ -213,12 +214,26 @@ class Arrived:
     door: Door
     address: HostPort
     node_id: int | None
-    inside: bool = False
+    welcome: asyncio.Task[None] | None = None
+    """who lets it in"""
+    guest: Guest | None = None
+    """how it is counted"""
+    transport: asyncio.BaseTransport | None = None
+    """its socket, once it is in"""
 
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
-        self.inside = True
+        self.transport, self.welcome = transport, None
         here = _plain(transport.get_extra_info("sockname") or ("", 0)).host
-        return Peer(str(self.address), partial(self.door.route.endpoint, reached_at=here))
+        return Peer(str(self.address), partial(self.door.route.endpoint, reached_at=here), self.guest)
+
+    def evict(self) -> None:
+        """It was not let in yet, and its place is wanted: the end."""
+        watcher = self.door.shared.services.watcher
+        watcher.limited("max_connections", str(self.address), None, f"User:{ANONYMOUS}", closed=True)
+        if self.transport is not None:
+            cast(asyncio.Transport, self.transport).abort()
+        elif self.welcome is not None:
+            self.welcome.cancel()
 
     def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
         node_id, route = self.node_id, self.door.route
@@ -227,7 +242,9 @@ class Arrived:
         return self.door.bootstrap_addresses() if node_id is None else self.door.broker_addresses(node_id)
 
     def left(self) -> None:
-        self.door.shared.services.census.leave(self.address.host)
+        self.transport = None
+        if self.guest is not None:
+            self.door.shared.services.census.leave(self.guest)
 
     def user(self, transport: asyncio.BaseTransport) -> str | None:
         """The user whom the client's certificate names, None without one; `BadBytes` when it names nobody."""

@@ -1,8 +1,8 @@
 """Who is throttled now, by which quota, since when and until when; and what was refused within the last hour, by entity and topic.
 
-In: decisions as they are made. Out: a plain value for `/throttles`. Bounded: `MOST` entities and topics each, of which every principal
-that makes such requests has a share (`quota.fair_share`). What is beyond it stands in one line of that principal's user, with client
-id `<others>`, so nobody's line makes place for what others do."""
+In: decisions as they are made. Out: a plain value for `/throttles`. Bounded: `MOST` entities and topics each, of which every
+principal that makes such requests has a share (`quota.fair_share`). What is beyond it stands in one line of that principal's user,
+with client id `<others>`, so nobody's line makes place for what others do."""
 
 from __future__ import annotations
 

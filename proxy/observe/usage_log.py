@@ -25,7 +25,7 @@ PRODUCE: Final = 0
 PER_PRINCIPAL: Final = 10
 """How many times as many decisions of a principal are logged in an interval as of one quota and entity."""
 MOST_LEFT_OUT: Final = 10_000
-"""Quotas and entities with decisions that were left out, which are counted in a later line of theirs; each principal has its share."""
+"""Quotas and entities with decisions that were left out, which are counted in a later line; each principal has its share."""
 SHORTEST: Final = 0.1
 """seconds that an interval counts at least: the wall clock may be set"""
 

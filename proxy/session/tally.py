@@ -80,10 +80,9 @@ class Tally:
     def take(self, key: TallyKey) -> Sum:
         """The sum of this key, to add to until it is given back."""
         found = self._sums.get(key)
-        if found is None:
-            if not self._shares.has_room(key.principal):
-                key = TallyKey(key.principal, OTHER, None if key.topic is None else OTHER, None, key.api_key)
-                found = self._sums.get(key)
+        if found is None and not self._shares.has_room(key.principal):
+            key = TallyKey(key.principal, OTHER, None if key.topic is None else OTHER, None, key.api_key)
+            found = self._sums.get(key)
         if found is None:
             found = self._sums[key] = Sum(key)
             self._shares.charge(key.principal, 1)
