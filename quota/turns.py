@@ -1,7 +1,6 @@
 """A queue for each principal, taken from in turn, so that nobody has to wait for what others have to say.
 
-In: items, each of a principal. Out: the same, one of each principal at a time; of one principal in their order. All of them
-together are bounded, and each principal has a share of that (`fair_share`)."""
+In: items, each of a principal. Out: the same, one of each principal at a time; of one principal in their order."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ T = TypeVar("T")
 
 
 class Turns(Generic[T]):
-    """`most` items wait at once."""
+    """`most` items wait at once, of which each principal has a share (`fair_share`)."""
 
     def __init__(self, most: int) -> None:
         self._shares = FairShare(most)
@@ -55,3 +54,46 @@ class Turns(Generic[T]):
         if queue is None:
             queue = self._queues[principal] = deque()
         return queue
+
+
+class TurnsOnce(Generic[T]):
+    """The same without a bound, and each item at most once; items may be taken away before their turn."""
+
+    def __init__(self) -> None:
+        self._queues: OrderedDict[str, dict[T, None]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has(self, principal: str, item: T) -> bool:
+        return item in self._queues.get(principal, ())
+
+    def put(self, principal: str, item: T) -> None:
+        """It waits, at its place if it waits already."""
+        queue = self._queues.setdefault(principal, {})
+        self._count += item not in queue
+        queue[item] = None
+
+    def discard(self, principal: str, item: T) -> None:
+        """It waits no more."""
+        queue = self._queues.get(principal)
+        if queue is not None and item in queue:
+            self._remove(principal, queue, item)
+
+    def take(self, most: int) -> list[T]:
+        """At most so many items: one of each principal in turn."""
+        taken: list[T] = []
+        while self._queues and len(taken) < most:
+            principal, queue = next(iter(self._queues.items()))
+            item = next(iter(queue))
+            self._queues.move_to_end(principal)
+            self._remove(principal, queue, item)
+            taken.append(item)
+        return taken
+
+    def _remove(self, principal: str, queue: dict[T, None], item: T) -> None:
+        del queue[item]
+        self._count -= 1
+        if not queue:
+            del self._queues[principal]

@@ -78,11 +78,12 @@ class Limits(Model):
     """The largest answer that is held whole to be changed, and what may wait for a client or a broker that does not take
     it; then reading from the other side stops. Larger answers stream. The one request that is being received is not counted."""
     max_connections: Annotated[int, Field(ge=1)] = 10_000
-    """Connections of clients; one more is closed at once. Each takes two file descriptors."""
+    """Connections of clients. For one more the oldest that is not let in yet is closed, of the address that has most of them; where
+    all are let in, the new one. One user may have 8/9 of them. Each takes two file descriptors."""
     max_connections_per_address: Annotated[int, Field(ge=1)] | None = None
-    """The same for one address of a client. Kafka's `max.connections.per.ip`."""
+    """The same for one address of a client, of whose own connections one is closed. Kafka's `max.connections.per.ip`."""
     max_connections_per_principal: Annotated[int, Field(ge=1)] | None = None
-    """The same for one user, once it has logged in. Clients without a login are not counted."""
+    """Connections of one user; one more is closed once it has logged in. Clients without a login are not counted."""
     max_in_flight: Annotated[int, Field(ge=1)] = 1000
     """Requests of a connection that wait for their answers; no more are looked at before some are answered."""
     first_request_timeout: Annotated[Duration, Field(gt=0)] = 30.0

@@ -110,8 +110,8 @@ class Census:
         self.count = 0
 
     def arrive(self, host: str, evict: Callable[[], None]) -> Guest | str:
-        """A connection came from there: counted, or the limit that it is over, by its setting's name. `evict` is called at most once,
-        within a later `arrive` or `move`, when it has to close at once and is counted no more."""
+        """A connection came from there: counted, or the limit that it is over, by its setting's name. `evict` is called at most
+        once, within a later `arrive` or `move`, when it has to close at once and is counted no more."""
         limit = self._full(host)
         if limit is not None:
             return limit
@@ -120,8 +120,8 @@ class Census:
         return guest
 
     def move(self, guest: Guest, host: str) -> str | None:
-        """A connection that was not let in turns out to be from another address (PROXY protocol): None, or the limit that it is over;
-        then it is counted no more."""
+        """A connection that was not let in turns out to be from another address (PROXY protocol): None, or the limit that it is
+        over; then it is counted no more."""
         if not guest.here:
             return "max_connections"
         self.leave(guest)

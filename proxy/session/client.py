@@ -20,11 +20,17 @@ MAX_TOPIC_SUMS: Final = 1000
 
 NOT_TOLD: Final = -1
 
+NO_API: Final = -1
+"""Stands for all further APIs of a connection."""
+
 MAX_TOPIC_NAME: Final = 249
 """Kafka's own limit. A longer name is of no topic, and not worth remembering in full."""
 
 MAX_CLIENT_ID: Final = 1024
 """Bytes of a client id that are looked at."""
+
+MAX_APIS: Final = 200
+"""APIs that a connection has sums of its own for; Kafka has 93. What a client makes up beyond that is summed up."""
 
 MAX_RETIRED_SUMS: Final = 100
 """Sums of earlier client ids of a connection that are kept for answers still to come."""
@@ -139,6 +145,8 @@ class Client:
         """The sum of whole requests of one API."""
         found = self._api_sums.get(key)
         if found is None:
+            if len(self._api_sums) >= MAX_APIS and key != NO_API:
+                return self.api_sum(NO_API)
             tally = self.services.tally
             found = self._api_sums[key] = tally.take(TallyKey(self.principal, self.client_id, None, None, key))
         return found
