@@ -91,7 +91,7 @@ def read(folders: Iterable[Path], by: str) -> Read:
             end = line["end"]
         end = max(end, line["end"])
         entity = _entity(line, by)
-        if entity is not None:  # with its user, as each user has its own share of a limit of a client id
+        if entity is not None:
             for key, amount in _amounts(line):
                 sums[entity, key] += amount
     _close(found, sums, start, end, by)
@@ -119,10 +119,13 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
     if not start:
         return
     seconds = max((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 0.001)
+    amounts: dict[tuple[Entity, str], float] = {}
     for (entity, key), amount in sums.items():
-        if amount > 0:
-            limited = Entity(None, entity.client_id) if by == "client-id" else entity
-            found.histograms[limited, key].add(amount if key == MUTATIONS_BURST else amount / seconds)
+        if amount > 0:  # under a limit of a client id alone each user has its own share: the largest counts
+            which = (Entity(None, entity.client_id) if by == "client-id" else entity), key
+            amounts[which] = max(amounts.get(which, 0.0), amount if key == MUTATIONS_BURST else amount / seconds)
+    for which, most in amounts.items():
+        found.histograms[which].add(most)
     sums.clear()
     found.intervals += 1
     found.first, found.last = found.first or start, end

@@ -130,3 +130,14 @@ def test_bad_lines_and_lines_that_come_twice(tmp_path: Path) -> None:
 def test_a_folder_without_logs(tmp_path: Path) -> None:
     assert "files usage-*.jsonl are looked for" in run("--from", str(tmp_path), code=1).output
     assert "does not exist" in run("--from", str(tmp_path / "nowhere"), code=2).output
+
+
+def test_a_limit_of_a_client_id_is_for_the_user_that_uses_most_of_it(tmp_path: Path) -> None:
+    log = Log(tmp_path, "one")
+    for interval in range(10):
+        log.add(interval, "alice", 1, client_id="etl", response_bytes=1000)
+        log.add(interval, "bob", 1, client_id="etl", response_bytes=9000)
+        log.add(interval, "bob", 1, client_id="<other>", response_bytes=9000)
+    found = suggested(tmp_path, "--by", "client-id")
+    assert found["etl", "cluster_consumer_byte_rate"] == (900, 1400, 10)
+    assert {name for name, _ in found} == {"etl"}
