@@ -41,11 +41,17 @@ AFTER: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Exempt:
-    """Who and what is never limited."""
+    """Who and what is never limited. A client id is whatever a client claims: alone it exempts from limits of client ids only."""
 
     users: frozenset[str] = frozenset()
     client_ids: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
+    clients: frozenset[tuple[str, str]] = frozenset()
+    """(user, client id)"""
+
+    def everywhere(self, user: str, client_id: str) -> bool:
+        """Is this client not limited by anything?"""
+        return user in self.users or (user, client_id) in self.clients
 
 
 class Mode(Enum):
@@ -101,20 +107,22 @@ class Kind(Protocol[L]):
 
 
 class Rules:
-    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit."""
+    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit. `exempt`:
+    nothing holds; `by_client_id`: limits of client ids alone do."""
 
-    __slots__ = ("client_id", "consume", "era", "exempt", "owner", "produce", "request", "user")
+    __slots__ = ("by_client_id", "client_id", "consume", "era", "exempt", "owner", "produce", "request", "user")
 
     def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
         self.user, self.client_id = user, client_id
         self.era = engine.era
         self.owner = Entity(user, client_id)
         free = engine.limits.exempt
-        self.exempt = user in free.users or client_id in free.client_ids
+        self.exempt = free.everywhere(user, client_id)
+        self.by_client_id = client_id not in free.client_ids
         self.produce, self.consume, self.request = (
             None if self.exempt or found is None else Metered(rates, found, now)
             for rates in (engine.producer_rate, engine.consumer_rate, engine.request_rate)
-            for found in (rates.find(user, client_id),)
+            for found in (rates.find(user, client_id, client_ids=self.by_client_id),)
         )
 
 
@@ -124,8 +132,8 @@ class Metered:
     __slots__ = ("found", "meter", "rates", "share", "since")
 
     def __init__(self, rates: Rates, found: Found[RateLimit], now: float) -> None:
-        self.rates, self.found = rates, found
         self.meter: RateMeter = rates.meter(found.owner, now)
+        self.rates, self.found = rates, Found(found.limit, self.meter.owner)
         self.share = Share(self.meter.shares)
         self.since = -inf
         """when the request that waits was held first"""
@@ -272,9 +280,9 @@ class Engine:
     def find_mutation_limit(self, user: str, client_id: str) -> Found[MutationLimit] | None:
         """The controller mutation limit of a client, None when it has none or is exempt."""
         exempt = self.limits.exempt
-        if user in exempt.users or client_id in exempt.client_ids:
+        if exempt.everywhere(user, client_id):
             return None
-        return self.controller_mutations.find(user, client_id)
+        return self.controller_mutations.find(user, client_id, client_ids=client_id not in exempt.client_ids)
 
     def hold(self, kind: Kind[L], found: Found[L], items: Sequence[int], now: float) -> Decision | None:
         """A charged request of an entity that this kind mutes on some connection waits, `MAX_HOLD` at most; None when it need
@@ -391,7 +399,9 @@ class Engine:
 
     def _slow(self, rules: Rules, batches: Sequence[Batch], items: Sequence[int], judgement: Judgement, now: float) -> None:
         """Slow down who writes to a volume past its soft limit."""
-        found = self.slowing.rates.find(rules.user, rules.client_id) if items and not self.storage.calm else None
+        found = None
+        if items and not self.storage.calm:
+            found = self.slowing.rates.find(rules.user, rules.client_id, client_ids=rules.by_client_id)
         if found is None:
             return
         judgement.slowed, judgement.weights = found.owner, self.slowing.weights(batches, items)
@@ -406,13 +416,12 @@ class Engine:
         ids = [batches[i].producer_id for i in limited]
         if all(id <= self.producer_ids.unchecked for id in ids) or len(set(ids)) > MAX_IDS:
             return []
-        exempt = rules.client_id in self.limits.exempt.client_ids or all(b.topic in self.limits.exempt.topics for b in batches)
+        exempt = rules.exempt or all(b.topic in self.limits.exempt.topics for b in batches)
         decision = self.charge_producer_ids(rules.user, ids, now, exempt=exempt).decision
         if decision is None:
             return []
         items = tuple(limited[i] for i in decision.items)
         if decision.action is Action.REFUSE:
-            items = tuple(i for i in items if refusals.can(i))
             for i in items:
                 refusals.refuse(i, NOT_ENOUGH_REPLICAS, decision.message, decision.quota)
         return [replace(decision, items=items)] if items else []
@@ -429,9 +438,6 @@ class Engine:
         if self.limits.topics_mode is Mode.THROTTLE:
             self._count_topic(rules, batch, i, over, now)
             return True
-        if not refusals.can(i):
-            bytes_in.charge(topic, batch.size, now)
-            return True
         said = over.find(topic)
         if not said:
             alone = over.alone(topic)
@@ -444,7 +450,7 @@ class Engine:
     def _may_go(self, rules: Rules, batch: Batch, i: int, refusals: Refusals, over: Over, now: float) -> bool:
         """The same for a user of whom nobody has confirmed that all of this may be written: nothing is counted."""
         bytes_in, topic, slowed = self.bytes_in, batch.topic, self.limits.topics_mode is Mode.THROTTLE
-        if rules.exempt or not bytes_in.is_over(rules.user, topic, now) or not (slowed or refusals.can(i)):
+        if rules.exempt or not bytes_in.is_over(rules.user, topic, now):
             return True
         key = topic if bytes_in.knows(topic) else ""
         said = over.find(key)
@@ -494,9 +500,10 @@ class Engine:
         if held:
             return None if rules.produce is None else self.hold_rate(rules.produce, now, held=True, items=everything)
         waits: list[Decision | None] = []
-        slowed = None if self.storage.calm else self.slowing.rates.find(rules.user, rules.client_id)
+        calm, rates = self.storage.calm, self.slowing.rates
+        slowed = None if calm else rates.find(rules.user, rules.client_id, client_ids=rules.by_client_id)
         if slowed is not None and self.slowing.slows(batches, self._limited(batches)):
-            waits.append(self.hold(self.slowing.rates, slowed, everything, now))
+            waits.append(self.hold(rates, slowed, everything, now))
         if rules.produce is not None:
             waits.append(self.hold_rate(rules.produce, now, items=everything))
         ids = self.producer_ids.find(rules.user)
@@ -519,7 +526,7 @@ class Engine:
         """A client that wants a producer id of a user over its limit waits, `MAX_HOLD` at most; None when it need not. `current`:
         the id that it has, -1 for none; one that is known gets another epoch, and is not born."""
         found = self.producer_ids.find(user)
-        if found is None or not self.limits.hold_new_ids or client_id in self.limits.exempt.client_ids:
+        if found is None or not self.limits.hold_new_ids or self.limits.exempt.everywhere(user, client_id):
             return None
         if self.producer_ids.name in self.limits.observed:
             return None

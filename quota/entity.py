@@ -1,4 +1,8 @@
-"""Who a limit is about. In: a user and a client id. Out: the levels that may hold their limit, in Kafka's order."""
+"""Who a limit is about. In: a user and a client id. Out: the levels that may hold their limit, in Kafka's order.
+
+Who shares a window differs from Kafka in one place. Under a limit of a client id alone, Kafka has one window for all users who
+claim that client id, so that a stranger who claims it uses up what others need. A client id is whatever a client claims; a window
+belongs to a principal. So here each user has a window of its own under such a limit."""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import Final, NamedTuple
 
 DEFAULT: Final = "<default>"
 """How settings write the default entity of a level, as kafka-configs.sh does."""
+OTHERS: Final = "<others>"
+"""The client id of the window that further client ids of a user share, where the user has as many windows as it may have."""
 
 
 class Entity(NamedTuple):
@@ -38,8 +44,7 @@ class Level(NamedTuple):
 def levels(user: str, client_id: str) -> Iterator[Level]:
     """The eight places where a limit for this client may stand, the most specific first (Kafka documentation, "Quotas", KIP-55).
 
-    A limit at a level of users and client ids gives every such pair a window of its own; at a user level all client ids of a user
-    share one; at a client-id level all users with that client id do.
+    At a user level all client ids of a user share a window; at every other level each pair of user and client id has its own.
     """
     pair, of_user, of_client = Entity(user, client_id), Entity(user, None), Entity(None, client_id)
     yield Level(pair, pair)
@@ -48,5 +53,5 @@ def levels(user: str, client_id: str) -> Iterator[Level]:
     yield Level(Entity(DEFAULT, client_id), pair)
     yield Level(Entity(DEFAULT, DEFAULT), pair)
     yield Level(Entity(DEFAULT, None), of_user)
-    yield Level(of_client, of_client)
-    yield Level(Entity(None, DEFAULT), of_client)
+    yield Level(of_client, pair)
+    yield Level(Entity(None, DEFAULT), pair)

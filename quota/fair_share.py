@@ -35,6 +35,10 @@ class FairShare:
         """Units that this principal holds."""
         return self._held_by.get(principal, 0)
 
+    def by_principal(self) -> dict[str, int]:
+        """Units that each principal holds; principals without any are left out."""
+        return dict(self._held_by)
+
     def has_room(self, principal: str, amount: int = 1) -> bool:
         """True if this principal may hold so much more. Nothing is taken."""
         wanted = self._held_by.get(principal, 0) + amount

@@ -5,6 +5,12 @@ one of the same producer and partition goes on, s can never be written: silent l
 behind s is refused as well, until s itself is admitted, the producer comes with another epoch, or nothing was heard of it for
 longer than any client retries (KIP-98 for producer ids, epochs and sequences).
 
+A fence belongs to the user who sent the refused batch: producer ids are small numbers that anybody can claim. Each user has a
+share of the fences (`fair_share`). A user whose share is full is in *overflow*: its batches are refused without being remembered,
+and every batch of it with a sequence above 0 is refused too, as an earlier one may have been refused unseen. What is refused so is
+remembered as `unsure` as soon as there is room. The overflow ends `life` after the last refusal that could not be remembered;
+from then on an unsure fence is like any other. So such a user passes no quota and loses no record, and nobody else notices.
+
 In: batches as they are refused or admitted, with the time in monotonic seconds. Out: whether a batch is behind the fence."""
 
 from __future__ import annotations
@@ -13,16 +19,24 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
 
+from quota.fair_share import FairShare
+
 LIFE: Final = 900.0
 """seconds since the last refusal; delivery.timeout.ms is 2 minutes, message.timeout.ms 5, by default"""
 MOST: Final = 100_000
-"""partitions of producers that are fenced at once, some 30 MiB"""
+"""partitions of producers that are fenced at once, of all users; some 40 MiB"""
 MOST_ADMITTED: Final = 10_000
+SWEPT: Final = 2000
+"""Fences that one sweep drops at most, so that it takes a few milliseconds."""
+OVERFLOW_CODE: Final = 19
+"""NOT_ENOUGH_REPLICAS, which every client retries: the error of batches that are refused as their user is in overflow."""
 _WRAP: Final = 1 << 31
 _HALF: Final = 1 << 30
 
 Part = tuple[str, int]
 """(topic, partition)"""
+Key = tuple[str, int, Part]
+"""(user, producer id, partition)"""
 
 
 class Fenced(NamedTuple):
@@ -34,6 +48,8 @@ class Fenced(NamedTuple):
     """the error it was refused with"""
     quota: str
     until: float
+    unsure: bool = False
+    """It was refused in an overflow: earlier ones may have been refused that nobody remembers."""
 
 
 class Fence:
@@ -41,115 +57,193 @@ class Fence:
 
     def __init__(self, most: int = MOST, life: float = LIFE) -> None:
         self.by_id: dict[int, int] = {}
-        """producer id to its number of fences; for a look that costs nothing"""
+        """producer id to its number of fences, of all users; for a look that costs nothing: `concerns` knows more"""
+        self.overflowing: dict[str, float] = {}
+        """users in overflow, and until when"""
         self.overflows = 0
-        """batches that could not be refused, as there was no room to remember them"""
+        """batches that were refused without being remembered, or as their user is in overflow"""
         self.tell: Callable[..., None] | None = None
-        """who else wants to know what was refused, and what of that was admitted"""
-        self._fenced: dict[tuple[int, Part], Fenced] = {}  # in the order in which they expire
-        self._told: dict[tuple[int, Part], float] = {}
-        self._admitted: dict[tuple[int, Part], tuple[int, int]] = {}
-        """what was admitted last of those that were fenced"""
-        self._most, self._life = most, life
+        """who else wants to know: what happened, the user, and more (`quota.news`)"""
+        self._fenced: dict[Key, Fenced] = {}  # in the order in which they expire
+        self._by_producer: dict[tuple[str, int], int] = {}
+        self._told: dict[Key, float] = {}  # of those that are fenced
+        self._overflow_told: dict[str, float] = {}  # of those in overflow
+        self._admitted: dict[str, dict[tuple[int, Part], tuple[int, int]]] = {}
+        """by user, what was admitted last of those that were fenced"""
+        self._shares, self._admitted_shares = FairShare(most), FairShare(MOST_ADMITTED)
+        self._life = life
 
     def __len__(self) -> int:
         return len(self._fenced)
 
-    def blocks(self, producer_id: int, epoch: int, sequence: int, part: Part, now: float) -> Fenced | None:
+    def concerns(self, user: str, producer_id: int) -> bool:
+        """Is there a fence that a batch of this producer may be behind?"""
+        if producer_id in self.by_id and (user, producer_id) in self._by_producer:
+            return True
+        return producer_id >= 0 and user in self.overflowing
+
+    def blocks(self, user: str, producer_id: int, epoch: int, sequence: int, part: Part, now: float) -> Fenced | None:
         """What this batch has to wait for; None when it may be judged. A batch before the refused one is none of the fence's
-        business: it is a repetition."""
-        fenced = self._fenced.get((producer_id, part))
-        if fenced is None:
+        business: it is a repetition. Nor is the first batch of all in an overflow, as no other can be lost for it."""
+        key = user, producer_id, part
+        fenced = self._fenced.get(key)
+        if fenced is not None and (epoch > fenced.epoch or now >= fenced.until):
+            self._drop(key)
+            fenced = None
+        if (fenced is None or fenced.unsure) and now < self.overflowing.get(user, -inf):
+            late = fenced is not None and epoch < fenced.epoch
+            return None if late or sequence == 0 else self._overflowed(key, fenced, epoch, sequence, now)
+        if fenced is None or epoch < fenced.epoch or not 0 < (sequence - fenced.sequence) % _WRAP < _HALF:
             return None
-        if epoch > fenced.epoch or now >= fenced.until:
-            self._drop(producer_id, part)
-            return None
-        if epoch < fenced.epoch or not 0 < (sequence - fenced.sequence) % _WRAP < _HALF:
-            return None
-        self._keep(producer_id, part, fenced._replace(until=now + self._life))
-        self._tell_refused("still", producer_id, part, fenced, now)
+        self._keep(key, fenced._replace(until=now + self._life))
+        self._tell_refused("still", key, fenced, now)
         return fenced
 
-    def room(self, producer_id: int, part: Part, now: float) -> bool:
-        """Can a batch of this producer be refused? A refusal that is not remembered may lose data, so it is none."""
-        if producer_id < 0 or len(self._fenced) < self._most or (producer_id, part) in self._fenced:
-            return True
-        self.sweep(now)
-        if len(self._fenced) < self._most:
-            return True
-        self.overflows += 1
-        return False
-
-    def refused(self, producer_id: int, epoch: int, sequence: int, part: Part, code: int, quota: str, now: float) -> None:
+    def refused(
+        self, user: str, producer_id: int, epoch: int, sequence: int, part: Part, code: int, quota: str, now: float
+    ) -> None:
         """A batch that `blocks` let pass was refused by a quota, with this error code."""
-        if producer_id >= 0:
-            before, fenced = self._fenced.get((producer_id, part)), Fenced(epoch, sequence, code, quota, now + self._life)
-            self._keep(producer_id, part, fenced)
-            if before is None or (before.epoch, before.sequence) != (epoch, sequence):
-                self._told.pop((producer_id, part), None)
-            self._tell_refused("refused", producer_id, part, fenced, now)
+        if producer_id < 0:
+            return
+        key = user, producer_id, part
+        before, fenced = self._fenced.get(key), Fenced(epoch, sequence, code, quota, now + self._life)
+        if before is None and not self._has_room(user, now):
+            self.overflows += 1
+            self._overflow(user, now)
+            return
+        self._keep(key, fenced)
+        if before is None or (before.epoch, before.sequence) != (epoch, sequence):
+            self._told.pop(key, None)
+        self._tell_refused("refused", key, fenced, now)
 
-    def admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
+    def admitted(self, user: str, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
         """A batch goes on. If it is the one that was refused, those behind it may follow."""
-        fenced = self._fenced.get((producer_id, part))
+        key = user, producer_id, part
+        fenced = self._fenced.get(key)
         if fenced is not None and (epoch, sequence) == (fenced.epoch, fenced.sequence):
-            self._drop(producer_id, part)
+            self._drop(key)
             if self.tell is not None:
-                self._note_admitted(producer_id, epoch, sequence, part)
-                self.tell("admitted", producer_id, epoch, sequence, *part)
+                self._note_admitted(key, epoch, sequence)
+                self.tell("admitted", user, producer_id, epoch, sequence, *part)
 
     def learn_refused(
-        self, producer_id: int, epoch: int, sequence: int, part: Part, code: int, quota: str, at: float, *, still: bool = False
+        self,
+        user: str,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        part: Part,
+        code: int,
+        quota: str,
+        at: float,
+        *,
+        still: bool = False,
+        unsure: bool = False,
     ) -> None:
         """Another proxy refused a batch then, or, with `still`, those behind it, as it has not heard that it was admitted. The
         earliest one that was refused has to come first."""
-        if still and self._admitted.get((producer_id, part)) == (epoch, sequence):
+        if producer_id < 0 or (still and self._admitted.get(user, {}).get((producer_id, part)) == (epoch, sequence)):
             return
-        known = self._fenced.get((producer_id, part))
-        if producer_id < 0 or (known is None and len(self._fenced) >= self._most):
+        key = user, producer_id, part
+        known = self._fenced.get(key)
+        if known is None and not self._shares.has_room(user):
+            self.learn_overflow(user, at)
             return
         if known is not None:
             if epoch < known.epoch:
                 return
             if epoch == known.epoch and 0 <= (sequence - known.sequence) % _WRAP < _HALF:
-                sequence = known.sequence
-        self._keep(producer_id, part, Fenced(epoch, sequence, code, quota, at + self._life))
-        self._told[producer_id, part] = at
+                sequence, unsure = known.sequence, known.unsure
+        self._keep(key, Fenced(epoch, sequence, code, quota, at + self._life, unsure))
+        self._told[key] = at
 
-    def learn_admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
+    def learn_admitted(self, user: str, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
         """Another proxy has let the batch go on that was refused."""
-        self._note_admitted(producer_id, epoch, sequence, part)
-        fenced = self._fenced.get((producer_id, part))
+        key = user, producer_id, part
+        self._note_admitted(key, epoch, sequence)
+        fenced = self._fenced.get(key)
         if fenced is not None and (epoch, sequence) == (fenced.epoch, fenced.sequence):
-            self._drop(producer_id, part)
+            self._drop(key)
 
-    def _note_admitted(self, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
-        self._admitted.pop((producer_id, part), None)
-        self._admitted[producer_id, part] = epoch, sequence
-        if len(self._admitted) > MOST_ADMITTED:
-            del self._admitted[next(iter(self._admitted))]
+    def learn_overflow(self, user: str, at: float) -> None:
+        """Another proxy has refused batches of this user then that nobody remembers. It tells so again after a third of its life
+        at the earliest, so it may have gone on for as long."""
+        self.overflowing[user] = max(at + self._life * 4 / 3, self.overflowing.get(user, -inf))
 
     def sweep(self, now: float) -> None:
-        """Forget producers that nothing was heard of."""
-        while self._fenced:
-            (producer_id, part), fenced = next(iter(self._fenced.items()))
+        """Forget producers that nothing was heard of, `SWEPT` at most, and overflows that are over."""
+        for user in [user for user, until in self.overflowing.items() if now >= until]:
+            del self.overflowing[user]
+            self._overflow_told.pop(user, None)
+        for _ in range(min(SWEPT, len(self._fenced))):
+            key, fenced = next(iter(self._fenced.items()))
             if now < fenced.until:
                 return
-            self._drop(producer_id, part)
+            self._drop(key)
 
-    def _tell_refused(self, how: str, producer_id: int, part: Part, fenced: Fenced, now: float) -> None:
-        if self.tell is not None and now >= self._told.get((producer_id, part), -inf) + self._life / 3:
-            self._told[producer_id, part] = now
-            self.tell(how, producer_id, fenced.epoch, fenced.sequence, *part, fenced.code, fenced.quota)
+    def _overflowed(self, key: Key, fenced: Fenced | None, epoch: int, sequence: int, now: float) -> Fenced:
+        """Refuse a batch as its user is in overflow, and remember the earliest one if there is room."""
+        self.overflows += 1
+        user = key[0]
+        new = Fenced(epoch, sequence, OVERFLOW_CODE, "", now + self._life, unsure=True)
+        if fenced is None and not self._has_room(user, now):
+            self._overflow(user, now)
+            return new
+        if fenced is not None and epoch == fenced.epoch and (sequence - fenced.sequence) % _WRAP < _HALF:
+            new = fenced._replace(until=new.until)
+        self._keep(key, new)
+        self._tell_refused("refused", key, new, now)
+        return new
 
-    def _keep(self, producer_id: int, part: Part, fenced: Fenced) -> None:
-        if self._fenced.pop((producer_id, part), None) is None:
+    def _overflow(self, user: str, now: float) -> None:
+        """A batch was refused that nobody remembers."""
+        self.overflowing[user] = max(now + self._life, self.overflowing.get(user, -inf))
+        if self.tell is not None and now >= self._overflow_told.get(user, -inf) + self._life / 3:
+            self._overflow_told[user] = now
+            self.tell("overflow", user)
+
+    def _has_room(self, user: str, now: float) -> bool:
+        if not self._shares.has_room(user):
+            self.sweep(now)
+        return self._shares.has_room(user)
+
+    def _note_admitted(self, key: Key, epoch: int, sequence: int) -> None:
+        user, which = key[0], key[1:]
+        noted = self._admitted.setdefault(user, {})
+        if noted.pop(which, None) is None and not self._admitted_shares.take(user):
+            if noted:
+                del noted[next(iter(noted))]  # its place is taken over
+            else:
+                self._admitted_shares.charge(user, 1)
+        noted[which] = epoch, sequence
+
+    def _tell_refused(self, how: str, key: Key, fenced: Fenced, now: float) -> None:
+        if self.tell is not None and now >= self._told.get(key, -inf) + self._life / 3:
+            self._told[key] = now
+            user, producer_id, part = key
+            self.tell(*(how, user, producer_id, fenced.epoch, fenced.sequence, *part, fenced.code, fenced.quota, fenced.unsure))
+
+    def _keep(self, key: Key, fenced: Fenced) -> None:
+        if self._fenced.pop(key, None) is None:
+            user, producer_id, _ = key
             self.by_id[producer_id] = self.by_id.get(producer_id, 0) + 1
-        self._fenced[producer_id, part] = fenced
+            self._by_producer[user, producer_id] = self._by_producer.get((user, producer_id), 0) + 1
+            self._shares.charge(user, 1)
+        self._fenced[key] = fenced
 
-    def _drop(self, producer_id: int, part: Part) -> None:
-        del self._fenced[producer_id, part]
-        self._told.pop((producer_id, part), None)
-        self.by_id[producer_id] -= 1
-        if not self.by_id[producer_id]:
-            del self.by_id[producer_id]
+    def _drop(self, key: Key) -> None:
+        del self._fenced[key]
+        self._told.pop(key, None)
+        user, producer_id, _ = key
+        self._shares.give_back(user)
+        _less(self.by_id, producer_id)
+        producer = user, producer_id
+        self._by_producer[producer] -= 1
+        if not self._by_producer[producer]:
+            del self._by_producer[producer]
+
+
+def _less(counts: dict[int, int], key: int) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

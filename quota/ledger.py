@@ -12,7 +12,9 @@ dropped: nothing counts twice.
 While the store is away, what others charge is estimated: of each owner, they go on as they did (`Away.SHARE`: a part of the fleet's
 use was mine), or all alike (`Away.SPLIT`). What was estimated is not counted again when their figures come.
 
-Memory: `MOST` owners, the longest unused forgotten first. An owner is looked at as long as what was charged here weighs."""
+Memory: an owner is looked at as long as what was charged here weighs. There are as many as kinds have windows, of which each user
+has a share; `MOST` is for the case that a kind has more, then the longest unused is forgotten. Batches take from users in turn
+(`turns`), so that nobody's owners wait for those of others."""
 
 from __future__ import annotations
 
@@ -21,7 +23,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
-from itertools import islice
 from math import exp, inf
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
@@ -29,9 +30,10 @@ from zlib import crc32
 
 from quota.entity import Entity
 from quota.rounds import Rounds
+from quota.turns import TurnsOnce
 
-MOST: Final = 100_000
-"""Owners of a shard that are looked at."""
+MOST: Final = 700_000
+"""Owners of a shard that are looked at: as many as all kinds together have windows."""
 BATCH: Final = 200
 """Owners of one batch: the store does nothing else meanwhile, and neither does the proxy when it comes back."""
 READ_EVERY: Final = 1.0
@@ -101,10 +103,12 @@ class Entry:
         "told",
         "total",
         "used",
+        "user",
     )
 
     def __init__(self, kind: Sums, owner: Entity, key: str, shard: Shard, now: float) -> None:
         self.kind, self.owner, self.key, self.shard = kind, owner, key, shard
+        self.user = owner.user or ""
         self.pending = 0.0
         """charged here and not in any batch yet; `older` too, while the store is away for longer than it weighs"""
         self.older = 0.0
@@ -209,12 +213,12 @@ class Shard:
     def __init__(self, number: int, now: float) -> None:
         self.number = number
         self.entries: OrderedDict[Entry, None] = OrderedDict()  # in the order of their last charge
-        self.changed: dict[Entry, None] = {}
+        self.changed: TurnsOnce[Entry] = TurnsOnce()
         self.batch: Batch | None = None
         self.generation, self.last = "", 0
         self.heard = self.since = now
         """when the store last answered, and since when it does so without a pause"""
-        self.close: dict[Entry, None] = {}
+        self.close: TurnsOnce[Entry] = TurnsOnce()
         """that have used half of what they may or more, the longest not looked at first"""
         self.reads: Rounds[Entry] = Rounds(READ_EVERY, READS)
 
@@ -261,7 +265,7 @@ class Ledger:
                     entry.older, entry.pending, entry.since = entry.pending, 0.0, now
                 entry.pending += amount
                 entry.used = now
-                entry.shard.changed[entry] = None
+                entry.shard.changed.put(entry.user, entry)
                 if amount > 0 and self._away(entry.shard, now):
                     self._estimate(entry, amount, now)
 
@@ -300,7 +304,7 @@ class Ledger:
         for i, (item, total) in enumerate(zip(batch.items, answer.totals, strict=True)):
             self._hear(shard, item, total, answer.levels.get(i), now)
             if item.entry in shard.entries and _is_close(item.entry, now):
-                shard.close[item.entry] = None
+                shard.close.put(item.entry.user, item.entry)
         self.counts.synced += len(batch.items)
 
     def _refused(self, shard: Shard, batch: Batch, answer: Answer) -> None:
@@ -317,7 +321,9 @@ class Ledger:
             shard.batch = Batch(batch.shard, shard.last + 1, shard.generation, batch.items)
         else:
             self.counts.dropped += 1
-            shard.close |= {item.entry: None for item in batch.items if item.entry in shard.entries}  # to be asked of soon
+            for item in batch.items:
+                if item.entry in shard.entries:
+                    shard.close.put(item.entry.user, item.entry)  # to be asked of soon
 
     def _hear(self, shard: Shard, item: Item, total: int, level: Level | None, now: float) -> None:
         entry = item.entry
@@ -374,20 +380,17 @@ class Ledger:
     def _forget(self, entry: Entry) -> None:
         del self._entries[entry.kind.name, entry.owner]
         del entry.shard.entries[entry]
-        entry.shard.changed.pop(entry, None)
-        entry.shard.close.pop(entry, None)
+        entry.shard.changed.discard(entry.user, entry)
+        entry.shard.close.discard(entry.user, entry)
 
     def _chosen(self, shard: Shard, now: float) -> Iterator[Entry]:
-        """Those that changed, the longest waiting first; then what may have changed elsewhere, near its limit first."""
-        chosen = dict.fromkeys(islice(shard.changed, BATCH))
-        for entry in chosen:
-            del shard.changed[entry]
-        reads = list(islice(shard.close, max(BATCH - READS - len(chosen), 0)))
-        for entry in reads:
-            del shard.close[entry]  # whoever still is comes back with the answer
+        """Those that changed, of users in turn, the longest waiting of each first; then what may have changed elsewhere, near its
+        limit first."""
+        chosen = dict.fromkeys(shard.changed.take(BATCH))
+        reads = shard.close.take(max(BATCH - READS - len(chosen), 0))  # whoever still is close comes back with the answer
         if len(chosen) + READS <= BATCH:
             reads += shard.reads.turn(shard.entries, now)
-        chosen |= dict.fromkeys(entry for entry in reads if entry in shard.entries and entry not in shard.changed)
+        chosen |= dict.fromkeys(it for it in reads if it in shard.entries and not shard.changed.has(it.user, it))
         return iter(chosen)
 
     def _item(self, entry: Entry, now: float) -> Item:
@@ -407,7 +410,7 @@ class Ledger:
         """Forget owners whose last charge here does not weigh any more."""
         for _ in range(min(PRUNED, len(shard.entries))):
             entry = next(iter(shard.entries))
-            if now - entry.used <= entry.kind.lasts(entry.owner, now) or entry in shard.changed:
+            if now - entry.used <= entry.kind.lasts(entry.owner, now) or shard.changed.has(entry.user, entry):
                 return
             self._forget(entry)
 

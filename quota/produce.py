@@ -68,7 +68,8 @@ class Refusals:
     def __init__(self, fence: Fence, batches: Sequence[Batch], owner: Entity, now: float) -> None:
         self._fence, self._batches, self._owner, self._now = fence, batches, owner, now
         self.refused: dict[int, Refused] = {}
-        self._fenced: dict[str, tuple[Fenced, list[int]]] = {}
+        self._user = owner.user or ""
+        self._fenced: dict[tuple[str, bool], list[int]] = {}
 
     def behind(self, i: int) -> bool:
         """Is batch i behind one that was refused before? Then it is refused too, with the same error."""
@@ -77,28 +78,31 @@ class Refusals:
             return False
         for topic in _names(batch):
             part = topic, batch.partition
-            fenced = self._fence.blocks(batch.producer_id, batch.epoch, batch.sequence, part, self._now)
+            fenced = self._fence.blocks(self._user, batch.producer_id, batch.epoch, batch.sequence, part, self._now)
             if fenced is not None:
                 break
         else:
             return False
-        message = (
-            f"An earlier batch of this producer for {batch.topic}-{batch.partition}, sequence {fenced.sequence}, was refused by"
-            f" the {fenced.quota} quota and has to be written first."
-        )
-        self.refused[i] = Refused(fenced.code, message)
-        self._fenced.setdefault(fenced.quota, (fenced, []))[1].append(i)
+        self.refused[i] = Refused(fenced.code, self._why(batch, fenced))
+        self._fenced.setdefault((fenced.quota, fenced.unsure), []).append(i)
         return True
 
-    def can(self, i: int) -> bool:
-        """Can batch i be refused? Not where the refusal could not be remembered."""
-        batch = self._batches[i]
-        return self._fence.room(batch.producer_id, _part(batch), self._now)
+    def _why(self, batch: Batch, fenced: Fenced) -> str:
+        if fenced.unsure and fenced.sequence >= batch.sequence:
+            return (
+                f"More batches of user {self._user} were refused than the proxy remembers for one user. Until some minutes after"
+                " the last of these, only producers that begin with sequence 0 go on."
+            )
+        quota = f"the {fenced.quota} quota" if fenced.quota else "the proxy"
+        return (
+            f"An earlier batch of this producer for {batch.topic}-{batch.partition}, sequence {fenced.sequence}, was refused by"
+            f" {quota} and has to be written first."
+        )
 
     def refuse(self, i: int, code: int, message: str, quota: str) -> None:
-        """A quota refuses batch i, for which `can` holds."""
+        """A quota refuses batch i."""
         batch = self._batches[i]
-        self._fence.refused(batch.producer_id, batch.epoch, batch.sequence, _part(batch), code, quota, self._now)
+        self._fence.refused(self._user, batch.producer_id, batch.epoch, batch.sequence, _part(batch), code, quota, self._now)
         self.refused[i] = Refused(code, message)
 
     def admit(self, i: int) -> None:
@@ -106,13 +110,13 @@ class Refusals:
         batch = self._batches[i]
         if batch.producer_id >= 0:
             for topic in _names(batch):
-                self._fence.admitted(batch.producer_id, batch.epoch, batch.sequence, (topic, batch.partition))
+                self._fence.admitted(self._user, batch.producer_id, batch.epoch, batch.sequence, (topic, batch.partition))
 
     def decisions(self) -> list[Decision]:
         """What the fence refused, by the quota that was the cause."""
         return [
             Decision(FENCE, Action.REFUSE, self._owner, tuple(items), len(items), 0, 0.0, self.refused[items[0]].message)
-            for _, items in self._fenced.values()
+            for items in self._fenced.values()
         ]
 
 

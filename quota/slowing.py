@@ -30,8 +30,8 @@ class SlowedBook(QuotaBook[RateLimit]):
         super().__init__({})
         self._rates, self._storage = rates, storage
 
-    def find(self, user: str, client_id: str) -> Found[RateLimit] | None:
-        return self._rates.find(user, client_id) or Found(self._own(user), Entity(user, None))
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[RateLimit] | None:
+        return self._rates.find(user, client_id, client_ids=client_ids) or Found(self._own(user), Entity(user, None))
 
     def of(self, owner: Entity) -> RateLimit | None:
         return self._rates.of(owner) or self._own(owner.user or "")
@@ -65,14 +65,16 @@ class Slowing:
     def refuse(
         self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals, now: float, *, enforced: bool
     ) -> list[Decision]:
-        """Refuse what is at factor 0, but what could not be remembered to be refused, and throttle the client; or, where that is
-        not `enforced`, only say so. With scope `volume` nobody is throttled for it: other partitions share the connection."""
+        """Refuse what is at factor 0, and throttle the client; or, where that is not `enforced`, only say so. With scope `volume`
+        nobody is throttled for it: other partitions share the connection."""
         by_volume: dict[Seen | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
-            if factor == 0 and refusals.can(i):
-                if enforced:
-                    refusals.refuse(i, STORAGE_ERROR, self.storage.why(seen), NAME)
+            if factor == 0:
                 by_volume.setdefault(seen, []).append(i)
+        for seen, refused in by_volume.items() if enforced else ():
+            message = self.storage.why(seen)
+            for i in refused:
+                refusals.refuse(i, STORAGE_ERROR, message, NAME)
         return [
             replace(
                 self._said(Action.REFUSE, owner, tuple(refused), seen),

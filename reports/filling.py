@@ -150,9 +150,8 @@ def _part(row: Any) -> float:
 
 
 def _passed(replayed: DataFrame) -> dict[str, float]:
-    """For each principal with a limit on what it produces, the part that would have passed. Limits of client ids alone are not
-    known by principal, and are left out."""
-    rows = replayed.where("kind = 'producer_byte_rate' and owner_user is not null").groupBy("owner_user")
+    """For each principal with a limit on what it produces, the part that would have passed."""
+    rows = replayed.where("kind = 'producer_byte_rate'").groupBy("owner_user")
     sums = rows.agg(F.sum("waiting").alias("waiting"), F.sum("total").alias("total"))
     return {f"User:{row['owner_user']}": _part(row) for row in sums.collect()}
 

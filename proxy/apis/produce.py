@@ -63,7 +63,10 @@ class Produce:
         topic, acks, _, size, producer_id, _, _, records = alike
         engine, by_id = client.services.engine, version >= FIRST_TOPIC_ID
         ids = engine.producer_ids
-        if producer_id in engine.fence.by_id or (producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now)):
+        fence = engine.fence
+        if (fence.by_id or fence.overflowing) and fence.concerns(client.user, producer_id):
+            return None
+        if producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now):
             return None
         within = passes_one(client, topic, size, by_id, acks, now) if engine.looks_at_produce else NOT_COUNTED
         if not within:
@@ -82,7 +85,7 @@ class Produce:
         body = request.body
         frame = (request.buf, request.start, request.end, request.chunks)
         engine = client.services.engine
-        with_ids = engine.producer_ids.unchecked < ANY_ID or bool(engine.fence.by_id)
+        with_ids = engine.producer_ids.unchecked < ANY_ID or bool(engine.fence.by_id) or bool(engine.fence.overflowing)
         found = skim(places(frame, body), version, producer_ids=with_ids)
         within = NOT_WITHIN
         if _calm(client, found, now):
@@ -172,8 +175,8 @@ def _calm(client: Client, found: Skim, now: float) -> bool:
     engine, ids = client.services.engine, found.producer_ids or (NO_ID,)
     if len(ids) > MAX_PRODUCER_IDS:
         return False
-    quota, fences = engine.producer_ids, engine.fence.by_id
-    return all((id <= quota.unchecked or quota.is_calm(client.user, id, now)) and id not in fences for id in ids)
+    quota, fence = engine.producer_ids, engine.fence
+    return all((id <= quota.unchecked or quota.is_calm(client.user, id, now)) and not fence.concerns(client.user, id) for id in ids)
 
 
 def judge(client: Client, request: Request, habits: Habits, skimmed: Skim, now: float, held: bool) -> Outcome:

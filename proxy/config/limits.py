@@ -48,7 +48,12 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
     return Limits(
         controller_mutations=QuotaBook(mutations),
         max_throttle=settings.limits.max_throttle,
-        exempt=Exempt(frozenset(exempt.users), frozenset(exempt.client_ids), frozenset(exempt.topics)),
+        exempt=Exempt(
+            frozenset(exempt.users),
+            frozenset(exempt.client_ids),
+            frozenset(exempt.topics),
+            frozenset((client.user, client.client_id) for client in exempt.clients),
+        ),
         producer_ids=user_book(ids),
         count_unlimited=settings.quotas.producer_ids.count_unlimited,
         cleanup_interval=settings.quotas.producer_ids.cleanup_interval,

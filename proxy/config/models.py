@@ -17,6 +17,7 @@ from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
+from quota.entity import DEFAULT
 from quota.keys import MOST, MOST_BYTES, MOST_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, wrong_together
 from quota.kinds.bytes_in import TopicLimits
 
@@ -39,16 +40,17 @@ class UsageLog(Model):
     interval: Annotated[Duration, Field(ge=1)] = 10.0
     """Length of the intervals that traffic is summed over."""
     max_keys: Annotated[int, Field(ge=1)] = 10_000
-    """Principals x client ids x topics x APIs that are told apart in an interval; the rest is summed up as `<other>`."""
+    """Principals x client ids x topics x APIs that are told apart in an interval. Each principal has a share of it; what is beyond
+    it is summed up by principal and API, with client id `<other>`."""
     decisions_per_interval: Annotated[int, Field(ge=1)] = 10
-    """Decisions logged per quota and entity in an interval; the rest is counted."""
+    """Decisions logged per quota and entity in an interval, and 10 times as many per principal; the rest is counted."""
     rotate_size: Annotated[Size, Field(ge=1024)] = 64 << 20
     """A file that reaches this size is closed, and a new one begun."""
     rotate_interval: Annotated[Duration, Field(ge=1)] = 3600.0
     """A file that reaches this age is closed, and a new one begun."""
     queue_lines: Annotated[int, Field(ge=1)] = 100_000
     """Lines that may wait for the disk, and as many for the brokers of `topic`; more are dropped, counted, and noted in the log
-    as a gap."""
+    as a gap. Decisions take half of it at most."""
 
     @model_validator(mode="after")
     def _room_for_an_interval(self) -> UsageLog:
@@ -77,11 +79,12 @@ class Limits(Model):
     """The largest answer that is held whole to be changed, and what may wait for a client or a broker that does not take
     it; then reading from the other side stops. Larger answers stream. The one request that is being received is not counted."""
     max_connections: Annotated[int, Field(ge=1)] = 10_000
-    """Connections of clients; one more is closed at once. Each takes two file descriptors."""
+    """Connections of clients. For one more the oldest that is not let in yet is closed, of the address that has most of them; where
+    all are let in, the new one. One user may have 8/9 of them. Each takes two file descriptors."""
     max_connections_per_address: Annotated[int, Field(ge=1)] | None = None
-    """The same for one address of a client. Kafka's `max.connections.per.ip`."""
+    """The same for one address of a client, of whose own connections one is closed. Kafka's `max.connections.per.ip`."""
     max_connections_per_principal: Annotated[int, Field(ge=1)] | None = None
-    """The same for one user, once it has logged in. Clients without a login are not counted."""
+    """Connections of one user; one more is closed once it has logged in. Clients without a login are not counted."""
     max_in_flight: Annotated[int, Field(ge=1)] = 1000
     """Requests of a connection that wait for their answers; no more are looked at before some are answered."""
     first_request_timeout: Annotated[Duration, Field(gt=0)] = 30.0
@@ -104,13 +107,32 @@ class Limits(Model):
         return self
 
 
+class ExemptClient(Model):
+    """A user with a client id. Both are names: `<default>` is none here."""
+
+    user: Name
+    """Name of the user, as in the principal `User:name`."""
+    client_id: Name
+    """Client id."""
+
+    @field_validator("user", "client_id")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if name == DEFAULT:
+            raise ValueError(f"`{DEFAULT}` exempts nobody; name a user and a client id, or leave the limit out")
+        return name
+
+
 class Exempt(Model):
-    """What is metered and never limited. A client id is whatever a client claims: exempt users rather than client ids."""
+    """What is metered and never limited. A client id is whatever a client claims: exempt users, or a user with a client id."""
 
     users: list[Name] = Field(default_factory=list)
-    """Names of users, as in the principal `User:name`."""
+    """Names of users, as in the principal `User:name`. Nothing limits them."""
+    clients: list[ExemptClient] = Field(default_factory=list)
+    """Users with one of their client ids. Nothing limits them, either."""
     client_ids: list[Name] = Field(default_factory=list)
-    """Client ids."""
+    """Client ids that limits of client ids alone do not hold for. Limits of their users do, and so do storage, topics and producer
+    ids."""
     topics: list[Name] = Field(default_factory=lambda: ["__consumer_offsets", "__transaction_state", "__share_group_state"])
     """Topics whose creation is not charged, and writing to which is never throttled."""
 
@@ -132,7 +154,8 @@ class EntityQuota(Model):
     user: Name | None = None
     """Name of the user, or `<default>`."""
     client_id: Name | None = None
-    """Client id, or `<default>`. A client id is whatever a client claims: see that a limit of its user holds beside it."""
+    """Client id, or `<default>`. A client id is whatever a client claims, so each user has this much for itself, also where no
+    `user` is named; in Kafka all users who claim the client id share it."""
     controller_mutations_rate: Mutations | None = None
     """Partitions per second that may be created, added and deleted on average."""
     controller_mutations_burst: Mutations | None = None

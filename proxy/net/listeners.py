@@ -11,10 +11,10 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from proxy.cluster.routes import NameRoute, PortRoute, Route
 from proxy.config.listeners import Listener
@@ -24,7 +24,7 @@ from proxy.net.connection import ClientConnection, Shared
 from proxy.net.supervise import tell_end
 from proxy.net.tls import explain, server_name_of
 from proxy.observe.operations import Log
-from proxy.session.budget import ANONYMOUS
+from proxy.session.budget import ANONYMOUS, UNLOCATED, Guest
 from proxy.session.port import Peer
 from proxy.wire.primitives import BadBytes
 from proxy.wire.proxy_protocol import FIRST, header_size, source_address
@@ -34,10 +34,6 @@ AT_ONCE: Final = 100
 """Connections that are accepted before others have their turn."""
 PAUSE: Final = 1.0
 """Seconds without accepting when that failed, as when file descriptors have run out."""
-UNLOCATED: Final = 4
-"""A quarter of `limits.max_connections`, or `AT_ONCE` if that is more, may keep their PROXY protocol header back at each listener;
-then the one that has kept it for longest is closed. A load balancer sends it at once, so that is none of its clients."""
-_CROWDED: Final = "others want its place"
 
 
 class Door:
@@ -62,7 +58,6 @@ class Door:
         """Where clients bootstrap."""
         self._sockets: dict[int | None, list[socket.socket]] = {}
         self._welcomes: set[asyncio.Task[None]] = set()
-        self._unlocated: dict[asyncio.Task[None], None] = {}  # who has not said yet where it is from, the longest first
         self._complained: set[int] = set()
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -148,12 +143,15 @@ class Door:
     def _take(self, conn: socket.socket, address: HostPort, node_id: int | None) -> None:
         """Count a connection that was accepted, and let it in if there is room. The address of a load balancer is no client's."""
         services = self.shared.services
-        limit = services.census.arrive(None if self.settings.proxy_protocol else address.host)
-        if limit is not None:
+        arrived = Arrived(self, address, node_id)
+        guest = services.census.arrive(UNLOCATED if self.settings.proxy_protocol else address.host, arrived.evict)
+        if isinstance(guest, str):
             conn.close()
-            services.watcher.limited(limit, str(address), None, f"User:{ANONYMOUS}", closed=True)
+            services.watcher.limited(guest, str(address), None, f"User:{ANONYMOUS}", closed=True)
             return
-        task = self._loop.create_task(self._welcome(conn, address, node_id, self._loop.time()), name="welcome")
+        arrived.guest = guest
+        task = self._loop.create_task(self._welcome(conn, arrived, self._loop.time()), name="welcome")
+        arrived.welcome = task
         self._welcomes.add(task)
         task.add_done_callback(self._welcomes.discard)
         task.add_done_callback(tell_end)
@@ -164,64 +162,41 @@ class Door:
 
     # ------------------------------------------------------------------ clients
 
-    async def _welcome(self, conn: socket.socket, address: HostPort, node_id: int | None, came: float) -> None:
+    async def _welcome(self, conn: socket.socket, arrived: Arrived, came: float) -> None:
         """Let a client in that is counted: where it is from, TLS. Whatever fails ends this connection only."""
         services = self.shared.services
-        watcher, census, timeout = services.watcher, services.census, services.bounds.first_request_timeout
-        arrived: Arrived | None = None
-        counted = None if self.settings.proxy_protocol else address.host
+        watcher, timeout = services.watcher, services.bounds.first_request_timeout
         given = False  # the socket is the transport's, which closes it
         try:
             if self.settings.proxy_protocol:
-                async with self._unlocated_one(), asyncio.timeout(timeout):
-                    address = await self._source(conn, address)
-                limit = census.locate(address.host)
+                async with asyncio.timeout(timeout):
+                    arrived.address = await self._source(conn, arrived.address)
+                limit = arrived.located()
                 if limit is not None:
-                    watcher.limited(limit, str(address), None, f"User:{ANONYMOUS}", closed=True)
+                    watcher.limited(limit, str(arrived.address), None, f"User:{ANONYMOUS}", closed=True)
                     return
-                counted = address.host
-            arrived = here = Arrived(self, address, node_id)
             context = self._tls()
             given = True
             await self._loop.connect_accepted_socket(
-                lambda: ClientConnection(self.shared, here, came),
+                lambda: ClientConnection(self.shared, arrived, came),
                 conn,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,
             )
-        except asyncio.CancelledError as e:
-            if e.args != (_CROWDED,):
-                raise
-            watcher.limited("max_connections", str(address), None, f"User:{ANONYMOUS}", closed=True)
         except (TimeoutError, ConnectionAbortedError):  # the latter is a TLS handshake that takes too long
-            watcher.limited("first_request_timeout", str(address), None, f"User:{ANONYMOUS}", closed=True)
+            watcher.limited("first_request_timeout", str(arrived.address), None, f"User:{ANONYMOUS}", closed=True)
         except ConnectionResetError:
             pass  # it came and went, as health checks do
         except BadBytes as e:
-            watcher.client_failed(str(address), None, str(e))
+            watcher.client_failed(str(arrived.address), None, str(e))
         except OSError as e:  # errors of TLS among them
             if self.settings.tls is not None:
-                watcher.client_failed(str(address), None, f"no TLS connection: {explain(e)}")
+                watcher.client_failed(str(arrived.address), None, f"no TLS connection: {explain(e)}")
         finally:
             if not given:
                 conn.close()
-            if arrived is None or not arrived.inside:
-                census.leave(counted)
-
-    @contextlib.asynccontextmanager
-    async def _unlocated_one(self) -> AsyncIterator[None]:
-        """Meanwhile the running task does not know where its client is from. If too many do not, the first of them is cancelled."""
-        task, waiting = asyncio.current_task(), self._unlocated
-        assert task is not None
-        waiting[task] = None
-        if len(waiting) > max(self.shared.services.census.most // UNLOCATED, AT_ONCE):
-            oldest = next(iter(waiting))
-            del waiting[oldest]
-            oldest.cancel(_CROWDED)
-        try:
-            yield
-        finally:
-            waiting.pop(task, None)
+            if arrived.transport is None:
+                arrived.left()
 
     async def _source(self, conn: socket.socket, address: HostPort) -> HostPort:
         """The address that a PROXY protocol header names; the connection's own when it names none. `BadBytes` for others."""
@@ -249,12 +224,31 @@ class Arrived:
     door: Door
     address: HostPort
     node_id: int | None
-    inside: bool = False
+    welcome: asyncio.Task[None] | None = None
+    """who lets it in"""
+    guest: Guest | None = None
+    """how it is counted"""
+    transport: asyncio.BaseTransport | None = None
+    """its socket, once it is in"""
 
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
-        self.inside = True
+        self.transport, self.welcome = transport, None
         here = _plain(transport.get_extra_info("sockname") or ("", 0)).host
-        return Peer(str(self.address), partial(self.door.route.endpoint, reached_at=here))
+        return Peer(str(self.address), partial(self.door.route.endpoint, reached_at=here), self.guest)
+
+    def located(self) -> str | None:
+        """Where it is from is known by now: the limit that it is over, None without one."""
+        assert self.guest is not None
+        return self.door.shared.services.census.move(self.guest, self.address.host)
+
+    def evict(self) -> None:
+        """It was not let in yet, and its place is wanted: the end."""
+        watcher = self.door.shared.services.watcher
+        watcher.limited("max_connections", str(self.address), None, f"User:{ANONYMOUS}", closed=True)
+        if self.transport is not None:
+            cast(asyncio.Transport, self.transport).abort()
+        elif self.welcome is not None:
+            self.welcome.cancel()
 
     def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
         node_id, route = self.node_id, self.door.route
@@ -263,7 +257,9 @@ class Arrived:
         return self.door.bootstrap_addresses() if node_id is None else self.door.broker_addresses(node_id)
 
     def left(self) -> None:
-        self.door.shared.services.census.leave(self.address.host)
+        self.transport = None
+        if self.guest is not None:
+            self.door.shared.services.census.leave(self.guest)
 
     def user(self, transport: asyncio.BaseTransport) -> str | None:
         """The user whom the client's certificate names, None without one; `BadBytes` when it names nobody."""

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Final
 
 from proxy.net.redis_store import RedisStore
 from proxy.net.store import StoreError
-from quota.news import News
+from quota.news import Came, News
 
 AT_ONCE: Final = 200
 """Events of one entry: so many hold up the loop for a moment only."""
 PAGE: Final = 50
 """Entries that are read at once."""
-LONGEST: Final = 50_000
-"""Entries that the stream keeps."""
+LONGEST: Final = 1_000_000
+"""Entries that the stream keeps. It is cut by age; this is for the case that nobody does that. 20 proxies that make an entry every
+`PAUSE` for an hour stay below it, so nobody can push out what others told by telling much: `quota.news` bounds what each user
+may tell."""
+PAUSE: Final = 0.1
+"""Seconds between two entries of this proxy, while it has no full one to tell: so what many events say stands in few entries."""
 BLOCK: Final = 2.0
 """Seconds that Redis waits for something to tell."""
 TRIM: Final = 60.0
@@ -56,21 +60,29 @@ class NewsLink:
     async def _write(self) -> None:
         await self._something.wait()
         self._something.clear()
-        while len(self._news):
-            since, events = self._news.take(AT_ONCE)
-            waited = int((self._clock() - since) * 1000)
-            entry = {"b": self._boot, "e": json.dumps(events, separators=(",", ":")), **({"w": waited} if waited > 0 else {})}
+        while taken := self._news.take(AT_ONCE):
+            entry = self._entry(taken)
             try:
                 await self._writer.ask("xadd", self._key, entry, maxlen=LONGEST, approximate=True)
             except (StoreError, asyncio.CancelledError):
-                self._news.put_back(since, events)
+                self._news.put_back(taken)
                 self._something.set()
                 raise
+            if len(self._news) < AT_ONCE:
+                await asyncio.sleep(PAUSE)
             if self._clock() >= self._next_trim:
                 self._next_trim = self._clock() + TRIM
                 oldest = await self._oldest()
                 await self._writer.ask("xtrim", self._key, minid=oldest, approximate=True)
                 await self._writer.ask("expire", self._key, int(self._news.life))
+
+    def _entry(self, taken: Sequence[tuple[str, Came]]) -> dict[str, str]:
+        """The entry that tells these events."""
+        now = self._clock()
+        events = [event for _, (_, event) in taken]
+        waited = [max(int((now - came) * 1000), 0) for _, (came, _) in taken]
+        entry = {"b": self._boot, "e": json.dumps(events, separators=(",", ":"))}
+        return entry | {"w": json.dumps(waited, separators=(",", ":"))} if any(waited) else entry
 
     async def _oldest(self) -> int:
         """The id of the first entry that matters."""
@@ -126,11 +138,15 @@ class NewsLink:
         if who == self._boot:
             return
         try:
-            events, waited = json.loads(fields.get(b"e", b"[]")), max(int(fields.get(b"w", b"0")), 0) / 1000
+            events, waited = json.loads(fields.get(b"e", b"[]")), json.loads(fields.get(b"w", b"[]"))
         except (ValueError, RecursionError):
             return
-        if isinstance(events, list):
-            self._news.hear(who, events, age + waited, self._clock())
+        if not isinstance(events, list):
+            return
+        ages = waited if isinstance(waited, list) and len(waited) == len(events) else [0] * len(events)
+        for event, ms in zip(events, ages, strict=True):
+            own = ms / 1000 if type(ms) is int and ms > 0 else 0.0
+            self._news.hear(who, [event], age + own, self._clock())
 
 
 async def _again(work: Callable[[], Any]) -> None:

@@ -1,7 +1,8 @@
 """Who is throttled now, by which quota, since when and until when; and what was refused within the last hour, by entity and topic.
 
-In: decisions as they are made. Out: a plain value for `/throttles`. Bounded: `MOST` entities and topics each, beyond which the one
-that was told of least lately is forgotten, and counted under `others`."""
+In: decisions as they are made. Out: a plain value for `/throttles`. Bounded: `MOST` entities and topics each, of which every
+principal that makes such requests has a share (`quota.fair_share`). What is beyond it stands in one line of that principal's user,
+with client id `<others>`, so nobody's line makes place for what others do."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import Any, Final
 from proxy.observe.lines import api_name, iso
 from proxy.session.requester import Requester
 from quota.decision import Action, Decision
-from quota.entity import Entity
+from quota.entity import OTHERS, Entity
+from quota.fair_share import FairShare
 
 MOST: Final = 1000
 SHOWN: Final = 200
@@ -33,15 +35,18 @@ class Throttled:
     until: float
     decision: Decision
     by: Requester
+    owner: str
+    """the principal in whose share it stands"""
     requests: int = 0
 
 
 class Sums:
-    """How often something happened within the last hour."""
+    """How often something happened within the last hour; in the share of `owner`."""
 
-    __slots__ = ("_slices",)
+    __slots__ = ("_slices", "owner")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
         self._slices: dict[int, int] = {}
 
     def add(self, count: int, now: float) -> None:
@@ -66,39 +71,44 @@ class Board:
         self._clock, self._wall = clock, wall
         self._throttled: OrderedDict[Key, Throttled] = OrderedDict()
         self._refused: OrderedDict[tuple[Key, str], Sums] = OrderedDict()
-        self._others = Sums()
+        self._throttled_shares, self._refused_shares = FairShare(MOST), FairShare(MOST)
 
     def decided(self, decision: Decision, by: Requester, mode: str = "enforce") -> None:
         """A request was throttled, refused or held, or would have been."""
         now, key = self._clock(), (decision.quota, mode, decision.entity)
         known = self._throttled.get(key)
         if decision.action is not Action.HOLD and decision.throttle > 0:
-            if known is None or known.until <= now:
-                known = self._throttled[key] = Throttled(now, now, decision, by)
+            if known is None and not self._throttled_shares.has_room(by.principal):
+                key = (decision.quota, mode, _others(by))
+                known = self._throttled.get(key)
+            if known is None:
+                known = self._throttled[key] = Throttled(now, now, decision, by, by.principal)
+                self._throttled_shares.charge(by.principal, 1)
+            if known.until <= now:
+                known.since, known.requests = now, 0
             known.until = max(known.until, now + decision.throttle)
             known.decision, known.by = decision, by
         if known is not None:
             known.requests += 1
             self._throttled.move_to_end(key)
-            if len(self._throttled) > MOST:
-                self._throttled.popitem(last=False)
         if decision.action is Action.REFUSE:
-            self._refuse(key, decision, by, now)
+            self._refuse((decision.quota, mode, decision.entity), decision, by, now)
 
     def _refuse(self, key: Key, decision: Decision, by: Requester, now: float) -> None:
         topics = by.topics[: len(decision.items)]
         for topic in topics:
-            self._count(key, topic, 1, now)
+            self._count(key, topic, 1, by, now)
         if (rest := len(decision.items) - len(topics)) > 0:
-            self._count(key, "", rest, now)
+            self._count(key, "", rest, by, now)
 
-    def _count(self, key: Key, topic: str, items: int, now: float) -> None:
+    def _count(self, key: Key, topic: str, items: int, by: Requester, now: float) -> None:
         sums = self._refused.get((key, topic))
+        if sums is None and not self._refused_shares.has_room(by.principal):
+            key, topic = (*key[:2], _others(by)), ""
+            sums = self._refused.get((key, topic))
         if sums is None:
-            sums = self._refused[key, topic] = Sums()
-            if len(self._refused) > MOST:
-                _, gone = self._refused.popitem(last=False)
-                self._others.add(gone.total(now), now)
+            sums = self._refused[key, topic] = Sums(by.principal)
+            self._refused_shares.charge(by.principal, 1)
         self._refused.move_to_end((key, topic))
         sums.add(items, now)
 
@@ -106,9 +116,9 @@ class Board:
         """Forget what has passed."""
         now = self._clock()
         for key in [key for key, known in self._throttled.items() if known.until <= now]:
-            del self._throttled[key]
+            self._throttled_shares.give_back(self._throttled.pop(key).owner)
         for refused in [refused for refused, sums in self._refused.items() if not sums.total(now)]:
-            del self._refused[refused]
+            self._refused_shares.give_back(self._refused.pop(refused).owner)
 
     def seen(self) -> dict[str, Any]:
         """What `/throttles` says."""
@@ -142,8 +152,12 @@ class Board:
             "at": iso(wall),
             "throttled": throttled,
             "refused_last_hour": refused,
-            "refused_last_hour_others": self._others.total(now),
         }
+
+
+def _others(by: Requester) -> Entity:
+    """What stands for further entities of a principal."""
+    return Entity(by.principal.removeprefix("User:"), OTHERS)
 
 
 def _named(key: Key) -> dict[str, Any]:

@@ -208,7 +208,7 @@ class ProxyCollector(Collector):
         )
         yield _counter(
             "sequence_fence_overflows",
-            "Batches that went on as their refusal could not be remembered.",
+            "Batches of users whose share of fences is full that were refused without being remembered, or for that reason.",
             self._engine.fence.overflows,
         )
 

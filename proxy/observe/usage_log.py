@@ -16,12 +16,17 @@ from proxy.session.requester import Requester
 from proxy.session.tally import Row, Tally
 from quota.decision import Decision
 from quota.entity import Entity
+from quota.fair_share import FairShare
 from quota.kinds.producer_ids import Usage
 
 Busiest = Callable[[], tuple[float, list[tuple[str, Usage]]]]
 """The window of producer ids in seconds, and how the users stand that have most of them."""
 
 PRODUCE: Final = 0
+PER_PRINCIPAL: Final = 10
+"""How many times as many decisions of a principal are logged in an interval as of one quota and entity."""
+MOST_LEFT_OUT: Final = 10_000
+"""Quotas and entities with decisions that were left out, which are counted in a later line; each principal has its share."""
 SHORTEST: Final = 0.1
 """Seconds that an interval counts at least: one that is cut short by the end of the proxy says little of a rate."""
 
@@ -49,8 +54,11 @@ class UsageLog:
         self._allowed = decisions_per_interval
         self._clock, self._jumped = clock, jumped
         self._intervals = Intervals(length, clock(), wall())
-        self._logged: Counter[tuple[str, Entity]] = Counter()
-        self._left_out: Counter[tuple[str, Entity]] = Counter()
+        self._logged: Counter[tuple[str, Entity] | str] = Counter()
+        """lines of the running interval, by quota and entity, and by principal"""
+        self._left_out: dict[tuple[str, Entity], tuple[str, int]] = {}
+        """who caused them, and how many"""
+        self._left_out_shares = FairShare(MOST_LEFT_OUT)
         self.requests: Counter[str] = Counter()
         self.request_bytes: Counter[str] = Counter()
         self.response_bytes: Counter[str] = Counter()
@@ -69,15 +77,31 @@ class UsageLog:
         return self._writer.waiting if self._writer else 0
 
     def decided(self, decision: Decision, by: Requester, mode: str = "enforce") -> None:
-        """Log a decision, unless its quota and entity had their share of this interval: then it is counted in their next line."""
+        """Log a decision, unless its quota and entity, or its principal, had their share of this interval: then it is counted in
+        the next line of its quota and entity."""
         if self._writer is None:
             return
-        key = (decision.quota, decision.entity)
-        if self._logged[key] >= self._allowed:
-            self._left_out[key] += 1
+        key, principal = (decision.quota, decision.entity), by.principal
+        if self._logged[principal] >= self._allowed * PER_PRINCIPAL or self._logged.get(key, 0) >= self._allowed:
+            self._leave_out(key, principal)
             return
         self._logged[key] += 1
-        self._writer.put([decision_line(self._author, decision, by, iso(self._wall()), self._left_out.pop(key, 0), mode)])
+        self._logged[principal] += 1
+        line = decision_line(self._author, decision, by, iso(self._wall()), self._taken_left_out(key), mode)
+        self._writer.put([line], principal)
+
+    def _leave_out(self, key: tuple[str, Entity], principal: str) -> None:
+        """Count it; not where its principal had decisions about too many entities left out already."""
+        caused, count = self._left_out.get(key, (principal, 0))
+        if count or self._left_out_shares.take(principal):
+            self._left_out[key] = caused, count + 1
+
+    def _taken_left_out(self, key: tuple[str, Entity]) -> int:
+        if key not in self._left_out:
+            return 0
+        caused, count = self._left_out.pop(key)
+        self._left_out_shares.give_back(caused)
+        return count
 
     def tick(self) -> float:
         """Close the interval if it is due. Seconds until the next is."""

@@ -1,7 +1,8 @@
 """What sessions report. In: decisions and incidents. Out: lines in the operations log and in the usage log, and counters.
 
 A client that misbehaves gets one line for its connection. A broker that is away gets one line, and one when it is back;
-what happens meanwhile is counted."""
+what happens meanwhile is counted. No principal, and no host, gets more than `MOST_LINES` lines of a kind between two sweeps: the
+others are counted, and told as one figure."""
 
 from __future__ import annotations
 
@@ -15,10 +16,15 @@ from proxy.observe.operations import Log
 from proxy.observe.usage_log import UsageLog
 from proxy.session.requester import Requester
 from quota.decision import Action, Decision
-from quota.entity import Entity
+from quota.entity import OTHERS, Entity
+from quota.fair_share import FairShare
 
 MAX_SAID: Final = 1000
 """Limits and hosts that have lines of their own between two sweeps."""
+MOST_LINES: Final = 10
+"""Lines of one kind about one principal or one host between two sweeps."""
+MOST_OVER: Final = 10_000
+"""Quotas and entities that are known to be over their limit; each principal that makes such requests has its share."""
 
 
 class Observer:
@@ -26,7 +32,11 @@ class Observer:
 
     def __init__(self, log: Log, usage: UsageLog, board: Board) -> None:
         self._log, self._usage, self._board = log, usage, board
-        self._over: set[tuple[str, Entity]] = set()
+        self._over: dict[tuple[str, Entity], str] = {}
+        """quotas and entities that were told of, and in whose share"""
+        self._over_shares = FairShare(MOST_OVER)
+        self._lines: Counter[tuple[str, str]] = Counter()
+        """by event, and principal or host, since the last sweep"""
         self.refused_items: Counter[str] = Counter()
         self.throttled_requests: Counter[str] = Counter()
         self.throttle_seconds: defaultdict[str, float] = defaultdict(float)
@@ -53,10 +63,24 @@ class Observer:
         self.throttle_seconds[decision.quota] += decision.throttle
         if decision.action is Action.REFUSE:
             self.refused_items[decision.quota] += len(decision.items)
-        key = (decision.quota, decision.entity)
-        if key not in self._over:
-            self._over.add(key)
-            self._tell("over quota", decision, request)
+        self._tell_once("over quota", (decision.quota, decision.entity), decision, request)
+
+    def _tell_once(self, event: str, key: tuple[str, Entity], decision: Decision, request: Requester) -> None:
+        if key in self._over:
+            return
+        who = request.principal
+        if self._over_shares.take(who):
+            self._over[key] = who
+        if self._may_say(event, who):
+            self._tell(event, decision, request)
+
+    def _may_say(self, event: str, who: str) -> bool:
+        """Is this one of the first lines about a principal or host? The others are counted."""
+        key = (event, who)
+        if key not in self._lines and len(self._lines) >= MAX_SAID:
+            key = (event, OTHERS)
+        self._lines[key] += 1
+        return self._lines[key] <= MOST_LINES
 
     def _tell(self, event: str, decision: Decision, request: Requester) -> None:
         self._log.info(
@@ -79,18 +103,14 @@ class Observer:
         self._usage.decided(decision, request, mode="observe")
         self._board.decided(decision, request, mode="observe")
         self.would_have_done[decision.quota, decision.action.value] += 1
-        key = (f"{decision.quota}, observed", decision.entity)
-        if key not in self._over:
-            self._over.add(key)
-            self._tell("over quota, only observed", decision, request)
+        self._tell_once("over quota, only observed", (f"{decision.quota}, observed", decision.entity), decision, request)
 
     def not_told(self, request: Requester) -> None:
-        """Every time is counted; one line for a client's host until `sweep`."""
+        """Every time is counted; one line for a principal until `sweep`."""
         self.unanswered_questions += 1
-        host = request.client_address.rpartition(":")[0]
-        if host in self._untold or len(self._untold) >= MAX_SAID:
+        if request.principal in self._untold or len(self._untold) >= MAX_SAID:
             return
-        self._untold.add(host)
+        self._untold.add(request.principal)
         self._log.warning(
             "broker did not tell",
             detail="how large these topics are: the request waits for its answer",
@@ -103,17 +123,19 @@ class Observer:
 
     def forget_quiet(self, muted: set[tuple[str, Entity]], lasting: Collection[str] = ()) -> None:
         """Entities that are no longer muted are within their limits: their next decision is an event again. Not so of quotas that
-        are `lasting`: whoever was told once was told, and of more than `MAX_SAID` nobody is."""
-        kept = [key for key in self._over if key[0] in lasting]
-        self._over = (self._over & muted) | set(kept[:MAX_SAID])
+        are `lasting`: whoever was told once was told."""
+        for key in [key for key in self._over if key not in muted and key[0] not in lasting]:
+            self._over_shares.give_back(self._over.pop(key))
 
     def limited(self, limit: str, client_address: str, client_id: str | None, principal: str, *, closed: bool) -> None:
         """Every time is counted; one line for a limit and a client's host until `sweep`, so that a flood of connections is
         none of lines."""
         self.limit_hits[limit] += 1
         key = (limit, client_address.rpartition(":")[0])
+        if key not in self._said and len(self._said) >= MAX_SAID:
+            key = (limit, OTHERS)
         self._said[key] += 1
-        if self._said[key] > 1 or len(self._said) > MAX_SAID:
+        if self._said[key] > 1:
             return
         say = self._log.warning if closed else self._log.info
         say(
@@ -131,13 +153,19 @@ class Observer:
         for (limit, host), times in self._said.items():
             if times > 1:
                 self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)
+        for (event, who), times in self._lines.items():
+            if times > MOST_LINES:
+                self._log.info("lines left out", of=event, about=who, times=times - MOST_LINES)
         self._said.clear()
+        self._lines.clear()
         self._untold.clear()
 
     def client_failed(self, client_address: str, client_id: str | None, reason: str) -> None:
         self.client_failures += 1
-        self._log.warning("client connection closed", client=client_address, client_id=client_id, reason=reason)
+        if self._may_say("client connection closed", client_address.rpartition(":")[0]):
+            self._log.warning("client connection closed", client=client_address, client_id=client_id, reason=reason)
 
     def broker_failed(self, client_address: str, reason: str) -> None:
         self.broker_failures += 1
-        self._log.warning("broker connection closed", client=client_address, reason=reason)
+        if self._may_say("broker connection closed", client_address.rpartition(":")[0]):
+            self._log.warning("broker connection closed", client=client_address, reason=reason)

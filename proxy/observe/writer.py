@@ -1,10 +1,11 @@
 """The thread that writes the usage log, so that the event loop never waits for a disk.
 
-In: lines, through a queue with a bound. Out: the same lines to every place of the log: a folder, with files
-`usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age; a topic (`net.log_topic`). When the queue is full, lines are
-dropped and counted, and the next that gets through is preceded by a `gap` line. When a place refuses, lines are lost there,
-counted the same way, and the next are tried again; a line that cannot be written as JSON is lost everywhere, and no other is. A
-`gap` line goes to all places, and says in each what was lost there. Whatever fails, the thread goes on."""
+In: lines, through a queue with a bound, of which what single principals caused takes half at most, each its share
+(`quota.fair_share`), so that nobody makes the lines of all others be dropped. Out: the same lines to every place of the log: a
+folder, with files `usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age; a topic (`net.log_topic`). When the queue
+is full, lines are dropped and counted, and the next that gets through is preceded by a `gap` line. When a place refuses, lines
+are lost there, counted the same way, and the next are tried again; a line that cannot be written as JSON is lost everywhere, and
+no other is. A `gap` line goes to all places, and says in each what was lost there. Whatever fails, the thread goes on."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 import orjson
 
 from proxy.observe.lines import Author, Line
+from quota.fair_share import FairShare
 
 Clock = Callable[[], float]
 Complain = Callable[[str, str], None]
@@ -83,8 +85,9 @@ class LogWriter:
         self._places, self._author = places, author
         self._queue_lines = queue_lines
         self._wall, self._complain = wall, complain
-        self._queue: queue.SimpleQueue[tuple[Gap | None, Sequence[Line]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Gap | None, Sequence[Line], str | None] | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._shares = FairShare(max(queue_lines // 2, 1))
         self._lock = threading.Lock()
         self._refused: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="usage-log", daemon=True)
@@ -103,23 +106,25 @@ class LogWriter:
         """Lines that were lost since the start, in each place."""
         return sum(place.losses.lines for place in self._places)
 
-    def put(self, lines: Sequence[Line]) -> None:
-        """Hand lines over; never waits."""
+    def put(self, lines: Sequence[Line], principal: str | None = None) -> None:
+        """Hand lines over; never waits. `principal`: who caused them, where it was one."""
         if not lines:
             return
         with self._lock:
             full = self._waiting + len(lines) > self._queue_lines
+            if not full and principal is not None:
+                full = not self._shares.take(principal, len(lines))
             if not full:
                 self._waiting += len(lines)
         if full:
             for place in self._places:
                 place.losses.add(len(lines))
         else:
-            self._queue.put((self._gap([place.ready for place in self._places]), lines))
+            self._queue.put((self._gap([place.ready for place in self._places]), lines, principal))
 
     def stop(self, timeout: float) -> None:
         """Write what is waiting, for `timeout` seconds at most."""
-        self._queue.put((self._gap([True for _ in self._places]), ()))
+        self._queue.put((self._gap([True for _ in self._places]), (), None))
         self._queue.put(None)
         self._thread.join(timeout)
 
@@ -129,13 +134,15 @@ class LogWriter:
 
     def _run(self) -> None:
         while (batch := self._queue.get()) is not None:
-            gap, lines = batch
+            gap, lines, principal = batch
             try:
                 self._write(gap, lines)
             except Exception as e:  # the next lines may be better
                 self._refuse(EVERYWHERE, e)
             with self._lock:
                 self._waiting -= len(lines)
+                if principal is not None:
+                    self._shares.give_back(principal, len(lines))
         for place in self._places:
             with contextlib.suppress(Exception):
                 place.close()

@@ -88,7 +88,7 @@ def read(folders: Iterable[Path], by: str) -> Read:
     start = end = ""
     for line in _in_order([file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))], found):
         if line["start"] != start:
-            _close(found, sums, start, end)
+            _close(found, sums, start, end, by)
             start = line["start"]
             end = line["end"]
         end = max(end, line["end"])
@@ -96,7 +96,7 @@ def read(folders: Iterable[Path], by: str) -> Read:
         if entity is not None:
             for key, amount in _amounts(line):
                 sums[entity, key] += amount
-    _close(found, sums, start, end)
+    _close(found, sums, start, end, by)
     return found
 
 
@@ -116,14 +116,18 @@ def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Su
     return sorted(made, key=lambda one: (one.entity.user or "", one.entity.client_id or "", one.key))
 
 
-def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str) -> None:
+def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str, by: str) -> None:
     """An interval is over."""
     if not start:
         return
     seconds = max((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 0.001)
+    amounts: dict[tuple[Entity, str], float] = {}
     for (entity, key), amount in sums.items():
-        if amount > 0:
-            found.histograms[entity, key].add(amount if key == MUTATIONS_BURST else amount / seconds)
+        if amount > 0:  # under a limit of a client id alone each user has its own share: the largest counts
+            which = (Entity(None, entity.client_id) if by == "client-id" else entity), key
+            amounts[which] = max(amounts.get(which, 0.0), amount if key == MUTATIONS_BURST else amount / seconds)
+    for which, most in amounts.items():
+        found.histograms[which].add(most)
     sums.clear()
     found.intervals += 1
     found.first, found.last = found.first or start, end
@@ -151,9 +155,9 @@ def _entity(line: dict[str, Any], by: str) -> Entity | None:
     user = principal.partition(":")[2]
     if by == "user":
         return Entity(user, None)
-    if not client_id:
+    if not client_id or client_id == OTHER:
         return None
-    return Entity(None, client_id) if by == "client-id" else Entity(user, client_id)
+    return Entity(user, client_id)
 
 
 def _rounded(value: float, *, whole: bool) -> float:

@@ -9,6 +9,7 @@ in yet share one account, and none of them goes on beyond its share."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from quota.fair_share import FairShare
@@ -16,6 +17,8 @@ from quota.fair_share import FairShare
 ANONYMOUS = "ANONYMOUS"
 STRANGERS: Final = ""
 """The account of connections that are not let in: no principal has this name."""
+UNLOCATED: Final = ""
+"""The address of connections whose PROXY protocol header has not come yet."""
 SMALL: Final = 1 << 16
 
 
@@ -103,56 +106,139 @@ class Budget:
             del self._waiting[principal]
 
 
+class Guest:
+    """One connection that is counted. `evict` closes it."""
+
+    __slots__ = ("evict", "here", "host", "waits")
+
+    def __init__(self, host: str, evict: Callable[[], None]) -> None:
+        self.host, self.evict = host, evict
+        self.here = True
+        """Is it counted still?"""
+        self.waits = True
+        """It has not been let in yet."""
+
+
 class Census:
-    """How many connections there are: in total, by address of the client, by user. A limit of None is none."""
+    """How many connections there are: in total, by address of the client, by user. A limit of None is none.
+
+    A connection that has not been let in, as it has not logged in, keeps nobody out: where there is no room, the oldest of these is
+    closed for the one that comes, of the address that has most of them. Those that were let in stay. Of all connections each user
+    may have a share (`quota.fair_share`), but for `ANONYMOUS`, who is everybody where nobody logs in."""
 
     def __init__(self, most: int, per_address: int | None = None, per_principal: int | None = None) -> None:
         self.most, self.per_address, self.per_principal = most, per_address, per_principal
         self._by_address: Counter[str] = Counter()
-        self._by_user: Counter[str] = Counter()
+        self._waiting: dict[str, dict[Guest, None]] = {}
+        """by address, the oldest first: those that were not let in"""
+        self._by_number: dict[int, dict[str, None]] = {}
+        """addresses by how many of these they have"""
+        self._largest = 0
+        """the largest of these numbers"""
+        self._shares = FairShare(most)
         self.elsewhere: Counter[str] = Counter()
         """connections of users at other proxies, as far as they have told"""
         self.count = 0
 
-    def arrive(self, host: str | None) -> str | None:
-        """A connection came from there: the limit that it is over, by its setting's name, else None, and it is counted. None: where
-        it is from is not known yet; it takes a place of all, and `locate` tells later."""
-        if self.count >= self.most:
+    def arrive(self, host: str, evict: Callable[[], None]) -> Guest | str:
+        """A connection came from there: counted, or the limit that it is over, by its setting's name. `evict` is called at most
+        once, within a later `arrive` or `move`, when it has to close at once and is counted no more."""
+        limit = self._full(host)
+        if limit is not None:
+            return limit
+        guest = Guest(host, evict)
+        self._count(guest)
+        return guest
+
+    def move(self, guest: Guest, host: str) -> str | None:
+        """A connection that was not let in turns out to be from another address (PROXY protocol): None, or the limit that it is
+        over; then it is counted no more."""
+        if not guest.here:
             return "max_connections"
-        limit = None if host is None else self.locate(host)
+        self.leave(guest)
+        limit = self._full(host)
         if limit is None:
-            self.count += 1
+            guest.host, guest.here = host, True
+            self._count(guest)
         return limit
 
-    def locate(self, host: str) -> str | None:
-        """One that has arrived from nowhere is from there: the same for limits of an address."""
-        if self.per_address is not None and self._by_address[host] >= self.per_address:
-            return "max_connections_per_address"
-        self._by_address[host] += 1
-        return None
+    def let_in(self, guest: Guest) -> None:
+        """Its login was accepted, or there is none to be: it stays for as long as it wants. Again is nothing."""
+        if guest.here and guest.waits:
+            guest.waits = False
+            self._wait_no_more(guest)
 
-    def leave(self, host: str | None) -> None:
-        """A connection that was counted ended."""
-        self.count -= 1
-        if host is not None:
-            _less(self._by_address, host)
+    def leave(self, guest: Guest) -> None:
+        """A connection ended. Of one that is not counted any more that is nothing."""
+        if guest.here:
+            guest.here = False
+            self.count -= 1
+            _less(self._by_address, guest.host)
+            if guest.waits:
+                self._wait_no_more(guest)
 
     def identify(self, before: str, user: str) -> bool:
         """A connection turned out to be this user's; whether there may be one more of them. It is counted either way."""
         self.forget(before)
         if user == ANONYMOUS:
             return True
-        self._by_user[user] += 1
-        return self.per_principal is None or self._by_user[user] + self.elsewhere[user] <= self.per_principal
+        self._shares.total = self.most
+        room = self._shares.has_room(user)
+        self._shares.charge(user, 1)
+        return room and (self.per_principal is None or self._shares.held_by(user) + self.elsewhere[user] <= self.per_principal)
 
     def by_user(self) -> dict[str, int]:
         """Connections by user."""
-        return dict(self._by_user)
+        return self._shares.by_principal()
 
     def forget(self, user: str) -> None:
         """A connection of this user ended."""
         if user != ANONYMOUS:
-            _less(self._by_user, user)
+            self._shares.give_back(user)
+
+    def _full(self, host: str) -> str | None:
+        """The limit that one more connection from there would be over, by its setting's name, once others have made room."""
+        crowded = self.per_address is not None and host != UNLOCATED and self._by_address[host] >= self.per_address
+        if crowded and not self._make_room(host):
+            return "max_connections_per_address"
+        if self.count >= self.most and not (self._largest and self._make_room(next(iter(self._by_number[self._largest])))):
+            return "max_connections"
+        return None
+
+    def _make_room(self, host: str) -> bool:
+        """Close the oldest connection from there that was not let in."""
+        waiting = self._waiting.get(host)
+        if not waiting:
+            return False
+        oldest = next(iter(waiting))
+        self.leave(oldest)
+        oldest.evict()
+        return True
+
+    def _count(self, guest: Guest) -> None:
+        self.count += 1
+        self._by_address[guest.host] += 1
+        waiting = self._waiting.setdefault(guest.host, {})
+        waiting[guest] = None
+        self._number(guest.host, len(waiting) - 1, len(waiting))
+
+    def _wait_no_more(self, guest: Guest) -> None:
+        waiting = self._waiting[guest.host]
+        del waiting[guest]
+        self._number(guest.host, len(waiting) + 1, len(waiting))
+        if not waiting:
+            del self._waiting[guest.host]
+
+    def _number(self, host: str, before: int, now: int) -> None:
+        """An address has one more or one less that was not let in."""
+        if before:
+            del self._by_number[before][host]
+            if not self._by_number[before]:
+                del self._by_number[before]
+        if now:
+            self._by_number.setdefault(now, {})[host] = None
+        if now > self._largest or (before == self._largest and before not in self._by_number):
+            self._largest = now
 
 
 def _less(counter: Counter[str], key: str) -> None:

@@ -25,11 +25,17 @@ NOT_TOLD: Final = -1
 HIDDEN: Final = -2
 """Partitions of a topic that the client may not see, there or not."""
 
+NO_API: Final = -1
+"""Stands for all further APIs of a connection."""
+
 MAX_TOPIC_NAME: Final = 249
 """Kafka's own limit. A longer name is of no topic, and not worth remembering in full."""
 
 MAX_CLIENT_ID: Final = 1024
 """Bytes of a client id that are looked at."""
+
+MAX_APIS: Final = 200
+"""APIs that a connection has sums of its own for; Kafka has 93. What a client makes up beyond that is summed up."""
 
 MAX_RETIRED_SUMS: Final = 100
 """Sums of earlier client ids of a connection that are kept for answers still to come."""
@@ -198,6 +204,8 @@ class Client:
         """The sum of whole requests of one API."""
         found = self._api_sums.get(key)
         if found is None:
+            if len(self._api_sums) >= MAX_APIS and key != NO_API:
+                return self.api_sum(NO_API)
             tally = self.services.tally
             client_id = self.client_id if self.let_in else None  # anybody may claim one
             found = self._api_sums[key] = tally.take(TallyKey(self.principal, client_id, None, None, key))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from proxy.session.admission import Admission
-from proxy.session.budget import Budget, Census
+from proxy.session.budget import Budget, Census, Guest
 from proxy.session.desk import CLOSED_DESK, Desk
 from proxy.session.expected import Expected
 from proxy.session.requester import Requester
@@ -133,6 +133,8 @@ class Peer:
     """host:port, for logs"""
     endpoint: Callable[[int | None], tuple[str, int]]
     """(host, port) under which this client is shown a broker; the bootstrap address for None"""
+    guest: Guest | None = None
+    """how the connection is counted; `Census.let_in` has to be told when it is let in"""
 
 
 @dataclass(slots=True)

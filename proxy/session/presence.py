@@ -16,7 +16,7 @@ LIFE: Final = 6.0
 ALL: Final = 2.0
 """Seconds between two times that all counts are told."""
 MOST: Final = 10_000
-"""Users of another proxy that are known."""
+"""Users of another proxy that are known. Users are principals that brokers have let in, so there are as many as accounts."""
 
 
 class Presence:
@@ -56,8 +56,9 @@ class Presence:
         if age >= LIFE:
             return
         known = {} if everything else dict(self._others.get(boot, (0.0, {}))[1])
-        known |= dict(list(counts.items())[:MOST])
-        self._others[boot] = now - age, {user: count for user, count in known.items() if count}
+        known |= counts
+        there = [(user, count) for user, count in known.items() if count]
+        self._others[boot] = now - age, dict(there[:MOST])
         self._add_up()
 
     def sweep(self, now: float, *, away: bool) -> None:

@@ -1,13 +1,16 @@
 """Sums of traffic: sessions add to them, observers read them at the end of each interval. No clock, no I/O.
 
 A sum belongs to one (principal, client id, topic, API). Sessions keep a reference to the sums they add to, so that
-counting is plain attribute arithmetic; they give it back when they end. Past `max_keys` everything goes to one sum
-named `<other>`, so memory stays bounded whatever clients call themselves."""
+counting is plain attribute arithmetic; they give it back when they end. Each principal has a share of `max_keys`
+(`quota.fair_share`); what is beyond it goes to one sum of that principal for each API, with client id `<other>`. So memory stays
+bounded whatever clients call themselves, and nobody loses its lines for what others do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+from quota.fair_share import FairShare
 
 OTHER: Final = "<other>"
 
@@ -69,7 +72,7 @@ class Tally:
 
     def __init__(self, max_keys: int = 10_000) -> None:
         self._sums: dict[TallyKey, Sum] = {}
-        self._max_keys = max_keys
+        self._shares = FairShare(max_keys)
 
     def __len__(self) -> int:
         return len(self._sums)
@@ -77,10 +80,12 @@ class Tally:
     def take(self, key: TallyKey) -> Sum:
         """The sum of this key, to add to until it is given back."""
         found = self._sums.get(key)
+        if found is None and not self._shares.has_room(key.principal):
+            key = TallyKey(key.principal, OTHER, None if key.topic is None else OTHER, None, key.api_key)
+            found = self._sums.get(key)
         if found is None:
-            if len(self._sums) >= self._max_keys:
-                key = TallyKey(OTHER, OTHER, None if key.topic is None else OTHER, None, key.api_key)
-            found = self._sums.setdefault(key, Sum(key))
+            found = self._sums[key] = Sum(key)
+            self._shares.charge(key.principal, 1)
         found.references += 1
         return found
 
@@ -116,4 +121,5 @@ class Tally:
                 unused.append(key)
         for key in unused:
             del self._sums[key]
+            self._shares.give_back(key.principal)
         return rows

@@ -28,6 +28,8 @@ from typing import Final, NamedTuple
 from quota.book import Found, QuotaBook
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
+from quota.fair_share import FairShare
+from quota.rounds import Rounds
 from quota.windows import Mark
 from quota.windows.spread import SpreadRate
 from quota.windows.token_bucket import TokenBucket
@@ -38,7 +40,10 @@ NAME = "controller_mutations"
 DEFAULT_WINDOWS = 11
 """controller.quota.window.num of seed s1: the burst is this many seconds of the rate where none is set."""
 MAX_ENTITIES = 100_000
-"""Windows kept at most: a client id is whatever a client claims. The least recently charged is forgotten first."""
+"""Windows of all users, of which each user has a share (`fair_share`): a client id is whatever a client claims. Where the share is
+full, further client ids of the user share one window, so that new client ids are no way round the limit."""
+SWEPT: Final = 300
+"""Windows that one sweep looks at; the next goes on from there."""
 LEARNED: Final = 32
 """Amounts of other proxies that are told apart, so that they can be taken back."""
 LOOKED_AT: Final = 10_000
@@ -108,6 +113,8 @@ class ControllerMutations:
         """Operators may put another in its place; windows whose limit is another take it when they are next charged, and what
         was used stays used."""
         self._windows: OrderedDict[Entity, tuple[MutationLimit, Window]] = OrderedDict()
+        self._room = FairShare(MAX_ENTITIES)
+        self._rounds: Rounds[Entity] = Rounds(0.0, SWEPT)
         self._charged: dict[Entity, int] | None = None
         self._learned: dict[Entity, list[Part]] = {}
 
@@ -115,9 +122,13 @@ class ControllerMutations:
         """Entities that have a window."""
         return len(self._windows)
 
-    def find(self, user: str, client_id: str) -> Found[MutationLimit] | None:
-        """The limit that holds for this client, if any."""
-        return self.book.find(user, client_id)
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[MutationLimit] | None:
+        """The limit that holds for this client, if any; `client_ids` as in `QuotaBook.find`. Where the user has as many windows as
+        it may have, a further client id is one of the others."""
+        found = self.book.find(user, client_id, client_ids=client_ids)
+        if found is None or found.owner in self._windows or self._room.has_room(user):
+            return found
+        return self.book.shared(found)
 
     def refuses(self, found: Found[MutationLimit], partitions: Sequence[int], now: float) -> bool:
         """Would `charge` refuse any of these now? Nothing is recorded.
@@ -214,11 +225,13 @@ class ControllerMutations:
         return Busiest([(entity, _usage(window, now)) for _, entity, window in chosen], max(others, 0.0))
 
     def sweep(self, now: float) -> None:
-        """Forget windows in which nothing is left."""
-        for entity in [entity for entity, (_, window) in self._windows.items() if window.idle(now)]:
-            del self._windows[entity]
-        for entity in [entity for entity in self._learned if entity not in self._windows]:
-            del self._learned[entity]
+        """Forget windows in which nothing is left; `SWEPT` are looked at each time."""
+        for entity in self._rounds.turn(self._windows, now):
+            known = self._windows.get(entity)
+            if known is not None and known[1].idle(now):
+                del self._windows[entity]
+                self._room.give_back(entity.user or "")
+                self._learned.pop(entity, None)
 
     def publish(self) -> None:
         """What is charged here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`)."""
@@ -275,9 +288,9 @@ class ControllerMutations:
         known = self._windows.get(found.owner)
         if known is None or known[0] != found.limit:
             window = _new(found.limit) if known is None else _changed(*known, found.limit, now)
+            if known is None:
+                self._room.charge(found.owner.user or "", 1)
             known = self._windows[found.owner] = found.limit, window
-            if len(self._windows) > MAX_ENTITIES:
-                self._windows.popitem(last=False)
         self._windows.move_to_end(found.owner)
         return known[1]
 

@@ -7,8 +7,10 @@ The fast path is `RateMeter.take`: a connection keeps the meter of its owner, wh
 come first served; over the limit, who has had more than others lets them go first (`quota/shares.py`). What it does not take
 has to be charged. Limits that change hold when a meter is next charged or looked at.
 
-Memory: `MAX_ENTITIES` windows. One that holds nothing is dropped by `sweep`; a meter that was dropped is `gone` and safe to use:
-it passes on to the one that took its place, or comes back in it, so a connection may replace it at leisure."""
+Memory: `MAX_ENTITIES` windows, of which each user has a share (`fair_share`): where that is full, further client ids of the user
+share one window, so that new client ids are no way round a limit, and no user makes another one lose its window. One that holds
+nothing is dropped by `sweep`; a meter that was dropped is `gone` and safe to use: it passes on to the one that took its place, or
+comes back in it, so a connection may replace it at leisure."""
 
 from __future__ import annotations
 
@@ -23,18 +25,19 @@ from typing import Final
 from quota.book import Found, QuotaBook
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
+from quota.fair_share import FairShare
 from quota.rounds import Rounds
 from quota.shares import Shares
 from quota.windows.rate import RateWindow
 
 MAX_ENTITIES = 100_000
-"""Windows kept at most: a client id is whatever a client claims. One that holds nothing is forgotten first."""
+"""Windows of all users: a client id is whatever a client claims."""
 LOOKED_AT: Final = 10_000
 """Windows among which the busiest are looked for."""
 SWEPT: Final = 300
 """Windows that one sweep looks at; the next goes on from there."""
 TRIED: Final = 16
-"""Windows among which one that holds nothing is looked for when there are too many."""
+"""Windows among which those that hold nothing are looked for when a user has too many."""
 LEAST: Final = 1e-6
 """The least rate that a factor leaves: what is above it is slowed to next to nothing, and never divided by 0."""
 
@@ -93,6 +96,7 @@ class Rates:
         self._shares = False
         self._touched: set[RateMeter] = set()
         self._meters: OrderedDict[Entity, RateMeter] = OrderedDict()
+        self._room = FairShare(MAX_ENTITIES)
         self._rounds: Rounds[Entity] = Rounds(0.0, SWEPT)
         RateWindow(1.0, samples, window)
 
@@ -123,9 +127,13 @@ class Rates:
             self._factor = factor
             self._changed()
 
-    def find(self, user: str, client_id: str) -> Found[RateLimit] | None:
-        """The limit that holds for this client, if any, before `factor`."""
-        return self._book.find(user, client_id)
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[RateLimit] | None:
+        """The limit that holds for this client, if any, before `factor`; `client_ids` as in `QuotaBook.find`. Where the user has
+        as many windows as it may have, a further client id is one of the others."""
+        found = self._book.find(user, client_id, client_ids=client_ids)
+        if found is None or found.owner in self._meters or self._room.has_room(user):
+            return found
+        return self._book.shared(found)
 
     def limit_of(self, owner: Entity) -> float:
         """What an owner may use per second; infinite without a limit."""
@@ -133,13 +141,29 @@ class Rates:
         return inf if limit is None else max(limit.rate * self._factor, LEAST)
 
     def meter(self, owner: Entity, now: float) -> RateMeter:
-        """The window of an owner, made where there is none."""
+        """The window of an owner, made where there is none; that of the user's other client ids where there is no room."""
+        meter = self._meters.get(owner)
+        if meter is None:
+            meter = self._make(self._placed(owner, now))
+        meter.refresh(now)
+        return meter
+
+    def _placed(self, owner: Entity, now: float) -> Entity:
+        """Whose window is to be used for an owner without one."""
+        user = owner.user or ""
+        if self._room.held >= MAX_ENTITIES:
+            self._forget_idle(now)
+        if owner.client_id is None or self._room.has_room(user):
+            return owner
+        self._forget_idle(now)
+        limit = self._book.of(owner)
+        return owner if limit is None or self._room.has_room(user) else self._book.shared(Found(limit, owner)).owner
+
+    def _make(self, owner: Entity) -> RateMeter:
         meter = self._meters.get(owner)
         if meter is None:
             meter = self._meters[owner] = RateMeter(self, owner)
-            if len(self._meters) > MAX_ENTITIES:
-                self._forget_one(now)
-        meter.refresh(now)
+            self._room.charge(owner.user or "", 1)
         return meter
 
     def charge(self, found: Found[RateLimit], amount: float, now: float) -> Verdict:
@@ -153,10 +177,10 @@ class Rates:
         usage, limit = meter.average(now), meter.limit
         slowed = f", a throttle factor of {self._factor:.3g} included" if self._factor < 1 else ""
         message = (
-            f"The {self.title} quota of {found.owner} is exceeded: {figure(usage)} {self.unit}/s on average,"
+            f"The {self.title} quota of {meter.owner} is exceeded: {figure(usage)} {self.unit}/s on average,"
             f" limit {figure(limit)}/s{slowed}; slowed down for {figure(wait)} s."
         )
-        return Verdict(int(amount), Decision(self.name, Action.THROTTLE, found.owner, (), usage, limit, wait, message))
+        return Verdict(int(amount), Decision(self.name, Action.THROTTLE, meter.owner, (), usage, limit, wait, message))
 
     def refund(self, owner: Entity, amount: float, now: float) -> None:
         """So much of what was recorded just now did not happen."""
@@ -242,18 +266,17 @@ class Rates:
         for meter in self._meters.values():
             meter.void()
 
-    def _forget_one(self, now: float) -> None:
-        """One of the oldest: that holds nothing if there is one among some."""
-        oldest = list(islice(self._meters.values(), TRIED))
-        for meter in oldest:
+    def _forget_idle(self, now: float) -> None:
+        """Some of the oldest windows: those that hold nothing."""
+        for meter in list(islice(self._meters.values(), TRIED)):
             if meter.idle(now):
                 self._drop(meter)
-                return
-            self._meters.move_to_end(meter.owner)
-        self._drop(oldest[0])
+            else:
+                self._meters.move_to_end(meter.owner)
 
     def _drop(self, meter: RateMeter) -> None:
         del self._meters[meter.owner]
+        self._room.give_back(meter.owner.user or "")
         meter.gone = True
         meter.void()
 

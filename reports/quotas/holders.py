@@ -15,7 +15,7 @@ _RULE = "kind string, rule_user string, rule_client string, limit double, burst 
 
 def holders(spark: SparkSession, pairs: DataFrame, limits: Sequence[Limit]) -> DataFrame:
     """`pairs` has `principal` and `client_id`. Out: those, and OWNER: `user` and `client_id` of the owner are `owner_user`,
-    `owner_client`, null where the level has none."""
+    `owner_client`, null for a limit of a user. As in `quota.entity`, each user has its own share of a limit of a client id."""
     rows = [(one.kind, one.user, one.client_id, one.rate, one.burst, one.level) for one in limits]
     rules = F.broadcast(spark.createDataFrame(rows, _RULE))
     user = F.regexp_replace("principal", "^User:", "").alias("user")
@@ -30,7 +30,7 @@ def holders(spark: SparkSession, pairs: DataFrame, limits: Sequence[Limit]) -> D
             "principal",
             "client_id",
             "kind",
-            F.when(F.col("rule_user").isNotNull(), F.col("user")).alias("owner_user"),
+            F.col("user").alias("owner_user"),
             F.when(F.col("rule_client").isNotNull(), F.col("client")).alias("owner_client"),
             "limit",
             "burst",

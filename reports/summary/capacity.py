@@ -15,7 +15,7 @@ from reports.charge import Prices
 from reports.filling import Filling
 from reports.forecast.forecast import HORIZON, Forecast
 from reports.forecast.history import DAY
-from reports.quotas.file import QuotaFile
+from reports.quotas.file import Limit, QuotaFile
 from reports.quotas.replay import NEAR
 from reports.summary.lines import list_silences
 from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, Path, QuotaRow, VolumeRow
@@ -146,13 +146,20 @@ def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None]]) ->
     found = []
     for limit in quotas.limits:
         kinds = [(user, client) for kind, user, client in used if kind == limit.kind]
-        if not any(_fits(limit.user, user) and _fits(limit.client_id, client) for user, client in kinds):
+        if not any(_covers(limit, user, client) for user, client in kinds):
             found.append(f"{limit.kind} of {_whose(limit.user, limit.client_id, None)}")
     return found
 
 
+def _covers(limit: Limit, user: str | None, client: str | None) -> bool:
+    """Is this an owner of the limit? Owners at levels of client ids have a user too."""
+    if limit.client_id is None or client is None:
+        return limit.client_id is client is None and _fits(limit.user, user)
+    return _fits(limit.client_id, client) and (limit.user is None or _fits(limit.user, user))
+
+
 def _fits(rule: str | None, name: str | None) -> bool:
-    return name is None if rule is None else name is not None and rule in ("<default>", name)
+    return rule in ("<default>", name)
 
 
 def _quota(row: Row) -> QuotaRow:

@@ -77,7 +77,7 @@ quotas:
   producer_ids: {mode: reject, hold_new: yes}
 """
     limits = limits_of(load(tmp_path, text))
-    etl = Entity(None, "etl")
+    etl = Entity("alice", "etl")
     assert limits.producer_byte_rate.find("alice", "etl") == (RateLimit(20 << 20), etl)
     assert limits.consumer_byte_rate.find("alice", "etl") == (RateLimit(40 << 20), etl)
     assert limits.request_rate.find("alice", "etl") == (RateLimit(0.5), etl)
@@ -410,3 +410,24 @@ def test_a_file_of_each_proxys_own(tmp_path):
 def test_an_alias_that_is_used_twice_is_fine(tmp_path):
     text = "exempt:\n  users: &names [a, b]\n  client_ids: *names\n"
     assert load(tmp_path, text).exempt.client_ids == ["a", "b"]
+
+
+def test_an_exempt_client_is_a_user_with_a_client_id(tmp_path):
+    exempt = limits_of(load(tmp_path, "exempt: {clients: [{user: etl, client_id: mirror}], client_ids: [tool]}\n")).exempt
+    assert exempt.everywhere("etl", "mirror")
+    assert not exempt.everywhere("etl", "tool")
+    assert not exempt.everywhere("mallory", "mirror")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("exempt: {clients: [{client_id: mirror}]}\n", "user"),
+        ("exempt: {clients: [{user: etl}]}\n", "client_id"),
+        ("exempt: {clients: [{user: '<default>', client_id: mirror}]}\n", "<default>` exempts nobody"),
+        ("exempt: {clients: [mirror]}\n", "exempt.clients"),
+    ],
+)
+def test_an_exempt_client_needs_both_names(tmp_path, text, wrong):
+    with pytest.raises(SettingsError, match=wrong):
+        load(tmp_path, text)

@@ -189,13 +189,13 @@ def test_fences_and_mutes_hold_at_other_proxies(redis: RedisServer) -> None:
         a, b = Proxy("a", redis.address), Proxy("b", redis.address)
         part = ("orders", 3)
         async with proxies(a, b):
-            a.engine.fence.refused(7, 0, 10, part, 19, "bytes_in", a.clock())
-            await until(lambda: b.engine.fence.blocks(7, 0, 11, part, b.clock()) is not None)
-            assert b.engine.fence.blocks(7, 0, 10, part, b.clock()) is None
+            a.engine.fence.refused("alice", 7, 0, 10, part, 19, "bytes_in", a.clock())
+            await until(lambda: b.engine.fence.blocks("alice", 7, 0, 11, part, b.clock()) is not None)
+            assert b.engine.fence.blocks("alice", 7, 0, 10, part, b.clock()) is None
             late = Proxy("c", redis.address)
             async with proxies(late):
-                await until(lambda: late.engine.fence.blocks(7, 0, 11, part, late.clock()) is not None)
-                b.engine.fence.admitted(7, 0, 10, part)
+                await until(lambda: late.engine.fence.blocks("alice", 7, 0, 11, part, late.clock()) is not None)
+                b.engine.fence.admitted("alice", 7, 0, 10, part)
                 await until(lambda: not a.engine.fence.by_id and not late.engine.fence.by_id)
             a.engine.mutes.start("producer_byte_rate", ALICE, a.clock() + 20)
             await until(lambda: b.engine.mutes.left("producer_byte_rate", ALICE, b.clock()) > 15)

@@ -8,10 +8,11 @@ import ssl
 import struct
 import weakref
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
-from proxy.net.listeners import AT_ONCE
+from proxy.net.listeners import Arrived
 from tests.certs import Authority
 from tests.net.meeting import run
 from tests.net.proxied import Broker, Here, frame, proxied, until
@@ -21,17 +22,62 @@ SHORT = {"first_request_timeout": "300ms", "request_timeout": "300ms"}
 ANNOUNCED = (100 << 20).to_bytes(4, "big") + frame(100)[4:18]
 
 
+def let_in(here: Here) -> None:
+    """All connections that are there have logged in."""
+    for connection in here.proxy.shared.connections:
+        guest = cast(Arrived, connection._arrival).guest
+        assert guest is not None
+        here.proxy.shared.services.census.let_in(guest)
+
+
+def test_a_connection_that_was_not_let_in_makes_room_for_one_that_comes() -> None:
+    async def scene() -> None:
+        async with proxied(limits={"max_connections": 4}) as here:
+            mine = await here.client("127.0.0.2")
+            await mine.ask(frame(50))
+            let_in(here)
+            silent = [await here.client() for _ in range(3)]
+            await until(lambda: here.proxy.shared.services.census.count == 4)
+            newcomer = await here.client("127.0.0.3")
+            assert await newcomer.ask(frame(50))
+            assert await silent[0].end() == b""
+            assert here.log.find("limit reached", limit="limits.max_connections", client=silent[0].address, action="closed")
+            assert await mine.ask(frame(50)), "who is in stays"
+            for client in (mine, newcomer, *silent):
+                client.close()
+            await here.alone()
+
+    run(scene())
+
+
+def test_a_tls_client_that_does_not_shake_hands_makes_room(tls: tuple[Authority, dict[str, object]]) -> None:
+    async def scene() -> None:
+        async with proxied(listen=tls[1], limits={"max_connections": 1}) as here:
+            silent = await here.client()
+            await until(lambda: here.proxy.shared.services.census.count == 1)
+            context = ssl.create_default_context(cafile=str(tls[0].file))
+            client = await here.client(ssl=context, server_hostname="127.0.0.1")
+            assert await client.ask(frame(50))
+            assert await silent.end() == b""
+            client.close()
+            await here.alone()
+
+    run(scene())
+
+
 def test_connections_in_total_and_of_an_address() -> None:
     async def scene() -> None:
         async with proxied(limits={"max_connections": 3, "max_connections_per_address": 2}) as here:
             one, two = await here.client(), await here.client()
             for client in (one, two):
                 await client.ask(frame(50))
+            let_in(here)
             same = await here.client()
             assert await same.end() == b""
             assert here.log.find("limit reached", limit="limits.max_connections_per_address", client=same.address, action="closed")
             three = await here.client("127.0.0.2")
             await three.ask(frame(50))
+            let_in(here)
             other = await here.client("127.0.0.3")
             assert await other.end() == b""
             assert here.log.find("limit reached", limit="limits.max_connections", client=other.address, action="closed")
@@ -301,6 +347,7 @@ def test_the_address_that_the_proxy_protocol_names_is_the_one_that_is_counted() 
         async with proxied(listen={"proxy_protocol": True}, limits={"max_connections_per_address": 1}) as here:
             clients = [await here.client() for _ in range(3)]
             for client, last in zip(clients, (1, 2, 1), strict=True):
+                let_in(here)
                 client.writer.write(header(last) + frame(50))
                 await until(lambda: here.hits("max_connections_per_address") or here.broker.visits)
             assert await clients[2].end() == b""

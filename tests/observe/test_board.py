@@ -18,10 +18,17 @@ class Room:
         self.board = Board(lambda: self.now, lambda: 1_700_000_000.0 + self.now)
 
     def decide(
-        self, action: Action, throttle: float, *topics: str, entity: Entity = ALICE, items: int = 1, mode: str = "enforce"
+        self,
+        action: Action,
+        throttle: float,
+        *topics: str,
+        entity: Entity = ALICE,
+        items: int = 1,
+        mode: str = "enforce",
+        user: str = "alice",
     ) -> None:
         decision = Decision("controller_mutations", action, entity, tuple(range(items)), 7.5, 5, throttle, "why")
-        by = Requester("User:alice", "app", "10.0.0.1:5", 19, 7, topics)
+        by = Requester(f"User:{user}", "app", "10.0.0.1:5", 19, 7, topics)
         self.board.decided(decision, by, mode)
 
     def throttled(self) -> list[dict[str, Any]]:
@@ -83,16 +90,27 @@ def test_what_is_observed_stands_apart():
     assert [line["mode"] for line in room.board.seen()["refused_last_hour"]] == ["enforce", "observe"]
 
 
-def test_memory_is_bounded():
+def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
     room = Room()
+    room.decide(Action.REFUSE, 100, "mine")
     for i in range(3 * MOST):
         room.now += 0.001
-        room.decide(Action.REFUSE, 100, f"topic-{i}", entity=Entity(None, f"client-{i}" + "x" * 1000))
+        entity = Entity("mallory", f"client-{i}" + "x" * 1000)
+        room.decide(Action.REFUSE, 100, f"topic-{i}", entity=entity, user="mallory")
     seen = room.board.seen()
-    assert len(seen["throttled"]) == len(seen["refused_last_hour"]) == MOST
-    assert seen["refused_last_hour_others"] == 2 * MOST
-    assert seen["throttled"][0]["entity"]["client_id"].startswith(f"client-{3 * MOST - 1}x")
-    assert len(seen["throttled"][0]["entity"]["client_id"]) == 200
+    assert len(seen["throttled"]) == len(seen["refused_last_hour"]) < 0.9 * MOST
+    others = {"user": "mallory", "client_id": "<others>", "topic": None}
+    assert seen["throttled"][0]["entity"] == others
+    assert seen["refused_last_hour"][0]["entity"] == others
+    assert sum(line["items"] for line in seen["refused_last_hour"]) == 1 + 3 * MOST
+    assert len(seen["throttled"][1]["entity"]["client_id"]) == 200
+    assert room.refused()["mine"] == 1
+    assert seen["throttled"][-1]["entity"]["user"] == "alice"
+    room.decide(Action.REFUSE, 100, "bills", entity=Entity("bob", None), user="bob")
+    assert room.refused()["bills"] == 1
+    room.now += 2 * HOUR
+    room.board.sweep()
+    assert (room.board._throttled_shares.held, room.board._refused_shares.held) == (0, 0)
     for _ in range(500):
         room.now += 30
         room.decide(Action.REFUSE, 1, "same")

@@ -123,7 +123,7 @@ def test_a_quota_is_shown_by_the_entity_that_owns_its_window(tmp_path):
     for labels, rate, limit, left in (
         ('user="alice",client_id=""', 4, 5, 100),
         ('user="bob",client_id="etl"', 10, 50, 400),
-        ('user="",client_id="ci"', 2.5, 2, 0),
+        ('user="carol",client_id="ci"', 2.5, 2, 0),
     ):
         names = [f"{prefix}_{name}{{{','.join(sorted(labels.split(',')))}}}" for name in ("rate", "limit", "left")]
         assert [shown[name] for name in names] == [pytest.approx(rate), limit, pytest.approx(left)]

@@ -126,6 +126,24 @@ def test_decisions_of_one_entity_are_limited_per_interval_and_counted(room):
     assert [line["left_out"] for line in lines] == [0, 0, 0, 0, 5]
 
 
+def test_decisions_of_one_principal_are_limited_whatever_its_client_ids(room):
+    mallory = Requester("User:mallory", "x", "10.0.0.2:5", 0, 7, ())
+    for i in range(50_000):
+        room.usage.decided(decision(Entity("mallory", f"made-up-{i}")), mallory)
+    room.usage.decided(decision(), BY)
+    room.desk.work()
+    lines = room.desk.lines()
+    assert [line["principal"] for line in lines] == ["User:mallory"] * 30 + ["User:alice"]
+    assert len(room.usage._left_out) < 10_000
+    for _ in range(5):
+        room.usage.decided(decision(), BY)
+    room.usage.close_interval(0.0)
+    room.usage.decided(decision(), BY)
+    room.usage.decided(decision(Entity("mallory", "made-up-40")), mallory)
+    room.desk.work()
+    assert [line["left_out"] for line in room.desk.lines()[-2:]] == [3, 1]
+
+
 def test_a_decision_says_what_was_used_what_is_allowed_and_what_is_left(room):
     room.usage.decided(decision(), BY)
     room.desk.work()
@@ -153,14 +171,21 @@ def test_a_stop_logs_the_running_interval(room):
     assert [line["requests"] for line in room.desk.lines()] == [1]
 
 
-def test_past_its_bound_the_tally_sums_up_as_other():
-    tally = Tally(max_keys=2)
-    for name in "abcd":
-        for topic in (None, "t"):
-            tally.take(TallyKey(name, name, topic, None, 0)).requests += 1
-    rows = {(row.key.principal, row.key.topic): row.requests for row in tally.close_interval()}
-    assert rows == {("a", None): 1, ("a", "t"): 1, (OTHER, None): 3, (OTHER, OTHER): 3}
-    assert len(tally) <= 4
+def test_past_its_share_a_principal_is_summed_up_and_the_others_keep_their_lines():
+    tally = Tally(max_keys=90)
+    for i in range(1000):
+        for topic in (None, f"t{i}"):
+            held = tally.take(TallyKey("User:mallory", f"made-up-{i}", topic, None, 0))
+            held.requests += 1
+    tally.take(TallyKey("User:alice", "app", None, None, 0)).requests += 1
+    rows = {row.key: row.requests for row in tally.close_interval()}
+    assert rows[TallyKey("User:alice", "app", None, None, 0)] == 1
+    assert sum(rows.values()) == 2001
+    assert {key: count for key, count in rows.items() if key.client_id == OTHER} == {
+        TallyKey("User:mallory", OTHER, None, None, 0): 960,
+        TallyKey("User:mallory", OTHER, OTHER, None, 0): 960,
+    }
+    assert len(tally) <= 90
 
 
 def test_sums_that_nobody_holds_are_dropped_when_they_are_logged():
@@ -193,6 +218,20 @@ def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
     assert observer.throttled_requests == {"controller_mutations": 7}
     assert observer.refused_items == {"controller_mutations": 14}
     assert observer.throttle_seconds == {"controller_mutations": 84.0}
+
+
+def test_who_makes_up_client_ids_does_not_fill_the_log_of_operations(room):
+    log = Log()
+    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
+    mallory = Requester("User:mallory", "x", "10.0.0.2:5", 0, 7, ())
+    for i in range(20_000):
+        observer.decided(decision(Entity("mallory", f"made-up-{i}")), mallory)
+    observer.decided(decision(), BY)
+    assert [fields["principal"] for _, _, fields in log.events] == ["User:mallory"] * 10 + ["User:alice"]
+    observer.sweep()
+    assert log.events[-1][1:] == ("lines left out", {"of": "over quota", "about": "User:mallory", "times": 19_990})
+    observer.forget_quiet({("controller_mutations", ALICE)})
+    assert len(observer._over) == 1
 
 
 def test_a_quota_that_lasts_is_said_once_for_an_entity(room):

@@ -275,3 +275,17 @@ def wait_for(condition) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+def test_the_decisions_of_one_principal_take_no_lines_of_others(tmp_path):
+    desk = Desk(tmp_path, queue_lines=90)
+    for _ in range(100):
+        desk.writer.put([desk.author.line("decision")], "User:mallory")
+    desk.writer.put([desk.author.line("decision")], "User:alice")
+    desk.writer.put([desk.author.line("usage")] * 30)
+    desk.work()
+    kinds = [line["type"] for line in desk.lines() if line["type"] != "gap"]
+    assert kinds.count("usage") == 30
+    assert kinds.count("decision") == 41
+    desk.writer.put([desk.author.line("decision")] * 30, "User:mallory")
+    assert desk.writer.waiting == 30, "what was written makes room"

@@ -140,3 +140,14 @@ def test_a_file_that_was_begun_after_the_clock_was_set_back_hides_none_before(tm
     for interval in range(-100, -96):
         log.add(interval, "alice", 3, requests=20)
     assert suggested(tmp_path)["alice", "cluster_request_rate"][2] == 8
+
+
+def test_a_limit_of_a_client_id_is_for_the_user_that_uses_most_of_it(tmp_path: Path) -> None:
+    log = Log(tmp_path, "one")
+    for interval in range(10):
+        log.add(interval, "alice", 1, client_id="etl", response_bytes=1000)
+        log.add(interval, "bob", 1, client_id="etl", response_bytes=9000)
+        log.add(interval, "bob", 1, client_id="<other>", response_bytes=9000)
+    found = suggested(tmp_path, "--by", "client-id")
+    assert found["etl", "cluster_consumer_byte_rate"] == (900, 1400, 10)
+    assert {name for name, _ in found} == {"etl"}

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
 from quota.book import QuotaBook
-from quota.decision import Action, Decision
+from quota.decision import Action, Decision, Verdict
 from quota.engine import MAX_HOLD, Engine, Exempt, Limits, Rules
 from quota.entity import DEFAULT, Entity
 from quota.kinds import controller_mutations
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.kinds.rates import RateLimit
 from quota.produce import Batch
 
 ALICE = Entity("alice", None)
@@ -92,6 +93,13 @@ def test_the_message_says_which_quota_whose_usage_limit_and_when():
         assert part in message
 
 
+OF_USERS = (
+    *(Entity("alice", "app"), Entity("alice", DEFAULT), Entity("alice", None)),
+    *(Entity(DEFAULT, "app"), Entity(DEFAULT, DEFAULT), Entity(DEFAULT, None)),
+)
+OF_CLIENT_IDS = (Entity(None, "app"), Entity(None, DEFAULT))
+
+
 def test_numbers_in_a_message_are_written_out():
     e = engine({ALICE: MutationLimit(1000, 2000)}, max_throttle=3600)
     message = charge(e, [4_000_000, 1], 0.0).decision.message
@@ -101,13 +109,30 @@ def test_numbers_in_a_message_are_written_out():
 @pytest.mark.parametrize(
     ("exempt", "limited"),
     [
-        (Exempt(users=frozenset({"alice"})), False),
-        (Exempt(client_ids=frozenset({"app"})), False),
-        (Exempt(users=frozenset({"app"})), True),
+        (Exempt(users=frozenset({"alice"})), ()),
+        (Exempt(clients=frozenset({("alice", "app")})), ()),
+        (Exempt(clients=frozenset({("alice", "other"), ("bob", "app")})), (*OF_USERS, *OF_CLIENT_IDS)),
+        (Exempt(users=frozenset({"app"})), (*OF_USERS, *OF_CLIENT_IDS)),
+        (Exempt(client_ids=frozenset({"app"})), OF_USERS),
+        (Exempt(client_ids=frozenset({"other"})), (*OF_USERS, *OF_CLIENT_IDS)),
     ],
 )
-def test_exempt_users_and_client_ids_have_no_limit(exempt, limited):
-    assert (engine(exempt=exempt).find_mutation_limit("alice", "app") is not None) == limited
+def test_who_is_exempt_from_which_limits(exempt, limited):
+    """An exempt client id is exempt from limits of client ids alone: whoever claims it has those of its user."""
+    for key in (*OF_USERS, *OF_CLIENT_IDS):
+        e = Engine(
+            Limits(
+                QuotaBook({key: FIVE}),
+                exempt=exempt,
+                producer_byte_rate=QuotaBook({key: RateLimit(5)}),
+                consumer_byte_rate=QuotaBook({key: RateLimit(5)}),
+                request_rate=QuotaBook({key: RateLimit(5)}),
+            ),
+            murmur3,
+        )
+        rules = Rules(e, "alice", "app", 0.0)
+        found = [e.find_mutation_limit("alice", "app"), rules.produce, rules.consume, rules.request]
+        assert [it is not None for it in found] == [key in limited] * 4, key
 
 
 def test_a_muted_entity_is_held_on_other_connections_ten_seconds_at_most():
@@ -185,14 +210,28 @@ def test_sweeping_forgets_what_has_passed_and_nothing_else():
     assert e.mutes.active(0.0) == {}
 
 
-def test_memory_is_bounded_and_who_charged_longest_ago_is_forgotten_first(monkeypatch):
-    monkeypatch.setattr(controller_mutations, "MAX_ENTITIES", 3)
-    quota = ControllerMutations(QuotaBook({Entity(None, DEFAULT): FIVE}))
-    for name in ("a", "b", "c", "a", "d"):
-        found = quota.find("x", name)
+@pytest.mark.parametrize("key", [Entity(None, DEFAULT), Entity(DEFAULT, DEFAULT), Entity("mallory", DEFAULT)])
+def test_new_client_ids_are_no_way_round_a_limit_and_take_nobodys_window(monkeypatch, key):
+    monkeypatch.setattr(controller_mutations, "MAX_ENTITIES", 90)
+    quota = ControllerMutations(QuotaBook({key: FIVE, Entity("alice", None): FIVE, Entity(None, "named"): FIVE}))
+
+    def charge(user: str, name: str, amount: int) -> Verdict:
+        found = quota.find(user, name)
         assert found is not None
-        quota.charge(found, [1], refusable=True, now=0.0)
-    assert {entity.client_id for entity in quota.usage(0.0)} == {"a", "c", "d"}
+        return quota.charge(found, [amount], refusable=True, now=0.0)
+
+    charge("alice", "app", 600)
+    for i in range(1000):
+        charge("mallory", f"made-up-{i}", 2)
+    assert len(quota) == 81, "of 90"
+    refused = charge("mallory", "made-up-1001", 1).decision
+    assert refused is not None
+    assert refused.entity == Entity("mallory", "<others>")
+    assert charge("mallory", "made-up-1", 1).decision is None, "who has a window keeps it"
+    assert charge("alice", "app", 1).decision is not None, "and others theirs"
+    quota.sweep(10_000.0)
+    assert len(quota) == 0
+    assert quota.find("mallory", "made-up-1001").owner == Entity("mallory", "made-up-1001")
 
 
 def test_usage_names_average_rate_and_what_is_left():

@@ -24,8 +24,8 @@ OWNERS = {
     Entity(DEFAULT, "app"): Entity("alice", "app"),
     Entity(DEFAULT, DEFAULT): Entity("alice", "app"),
     Entity(DEFAULT, None): Entity("alice", None),
-    Entity(None, "app"): Entity(None, "app"),
-    Entity(None, DEFAULT): Entity(None, "app"),
+    Entity(None, "app"): Entity("alice", "app"),
+    Entity(None, DEFAULT): Entity("alice", "app"),
 }
 
 
@@ -51,8 +51,14 @@ def test_a_limit_holds_only_for_those_it_is_about_and_windows_are_shared_per_lev
     assert (found is not None) == about
     if found is not None:
         same_window = found.owner == OWNERS[key]
-        differs = (key.user is not None and user != "alice") or (key.client_id is not None and client_id != "app")
+        differs = user != "alice" or (key.client_id is not None and client_id != "app")
         assert same_window != differs
+
+
+def test_without_limits_of_client_ids_those_of_users_are_left():
+    book = QuotaBook(dict.fromkeys(ORDER[-2:], "limit") | {Entity("bob", DEFAULT): "bob"})
+    assert book.find("alice", "app", client_ids=False) is None
+    assert book.find("bob", "app", client_ids=False) == ("bob", Entity("bob", "app"))
 
 
 def test_no_limit():

@@ -451,3 +451,16 @@ def test_every_kind_is_published() -> None:
     kinds = Engine(Limits(QuotaBook({})), lambda id: (id, id)).publish()
     names = {"producer_byte_rate", "consumer_byte_rate", "request_rate", "storage", "bytes_in", "controller_mutations"}
     assert {kind.name for kind in kinds} == names
+
+
+def test_the_owners_of_one_user_do_not_make_those_of_others_wait() -> None:
+    _, (a, b) = fleet(2)
+    for i in range(5000):
+        a.kind.charge(Entity("mallory", f"made-up-{i}"), 1)
+    a.kind.charge(ALICE, 100)
+    a.sync(0.1)
+    b.kind.charge(ALICE, 1)
+    b.sync(0.1)
+    b.sync(0.2)
+    assert b.kind.learned[ALICE] == 100
+    assert a.ledger.behind() == 5001 - 200

@@ -370,3 +370,30 @@ def test_where_many_owe_they_are_not_forgotten_one_by_one(monkeypatch):
     for i in range(500):
         one.meter(Entity(f"user-{i}", None), 0.0)
     assert sum(standing.usage > 0 for _, standing in one.usage(0.0)) >= 17
+
+
+@pytest.mark.parametrize("key", [Entity(None, DEFAULT), Entity(DEFAULT, DEFAULT), Entity("mallory", DEFAULT)])
+def test_new_client_ids_are_no_way_round_a_limit_and_take_nobodys_window(monkeypatch, key):
+    monkeypatch.setattr(module, "MAX_ENTITIES", 90)
+    one = rates({key: 100, Entity("alice", None): 100, Entity(None, "named"): 7})
+    assert throttle(one, 10**6, 0.0) > 9000
+    for i in range(1000):
+        found = one.find("mallory", f"made-up-{i}")
+        assert one.charge(found, 10**6, 0.0).decision
+    assert len(one) == 81, "of 90"
+    late = one.find("mallory", "made-up-1001")
+    assert late.owner == Entity("mallory", "<others>")
+    assert one.charge(late, 0, 0.0).decision.entity == late.owner
+    assert one.meter(Entity("mallory", "made-up-1001"), 0.0).owner == late.owner
+    assert one.find("mallory", "named").owner == Entity("mallory", "named") or key != Entity(None, DEFAULT)
+    assert throttle(one, 0, 0.0) > 9000, "others keep what they owe"
+    assert one.find("alice", "made-up").owner == Entity("alice", None)
+    one.sweep(1e9)
+    assert len(one) == 0
+
+
+def test_each_user_has_a_window_of_its_own_under_a_limit_of_a_client_id():
+    """Kafka has one for all: who claims the client id of somebody else would use up that one's rate."""
+    one = rates({Entity(None, "etl"): 100})
+    assert one.charge(one.find("mallory", "etl"), 10**6, 0.0).decision
+    assert one.charge(one.find("alice", "etl"), 900, 0.0).decision is None

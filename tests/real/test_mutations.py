@@ -35,7 +35,7 @@ def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
     little = [{"client_id": f"little-{i}", "controller_mutations_rate": 0.001, "controller_mutations_burst": 1} for i in range(9)]
     settings = {
         "quotas": {"entities": [everyone, *little]},
-        "exempt": {"client_ids": ["operator"]},
+        "exempt": {"clients": [{"user": "ANONYMOUS", "client_id": "operator"}]},
         "limits": {"max_throttle": "2s"},
     }
     with ProxyProcess(tmp_path_factory.mktemp("mutations"), kafka3.bootstrap_servers, settings) as proxy:

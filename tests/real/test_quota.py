@@ -27,7 +27,7 @@ def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
     """Every client id has a quota of its own."""
     everyone = {"client_id": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}
     slow = {"client_id": "java-tool", "controller_mutations_rate": 1, "controller_mutations_burst": 100}
-    settings = {"quotas": {"entities": [everyone, slow]}, "exempt": {"client_ids": ["operator"]}}
+    settings = {"quotas": {"entities": [everyone, slow]}, "exempt": {"clients": [{"user": "ANONYMOUS", "client_id": "operator"}]}}
     with ProxyProcess(tmp_path_factory.mktemp("limited"), kafka3.bootstrap_servers, settings) as proxy:
         yield proxy
 

@@ -227,7 +227,9 @@ def test_only_partitions_with_a_replica_on_the_full_volume_wait(
     direct = cluster.bootstrap_servers
     create(direct, name, [[0, 1], [1, 0], [2, 1], [1, 2]])
     create(direct, f"{name}-t", [[0, 1], [2, 1]])
-    settings = storage(min_available_bytes=32 * MIB, scope="volume") | {"exempt": {"client_ids": ["operator"]}}
+    settings = storage(min_available_bytes=32 * MIB, scope="volume") | {
+        "exempt": {"clients": [{"user": "ANONYMOUS", "client_id": "operator"}]}
+    }
     with ProxyProcess(tmp_path, direct, settings) as proxy:
         ballast = volumes.fill(0, 16 * MIB)
         proxy.wait_for("volume at its limit", broker=0)

@@ -100,6 +100,7 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
         log.usage(at, 60, request_bytes=size)
     log.usage(0, 60, principal="User:bob", client_id=None, request_bytes=30_000)
     log.usage(0, 60, principal="User:carol", client_id="etl", request_bytes=600, api="Fetch", api_key=1, response_bytes=600)
+    log.usage(0, 60, principal="User:dave", client_id="etl", request_bytes=600, api="Fetch", api_key=1, response_bytes=9000)
     log.usage(0, 60, principal="User:carol", client_id="etl", request_bytes=600, api="CreateTopics", api_key=19, mutations=6000)
     log.usage(0, 60, topic="orders", record_bytes=12_000).usage(0, 60, topic="clicks", record_bytes=600)
     log.producer_ids(0, 60, counted=150).producer_ids(60, 60, counted=20)
@@ -122,8 +123,9 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     assert (alice["seconds_over"], alice["seconds_throttled"], alice["longest_wait"], alice["waiting"]) == (60, 180, 60, 0)
     bob = found["producer_byte_rate", "bob", None]
     assert (bob["limit"], bob["peak"], bob["seconds_throttled"], bob["waiting"]) == (1000, 500, 0, 0)
-    etl = found["consumer_byte_rate", None, "etl"]
+    etl = found["consumer_byte_rate", "carol", "etl"]  # each user has a window of its own
     assert (etl["peak"], etl["seconds_throttled"]) == (10, 0)
+    assert found["consumer_byte_rate", "dave", "etl"]["seconds_throttled"] > 0
     carol = found["controller_mutations", "carol", None]  # 6000 in a minute at 50 a second with a burst of 550
     assert (carol["burst"], carol["waiting"], carol["longest_wait"]) == (550, 6000 - 3000 - 550, (6000 - 3000 - 550) / 50)
     ids = found["producer_ids", "alice", None]
@@ -131,4 +133,4 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     orders = found["bytes_in", "orders", None]
     assert (orders["limit"], orders["waiting"]) == (100, 6000)
     assert found["bytes_in", "clicks", None]["waiting"] == 0  # the other half of the total is its own
-    assert len(found) == 7
+    assert len(found) == 8

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from proxy.session.budget import ANONYMOUS, STRANGERS, Budget, Census
+from proxy.session.budget import ANONYMOUS, STRANGERS, Budget, Census, Guest
 
 
 class Reader:
@@ -158,25 +158,106 @@ def test_all_finish_whatever_the_order_and_never_hold_more_than_the_total_and_on
     assert (budget.held, budget.waiting) == (0, 0)
 
 
+class Coming:
+    """Connections that come to a census, by name; those that had to go for others."""
+
+    def __init__(self, census: Census) -> None:
+        self.census, self.guests, self.evicted = census, dict[str, Guest](), list[str]()
+
+    def come(self, host: str, name: str = "", *, let_in: bool = False) -> str | None:
+        guest = self.census.arrive(host, lambda: self.evicted.append(name or host))
+        if isinstance(guest, str):
+            return guest
+        self.guests[name or host] = guest
+        if let_in:
+            self.census.let_in(guest)
+        return None
+
+
 def test_connections_are_counted_in_total_and_by_address():
-    census = Census(3, per_address=2)
-    assert [census.arrive(host) for host in ("a", "a")] == [None, None]
-    assert census.arrive("a") == "max_connections_per_address"
-    assert census.arrive("b") is None
-    assert census.arrive("b") == "max_connections"
-    census.leave("a")
-    assert census.arrive("a") is None
-    assert census.count == 3
+    one = Coming(Census(3, per_address=2))
+    assert [one.come("a", name, let_in=True) for name in ("a1", "a2")] == [None, None]
+    assert one.come("a") == "max_connections_per_address"
+    assert one.come("b", let_in=True) is None
+    assert one.come("b") == "max_connections"
+    one.census.leave(one.guests["a1"])
+    one.census.leave(one.guests["a1"])
+    assert one.come("a", let_in=True) is None
+    assert one.census.count == 3
+    assert one.evicted == []
 
 
 def test_who_is_refused_is_not_counted():
-    census = Census(10, per_address=1)
-    census.arrive("a")
+    one = Coming(Census(10, per_address=1))
+    one.come("a", let_in=True)
     for _ in range(5):
-        assert census.arrive("a") is not None
-    census.leave("a")
-    assert census.count == 0
-    assert census.arrive("a") is None
+        assert one.come("a", "refused") is not None
+    one.census.leave(one.guests["a"])
+    assert one.census.count == 0
+    assert one.come("a") is None
+
+
+def test_who_is_not_let_in_makes_room_and_who_is_in_stays():
+    one = Coming(Census(6))
+    one.come("victim", let_in=True)
+    one.come("other", "waits")
+    for i in range(4):
+        one.come("attacker", f"silent-{i}")
+    assert one.come("newcomer", let_in=True) is None
+    assert one.evicted == ["silent-0"], "the oldest of the address that has most of them"
+    for i in range(3):
+        assert one.come("newcomer", f"in-{i}", let_in=True) is None
+    assert one.evicted == ["silent-0", "silent-1", "silent-2", "waits"]
+    assert one.come("newcomer", "last", let_in=True) is None
+    assert one.evicted[-1] == "silent-3"
+    assert one.come("newcomer", "one more") == "max_connections"
+    assert one.census.count == 6
+    assert not one.census._waiting
+    assert not one.census._by_number
+
+
+def test_within_an_address_its_own_make_room():
+    one = Coming(Census(10, per_address=2))
+    one.come("a", "in", let_in=True)
+    one.come("a", "silent")
+    one.come("b", "other")
+    assert one.come("a", "next") is None
+    assert one.evicted == ["silent"]
+
+
+def test_a_connection_that_turns_out_to_be_from_elsewhere_counts_there():
+    one = Coming(Census(10, per_address=1))
+    for name in "xyz":
+        one.census.per_address = None
+        one.come("balancer", name)
+    one.census.per_address = 1
+    assert one.census.move(one.guests["x"], "a") is None
+    assert one.come("balancer", "w") is None, "the oldest from there has to go"
+    assert one.evicted == ["y"]
+    assert one.census.move(one.guests["y"], "b") == "max_connections", "it is gone"
+    one.census.let_in(one.guests["x"])
+    assert one.census.move(one.guests["z"], "a") == "max_connections_per_address"
+    assert one.census.count == 2
+
+
+def test_many_addresses_cost_no_more_than_few():
+    one = Coming(Census(2000))
+    for i in range(50_000):
+        assert one.come(f"host-{i % 4999}", f"{i}") is None
+    assert len(one.evicted) == 48_000
+    for name, guest in one.guests.items():
+        one.census.leave(guest)
+        assert name
+    assert (one.census.count, one.census._largest, one.census._by_number) == (0, 0, {})
+
+
+def test_a_user_has_a_share_of_all_connections():
+    census = Census(90)
+    assert [census.identify(ANONYMOUS, "mallory") for _ in range(90)].count(True) == 80
+    for _ in range(10):
+        census.forget("mallory")
+    assert census.identify(ANONYMOUS, "alice")
+    assert all(census.identify(ANONYMOUS, ANONYMOUS) for _ in range(100)), "who does not log in is everybody"
 
 
 def test_connections_are_counted_by_user_once_it_is_known():
@@ -194,19 +275,26 @@ def test_connections_are_counted_by_user_once_it_is_known():
 def test_a_limit_that_comes_later_counts_those_who_are_there():
     census = Census(10)
     for _ in range(3):
-        census.arrive("a")
+        census.let_in(arrived(census, "a"))
         census.identify(ANONYMOUS, "alice")
     census.per_address, census.per_principal = 3, 3
-    assert census.arrive("a") == "max_connections_per_address"
+    assert census.arrive("a", lambda: None) == "max_connections_per_address"
     assert not census.identify(ANONYMOUS, "alice")
 
 
 def test_nothing_is_kept_of_addresses_and_users_that_left():
     census = Census(10_000)
     for i in range(1000):
-        census.arrive(f"10.0.0.{i}")
+        guest = arrived(census, f"10.0.0.{i}")
         census.identify(ANONYMOUS, f"user-{i}")
-        census.leave(f"10.0.0.{i}")
+        census.leave(guest)
         census.forget(f"user-{i}")
     assert not census._by_address
-    assert not census._by_user
+    assert not census._waiting
+    assert not census.by_user()
+
+
+def arrived(census: Census, host: str) -> Guest:
+    guest = census.arrive(host, lambda: None)
+    assert isinstance(guest, Guest)
+    return guest

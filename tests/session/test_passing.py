@@ -302,3 +302,15 @@ def test_records_are_counted_the_same_the_first_time_and_when_recognized(world, 
         assert d.to_broker == frame
         (row,) = [row for row in w.rows() if row.key.topic is not None]
         assert (row.requests, row.records, row.record_bytes) == (1, 7, 321)
+
+
+def test_apis_that_a_client_makes_up_take_no_memory(world):
+    w = world()
+    d = w.dialogue()
+    for i in range(900):
+        frame = bytearray(request(HEARTBEAT, 1, i + 1))
+        frame[4:6] = (1000 + i).to_bytes(2, "big")
+        d.client(bytes(frame))
+    assert d.to_broker
+    assert len(d.session.client._api_sums) == 201
+    assert sum(row.requests for row in w.rows()) == 900

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.session.budget import Census
-from proxy.session.presence import ALL, LIFE, Presence
+from proxy.session.presence import ALL, LIFE, MOST, Presence
 
 
 def pair(limit: int | None = 3) -> tuple[Census, Presence]:
@@ -43,6 +43,13 @@ def test_a_proxy_that_says_nothing_any_more_is_gone() -> None:
     assert not census.elsewhere
     presence.hear("p3", ["connections", True, {"alice": 9}], LIFE, 21.0)
     assert not census.elsewhere, "that was long ago"
+
+
+def test_users_of_another_proxy_are_bounded_however_often_it_tells() -> None:
+    census, presence = pair()
+    for i in range(30):
+        presence.hear("p1", ["connections", False, {f"user-{i}-{j}": 1 for j in range(1000)}], 0.0, 0.0)
+    assert len(census.elsewhere) == MOST
 
 
 @pytest.mark.parametrize("event", [["connections"], ["connections", True, {"a": -1}], ["connections", 1, {}], ["else"], "text"])

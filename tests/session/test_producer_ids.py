@@ -300,7 +300,7 @@ def test_a_request_in_pieces_is_charged_the_same(world):
 
 @pytest.mark.parametrize(
     "exempt",
-    [Exempt(users=frozenset({"alice"})), Exempt(client_ids=frozenset({"app"})), Exempt(topics=frozenset({"orders"}))],
+    [Exempt(users=frozenset({"alice"})), Exempt(clients=frozenset({("alice", "app")})), Exempt(topics=frozenset({"orders"}))],
     ids=["user", "client id", "topic"],
 )
 def test_exempt_is_counted_and_never_limited(world, exempt):
@@ -310,6 +310,17 @@ def test_exempt_is_counted_and_never_limited(world, exempt):
         goes_on(d, write(id))
     assert counted(w) == 6
     assert w.watcher.decisions == []
+
+
+@pytest.mark.parametrize("hold_new_ids", [False, True])
+def test_who_claims_an_exempt_client_id_has_the_limit_of_its_user(world, hold_new_ids):
+    w = world(producer_ids={ALICE: 2}, exempt=Exempt(client_ids=frozenset({"app"})), hold_new_ids=hold_new_ids)
+    d = w.dialogue("alice")
+    for id in range(3):
+        d.client(write(id))
+        assert d.to_broker
+    assert w.watcher.decisions
+    assert w.engine.hold_new_id("alice", "app", -1, 0.0) is None or hold_new_ids
 
 
 def test_a_topic_that_is_named_by_id_is_exempt_once_its_name_is_known(world):

@@ -5,6 +5,7 @@ import pytest
 from proxy.session.session import State
 from quota.decision import Action
 from quota.engine import Exempt, Mode
+from quota.fence import Fence
 from quota.kinds.bytes_in import TopicLimits
 from tests.session.producing import asked, records, told, topic_id, write, written
 from tests.support import ANYBODY, World, byte_by_byte
@@ -29,8 +30,8 @@ def full(world, request) -> World:
     return w
 
 
-def fresh(world: World):
-    d = world.dialogue()
+def fresh(world: World, user: str = "ANONYMOUS"):
+    d = world.dialogue(user)
     d.now = FIRST_TICK
     return d
 
@@ -228,14 +229,47 @@ def test_a_limit_that_is_raised_or_taken_away_leaves_the_fence(full):
     assert asked(d.to_broker) == [("orders", 0)]
 
 
-def test_a_batch_that_cannot_be_remembered_is_not_refused(full):
-    full.engine.fence._most = 0
-    d = fresh(full)
-    d.client(write({("orders", 0): records(100, 7, 0, 0)}))
-    assert asked(d.to_broker) == [("orders", 0)]
-    assert full.engine.fence.overflows == 1
-    d.client(write({("orders", 0): records(100)}, 2))
-    assert d.to_broker == b"", "what has no producer needs no fence"
+def test_a_refused_batch_of_somebody_else_fences_nobody(full):
+    """Producer ids are small numbers: a stranger who claims one, or a higher epoch of it, opens and closes nothing."""
+    victim, stranger = fresh(full, "alice"), fresh(full, "mallory")
+    stranger.client(write({("orders", 0): records(100, 7, 0, 0)}, 1))
+    assert told(stranger.to_client)["orders", 0][0] == 19
+    victim.now = 500.0
+    victim.client(write({("orders", 0): records(100, 7, 0, 701)}, 2))
+    assert asked(victim.to_broker) == [("orders", 0)]
+    victim.broker(written([("orders", 0)], 2))
+    assert told(victim.to_client)["orders", 0] == (0, None)
+
+
+def test_a_forged_epoch_does_not_open_the_fence_of_somebody_else(full):
+    victim, stranger = fresh(full, "alice"), fresh(full, "mallory")
+    victim.client(write({("orders", 0): records(100, 7, 0, 5)}, 1))
+    assert told(victim.to_client)["orders", 0][0] == 19
+    stranger.client(write({("orders", 0): records(100, 7, 9, 0)}, 1))
+    assert told(stranger.to_client)["orders", 0][0] == 19
+    victim.client(write({("orders", 0): records(100, 7, 0, 6)}, 2))
+    code, message = told(victim.to_client)["orders", 0]
+    assert (code, "sequence 5" in (message or "")) == (19, True)
+
+
+def test_who_has_used_up_the_fences_passes_no_quota_and_hurts_nobody_else(full):
+    full.engine.fence = Fence(most=9)
+    victim, stranger = fresh(full, "alice"), fresh(full, "mallory")
+    stranger.client(write({("orders", i): records(100, 1000 + i, 0, 0) for i in range(20)}, 1))
+    assert {code for code, _ in told(stranger.to_client).values()} == {19}, "what is not remembered is refused all the same"
+    victim.client(write({("orders", 0): records(100, 7, 0, 5)}, 1))
+    assert told(victim.to_client)["orders", 0][0] == 19, "there is room to remember it"
+    assert len(full.engine.fence) == 9
+    victim.now = stranger.now = 500.0
+    stranger.client(write({("orders", 0): records(100, 50, 0, 1)}, 2))
+    code, message = told(stranger.to_client)["orders", 0]
+    assert code == 19
+    assert "More batches of user mallory were refused than the proxy remembers" in (message or "")
+    assert full.engine.fence.overflows == 13
+    victim.client(write({("orders", 0): records(100, 8, 0, 1)}, 2))
+    assert victim.to_broker, "others do not notice"
+    victim.broker(written([("orders", 0)], 2))
+    assert victim.to_client
 
 
 def test_more_partitions_than_can_be_judged_close_the_connection(full):

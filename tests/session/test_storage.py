@@ -128,13 +128,20 @@ def test_no_throttle_lasts_longer_than_settings_allow(world: Any) -> None:
     "exempt",
     [
         Exempt(users=frozenset({"alice"})),
-        Exempt(client_ids=frozenset({"app"})),
+        Exempt(clients=frozenset({("alice", "app")})),
         Exempt(topics=frozenset({"orders"})),
     ],
 )
 def test_whoever_and_whatever_is_exempt_goes_on(world: Any, exempt: Exempt) -> None:
     w = limited(world(exempt=exempt), data=50)
     goes_on(w.dialogue("alice"), ONE)
+
+
+def test_who_claims_an_exempt_client_id_writes_to_no_full_volume(world: Any) -> None:
+    w = limited(world(exempt=Exempt(client_ids=frozenset({"app"}), clients=frozenset({("bob", "app")}))), data=50)
+    d = w.dialogue("alice")
+    d.client(write(9, ONE))
+    assert set(codes(9, d.to_client).values()) == {56}
 
 
 def test_nothing_but_producing_is_touched(world: Any) -> None:

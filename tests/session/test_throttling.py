@@ -132,7 +132,7 @@ def test_max_throttle_caps_what_is_told_and_how_long_is_muted(world):
     ("exempt", "topic"),
     [
         (Exempt(users=frozenset({"alice"})), "t"),
-        (Exempt(client_ids=frozenset({"app"})), "t"),
+        (Exempt(clients=frozenset({("alice", "app")})), "t"),
         (Exempt(topics=frozenset({"t"})), "t"),
     ],
     ids=["user", "client id", "topic"],
@@ -144,6 +144,16 @@ def test_exempt_is_never_limited(world, exempt, topic):
         d.client(frame)
         assert d.to_broker == frame
     assert d.world.watcher.decisions == []
+
+
+def test_who_claims_an_exempt_client_id_has_the_limit_of_its_user(world):
+    d = world(limits={ALICE: FIVE}, exempt=Exempt(client_ids=frozenset({"mirror"})), knows_nothing=True).dialogue("alice")
+    for i, goes_on in enumerate((True, False)):
+        d.client(create(7, i, (f"t{i}", 5000), client_id="mirror"))
+        assert bool(d.to_broker) == goes_on
+        if goes_on:
+            d.broker(created(7, i, f"t{i}"))
+        assert d.to_client
 
 
 def test_validating_only_is_not_charged(tired):

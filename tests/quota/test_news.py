@@ -1,0 +1,104 @@
+"""What proxies tell each other: every user has its own queue and allowance, and nobody pushes out what others tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.hashing import murmur3
+from quota.book import QuotaBook
+from quota.engine import Engine, Limits
+from quota.entity import Entity
+from quota.news import BURST, MOST, PER_SECOND, News
+from quota.turns import Turns
+
+PART = ("orders", 0)
+
+
+class Proxy:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.engine = Engine(Limits(QuotaBook({})), murmur3)
+        self.news = News(self.engine, lambda: self.now)
+
+    def refuse(self, user: str, id: int) -> None:
+        self.engine.fence.refused(user, id, 0, 0, PART, 19, "bytes_in", self.now)
+
+    def told(self, most: int = 10**6) -> list[list[Any]]:
+        return [event for _, (_, event) in self.news.take(most)]
+
+
+def test_users_take_turns() -> None:
+    turns: Turns[int] = Turns(100)
+    for i in range(5):
+        turns.put("mallory", i)
+    turns.put("alice", 10)
+    turns.put("bob", 20)
+    taken = turns.take(4)
+    assert taken == [("mallory", 0), ("alice", 10), ("bob", 20), ("mallory", 1)]
+    turns.put_back(taken)
+    assert len(turns) == 7
+    assert [item for user, item in turns.take(9) if user == "mallory"] == [0, 1, 2, 3, 4]
+    assert len(turns) == 0
+    assert turns.take(1) == []
+
+
+def test_nobody_pushes_out_what_others_tell() -> None:
+    here, there = Proxy(), Proxy()
+    for id in range(2 * MOST):
+        here.refuse("mallory", id)
+    here.refuse("alice", 7)
+    assert here.news.lost > 0
+    first = here.told(3)
+    assert ["refused", "alice", 7, 0, 0, "orders", 0, 19, "bytes_in", False] in first
+    there.news.hear("here", first + here.told(), 0.0, 1.0)
+    assert there.engine.fence.blocks("alice", 7, 0, 1, PART, 2.0)
+    assert there.engine.fence.blocks("mallory", 2 * MOST - 1, 0, 1, PART, 2.0), "what is lost is told as an overflow"
+    assert there.engine.fence.blocks("alice", 2 * MOST - 1, 0, 1, PART, 2.0) is None
+
+
+def test_a_user_tells_so_much_in_the_long_run() -> None:
+    here = Proxy()
+    for id in range(100_000):
+        here.now = id / 100  # 1000 s
+        here.news._ids("mallory", [id])
+        if id % 100 == 0:
+            here.told()
+    assert here.news.told <= BURST + 1000 * PER_SECOND
+    here.news._ids("alice", [1])
+    assert ["ids", "alice", [1]] in here.told()
+
+
+def test_mutes_of_one_user_leave_room_for_those_of_others() -> None:
+    here = Proxy()
+    for i in range(MOST + 10):
+        here.engine.mutes.start("request_rate", Entity("mallory", f"made-up-{i}"), 50.0)
+    here.told()
+    for _ in range(2):
+        here.engine.mutes.start("request_rate", Entity("alice", None), 50.0)
+    assert len(here.told()) == 1, "the second one is known"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ["refused", 7, 0, 0, "orders", 0, 19, "bytes_in"],
+        ["admitted", 7, 0, 0, "orders", 0],
+        ["refused", "alice", "7", 0, 0, "orders", 0, 19, "bytes_in", False],
+        ["refused", "alice"],
+        ["overflow", None],
+        ["overflow"],
+    ],
+)
+def test_fences_of_nobody_are_not_heard(event: list[Any]) -> None:
+    here = Proxy()
+    here.news.others = refuse_all
+    here.news.hear("an older proxy", [event], 0.0, 1.0)
+    assert here.news.heard == 0
+    assert len(here.engine.fence) == 0
+    assert not here.engine.fence.overflowing
+
+
+def refuse_all(*_: object) -> None:
+    raise ValueError
