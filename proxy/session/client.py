@@ -88,6 +88,7 @@ class Client:
         "client_id",
         "endpoint",
         "exchange",
+        "guest",
         "let_in",
         "memo",
         "now",
@@ -105,6 +106,7 @@ class Client:
         self.services = services
         self.address = peer.address
         self.endpoint = peer.endpoint
+        self.guest = peer.guest
         self.user = ANONYMOUS
         self.let_in = False
         """A broker serves this connection: its requests are judged and counted in the name of `user` (`admission`)."""
@@ -149,6 +151,8 @@ class Client:
         if not self.let_in:
             self._retire()
             self.let_in = True
+            if self.guest is not None:
+                self.services.census.let_in(self.guest)
 
     def exchange_answered(self, exchange: SaslExchange, error_code: int, token: bytes) -> None:
         """The broker answered a token of an exchange."""
@@ -191,8 +195,7 @@ class Client:
             engine, rules = services.engine, self._rules
             limited = engine.limits.topics is not None
             meter = engine.bytes_in.total if limited and (not known or (rules is not None and rules.exempt)) else None
-            shared = rules is not None and rules.produce is not None and rules.produce.found.owner.user is None
-            pair = engine.confirmed.find(self.user, name) if limited or shared else None
+            pair = engine.confirmed.find(self.user, name) if limited else None
             found = Aim(name, known, name in engine.limits.exempt.topics, meter, pair)
             if known:  # else its name may be learnt any time
                 if len(self._aims) >= MAX_TOPIC_SUMS:

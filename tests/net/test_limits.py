@@ -8,11 +8,9 @@ import ssl
 import struct
 import weakref
 from collections.abc import Iterator
-from typing import cast
 
 import pytest
 
-from proxy.net.listeners import Arrived
 from tests.certs import Authority
 from tests.net.meeting import run
 from tests.net.proxied import Broker, Here, frame, proxied, until
@@ -22,20 +20,11 @@ SHORT = {"first_request_timeout": "300ms", "request_timeout": "300ms"}
 ANNOUNCED = (100 << 20).to_bytes(4, "big") + frame(100)[4:18]
 
 
-def let_in(here: Here) -> None:
-    """All connections that are there have logged in."""
-    for connection in here.proxy.shared.connections:
-        guest = cast(Arrived, connection._arrival).guest
-        assert guest is not None
-        here.proxy.shared.services.census.let_in(guest)
-
-
 def test_a_connection_that_was_not_let_in_makes_room_for_one_that_comes() -> None:
     async def scene() -> None:
         async with proxied(limits={"max_connections": 4}) as here:
             mine = await here.client("127.0.0.2")
             await mine.ask(frame(50))
-            let_in(here)
             silent = [await here.client() for _ in range(3)]
             await until(lambda: here.proxy.shared.services.census.count == 4)
             newcomer = await here.client("127.0.0.3")
@@ -71,13 +60,11 @@ def test_connections_in_total_and_of_an_address() -> None:
             one, two = await here.client(), await here.client()
             for client in (one, two):
                 await client.ask(frame(50))
-            let_in(here)
             same = await here.client()
             assert await same.end() == b""
             assert here.log.find("limit reached", limit="limits.max_connections_per_address", client=same.address, action="closed")
             three = await here.client("127.0.0.2")
             await three.ask(frame(50))
-            let_in(here)
             other = await here.client("127.0.0.3")
             assert await other.end() == b""
             assert here.log.find("limit reached", limit="limits.max_connections", client=other.address, action="closed")
@@ -313,9 +300,9 @@ def test_connections_count_before_they_say_where_they_are_from() -> None:
             silent = [await here.client() for _ in range(3)]
             await until(lambda: here.proxy.shared.services.census.count == 3)
             late = await here.client()
-            assert await late.end() == b""
-            assert here.log.find("limit reached", limit="limits.max_connections", client=late.address, action="closed")
-            for client in silent:
+            assert await silent[0].end() == b"", "the oldest makes room"
+            assert here.log.find("limit reached", limit="limits.max_connections", client=silent[0].address, action="closed")
+            for client in (*silent, late):
                 client.close()
             await until(lambda: here.proxy.shared.services.census.count == 0)
             client = await here.client()
@@ -327,16 +314,15 @@ def test_connections_count_before_they_say_where_they_are_from() -> None:
 
 def test_who_keeps_the_header_back_takes_no_place_of_those_who_send_it() -> None:
     async def scene() -> None:
-        async with proxied(listen={"proxy_protocol": True}, limits={"max_connections": 150}) as here:
-            silent = [await here.client() for _ in range(AT_ONCE)]
-            await until(lambda: here.proxy.shared.services.census.count == AT_ONCE)
+        async with proxied(listen={"proxy_protocol": True}, limits={"max_connections": 100}) as here:
+            silent = [await here.client() for _ in range(100)]
+            await until(lambda: here.proxy.shared.services.census.count == 100)
             well = [await here.client() for _ in range(40)]
             for last, client in enumerate(well):
                 assert await client.ask(header(last) + frame(50))
             for client in silent[:40]:
                 assert await client.end() == b"", "the first that came"
             assert here.hits("max_connections") == 40
-            await until(lambda: here.proxy.shared.services.census.count == AT_ONCE)
             assert await silent[-1].ask(header(99) + frame(50)), "late, and welcome"
 
     run(scene())
@@ -347,7 +333,6 @@ def test_the_address_that_the_proxy_protocol_names_is_the_one_that_is_counted() 
         async with proxied(listen={"proxy_protocol": True}, limits={"max_connections_per_address": 1}) as here:
             clients = [await here.client() for _ in range(3)]
             for client, last in zip(clients, (1, 2, 1), strict=True):
-                let_in(here)
                 client.writer.write(header(last) + frame(50))
                 await until(lambda: here.hits("max_connections_per_address") or here.broker.visits)
             assert await clients[2].end() == b""

@@ -137,7 +137,7 @@ def test_decisions_of_one_principal_are_limited_whatever_its_client_ids(room):
     assert len(room.usage._left_out) < 10_000
     for _ in range(5):
         room.usage.decided(decision(), BY)
-    room.usage.close_interval(0.0)
+    room.usage.close_interval()
     room.usage.decided(decision(), BY)
     room.usage.decided(decision(Entity("mallory", "made-up-40")), mallory)
     room.desk.work()

@@ -93,7 +93,7 @@ def test_a_disk_that_refuses_is_survived_counted_and_complained_about_once(desk)
 
 def test_a_line_cut_in_half_by_a_full_disk_is_bad_alone(desk):
     desk.put(1)
-    desk.writer._write(*desk.writer._queue.get())
+    desk.writer._write(*desk.writer._queue.get()[:2])
     with full_disk(room=10):
         desk.writer._write(None, [desk.author.line("usage")])
     desk.writer._write(None, [desk.author.line("usage", after=True)])
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_opened_is_a_disk_that_refuses(desk):
 def test_lines_lost_last_are_told_before_the_end(desk):
     with full_disk():
         desk.put(2)
-        desk.writer._write(*desk.writer._queue.get())
+        desk.writer._write(*desk.writer._queue.get()[:2])
     desk.writer._thread.start()
     desk.writer.stop(5.0)
     assert seqs_told_lost(desk) == 2

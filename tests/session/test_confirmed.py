@@ -217,18 +217,6 @@ def test_a_client_id_that_somebody_else_claims_is_not_charged_for_what_may_not_b
     assert throttle(owner.to_client) == 3
 
 
-def test_a_rate_that_is_counted_with_the_answer_throttles_with_the_answer(world):
-    w = world(produce={Entity(None, "app"): 100}, strangers=True)
-    d = w.dialogue("alice")
-    d.client(write({("orders", 0): records(1500)}))
-    assert d.to_broker
-    d.now = 2.0
-    d.broker(written([("orders", 0)]))
-    assert throttle(d.to_client) == 5
-    assert (d.session.state, d.port.wake) == (State.MUTED, 7)
-    assert [decision.quota for decision, _ in w.watcher.decisions] == ["producer_byte_rate"]
-
-
 @pytest.mark.parametrize("version", [9, 13])
 def test_the_rest_of_an_unconfirmed_request_is_counted_when_it_is_written(cluster, version):
     w = cluster
