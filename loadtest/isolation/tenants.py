@@ -25,16 +25,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
-from confluent_kafka.cimpl import NewTopic
-
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
 from loadtest.isolation.wire import Connection, Login
@@ -44,7 +34,7 @@ MIB: Final = 1 << 20
 MALLORIES: Final = 64
 PASSWORD: Final = "s3cret-of-all"  # noqa: S105 - of a cluster that lives for a minute
 ALICE, PROXY, OPERATOR = "alice", "proxy", "operator"
-USERS: Final = {name: PASSWORD for name in (ALICE, PROXY, OPERATOR, *(f"mallory-{i}" for i in range(MALLORIES)))}
+USERS: Final = dict.fromkeys((ALICE, PROXY, OPERATOR, *(f"mallory-{i}" for i in range(MALLORIES))), PASSWORD)
 QUOTA_TOPIC: Final = "__kafka_quota_proxy_quotas"
 WELL: Final = ("alice-data", "alice-ids", "alice-metered", "alice-share", "alice-read", "mallory-own")
 FULL: Final = ("alice-full", "mallory-full")
@@ -53,7 +43,10 @@ RECORDS: Final = 50
 """in alice-read"""
 SMALL: Final = 64 * MIB
 LIMIT: Final = 128 * MIB
-_PRODUCE, _DESCRIBE_LOG_DIRS, _ALTER_LOG_DIRS, _LIST_OFFSETS = (0, 7), (35, 4), (34, 2), (2, 6)
+_PREFIXES: Final = (("alice", ALICE), ("mallory", "*"))
+"""What a name begins with, and who may do anything with it."""
+_PRODUCE, _LIST_OFFSETS, _CREATE_TOPICS, _INIT_PRODUCER_ID = (0, 7), (2, 6), (19, 7), (22, 4)
+_CREATE_ACLS, _ALTER_LOG_DIRS, _DESCRIBE_LOG_DIRS = (30, 2), (34, 2), (35, 4)
 
 
 class NoFullVolume(Exception):
@@ -76,16 +69,13 @@ class Tenants:
 
     def furnish(self) -> None:
         """Make topics and rights, and write what is read."""
-        access = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "log_level": 0}
-        admin = AdminClient(
-            {"bootstrap.servers": self.address, **access, "sasl.username": OPERATOR, "sasl.password": USERS[OPERATOR]}
-        )
-        for made in admin.create_acls(_rights()).values():
-            made.result(20)
+        rights = self._operator.ask(_CREATE_ACLS, creations=_rights())
         # The timestamps of records written by hand need not be of today.
-        new = [NewTopic(name, 1, 1, config={"retention.ms": "-1"}) for name in (*WELL, *FULL)]
-        for done in admin.create_topics(new).values():
-            done.result(20)
+        configs = [{"name": "retention.ms", "value": "-1"}]
+        new = [{"name": name, "num_partitions": 1, "replication_factor": 1, "configs": configs} for name in (*WELL, *FULL)]
+        made = self._operator.ask(_CREATE_TOPICS, topics=new, timeout=ms(10_000))
+        if any(each.error_code for each in (*rights.results, *made.topics)):
+            raise SystemExit(f"the cluster cannot be furnished: {rights} {made}")
         self._place()
         for number in range(RECORDS):
             self.write("alice-read", f"record {number}".ljust(400).encode())
@@ -95,6 +85,11 @@ class Tenants:
         """The offset of the next record."""
         asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
         return int(self._operator.ask(_LIST_OFFSETS, replica_id=-1, topics=asked).topics[0].partitions[0].offset)
+
+    def new_id(self) -> int:
+        """A producer id, the next one of the broker."""
+        nobody = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
+        return int(self._operator.ask(_INIT_PRODUCER_ID, **nobody).producer_id)
 
     def write(self, topic: str, value: bytes) -> None:
         data = [{"name": topic, "partition_data": [{"index": 0, "records": record_batch(value)}]}]
@@ -156,6 +151,7 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
             "balanced": {"bootstrap": "127.0.0.1:0", "proxy_protocol": True},
         },
         "limits": {
+            "max_frame": 8 * MIB,
             "memory_total": 32 * MIB,
             "memory_per_connection": MIB,
             "max_connections": 600,
@@ -216,18 +212,23 @@ def until(condition: Callable[[], object], what: str, limit: float = 30.0) -> No
         time.sleep(0.05)
 
 
-def _rights() -> list[AclBinding]:
-    topic, group, id = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
-    prefixes = [(sort, name, user) for sort in (topic, group, id) for name, user in (("alice", ALICE), ("mallory", "*"))]
-    found = [_acl(sort, name, ResourcePatternType.PREFIXED, user, AclOperation.ALL) for sort, name, user in prefixes]
-    exact = ResourcePatternType.LITERAL
-    found.append(_acl(ResourceType.BROKER, "kafka-cluster", exact, PROXY, AclOperation.DESCRIBE))
-    found.append(_acl(topic, QUOTA_TOPIC, exact, PROXY, AclOperation.ALL))
-    return found
-
-
-def _acl(sort: ResourceType, name: str, pattern: ResourcePatternType, user: str, operation: AclOperation) -> AclBinding:
-    return AclBinding(sort, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+def _rights() -> list[dict[str, Any]]:
+    """ACLs, in the numbers of Kafka's protocol."""
+    topic, group, cluster, transactional_id, literal, prefixed, every, describe = 2, 3, 4, 5, 3, 4, 2, 8
+    own = [(sort, name, prefixed, user, every) for sort in (topic, group, transactional_id) for name, user in _PREFIXES]
+    more = [(cluster, "kafka-cluster", literal, PROXY, describe), (topic, QUOTA_TOPIC, literal, PROXY, every)]
+    return [
+        {
+            "resource_type": sort,
+            "resource_name": name,
+            "resource_pattern_type": pattern,
+            "principal": f"User:{user}",
+            "host": "*",
+            "operation": operation,
+            "permission_type": 3,
+        }
+        for sort, name, pattern, user, operation in (*own, *more)
+    ]
 
 
 def _second_volume(folder: Path, stack: ExitStack) -> int:
@@ -239,7 +240,7 @@ def _second_volume(folder: Path, stack: ExitStack) -> int:
     if os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0:
         stack.callback(subprocess.run, ["umount", "--lazy", str(second)], capture_output=True, check=False)
     else:
-        other = Path(tempfile.mkdtemp(dir="/dev/shm"))  # noqa: S108
+        other = Path(tempfile.mkdtemp(dir="/dev/shm"))
         stack.callback(shutil.rmtree, other, ignore_errors=True)
         second.rmdir()
         second.symlink_to(other)

@@ -1,4 +1,4 @@
-"""What alice does while others misbehave: one ordinary workload for each quota kind, within her limits, with answers that are known.
+"""What alice does while others misbehave: an ordinary workload for each quota kind, within her limits, with answers that are known.
 
 In: where to connect. Out: for each quota kind what she noticed: errors, throttle times, answers that are not what they should be,
 how long answers took. Each workload has a thread and connections of its own, and goes on until it is told to end; then it does
@@ -178,7 +178,9 @@ class Idempotent:
 def new_id(work: Workload) -> tuple[int, int]:
     """(producer id, epoch)"""
     for _ in range(50):
-        answer = work.ask(INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=ms(60_000), producer_id=-1, producer_epoch=-1)
+        answer = work.ask(
+            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=ms(60_000), producer_id=-1, producer_epoch=-1
+        )
         if answer.error_code != LOADING:
             break
         time.sleep(0.05)  # the broker fetches a block of ids
@@ -304,7 +306,9 @@ class RequestRate(Workload):
         (end,) = self.ask(LIST_OFFSETS, replica_id=-1, topics=[_latest("alice-read")]).topics
         self.expect((end.name, int(end.partitions[0].offset)), ("alice-read", 50), "ListOffsets")
         if self._committed():
-            self.no_error(self.ask(API_VERSIONS, client_software_name="alice", client_software_version="1").error_code, "ApiVersions")
+            self.no_error(
+                self.ask(API_VERSIONS, client_software_name="alice", client_software_version="1").error_code, "ApiVersions"
+            )
 
     def _committed(self) -> bool:
         if not self._coordinator:

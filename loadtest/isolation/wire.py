@@ -70,9 +70,12 @@ class Connection:
         self.send(what, **fields)
         return self.receive(what)
 
-    def send(self, what: tuple[int, int], /, **fields: Any) -> None:
+    def send(self, what: tuple[int, int], /, **fields: Any) -> int:
+        """How many bytes that were."""
         self._correlation_id += 1
-        self.sock.sendall(request_frame(*what, self._correlation_id, self.client_id, **fields))
+        frame = request_frame(*what, self._correlation_id, self.client_id, **fields)
+        self.sock.sendall(frame)
+        return len(frame)
 
     def receive(self, what: tuple[int, int]) -> Any:
         """The answer to the last request."""

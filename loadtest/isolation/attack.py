@@ -1,0 +1,80 @@
+"""What an attack is, and what its requests are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from loadtest.entities import milliseconds as ms
+from loadtest.entities import record_batch
+from loadtest.isolation.attacker import Attacker
+
+PRODUCE, FETCH, METADATA, OFFSET_COMMIT, JOIN_GROUP, API_VERSIONS = (0, 7), (1, 11), (3, 8), (8, 7), (11, 5), (18, 0)
+HANDSHAKE, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, FIND_COORDINATOR = (17, 1), (19, 7), (20, 6), (22, 4), (10, 3)
+ADD_TO_TRANSACTION, END_TRANSACTION, AUTHENTICATE, CREATE_PARTITIONS = (24, 3), (26, 3), (36, 1), (37, 3)
+DELETE_GROUPS, DESCRIBE_QUOTAS, ALTER_QUOTAS = (42, 1), (48, 1), (49, 1)
+ALICES: Final = ["alice-data", "alice-ids", "alice-metered", "alice-share"]
+"""Topics that alice writes to."""
+KIB, MIB = 1 << 10, 1 << 20
+NEAR: Final = range(-40, 20)
+"""Where ids of alice's producers are, from one that was given out just now."""
+BETWEEN_LOGINS: Final = 0.1
+"""Seconds between two logins, after one did not succeed."""
+
+NO_LOGIN, WRONG_LOGIN, NO_RIGHTS, FORGED, MADE_UP = "no login", "wrong login", "no rights", "forged ids", "made-up names"
+FLOOD, CONNECTIONS, UNREAD, UNFINISHED = "floods of requests", "floods of connections", "never reading", "never finishing"
+PIPELINED, LIES, LISTENER, FLEET = "pipelining", "lying about sizes", "another listener", "another proxy"
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """`way`: the sort of misbehaving. `does`: one sentence. `run` is called in each of `threads` threads. `shows`: figures of the
+    tally that are above 0 when the attack was one. `fleet`: it needs another proxy of the fleet."""
+
+    name: str
+    way: str
+    does: str
+    run: Callable[[Attacker], None]
+    threads: int
+    shows: Sequence[str]
+    fleet: bool
+
+
+def attack(
+    way: str, threads: int = 1, shows: Sequence[str] = ("requests",), *, fleet: bool = False
+) -> Callable[[Callable[[Attacker], None]], Attack]:
+    """Makes an attack of a function; its name and its docstring become those of the attack."""
+
+    def made(run: Callable[[Attacker], None]) -> Attack:
+        assert run.__doc__ is not None
+        return Attack(run.__name__.replace("_", "-"), way, " ".join(run.__doc__.split()), run, threads, shows, fleet)
+
+    return made
+
+
+def batches(topics: Sequence[str], records: bytes, partitions: int = 1) -> list[dict[str, Any]]:
+    """`topic_data` of a Produce request: the same records for each."""
+    return [{"name": t, "partition_data": [{"index": i, "records": records} for i in range(partitions)]} for t in topics]
+
+
+def produce(topics: Sequence[str], records: bytes, partitions: int = 1) -> dict[str, Any]:
+    """The fields of a Produce request."""
+    return {"acks": -1, "timeout": ms(1000), "topic_data": batches(topics, records, partitions)}
+
+
+def forged(id: int, *, epoch: int = 0, sequence: int = 0, size: int = 20) -> bytes:
+    """A batch that says it comes from this producer."""
+    return record_batch(b"f" * size, producer_id=id, epoch=epoch, sequence=sequence)
+
+
+def near(a: Attacker, number: int) -> int:
+    """A guess at the id of one of alice's producers."""
+    return max(a.target.near_id + NEAR[number % len(NEAR)], 0)
+
+
+def lower_alice() -> dict[str, Any]:
+    """The fields of an AlterClientQuotas request that takes all from alice."""
+    keys = ("controller_mutations_rate", "producer_ids_rate", "cluster_producer_byte_rate", "cluster_request_rate")
+    ops = [{"key": key, "value": 0.001, "remove": False} for key in keys]
+    return {"entries": [{"entity": [{"entity_type": "user", "entity_name": "alice"}], "ops": ops}], "validate_only": False}
