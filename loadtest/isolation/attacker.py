@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -66,6 +67,8 @@ class Attacker:
     def __init__(self, target: Target, number: int, stop: threading.Event) -> None:
         self.target, self.number, self.tally = target, number, Tally()
         self._stop = stop
+        self.failure = ""
+        """what went wrong in the attack itself"""
         self._opened: list[Connection | socket.socket] = []
 
     def close(self) -> None:
@@ -88,7 +91,7 @@ class Attacker:
         return found
 
     def sockets(self, count: int, *, at: str | None = None, source: str = SOURCE) -> list[socket.socket]:
-        """So many connections that were taken, or fewer if the attack is over. They stay open until it is, if nobody closes them."""
+        """So many connections that were taken, or fewer if the attack is over; open until then, if nobody closes them."""
         found: list[socket.socket] = []
         while len(found) < count and self.going():
             try:
@@ -243,9 +246,12 @@ class AttackProcess:
         self._tell({"attack": attack, "target": asdict(target)})
 
     def end(self) -> Tally:
-        """What the attack did, once all of it is over."""
+        """What the attack did, once all of it is over. Raises RuntimeError if the attack itself is wrong."""
         self._tell({"stop": True})
-        return Tally(**self._read())
+        found = self._read()
+        if found["failures"]:
+            raise RuntimeError("\n".join(found["failures"]))
+        return Tally(**found["tally"])
 
     def _tell(self, what: dict[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -281,7 +287,8 @@ def main() -> None:
         for each in attackers:
             each.close()
             total.add(each.tally)
-        print(json.dumps(asdict(total)), flush=True)
+        failures = [each.failure for each in attackers if each.failure]
+        print(json.dumps({"failures": failures, "tally": asdict(total)}), flush=True)
 
 
 def _run(run: Callable[[Attacker], None], attacker: Attacker) -> None:
@@ -289,6 +296,8 @@ def _run(run: Callable[[Attacker], None], attacker: Attacker) -> None:
         run(attacker)
     except (OSError, Refused, Misplaced):
         attacker.tally.closed += 1
+    except Exception:
+        attacker.failure = traceback.format_exc()
 
 
 def _more_files() -> None:

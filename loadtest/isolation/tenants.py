@@ -91,6 +91,11 @@ class Tenants:
         nobody = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
         return int(self._operator.ask(_INIT_PRODUCER_ID, **nobody).producer_id)
 
+    def partitions(self, prefix: str) -> int:
+        """How many partitions there are of topics that begin so."""
+        topics = self._operator.ask((3, 8), topics=None).topics
+        return sum(len(topic.partitions) for topic in topics if topic.name.startswith(prefix))
+
     def write(self, topic: str, value: bytes) -> None:
         data = [{"name": topic, "partition_data": [{"index": 0, "records": record_batch(value)}]}]
         answer = self._operator.ask(_PRODUCE, acks=-1, timeout=ms(10_000), topic_data=data)
@@ -132,6 +137,10 @@ def fetch_of(topic: str, **more: Any) -> dict[str, Any]:
     return {**fields, "topics": [{"topic": topic, "partitions": [partition]}], **more}
 
 
+MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 600, 5, 50
+"""Limits: bytes and connections in all, partitions a second and at once of those who are not alice."""
+
+
 def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
     """Of a proxy with every quota on, addresses left out. alice's limits are above what she does, and not far above."""
     alice = {
@@ -142,7 +151,7 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
         "consumer_byte_rate": 8 * MIB,
         "request_rate": 1500,
     }
-    others = {"user": "<default>", "controller_mutations_rate": 5, "controller_mutations_burst": 50, "producer_ids_rate": 5}
+    others = {"user": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST, "producer_ids_rate": 5}
     claimed = {"client_id": "<default>", "controller_mutations_rate": 5, "request_rate": 2000}
     return {
         "upstream": {"sasl": {"mechanism": "SCRAM-SHA-256", "username": PROXY, "password": USERS[PROXY]}},
@@ -152,9 +161,9 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
         },
         "limits": {
             "max_frame": 8 * MIB,
-            "memory_total": 32 * MIB,
+            "memory_total": MEMORY,
             "memory_per_connection": MIB,
-            "max_connections": 600,
+            "max_connections": CONNECTIONS,
             "max_connections_per_address": 400,
             "max_connections_per_principal": 200,
             "max_throttle": "2s",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from typing import Any
 
 from loadtest.entities import milliseconds as ms
-from loadtest.isolation.attack import ALICES, CREATE_TOPICS, FLEET, LISTENER, PRODUCE, attack, forged, near, produce
+from loadtest.isolation.attack import ALICES, CREATE_TOPICS, FLEET, LISTENER, PRODUCE, attack, forge_many, forged, near, produce
 from loadtest.isolation.attacker import Attacker
 
 
@@ -42,12 +41,11 @@ def other_proxy(a: Attacker) -> None:
     a.ask_again(PRODUCE, lambda i: produce(ALICES, forged(near(a, i))), at=a.target.fleet)
 
 
-@attack(FLEET, threads=2, fleet=True)
+@attack(FLEET, fleet=True)
 def many_ids_fleet(a: Attacker) -> None:
-    """Thousands of made-up ids are refused at another proxy."""
-    ids = itertools.count(1 << 41)
-    values = lambda _: produce(["mallory-full", *ALICES], forged(next(ids), size=1), 300)  # noqa: E731
-    a.ask_again(PRODUCE, values, at=a.target.fleet)
+    """More than 100,000 refusals of made-up producers at another proxy, which are told to the fleet."""
+    assert a.target.fleet is not None
+    forge_many(a, a.target.fleet)
 
 
 @attack(FLEET, threads=2, fleet=True)

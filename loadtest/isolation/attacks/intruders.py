@@ -4,7 +4,6 @@ In: an attacker. Out: what it sent and got, in its tally."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +30,7 @@ from loadtest.isolation.attack import (
     OFFSET_COMMIT,
     PRODUCE,
     attack,
+    forge_many,
     forged,
     lower_alice,
     near,
@@ -151,17 +151,10 @@ def forged_init(a: Attacker) -> None:
     a.ask_again(INIT_PRODUCER_ID, values)
 
 
-@attack(FORGED, threads=2)
+@attack(FORGED)
 def many_ids(a: Attacker) -> None:
-    """Refused batches of thousands of producers that are not there, in 1800 partitions each."""
-    base = 1 << 40
-    ids = itertools.count(base + a.number * (1 << 30))
-
-    def values(_: int) -> dict[str, Any]:
-        batch = forged(next(ids), size=1)
-        return produce(["mallory-full", "alice-full", *ALICES], batch, 300)
-
-    a.ask_again(PRODUCE, values)
+    """Refused batches of made-up producers, 10,000 partitions a request: more than 100,000 to remember."""
+    forge_many(a, a.target.main)
 
 
 @attack(MADE_UP, threads=2)
@@ -221,10 +214,8 @@ def made_up_transactions(a: Attacker) -> None:
 
 @attack(MADE_UP, threads=2)
 def auto_created(a: Attacker) -> None:
-    """mallory has topics created by naming them, each time on a new connection."""
-    number = 0
-    while a.going():
-        number += 1
-        names = [{"name": f"{a.target.user}-auto-{number}-{j}"} for j in range(10)]
+    """mallory has 600 topics created by naming them, each time on a new connection."""
+    while a.going() and a.tally.requests < 30:
+        names = [{"name": f"{a.target.user}-auto-{a.number}-{a.tally.requests}-{j}"} for j in range(10)]
         with a.connected() as connection:
-            a.ask(connection, METADATA, topics=names, allow_auto_topic_creation=True)
+            a.ask(connection, (3, 1), topics=names)

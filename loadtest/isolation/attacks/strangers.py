@@ -78,7 +78,7 @@ def stranger_asks(a: Attacker) -> None:
 def stranger_reads_nothing(a: Attacker) -> None:
     """Strangers ask for versions in a version that is not there, and never read an answer."""
     for sock in a.sockets(4):
-        a.pour(sock, request_frame(*API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1) * 100, 4 * MIB)
+        a.pour(sock, request_frame(*API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1) * 100, 8 * MIB)
 
 
 @attack(WRONG_LOGIN, threads=2, shows=("errors",))
