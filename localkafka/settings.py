@@ -123,7 +123,8 @@ def _sasl(users: Mapping[str, str]) -> dict[str, PropertyValue]:
 
 
 def _authorizer(super_users: Sequence[str]) -> dict[str, PropertyValue]:
-    """Brokers and controllers come to each other's listeners without a login, as User:ANONYMOUS. Clients cannot: theirs wants one."""
+    """Brokers and controllers come to each other's listeners without a login, as User:ANONYMOUS. Clients
+    cannot: theirs wants one."""
     return {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", *super_users)),

@@ -32,7 +32,8 @@ PIPELINED, LIES, LISTENER, FLEET = "pipelining", "lying about sizes", "another l
 @dataclass(frozen=True, slots=True)
 class Attack:
     """`way`: the sort of misbehaving. `does`: one sentence. `run` is called in each of `threads` threads. `shows`: figures of the
-    tally that are above 0 when the attack was one. `fleet`: it needs another proxy of the fleet."""
+    tally that are above 0 when the attack was one. `fleet`: it needs another proxy of the fleet. `seconds`: how long a test of it
+    takes."""
 
     name: str
     way: str
@@ -41,16 +42,17 @@ class Attack:
     threads: int
     shows: Sequence[str]
     fleet: bool
+    seconds: float
 
 
 def attack(
-    way: str, threads: int = 1, shows: Sequence[str] = ("requests",), *, fleet: bool = False
+    way: str, threads: int = 1, shows: Sequence[str] = ("requests",), *, fleet: bool = False, seconds: float = 1.2
 ) -> Callable[[Callable[[Attacker], None]], Attack]:
     """Makes an attack of a function; its name and its docstring become those of the attack."""
 
     def made(run: Callable[[Attacker], None]) -> Attack:
         assert run.__doc__ is not None
-        return Attack(run.__name__.replace("_", "-"), way, " ".join(run.__doc__.split()), run, threads, shows, fleet)
+        return Attack(run.__name__.replace("_", "-"), way, " ".join(run.__doc__.split()), run, threads, shows, fleet, seconds)
 
     return made
 
@@ -72,7 +74,8 @@ def forged(id: int, *, epoch: int = 0, sequence: int = 0, size: int = 20) -> byt
 
 def near(a: Attacker, number: int) -> int:
     """A guess at the id of one of alice's producers."""
-    return max(a.target.near_id + NEAR[number % len(NEAR)], 0)
+    guess: int = a.target.near_id + NEAR[number % len(NEAR)]
+    return max(guess, 0)
 
 
 def wide(client_id: str, topic: str, partitions: int, records: bytes) -> bytes:
@@ -96,7 +99,7 @@ def lower_alice() -> dict[str, Any]:
 
 
 def forge_many(a: Attacker, address: str) -> None:
-    """Requests of 10,000 partitions under ids that nobody has. The first ones use up how many new ids she may bring."""
+    """Requests of 10,000 partitions under ids that nobody has, once smaller ones have used up how many new ids she may bring."""
     for id in itertools.count(1 << 40, 1000):
         if not a.going():
             return
@@ -105,7 +108,7 @@ def forge_many(a: Attacker, address: str) -> None:
             for more in range(1000):
                 if not a.going():
                     return
-                frame = wide("mallory-app", "mallory-full", 10_000, forged(id + more, size=1))
+                frame = wide("mallory-app", "mallory-own", 1 if more < 6 else 10_000, forged(id + more, size=1))
                 connection.sock.sendall(frame)
                 a.tally.requests += 1
                 a.tally.bytes += len(frame)

@@ -45,7 +45,8 @@ SMALL: Final = 64 * MIB
 LIMIT: Final = 128 * MIB
 _PREFIXES: Final = (("alice", ALICE), ("mallory", "*"))
 """What a name begins with, and who may do anything with it."""
-_PRODUCE, _LIST_OFFSETS, _CREATE_TOPICS, _INIT_PRODUCER_ID = (0, 7), (2, 6), (19, 7), (22, 4)
+_PRODUCE, _LIST_OFFSETS, _METADATA, _INIT_PRODUCER_ID = (0, 7), (2, 6), (3, 8), (22, 4)
+_CREATE_TOPICS, _DELETE_TOPICS = (19, 7), (20, 6)
 _CREATE_ACLS, _ALTER_LOG_DIRS, _DESCRIBE_LOG_DIRS = (30, 2), (34, 2), (35, 4)
 
 
@@ -91,10 +92,12 @@ class Tenants:
         nobody = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
         return int(self._operator.ask(_INIT_PRODUCER_ID, **nobody).producer_id)
 
-    def partitions(self, prefix: str) -> int:
-        """How many partitions there are of topics that begin so."""
-        topics = self._operator.ask((3, 8), topics=None).topics
-        return sum(len(topic.partitions) for topic in topics if topic.name.startswith(prefix))
+    def remove(self, prefix: str) -> int:
+        """Delete the topics that begin so; how many partitions they had."""
+        topics = [topic for topic in self._operator.ask(_METADATA, topics=None).topics if topic.name.startswith(prefix)]
+        if topics:
+            self._operator.ask(_DELETE_TOPICS, topics=[{"name": topic.name} for topic in topics], timeout=ms(30_000))
+        return sum(len(topic.partitions) for topic in topics)
 
     def write(self, topic: str, value: bytes) -> None:
         data = [{"name": topic, "partition_data": [{"index": 0, "records": record_batch(value)}]}]
@@ -137,7 +140,7 @@ def fetch_of(topic: str, **more: Any) -> dict[str, Any]:
     return {**fields, "topics": [{"topic": topic, "partitions": [partition]}], **more}
 
 
-MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 600, 5, 50
+MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 300, 5, 50
 """Limits: bytes and connections in all, partitions a second and at once of those who are not alice."""
 
 
@@ -164,9 +167,9 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
             "memory_total": MEMORY,
             "memory_per_connection": MIB,
             "max_connections": CONNECTIONS,
-            "max_connections_per_address": 400,
-            "max_connections_per_principal": 200,
-            "max_throttle": "2s",
+            "max_connections_per_address": 200,
+            "max_connections_per_principal": 100,
+            "max_throttle": "200ms",
         },
         "exempt": {"client_ids": ["exempt-tool"]},
         "quotas": {

@@ -211,7 +211,7 @@ class Mutations(Workload):
 
 
 class Storage(Workload):
-    """Writes to a volume that is well, which passes, and to one that is full, which is refused."""
+    """Writes to a volume that is well, which passes, and to one that is full, which is refused to new producers too."""
 
     quota = "storage"
 
@@ -222,7 +222,7 @@ class Storage(Workload):
 
     def step(self) -> None:
         self._well.write(b"well".ljust(200))
-        if self._barred[0] < 0:
+        if self.noticed.rounds % 10 == 0:
             self._barred = new_id(self)
         id, epoch = self._barred
         code, _ = self.produce("alice-full", record_batch(b"full", producer_id=id, epoch=epoch, sequence=0))

@@ -14,15 +14,15 @@ TEXT = """\
 
 Made from `loadtest/isolation/attacks` and `tests/isolation/cells.py` by `make docs`; a test fails when this page is out of date.
 
-Nobody can turn a quota against somebody else. Each cell of this table is a test on a real broker with logins and an authorizer, behind
-a real proxy with all quotas on: `tests/isolation/test_isolation.py::test_alice_notices_nothing[ATTACK-KIND]`, such as
-`[forged-ids-storage]`. While an attack runs, alice goes on with an ordinary workload for every quota kind, within her limits. She sees
-no error, no throttle time, no refusal, no answer in another order or with other content, and waits {patience:g} s for none. For each
-attack two more tests say that it was one (`test_the_attack_was_one`), and that what it took of memory, connections, fences and
-partitions is bounded (`test_what_an_attack_takes_is_bounded`).
+Nobody can turn a quota against somebody else. Each cell of this table is a test on a real broker with logins and an authorizer,
+behind a real proxy with all quotas on: `tests/isolation/test_isolation.py::test_alice_notices_nothing[ATTACK-KIND]`, such as
+`[forged-ids-storage]`. While an attack runs, alice goes on with an ordinary workload for every quota kind, within her limits. She
+sees no error, no throttle time, no refusal, no answer in another order or with other content, and waits {patience:g} s for none.
+For each attack two more tests say that it was one (`test_the_attack_was_one`), and that what it took of memory, connections,
+fences and partitions is bounded (`test_what_an_attack_takes_is_bounded`).
 
-mallory has a login, and rights to what begins with `mallory`. A stranger has none. `make bench-isolation` measures what a test should
-not: throughput and p99 of alice alone and under each attack.
+mallory has a login, and rights to what begins with `mallory`. A stranger has none. `make bench-isolation` measures what a test
+should not: throughput and p99 of alice alone and under each attack.
 
 | quota kind | what alice does meanwhile |
 |---|---|

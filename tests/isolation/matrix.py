@@ -5,7 +5,6 @@ Proxies live as long as nobody is hurt; after that, new ones take their place, s
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,7 +22,7 @@ from tests.real.proxies import ProxyProcess, wait_until
 from tests.redis_server import RedisServer, program
 
 SECONDS = 1.2
-"""How long an attack lasts."""
+"""How long alice is watched alone."""
 LOOK = 0.2
 """Seconds between two looks at what the proxy holds."""
 SETTLED = 10.0
@@ -55,7 +54,7 @@ class Matrix:
         self._tenants, self._attackers, self._folder, self._ledger = tenants, attackers, folder, ledger
         self._stack = ExitStack()
         self._proxies: list[ProxyProcess] = []
-        self._numbers = itertools.count()
+        self._generation = 0
         self._known: dict[str, Outcome] = {}
         self._written = dict.fromkeys(FULL, 0)
 
@@ -81,7 +80,7 @@ class Matrix:
         victims = self._victims(proxy)
         self._attackers.begin(attack.name, self._target(user))
         held, connections = 0.0, 0.0
-        while time.monotonic() < began + SECONDS:
+        while time.monotonic() < began + attack.seconds:
             time.sleep(LOOK)
             with contextlib.suppress(OSError):
                 held = max(held, proxy.metric("memory_held_bytes"))
@@ -92,7 +91,7 @@ class Matrix:
         noticed = victims.finish()
         grown = max(grown, memory(proxy.process.pid, "VmRSS") - before)
         written = {topic: self._tenants.end(topic) - had for topic, had in self._written.items()}
-        made = self._tenants.partitions(user + "-")
+        made = self._tenants.remove(user + "-")
         failures = [str(line) for each in self._proxies for line in each.lines("internal error")]
         found = Outcome(noticed, tally, time.monotonic() - began, held, grown, fences, connections, made, written, failures)
         if failures or any(each.hurt for each in noticed.values()) or any(written.values()):
@@ -133,9 +132,10 @@ class Matrix:
         return self._proxies[0]
 
     def _new(self, name: str) -> ProxyProcess:
-        ledger = {} if self._ledger is None else {"ledger": {"kind": "redis", "servers": [self._ledger]}}
+        run = f"run-{self._generation}"  # what former proxies counted is not of these
+        ledger = {} if self._ledger is None else {"ledger": {"kind": "redis", "servers": [self._ledger], "namespace": run}}
         given = {"proxy_id": name, **settings(self._tenants), **ledger}
-        return ProxyProcess(self._folder / f"{name}-{next(self._numbers)}", self._tenants.address, given)
+        return ProxyProcess(self._folder / run / name, self._tenants.address, given)
 
     def _give_up(self) -> None:
         """These proxies are not used again; how they end is not looked at, as they were hurt."""
@@ -143,6 +143,7 @@ class Matrix:
             proxy.process.kill()
             proxy.process.wait()
         self._proxies = []
+        self._generation += 1
         self._stack.pop_all()
 
 

@@ -22,8 +22,8 @@ BESIDE = 32 * MIB
 """What else the process may grow by: the allocator, logs, metrics."""
 FENCES = 90_000
 """of 100,000 in all: one principal alone gets 8/9"""
-SLACK = 30
-"""partitions that a request may have been let for, beside the burst"""
+SLACK = 60
+"""partitions: a topic is created as a whole while the burst is not used up"""
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +54,8 @@ def test_alice_alone_notices_nothing(runs: Matrix) -> None:
 @pytest.mark.parametrize(("attack", "kind"), cells(), ids=lambda value: value if isinstance(value, str) else value.name)
 def test_alice_notices_nothing(runs: Matrix, attack: Attack, kind: str) -> None:
     """No error, no throttle time, no answer that is another one or comes in another order, none that takes for ever."""
-    assert outcome(runs, attack).noticed[kind].hurt == []
+    hurt = outcome(runs, attack).noticed[kind].hurt
+    assert not hurt, "; ".join(hurt)
 
 
 @pytest.mark.kafka

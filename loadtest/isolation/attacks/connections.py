@@ -28,23 +28,23 @@ from loadtest.isolation.wire import Misplaced, Refused
 
 @attack(CONNECTIONS, shows=("connections",))
 def idle_connections(a: Attacker) -> None:
-    """500 connections from one address say nothing."""
-    a.sockets(500)
+    """250 connections from one address say nothing."""
+    a.sockets(250)
     a.hold()
 
 
 @attack(CONNECTIONS, shows=("connections",))
 def many_addresses(a: Attacker) -> None:
-    """700 connections, 10 from each address, say nothing."""
-    for i in range(1, 71):
+    """350 connections, 10 from each address, say nothing."""
+    for i in range(1, 36):
         a.sockets(10, source=f"127.0.1.{i}")
     a.hold()
 
 
 @attack(CONNECTIONS)
 def half_open(a: Attacker) -> None:
-    """300 connections send half a header."""
-    for sock in a.sockets(300):
+    """150 connections send half a header."""
+    for sock in a.sockets(150):
         sock.sendall(b"\0\0\0\x40\0\x12")
         a.tally.requests += 1
     a.hold()
@@ -65,7 +65,7 @@ def come_and_go(a: Attacker) -> None:
 @attack(CONNECTIONS)
 def many_logins(a: Attacker) -> None:
     """mallory logs in on as many connections as she gets."""
-    while a.going() and a.tally.connections < 300:
+    while a.going() and a.tally.connections < 150:
         try:
             a.connect()
             a.tally.requests += 1
@@ -161,7 +161,7 @@ def garbage(a: Attacker) -> None:
         b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
         b"GET / HTTP/1.1\r\n\r\n",
         bytes(4),
-        chance.randbytes(500),
+        chance.randbytes(250),
     ]
     for data in itertools.cycle(sorts):
         if not a.going():

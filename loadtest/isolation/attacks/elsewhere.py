@@ -18,8 +18,8 @@ def other_listener(a: Attacker) -> None:
 
 @attack(LISTENER)
 def no_proxy_header(a: Attacker) -> None:
-    """300 connections to the listener of a load balancer send no whole PROXY header."""
-    for sock in a.sockets(300, at=a.target.balanced):
+    """250 connections to the listener of a load balancer send no whole PROXY header."""
+    for sock in a.sockets(250, at=a.target.balanced):
         sock.sendall(b"\r\n\r\n\0\r\nQUIT\n")
         a.tally.requests += 1
     a.hold()
@@ -41,7 +41,7 @@ def other_proxy(a: Attacker) -> None:
     a.ask_again(PRODUCE, lambda i: produce(ALICES, forged(near(a, i))), at=a.target.fleet)
 
 
-@attack(FLEET, fleet=True)
+@attack(FLEET, fleet=True, seconds=4)
 def many_ids_fleet(a: Attacker) -> None:
     """More than 100,000 refusals of made-up producers at another proxy, which are told to the fleet."""
     assert a.target.fleet is not None
@@ -53,6 +53,6 @@ def mutes_fleet(a: Attacker) -> None:
     """Topics are created at another proxy with alice's client id, with a login and without."""
 
     def topics(i: int) -> dict[str, Any]:
-        return {"topics": [{"name": f"{a.target.user}-{i}", "num_partitions": 500, "replication_factor": 1}], "timeout": ms(1000)}
+        return {"topics": [{"name": f"{a.target.user}-{i}", "num_partitions": 60, "replication_factor": 1}], "timeout": ms(1000)}
 
     a.ask_again(CREATE_TOPICS, topics, at=a.target.fleet, client_id="alice-app", logged_in=a.number == 0)

@@ -151,9 +151,9 @@ def forged_init(a: Attacker) -> None:
     a.ask_again(INIT_PRODUCER_ID, values)
 
 
-@attack(FORGED)
+@attack(FORGED, seconds=4)
 def many_ids(a: Attacker) -> None:
-    """Refused batches of made-up producers, 10,000 partitions a request: more than 100,000 to remember."""
+    """Refused batches of made-up producers, 10,000 partitions a request: more than can be remembered."""
     forge_many(a, a.target.main)
 
 
