@@ -42,6 +42,7 @@ class ProxyBefore:
             if started is None:
                 raise SystemExit("the proxy did not start")
             self.bootstrap, self._admin = started["bootstrap"], started["admin"]
+            self.listeners: dict[str, str] = started["listeners"]
             wait(lambda: self.figures().get("upstream_up") == 1, START_LIMIT)
         except BaseException:
             self._end()

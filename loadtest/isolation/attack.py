@@ -21,6 +21,8 @@ ALICES: Final = ["alice-data", "alice-ids", "alice-metered", "alice-share"]
 KIB, MIB = 1 << 10, 1 << 20
 NEAR: Final = (*range(-1, -10, -1), *range(5), *range(-10, -40, -1))
 """Where ids of alice's producers are, from one that was given out just now; the likeliest first."""
+NEW_IDS: Final = 6
+"""One more than somebody else than alice may bring within an hour."""
 BETWEEN_LOGINS: Final = 0.1
 """Seconds between two logins, after one did not succeed."""
 
@@ -78,6 +80,14 @@ def near(a: Attacker, number: int) -> int:
     return max(guess, 0)
 
 
+def guesses(a: Attacker, number: int, topics: Sequence[str] = ALICES, *, epoch: int = 0, sequence: int = 0) -> dict[str, Any]:
+    """The fields of a Produce request under the ids of eight of alice's producers, to all of her topics. The first few requests are
+    of ids that are far away, and use up how many new ids somebody may bring."""
+    ids = [(1 << 39) + number] if number < NEW_IDS else [near(a, (number - NEW_IDS) * 8 + i) for i in range(8)]
+    data = [each for id in ids for each in batches(topics, forged(id, epoch=epoch, sequence=sequence))]
+    return {"acks": -1, "timeout": ms(1000), "topic_data": data}
+
+
 def wide(client_id: str, topic: str, partitions: int, records: bytes) -> bytes:
     """A Produce request v7 with the same records for so many partitions of one topic, by hand as that takes no time."""
 
@@ -108,7 +118,7 @@ def forge_many(a: Attacker, address: str) -> None:
             for more in range(1000):
                 if not a.going():
                     return
-                frame = wide("mallory-app", "mallory-own", 1 if more < 6 else 10_000, forged(id + more, size=1))
+                frame = wide("mallory-app", "mallory-own", 1 if more < NEW_IDS else 10_000, forged(id + more, size=1))
                 connection.sock.sendall(frame)
                 a.tally.requests += 1
                 a.tally.bytes += len(frame)

@@ -1,7 +1,8 @@
 """Who misbehaves: the tools that attacks are made of, and the process that they run in.
 
-In: lines of JSON on standard input, `{"attack": NAME, "target": {…}}` and then `{"stop": true}`, again and again. Out: a line of
-JSON for each attack, its tally. A process of its own, so that an attack at full speed does not slow down whoever measures."""
+In: lines of JSON on standard input, `{"attack": NAME, "target": {…}, "threads": N}` and then `{"stop": true}`, again and again.
+Out: a line of JSON for each attack, its tally. A process of its own, so that an attack at full speed does not slow down whoever
+measures."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from loadtest.isolation.wire import Connection, Misplaced, Refused, dial
 SOURCE: Final = "127.0.0.2"
 """The address that attacks come from."""
 MOST: Final = 20_000
-"""Requests that one thread of an attack sends at most."""
+"""Requests that one thread of an attack sends at most, when nothing else is said."""
 PAUSE: Final = 0.02
 """Seconds before a connection that was closed is made anew."""
 PATIENCE: Final = 0.25
@@ -34,7 +35,7 @@ PATIENCE: Final = 0.25
 @dataclass(frozen=True, slots=True)
 class Target:
     """Addresses of the proxy's listeners, of another proxy of the fleet if there is one; whom to log in as; a producer id near
-    those that others just got."""
+    those that others just got; how many requests each thread sends at most."""
 
     main: str
     other: str
@@ -42,6 +43,7 @@ class Target:
     fleet: str | None
     user: str
     near_id: int
+    most: int = MOST
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class Attacker:
 
     def going(self) -> bool:
         """Whether the attack goes on."""
-        return not self._stop.is_set() and self.tally.requests < MOST
+        return not self._stop.is_set() and self.tally.requests < self.target.most
 
     def wait(self, seconds: float) -> None:
         self._stop.wait(seconds)
@@ -242,8 +244,9 @@ class AttackProcess:
             self._process.kill()
             self._process.wait()
 
-    def begin(self, attack: str, target: Target) -> None:
-        self._tell({"attack": attack, "target": asdict(target)})
+    def begin(self, attack: str, target: Target, threads: int | None = None) -> None:
+        """`threads`: another number than the attack has."""
+        self._tell({"attack": attack, "target": asdict(target), "threads": threads})
 
     def end(self) -> Tally:
         """What the attack did, once all of it is over. Raises RuntimeError if the attack itself is wrong."""
@@ -274,7 +277,7 @@ def main() -> None:
     for line in sys.stdin:
         told = json.loads(line)
         attack, target, stop = BY_NAME[told["attack"]], Target(**told["target"]), threading.Event()
-        attackers = [Attacker(target, number, stop) for number in range(attack.threads)]
+        attackers = [Attacker(target, number, stop) for number in range(told["threads"] or attack.threads)]
         threads = [threading.Thread(target=_run, args=(attack.run, each), daemon=True) for each in attackers]
         for thread in threads:
             thread.start()

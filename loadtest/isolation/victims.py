@@ -383,6 +383,11 @@ class Victims:
         for workload in self._workloads:
             workload.wait_ready()
 
+    def forget(self) -> None:
+        """What was noticed so far does not count."""
+        for workload in self._workloads:
+            workload.noticed = Noticed()
+
     def finish(self) -> dict[str, Noticed]:
         """One more round of each, and what was noticed, by quota kind."""
         for workload in self._workloads:

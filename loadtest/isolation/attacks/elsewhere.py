@@ -6,14 +6,14 @@ import struct
 from typing import Any
 
 from loadtest.entities import milliseconds as ms
-from loadtest.isolation.attack import ALICES, CREATE_TOPICS, FLEET, LISTENER, PRODUCE, attack, forge_many, forged, near, produce
+from loadtest.isolation.attack import CREATE_TOPICS, FLEET, LISTENER, PRODUCE, attack, forge_many, guesses
 from loadtest.isolation.attacker import Attacker
 
 
 @attack(LISTENER, threads=2)
 def other_listener(a: Attacker) -> None:
     """Ids of alice's producers are forged at another listener."""
-    a.ask_again(PRODUCE, lambda i: produce(ALICES, forged(near(a, i))), at=a.target.other)
+    a.ask_again(PRODUCE, lambda i: guesses(a, i), at=a.target.other)
 
 
 @attack(LISTENER)
@@ -38,7 +38,7 @@ def claimed_address(a: Attacker) -> None:
 @attack(FLEET, threads=2, fleet=True)
 def other_proxy(a: Attacker) -> None:
     """Ids of alice's producers are forged at another proxy of the fleet."""
-    a.ask_again(PRODUCE, lambda i: produce(ALICES, forged(near(a, i))), at=a.target.fleet)
+    a.ask_again(PRODUCE, lambda i: guesses(a, i), at=a.target.fleet)
 
 
 @attack(FLEET, fleet=True, seconds=4)

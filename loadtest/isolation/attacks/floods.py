@@ -119,6 +119,13 @@ def pipelined_versions_stranger(a: Attacker) -> None:
 
 
 @attack(PIPELINED, threads=5)
+def pipelined_metadata_stranger(a: Attacker) -> None:
+    """5 connections without a login pipeline Metadata."""
+    for sock in a.sockets(1):
+        a.pipeline(sock, request_frame(*METADATA, 1, "x", topics=[]), 100)
+
+
+@attack(PIPELINED, threads=5)
 def pipelined_metadata(a: Attacker) -> None:
     """5 connections of mallory pipeline Metadata."""
     with a.connected() as connection:

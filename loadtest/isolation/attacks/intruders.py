@@ -31,7 +31,7 @@ from loadtest.isolation.attack import (
     PRODUCE,
     attack,
     forge_many,
-    forged,
+    guesses,
     lower_alice,
     near,
     produce,
@@ -127,7 +127,7 @@ def uses_alices_transactions(a: Attacker) -> None:
 @attack(FORGED, threads=2)
 def forged_ids(a: Attacker) -> None:
     """mallory's refused batches bear the ids of alice's producers."""
-    a.ask_again(PRODUCE, lambda i: produce(ALICES, forged(near(a, i))))
+    a.ask_again(PRODUCE, lambda i: guesses(a, i))
 
 
 @attack(FORGED)
@@ -136,7 +136,7 @@ def forged_epochs(a: Attacker) -> None:
 
     def values(i: int) -> dict[str, Any]:
         epoch, sequence = ((32_767, 0), (1, 0), (0, 2**31 - 1), (0, 7))[i % 4]
-        return produce([*ALICES, "alice-full"], forged(near(a, i), epoch=epoch, sequence=sequence))
+        return guesses(a, i, [*ALICES, "alice-full"], epoch=epoch, sequence=sequence)
 
     a.ask_again(PRODUCE, values)
 

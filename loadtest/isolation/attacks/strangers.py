@@ -22,14 +22,13 @@ from loadtest.isolation.attack import (
     INIT_PRODUCER_ID,
     METADATA,
     MIB,
+    NEW_IDS,
     NO_LOGIN,
     PRODUCE,
     WRONG_LOGIN,
     attack,
-    forged,
+    guesses,
     lower_alice,
-    near,
-    produce,
 )
 from loadtest.isolation.attacker import Attacker
 from loadtest.isolation.tenants import ALICE, fetch_of
@@ -39,7 +38,7 @@ from loadtest.isolation.wire import Connection, Login, Refused
 @attack(NO_LOGIN)
 def stranger_produces(a: Attacker) -> None:
     """A stranger writes to alice's topics under her producers' ids."""
-    a.ask_again(PRODUCE, lambda i: produce(ALICES, forged(near(a, i))), logged_in=False, client_id="alice-app")
+    a.ask_again(PRODUCE, lambda i: guesses(a, i), logged_in=False, client_id="alice-app")
 
 
 @attack(NO_LOGIN)
@@ -99,14 +98,12 @@ def wrong_password_and_more(a: Attacker) -> None:
     """Behind a wrong login of alice, writes under her producers' ids are pipelined."""
     hand = request_frame(*HANDSHAKE, 1, "alice-app", mechanism="PLAIN")
     token = request_frame(*AUTHENTICATE, 2, "alice-app", auth_bytes=b"\0alice\0guess")
-    for i in itertools.count():
-        if not a.going():
-            return
-        writes = [request_frame(*PRODUCE, 3 + j, "alice-app", **produce(ALICES, forged(near(a, i * 10 + j)))) for j in range(10)]
+    writes = [request_frame(*PRODUCE, 3 + j, "alice-app", **guesses(a, j)) for j in range(NEW_IDS + 4)]
+    while a.going():
         for sock in a.sockets(1):
             with sock:
                 sock.sendall(hand + token + b"".join(writes))
-                a.tally.requests += 12
+                a.tally.requests += 2 + len(writes)
                 a.read_until_closed(sock)
 
 
@@ -115,9 +112,9 @@ def half_login(a: Attacker) -> None:
     """100 connections send the first half of a login as alice, and a write behind it."""
     hand = request_frame(*HANDSHAKE, 1, "alice-app", mechanism="SCRAM-SHA-256")
     token = request_frame(*AUTHENTICATE, 2, "alice-app", auth_bytes=b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL")
-    write = request_frame(*PRODUCE, 3, "alice-app", **produce(ALICES, forged(near(a, a.number))))
-    for sock in a.sockets(100):
-        sock.sendall(hand + token + write)
+    writes = [request_frame(*PRODUCE, 3 + i, "alice-app", **guesses(a, i)) for i in range(NEW_IDS + 4)]
+    for number, sock in enumerate(a.sockets(100)):
+        sock.sendall(hand + token + writes[number % len(writes)])
         a.tally.requests += 3
     a.hold()
 
