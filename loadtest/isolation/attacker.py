@@ -6,14 +6,16 @@ measures."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import select
 import socket
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from types import TracebackType
@@ -103,6 +105,26 @@ class Attacker:
                 self.tally.closed += 1
                 self.wait(PAUSE)
         return found
+
+    def keep(self, sources: Sequence[str], first: bytes = b"", *, at: str | None = None) -> None:
+        """A connection from each of these addresses, each of which sends this; another one in the place of each that is closed."""
+        poll, by_number = select.poll(), {}
+        wanted = list(sources)
+        while self.going():
+            while wanted and self.going():
+                source = wanted.pop()
+                for sock in self.sockets(1, at=at, source=source):
+                    by_number[sock.fileno()] = (sock, source)
+                    poll.register(sock, select.POLLIN)
+                    with contextlib.suppress(OSError):
+                        sock.sendall(first)
+                        self.tally.requests += bool(first)
+            for number, _ in poll.poll(10):
+                poll.unregister(number)
+                sock, source = by_number.pop(number)
+                sock.close()
+                wanted.append(source)
+                self.tally.closed += 1
 
     @contextmanager
     def connected(self, **how: Any) -> Iterator[Connection]:

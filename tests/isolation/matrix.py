@@ -5,6 +5,7 @@ Proxies live as long as nobody is hurt; after that, new ones take their place, s
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,6 +41,8 @@ class Outcome:
     grown: int
     fences: float
     connections: float
+    files: int
+    """descriptors that the proxy had open at most"""
     partitions: int
     written: dict[str, int]
     """records in topics on the volume that is full"""
@@ -79,9 +82,10 @@ class Matrix:
         before, began = memory(proxy.process.pid, "VmRSS"), time.monotonic()
         victims = self._victims(proxy)
         self._attackers.begin(attack.name, self._target(user))
-        held, connections = 0.0, 0.0
+        held, connections, files = 0.0, 0.0, 0
         while time.monotonic() < began + attack.seconds:
             time.sleep(LOOK)
+            files = max(files, len(os.listdir(f"/proc/{proxy.process.pid}/fd")))
             with contextlib.suppress(OSError):
                 held = max(held, proxy.metric("memory_held_bytes"))
                 connections = max(connections, proxy.metric("client_connections"))
@@ -93,7 +97,7 @@ class Matrix:
         written = {topic: self._tenants.end(topic) - had for topic, had in self._written.items()}
         made = self._tenants.remove(user + "-")
         failures = [str(line) for each in self._proxies for line in each.lines("internal error")]
-        found = Outcome(noticed, tally, time.monotonic() - began, held, grown, fences, connections, made, written, failures)
+        found = Outcome(noticed, tally, time.monotonic() - began, held, grown, fences, connections, files, made, written, failures)
         if failures or any(each.hurt for each in noticed.values()) or any(written.values()):
             self._written = {topic: self._tenants.end(topic) for topic in FULL}
             self._give_up()

@@ -22,6 +22,8 @@ BESIDE = 32 * MIB
 """What else the process may grow by: the allocator, logs, metrics."""
 FENCES = 90_000
 """of 100,000 in all: one principal alone gets 8/9"""
+FILES = 60
+"""descriptors beside the two of each connection"""
 SLACK = 60
 """partitions: a topic is created as a whole while the burst is not used up, and spreading lets a second one pass soon after"""
 
@@ -74,6 +76,7 @@ def test_what_an_attack_takes_is_bounded(runs: Matrix, attack: Attack) -> None:
     assert found.grown <= MEMORY + BESIDE, f"the proxy grew by {found.grown >> 20} MiB"
     assert found.fences <= FENCES
     assert found.connections <= CONNECTIONS
+    assert found.files <= 2 * CONNECTIONS + FILES
     assert found.partitions <= 2 * BURST + RATE * found.seconds + SLACK, "more partitions than its quota allows"
     assert not any(found.written.values()), "written to a volume that is full"
 

@@ -22,32 +22,26 @@ from loadtest.isolation.attack import (
     attack,
     produce,
 )
-from loadtest.isolation.attacker import Attacker
+from loadtest.isolation.attacker import SOURCE, Attacker
 from loadtest.isolation.wire import Misplaced, Refused
 
 
 @attack(CONNECTIONS, shows=("connections",))
 def idle_connections(a: Attacker) -> None:
-    """250 connections from one address say nothing."""
-    a.sockets(250)
-    a.hold()
+    """250 connections from one address say nothing, and come again when they are closed."""
+    a.keep([SOURCE] * 250)
 
 
 @attack(CONNECTIONS, shows=("connections",))
 def many_addresses(a: Attacker) -> None:
-    """350 connections, 10 from each address, say nothing."""
-    for i in range(1, 36):
-        a.sockets(10, source=f"127.0.1.{i}")
-    a.hold()
+    """350 connections, 10 from each address, say nothing, and come again when they are closed."""
+    a.keep([f"127.0.1.{1 + i % 35}" for i in range(350)])
 
 
 @attack(CONNECTIONS)
 def half_open(a: Attacker) -> None:
     """150 connections send half a header."""
-    for sock in a.sockets(150):
-        sock.sendall(b"\0\0\0\x40\0\x12")
-        a.tally.requests += 1
-    a.hold()
+    a.keep([SOURCE] * 150, b"\0\0\0\x40\0\x12")
 
 
 @attack(CONNECTIONS, threads=2)

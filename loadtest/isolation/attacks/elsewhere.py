@@ -7,7 +7,7 @@ from typing import Any
 
 from loadtest.entities import milliseconds as ms
 from loadtest.isolation.attack import CREATE_TOPICS, FLEET, LISTENER, PRODUCE, attack, forge_many, guesses
-from loadtest.isolation.attacker import Attacker
+from loadtest.isolation.attacker import SOURCE, Attacker
 
 
 @attack(LISTENER, threads=2)
@@ -18,11 +18,8 @@ def other_listener(a: Attacker) -> None:
 
 @attack(LISTENER)
 def no_proxy_header(a: Attacker) -> None:
-    """250 connections to the listener of a load balancer send no whole PROXY header."""
-    for sock in a.sockets(250, at=a.target.balanced):
-        sock.sendall(b"\r\n\r\n\0\r\nQUIT\n")
-        a.tally.requests += 1
-    a.hold()
+    """750 connections to the listener of a load balancer send no whole PROXY header."""
+    a.keep([SOURCE] * 750, b"\r\n\r\n\0\r\nQUIT\n", at=a.target.balanced)
 
 
 @attack(LISTENER)
