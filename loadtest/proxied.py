@@ -69,7 +69,11 @@ class ProxyBefore:
 
     def _end(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:  # an attack may keep it from noticing
+            self._process.kill()
+            self._process.wait()
 
 
 def wait(condition: Callable[[], object], limit: float) -> None:
