@@ -170,12 +170,10 @@ def show(console: Console, found: dict[str, dict[str, Cell]]) -> None:
 
 
 def show_small(console: Console, found: list[Waits]) -> None:
-    table = Table(
-        "pipelined", "connections", "way", "answered/s", "p50 ms", "p99 ms", "max ms", title="Metadata on new connections"
-    )
+    table = Table("pipelined", "connections", "way", "sent/s", "p50 ms", "p99 ms", "max ms", title="Metadata on new connections")
     for waits in found:
         figures = (waits.quantile(0.5), waits.quantile(0.99), max(waits.took))
-        row = [waits.sort, str(waits.connections), waits.way, f"{waits.answered:,.0f}"]
+        row = [waits.sort, str(waits.connections), waits.way, f"{waits.sent:,.0f}"]
         table.add_row(*row, *(f"{figure * 1000:.1f}" for figure in figures))
     console.print(table)
 

@@ -33,7 +33,7 @@ class Waits:
     sort: str
     connections: int
     took: list[float]
-    answered: float
+    sent: float
     """requests of the attack a second"""
 
     def quantile(self, share: float) -> float:

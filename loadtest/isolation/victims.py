@@ -26,6 +26,8 @@ OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID = 
 CREATE_PARTITIONS: Final = (37, 3)
 STORAGE_ERROR, LOADING = 56, 14
 MOST_NOTED: Final = 20
+LONGEST: Final = 4 * PATIENCE
+"""Seconds that rounds may take in which nothing is answered in time."""
 KIB: Final = 1 << 10
 _runs = itertools.count()
 
@@ -71,16 +73,16 @@ class Workload(ABC):
     def start(self) -> None:
         self._thread.start()
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, deadline: float) -> None:
         """Until one round is done, whatever became of it."""
-        self._ready.wait(4 * PATIENCE)
+        self._ready.wait(max(deadline - time.monotonic(), 0))
 
     def finish(self) -> None:
         """One more round, and the end."""
         self._stop.set()
 
-    def join(self) -> Noticed:
-        self._thread.join(6 * PATIENCE)
+    def join(self, deadline: float) -> Noticed:
+        self._thread.join(max(deadline - time.monotonic(), 0))
         if self._thread.is_alive():
             self.note(self.noticed.errors, "does not end")
         return self.noticed
@@ -380,8 +382,9 @@ class Victims:
         """Returns when each has done a round."""
         for workload in self._workloads:
             workload.start()
+        deadline = time.monotonic() + LONGEST
         for workload in self._workloads:
-            workload.wait_ready()
+            workload.wait_ready(deadline)
 
     def forget(self) -> None:
         """What was noticed so far does not count."""
@@ -392,7 +395,8 @@ class Victims:
         """One more round of each, and what was noticed, by quota kind."""
         for workload in self._workloads:
             workload.finish()
-        return {workload.quota: workload.join() for workload in self._workloads}
+        deadline = time.monotonic() + LONGEST
+        return {workload.quota: workload.join(deadline) for workload in self._workloads}
 
 
 def _latest(topic: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ Proxies live as long as nobody is hurt; after that, new ones take their place, s
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -30,24 +29,59 @@ SETTLED = 10.0
 """Seconds that the proxy has to answer after an attack."""
 
 
+class Watch:
+    """What a proxy holds at most while it is looked at: `held` bytes by its own account, `grown` bytes of RSS, `fences`,
+    `connections`, `files` that it has open."""
+
+    def __init__(self, proxy: ProxyProcess) -> None:
+        self.held = self.fences = self.connections = 0.0
+        self.grown = self.files = 0
+        self.failures: list[str] = []
+        self._proxy = proxy
+        self._before = memory(proxy.process.pid, "VmRSS")
+
+    def look(self, seconds: float) -> None:
+        """Again and again, for so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(LOOK)
+            self._once()
+
+    def end(self) -> None:
+        """Once more, when the attack is over."""
+        deadline = time.monotonic() + SETTLED
+        while not self._once():
+            if time.monotonic() > deadline:
+                self.failures.append(f"the proxy does not answer within {SETTLED:g} s after the attack")
+                return
+
+    def _once(self) -> bool:
+        pid = self._proxy.process.pid
+        self.files = max(self.files, len(os.listdir(f"/proc/{pid}/fd")))
+        self.grown = max(self.grown, memory(pid, "VmRSS") - self._before)
+        try:
+            figures = self._proxy.figures()
+        except OSError:
+            return False
+        self.held = max(self.held, figures["memory_held_bytes"])
+        self.connections = max(self.connections, figures["client_connections"])
+        self.fences = max(self.fences, figures["sequence_fences"])
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`noticed` by quota kind. Sizes are in bytes; `grown` is by how much the proxy's RSS grew."""
+    """`noticed` by quota kind; `took`: what the proxy held at most; `partitions` that the attacker's topics had."""
 
     noticed: dict[str, Noticed]
     tally: Tally
     seconds: float
-    held: float
-    grown: int
-    fences: float
-    connections: float
-    files: int
-    """descriptors that the proxy had open at most"""
+    took: Watch
     partitions: int
     written: dict[str, int]
     """records in topics on the volume that is full"""
     failures: list[str]
-    """internal errors, and an end that nobody asked for"""
+    """internal errors, and a proxy that does not answer"""
 
 
 class Matrix:
@@ -79,41 +113,24 @@ class Matrix:
     def _run(self, attack: Attack) -> Outcome:
         proxy = self._proxy()
         user = f"mallory-{ATTACKS.index(attack)}"
-        before, began = memory(proxy.process.pid, "VmRSS"), time.monotonic()
+        began = time.monotonic()
         victims = self._victims(proxy)
-        self._attackers.begin(attack.name, self._target(user))
-        held, connections, files = 0.0, 0.0, 0
-        while time.monotonic() < began + attack.seconds:
-            time.sleep(LOOK)
-            files = max(files, len(os.listdir(f"/proc/{proxy.process.pid}/fd")))
-            with contextlib.suppress(OSError):
-                held = max(held, proxy.metric("memory_held_bytes"))
-                connections = max(connections, proxy.metric("client_connections"))
-        grown = memory(proxy.process.pid, "VmRSS") - before
-        fences = self._figure(proxy, "sequence_fences")
-        tally = self._attackers.end()
-        noticed = victims.finish()
-        grown = max(grown, memory(proxy.process.pid, "VmRSS") - before)
+        watch = Watch(proxy)
+        try:
+            self._attackers.begin(attack.name, self._target(user))
+            watch.look(attack.seconds)
+            tally = self._attackers.end()
+        finally:
+            noticed = victims.finish()
+        watch.end()
         written = {topic: self._tenants.end(topic) - had for topic, had in self._written.items()}
         made = self._tenants.remove(user + "-")
-        failures = [str(line) for each in self._proxies for line in each.lines("internal error")]
-        found = Outcome(noticed, tally, time.monotonic() - began, held, grown, fences, connections, files, made, written, failures)
+        failures = watch.failures + [str(line) for each in self._proxies for line in each.lines("internal error")]
+        found = Outcome(noticed, tally, time.monotonic() - began, watch, made, written, failures)
         if failures or any(each.hurt for each in noticed.values()) or any(written.values()):
             self._written = {topic: self._tenants.end(topic) for topic in FULL}
             self._give_up()
         return found
-
-    def _figure(self, proxy: ProxyProcess, name: str) -> float:
-        """A metric, once the proxy answers."""
-        found: list[float] = []
-
-        def told() -> bool:
-            with contextlib.suppress(OSError):
-                found.append(proxy.metric(name))
-            return bool(found)
-
-        wait_until(told, "the proxy's metrics", SETTLED)
-        return found[0]
 
     def _victims(self, proxy: ProxyProcess) -> Victims:
         victims = Victims(proxy.bootstrap, self._tenants.written)

@@ -72,11 +72,11 @@ def test_the_attack_was_one(runs: Matrix, attack: Attack) -> None:
 def test_what_an_attack_takes_is_bounded(runs: Matrix, attack: Attack) -> None:
     found = outcome(runs, attack)
     assert found.failures == []
-    assert found.held <= MEMORY + LARGEST
-    assert found.grown <= MEMORY + BESIDE, f"the proxy grew by {found.grown >> 20} MiB"
-    assert found.fences <= FENCES
-    assert found.connections <= CONNECTIONS
-    assert found.files <= 2 * CONNECTIONS + FILES
+    assert found.took.held <= MEMORY + LARGEST
+    assert found.took.grown <= MEMORY + BESIDE, f"the proxy grew by {found.took.grown >> 20} MiB"
+    assert found.took.fences <= FENCES
+    assert found.took.connections <= CONNECTIONS
+    assert found.took.files <= 2 * CONNECTIONS + FILES
     assert found.partitions <= 2 * BURST + RATE * found.seconds + SLACK, "more partitions than its quota allows"
     assert not any(found.written.values()), "written to a volume that is full"
 
