@@ -50,15 +50,17 @@ def upstream() -> dict[str, Any]:
     return {"sasl": {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password": USERS["proxy"]}}
 
 
-def access(bootstrap: str, user: str = "tenant", **more: Any) -> dict[str, Any]:
-    """Settings of confluent-kafka."""
+def access(bootstrap: str, user: str | None = "tenant", **more: Any) -> dict[str, Any]:
+    """Settings of confluent-kafka. `user` None: without a login."""
+    if user is None:
+        return {"bootstrap.servers": bootstrap, **more}
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
     return {"bootstrap.servers": bootstrap, **login, "sasl.username": user, "sasl.password": USERS[user], **more}
 
 
 @contextmanager
-def logged_in(address: str, user: str = "tenant") -> Iterator[Connection]:
-    """The Kafka protocol by hand."""
+def logged_in(address: str, user: str | None = "tenant") -> Iterator[Connection]:
+    """The Kafka protocol by hand. `user` None: without a login."""
     with connect(address) as connection:
-        assert log_in(connection, user, USERS[user]) == 0
+        assert user is None or log_in(connection, user, USERS[user]) == 0
         yield connection
