@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-report docs clean
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-isolation bench-report docs clean
 .PHONY: setup java kafka redis test-fleet-minute
 
 demo: setup java
@@ -61,6 +61,10 @@ bench-producer-ids: kafka
 bench-rates: kafka
 	$(BIN)/python -m loadtest.rates $(BENCH_ARGS)
 
+# What each attack of docs/isolation.md costs somebody else; some 20 minutes.
+bench-isolation: kafka
+	$(BIN)/python -m loadtest.isolation $(BENCH_ARGS)
+
 # How fast the capacity report is, beside DuckDB.
 bench-report: setup java
 	$(BIN)/python -m loadtest.report $(BENCH_ARGS)
@@ -69,6 +73,7 @@ docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
 	$(BIN)/python -m loadtest.results.schema > docs/loadtest-results.schema.json
+	$(BIN)/python -m tests.isolation.cells > docs/isolation.md
 	$(BIN)/python deploy/helm/generate.py
 
 # 64 real clients in skewed shares at four proxies for a minute.

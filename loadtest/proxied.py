@@ -42,6 +42,7 @@ class ProxyBefore:
             if started is None:
                 raise SystemExit("the proxy did not start")
             self.bootstrap, self._admin = started["bootstrap"], started["admin"]
+            self.listeners: dict[str, str] = started["listeners"]
             wait(lambda: self.figures().get("upstream_up") == 1, START_LIMIT)
         except BaseException:
             self._end()
@@ -68,7 +69,11 @@ class ProxyBefore:
 
     def _end(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:  # an attack may keep it from noticing
+            self._process.kill()
+            self._process.wait()
 
 
 def wait(condition: Callable[[], object], limit: float) -> None:

@@ -41,6 +41,7 @@ class LocalCluster:
         properties: Mapping[str, PropertyValue] | None = None,
         data_dir: Path | None = None,
         sasl: Mapping[str, str] | None = None,
+        super_users: Sequence[str] | None = None,
         tls: Tls | None = None,
         jvm_flags: Sequence[str] = (),
         start_limit: float = 90.0,
@@ -51,19 +52,21 @@ class LocalCluster:
         `log_dirs` is their number per broker. `properties` go over the defaults in every node's server.properties. `data_dir` is
         kept at stop, and used again by a next cluster with the same number of brokers and log dirs; without it, data is temporary.
         `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. `tls` is the same for all nodes: its certificate
-        is for 127.0.0.1. For an authorizer give its properties, with super.users=User:ANONYMOUS: that is what brokers are to each
-        other. `jvm_flags` go over the others (-Xmx512m for one).
+        is for 127.0.0.1. `super_users` switch the authorizer on: these of the users of `sasl` may do everything, as brokers among
+        each other may; all others have the rights that ACLs give them, none to begin with. `jvm_flags` go over the others
+        (-Xmx512m for one).
         `start_limit` is in seconds. Errors: ValueError.
         """
         if not 1 <= brokers <= 3:
             raise ValueError(f"brokers: 1, 2 or 3, not {brokers}")
         if log_dirs < 1:
             raise ValueError(f"log_dirs: at least 1, not {log_dirs}")
-        check_users(sasl or {})
+        check_users(sasl or {}, super_users or ())
         self.version = version
         self.brokers: Sequence[Node] = ()
         self._size, self._log_dirs, self._jvm_flags = brokers, log_dirs, list(jvm_flags)
         self._properties, self._sasl, self._tls = dict(properties or {}), sasl, tls
+        self._super_users = super_users
         self._data_dir = data_dir.absolute() if data_dir is not None else None
         self._start_limit, self._progress = start_limit, progress
         self._guard: Guard | None = None
@@ -172,7 +175,8 @@ class LocalCluster:
         if self._guard is None:
             raise RuntimeError("the cluster is not started")
         voters = {each.node_id: each.listeners.controller for each in self.brokers}
-        node.launch(self._guard, self._command, cluster_properties(voters, self._sasl, self._tls), self._properties)
+        common = cluster_properties(voters, self._sasl, self._tls, self._super_users)
+        node.launch(self._guard, self._command, common, self._properties)
 
     def _end_all(self, how: signal.Signals) -> None:
         for node in self.brokers:

@@ -55,9 +55,13 @@ def node_properties(node_id: int, listeners: Listeners, log_dirs: Sequence[Path]
 
 
 def cluster_properties(
-    voters: Mapping[int, int], users: Mapping[str, str] | None, tls: Tls | None = None
+    voters: Mapping[int, int],
+    users: Mapping[str, str] | None,
+    tls: Tls | None = None,
+    super_users: Sequence[str] | None = None,
 ) -> dict[str, PropertyValue]:
-    """What is the same on all nodes. `voters` maps node id to controller port; `users` maps name to password, None for no SASL.
+    """What is the same on all nodes. `voters` maps node id to controller port; `users` maps name to password, None for no SASL;
+    `super_users`: None for no authorizer.
     Errors: OSError when a file of `tls` cannot be read.
 
     Kafka's defaults suit large clusters: three replicas of internal topics, pauses before groups and brokers start, large buffers.
@@ -87,6 +91,7 @@ def cluster_properties(
         "auto.create.topics.enable": True,
         **(_sasl(users) if users is not None else {}),
         **(_tls(tls) if tls is not None else {}),
+        **(_authorizer(super_users) if super_users is not None else {}),
     }
 
 
@@ -95,8 +100,11 @@ def render(properties: Mapping[str, PropertyValue]) -> str:
     return "".join(f"{name}={_escape(_text(value))}\n" for name, value in properties.items())
 
 
-def check_users(users: Mapping[str, str]) -> None:
-    """Raise ValueError for a name or a password that Kafka's own notations (JAAS, --add-scram) cannot hold unquoted."""
+def check_users(users: Mapping[str, str], super_users: Sequence[str] = ()) -> None:
+    """Raise ValueError for a name or a password that Kafka's own notations (JAAS, --add-scram) cannot hold unquoted, and for a
+    super user who is no user."""
+    if unknown := set(super_users) - set(users):
+        raise ValueError(f"super_users: {', '.join(sorted(unknown))} cannot log in; name them in sasl")
     for user, password in users.items():
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", user):
             raise ValueError(f"user name {user!r}: letters, digits and _ . - only")
@@ -111,6 +119,15 @@ def _sasl(users: Mapping[str, str]) -> dict[str, PropertyValue]:
         f"{_CLIENT}.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule required {known};",
         f"{_CLIENT}.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
         f"{_CLIENT}.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+    }
+
+
+def _authorizer(super_users: Sequence[str]) -> dict[str, PropertyValue]:
+    """Brokers and controllers come to each other's listeners without a login, as User:ANONYMOUS. Clients
+    cannot: theirs wants one."""
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", *super_users)),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema
 
 from quota.keys import KEYS
+from tests.fuzz.bystander import PRODUCER_ID, TOPIC
 from tests.fuzz.places import Place, request_places, response_places
 from tests.messages import batch, part_of, produce, request, response, versions_of
 from tests.support import HANDLERS
@@ -69,7 +70,9 @@ def _request(key: int, version: int, chance: Random) -> bytes:
     if key == PRODUCE:
         given["acks"] = chance.choice((0, 1, -1))
         if chance.random() < 0.5:
-            return produce(version, 1, batch(size=chance.randrange(61, 200)), acks=given["acks"])
+            forged = {"producer_id": chance.choice((PRODUCER_ID, chance.randrange(100))), "epoch": 0, "sequence": 0}
+            made = batch(size=chance.randrange(61, 200), **(forged if chance.random() < 0.5 else {}))
+            return produce(version, 1, made, chance.choice((TOPIC, "orders")), given["acks"])
     elif key == AUTHENTICATE and chance.random() < 0.7:
         given["auth_bytes"] = chance.choice(TOKENS)
     elif key == HANDSHAKE and chance.random() < 0.7:

@@ -2,7 +2,8 @@
 
 In: an API key and a seed, which say all there is to a dialogue. Out: what became of it, and how many broken frames it had.
 The invariant is one sentence: any input gives forwarded bytes, or one report and a close, never an exception, and at its
-end a session holds nothing any more.
+end a session holds nothing any more. Beside it another principal goes on in the same world, and gets what she has to get, byte
+by byte and at once (`bystander`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from proxy.session.desk import Alteration, ClosedDesk, Refusal
 from proxy.session.port import Peer
 from proxy.session.requester import Requester
 from proxy.session.session import Session, State
+from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.producer_ids import Mode as IdMode
 from quota.layers import Change
+from tests.fuzz import bystander
 from tests.fuzz.corpus import AUTHENTICATE, HANDSHAKE, PAIRS, TOKENS, Pair, corpus, logins
 from tests.fuzz.mutations import mutate
 from tests.support import ANYBODY, HANDLERS, Port, World, endpoint
@@ -31,8 +35,10 @@ ROUNDS = 3
 """Requests of a dialogue at most, if it lasts that long."""
 SLOW = 0.03
 """The part of frames that come byte by byte, with silence in between that may be longer than the limits allow."""
-LIMITS = {ANYBODY: MutationLimit(5, 500)}
-PRODUCER_IDS: dict[Entity, float] = {ANYBODY: 2}
+LIMITS = {ANYBODY: MutationLimit(5, 500), bystander.ENTITY: bystander.MUTATIONS}
+PRODUCER_IDS: dict[Entity, float] = {ANYBODY: 1, bystander.ENTITY: bystander.PRODUCER_IDS}
+AMPLE = 1 << 30
+"""Bytes of memory in all; with less, there may be none for the bystander."""
 
 
 class Broken(AssertionError):
@@ -75,13 +81,28 @@ class Desk(ClosedDesk):
 class Victim:
     """A session that is checked after every step. Its world lasts as long as it does."""
 
-    def __init__(self, memory_total: int = 1 << 30) -> None:
+    def __init__(self, memory_total: int = AMPLE, first: int = 0) -> None:
+        """`first`: which exchange the bystander begins with; by it, new producer ids above the limit are slowed down or refused."""
+        mode = IdMode.REJECT if first % 3 == 0 else IdMode.THROTTLE
         self.world = World(
-            LIMITS, PRODUCER_IDS, max_frame=1 << 16, max_held_response=200, max_in_flight=4, memory_total=memory_total, desk=Desk()
+            LIMITS,
+            PRODUCER_IDS,
+            mode,
+            max_frame=1 << 16,
+            max_held_response=200,
+            max_in_flight=4,
+            memory_total=memory_total,
+            desk=Desk(),
         )
         self.port = Port()
         self.session = Session(self.world.services, HANDLERS, self.port, Peer("10.0.0.1:1", endpoint))
         self.now = 0.0
+        self._bystander = bystander.Bystander(self.world, first) if memory_total >= AMPLE else None
+
+    def bystander(self) -> None:
+        """The other principal has a turn."""
+        if self._bystander is not None:
+            self._bystander.turn(self.now)
 
     def client(self, data: bytes) -> None:
         self.session.client_bytes(data, self.now)
@@ -107,7 +128,9 @@ class Victim:
             self.client(data[200:])
 
     def leave(self, politely: bool) -> None:
-        """The client goes, then the broker; nothing of the connection may be left."""
+        """The client goes, then the broker; nothing of the connection may be left, and the bystander can come again."""
+        if self._bystander is not None:
+            self._bystander.leave(self.now)
         if politely:
             self.session.client_ended()
         self.session.client_lost()
@@ -124,6 +147,10 @@ class Victim:
         assert world.services.budget.held == world.services.budget.waiting == 0, "memory is still charged"
         world.tally.close_interval()
         assert not len(world.tally), "sums are still held"
+        if self._bystander is not None:
+            self._bystander = bystander.Bystander(world, bystander.PRODUCES)
+            self.bystander()
+            self.bystander()
 
     def _wait(self) -> None:
         while self.session.state in (State.MUTED, State.HELD):
@@ -141,6 +168,9 @@ class Victim:
             self._wait()
         state, watcher = self.session.state, self.world.watcher
         reports = len(watcher.client_failures) + len(watcher.broker_failures) + sum(closed for _, closed in watcher.limits)
+        if not reports and self.port.closes and watcher.decisions:
+            # A refusal cannot be told where there are no acknowledgements: the connection is closed, as brokers do.
+            reports += watcher.decisions[-1][0].action is Action.REFUSE
         assert reports == self.port.closes == int(state is State.CLOSED), f"{reports} reports, {self.port.closes} closes, {state}"
         assert state is not State.OPEN or self.port.reading, "open, and never read again"
 
@@ -154,7 +184,7 @@ def one(key: int, seed: int) -> Outcome:
     chance = Random(seed << 8 | key)
     rnd = chance.random
     pairs = corpus(key, seed // PER_CORPUS)
-    victim = Victim(500 if rnd() < 0.05 else 1 << 30)
+    victim = Victim(500 if rnd() < 0.05 else AMPLE, seed)
     frames = 0
     what = "login"
     try:
@@ -163,6 +193,7 @@ def one(key: int, seed: int) -> Outcome:
             victim.client(hand)
             victim.broker(answer)
         for _ in range(ROUNDS):
+            victim.bystander()
             pair = pairs[int(rnd() * PAIRS)]
             if key == HANDSHAKE and victim.session.client.tokens and rnd() < 0.7:
                 pair = Pair(_token(chance), [], _token(chance), [])
@@ -185,6 +216,7 @@ def _break_request(victim: Victim, pair: Pair, chance: Random) -> int:
     """A broken request, and good answers to what of it goes on; the number of broken frames."""
     sent = mutate(pair.request, pair.request_places, chance, 4 if chance.random() < 0.05 else 8)
     _ask(victim, pair.request + sent if chance.random() < 0.2 else sent, chance)
+    victim.bystander()
     for _ in range(victim.session.in_flight):
         for piece in cut(pair.response, chance):
             victim.broker(piece)
@@ -195,6 +227,7 @@ def _break_response(victim: Victim, pair: Pair, chance: Random) -> int:
     """A good request, or two, and broken answers; the number of broken frames."""
     _ask(victim, pair.request * (2 if chance.random() < 0.2 else 1), chance)
     asked = victim.session.in_flight
+    victim.bystander()
     for _ in range(asked):
         for piece in cut(mutate(pair.response, pair.response_places, chance, 8), chance):
             victim.broker(piece)

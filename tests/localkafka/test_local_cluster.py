@@ -188,6 +188,15 @@ def test_others_do_not(secure: LocalCluster, settings: dict[str, str]) -> None:
         AdminClient({"bootstrap.servers": secure.bootstrap_servers, **QUIET, **settings}).list_topics(timeout=1)
 
 
+def test_with_an_authorizer_only_super_users_may_do_something_at_first() -> None:
+    with LocalCluster(1, jvm_flags=QUICK, sasl={"root": "r", "bob": "b"}, super_users=["root"]) as cluster:
+        produce(cluster.bootstrap_servers, "of-root", ["x"], settings=login("PLAIN", "root", "r"))
+        seen = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET, **login("PLAIN", "bob", "b")}).list_topics(
+            timeout=20
+        )
+        assert not seen.topics
+
+
 def test_clients_come_by_tls_with_a_certificate_and_a_login(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     broker, client = authority.server("broker", HOST), authority.client("client")

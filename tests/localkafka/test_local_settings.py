@@ -72,6 +72,18 @@ def test_metadata_is_in_no_log_dir() -> None:
     assert properties["advertised.listeners"] == "CLIENT://127.0.0.1:1,INTERNAL://127.0.0.1:2"
 
 
+def test_super_users_switch_the_authorizer_on_and_brokers_are_among_them() -> None:
+    assert "authorizer.class.name" not in cluster_properties({0: 9}, {"a": "b"})
+    properties = cluster_properties({0: 9}, {"a": "b"}, None, ["a"])
+    assert "StandardAuthorizer" in str(properties["authorizer.class.name"])
+    assert properties["super.users"] == "User:ANONYMOUS;User:a"
+
+
+def test_a_super_user_who_cannot_log_in_is_refused() -> None:
+    with pytest.raises(ValueError, match="super_users: b cannot log in"):
+        check_users({"a": "x"}, ["a", "b"])
+
+
 @pytest.mark.parametrize("users", [{"a b": "x"}, {'a"': "x"}, {"a": ""}, {"a": "x,y"}, {"a": 'x"y'}, {"a": "x]"}])
 def test_users_that_would_break_kafkas_notation_are_refused(users: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="user"):

@@ -12,6 +12,7 @@ from tests.certs import Authority
 from tests.conftest import QUICK_START
 from tests.real import secured
 from tests.real.proxies import ProxyProcess
+from tests.real.tenancy import tenant_cluster
 
 _numbers = itertools.count()
 
@@ -33,6 +34,20 @@ def name() -> str:
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Whom brokers, the proxy and clients trust."""
     return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def tenants1() -> Iterator[LocalCluster]:
+    """One broker with logins and an authorizer (`tenancy`)."""
+    with tenant_cluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def tenants3() -> Iterator[LocalCluster]:
+    """Three such brokers. A test that stops one starts it again."""
+    with tenant_cluster(3) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -111,6 +111,11 @@ class ProxyProcess:
                 return float(line.rsplit(" ", 1)[1])
         return 0.0
 
+    def figures(self) -> dict[str, float]:
+        """/metrics of the proxy's own, with labels as they stand there, without the prefix."""
+        rows = [row for row in self.get("/metrics")[1].splitlines() if row.startswith("kafka_quota_proxy_")]
+        return {name.removeprefix("kafka_quota_proxy_"): float(value) for name, value in (row.rsplit(" ", 1) for row in rows)}
+
     def usage(self) -> list[dict[str, Any]]:
         """All lines of the usage log so far."""
         return [json.loads(line) for path in sorted(self.logs.glob("*.jsonl")) for line in path.read_text().splitlines()]

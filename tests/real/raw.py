@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import socket
 import struct
-import types
-import typing
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
-from kio.static.primitive import i32Timedelta
 
+from loadtest.entities import make
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import encode_request
 
@@ -80,42 +75,3 @@ def connect(address: str) -> Iterator[Connection]:
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), 20) as sock:
         yield Connection(sock)
-
-
-def make(cls: Any, /, **values: Any) -> Any:
-    """An instance of a kio class.
-
-    Dicts become entities, what is left out becomes its default or zero, what the class does not have is dropped.
-    """
-    hints = typing.get_type_hints(cls)
-    arguments = {}
-    for field in dataclasses.fields(cls):
-        if field.name in values:
-            arguments[field.name] = _value(hints[field.name], values[field.name])
-        elif field.default is dataclasses.MISSING:
-            arguments[field.name] = _zero(hints[field.name])
-    return cls(**arguments)
-
-
-def _value(hint: Any, value: Any) -> Any:
-    if isinstance(value, list):
-        options = [hint, *typing.get_args(hint)]
-        element = next(typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple)
-        return tuple(_value(element, item) for item in value)
-    if isinstance(value, dict):
-        return make(next(option for option in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(option)), **value)
-    return value
-
-
-def _zero(hint: Any) -> Any:
-    if isinstance(hint, types.UnionType):
-        return None
-    if typing.get_origin(hint) is tuple:
-        return ()
-    if dataclasses.is_dataclass(hint):
-        return make(hint)
-    if issubclass(hint, datetime.timedelta):
-        return i32Timedelta.parse(datetime.timedelta(0))
-    if issubclass(hint, uuid.UUID):
-        return uuid.UUID(int=0)
-    return next(base() for base in (bool, int, float, str, bytes) if issubclass(hint, base))

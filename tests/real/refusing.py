@@ -25,8 +25,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import run_java
 from tests.real.proxies import ProxyProcess
-from tests.real.raw import connect
 from tests.real.records import record_batch
+from tests.real.tenancy import USERS, access, logged_in
 from tests.real.twins import ms, until
 
 PARTITIONS = 4
@@ -84,12 +84,12 @@ class Flicker:
             self.changes += 1
 
 
-def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
+def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, user: str | None = None) -> None:
     """A topic that takes records, and keeps those of raw producers too, whose timestamps are long ago."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({**access(bootstrap, user), "log_level": 0})
     admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])[topic].result(20)
     asked = [{"name": topic, "partitions": [{"partition_index": n, "timestamp": -1} for n in range(partitions)]}]
-    with connect(bootstrap) as connection:
+    with logged_in(bootstrap, user) as connection:
         until(
             lambda: connection.decoded(2, 6, replica_id=-1, topics=asked).topics[0].partitions,
             lambda answers: all(answer.error_code == 0 for answer in answers),
@@ -128,9 +128,9 @@ class RawProducer:
     VERSION = 11
     IN_FLIGHT = 5
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, user: str | None = None) -> None:
         self._topic = topic
-        self._connected = connect(bootstrap)
+        self._connected = logged_in(bootstrap, user)
         self.connection = self._connected.__enter__()
         asked = {"transactional_id": None, "transaction_timeout": ms(60_000), "producer_id": -1, "producer_epoch": -1}
         made = until(lambda: self.connection.decoded(22, 4, **asked), lambda answer: answer.error_code == 0)
@@ -174,11 +174,11 @@ class RawProducer:
                 pause()
 
 
-def raw(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome) -> None:
+def raw(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome, user: str | None = None) -> None:
     """Raw producers, one after the other."""
     chance = random.Random(name)
     for who in lives(name, seconds):
-        producer = RawProducer(bootstrap, topic)
+        producer = RawProducer(bootstrap, topic, user)
         try:
             values = [f"{who} {i}" for i in range(PER_PRODUCER)]
             partition = chance.randrange(PARTITIONS)
@@ -199,7 +199,7 @@ def raw(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome) -
             producer.close()
 
 
-def librdkafka(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome) -> None:
+def librdkafka(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome, user: str | None = None) -> None:
     """Idempotent producers of librdkafka, one after the other."""
     for who in lives(name, seconds):
         acknowledged: Log = defaultdict(list)
@@ -210,7 +210,7 @@ def librdkafka(bootstrap: str, topic: str, seconds: float, name: str, found: Out
             else:
                 found.errors.append(f"{message.value().decode()}: {error}")
 
-        producer = Producer({**quick(bootstrap), "enable.idempotence": True})
+        producer = Producer({**quick(bootstrap, user), "enable.idempotence": True})
         for i in range(PER_PRODUCER):
             producer.produce(topic, f"{who} {i}".encode(), partition=i % PARTITIONS, on_delivery=done)
             producer.poll(0)
@@ -221,12 +221,12 @@ def librdkafka(bootstrap: str, topic: str, seconds: float, name: str, found: Out
             found.written[who, partition] += values
 
 
-def librdkafka_transactions(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome) -> None:
+def librdkafka_transactions(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome, user: str | None = None) -> None:
     """Transactional producers of librdkafka, one after the other. Some transactions are aborted with records on their way, and
     those of which it says so: it gives up a transaction now and then that is begun right behind one that was aborted so."""
     chance = random.Random(name)
     for who in lives(name, seconds):
-        producer = Producer({**quick(bootstrap), "transactional.id": who})
+        producer = Producer({**quick(bootstrap, user), "transactional.id": who})
         try:
             producer.init_transactions(30)
             for number in range(TRANSACTIONS):
@@ -276,11 +276,12 @@ def abort(producer: Producer) -> None:
     raise TimeoutError("a transaction could not be aborted")
 
 
-def java(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome) -> None:
+def java(bootstrap: str, topic: str, seconds: float, name: str, found: Outcome, user: str | None = None) -> None:
     """A Java program with both sorts of producers."""
     source = Path(__file__).parent / "java" / "Refusing.java"
     counts = [str(PARTITIONS), str(PER_PRODUCER), str(PER_TRANSACTION), str(TRANSACTIONS)]
-    ran = run_java(source, bootstrap, topic, str(seconds), name, *counts, timeout=seconds + 120)
+    login = [] if user is None else [user, USERS[user]]
+    ran = run_java(source, bootstrap, topic, str(seconds), name, *counts, *login, timeout=seconds + 120)
     if ran.returncode:
         found.errors.append(ran.stderr)
     for line in ran.stdout.splitlines():
@@ -304,10 +305,10 @@ def lives(name: str, seconds: float) -> Iterator[str]:
         yield f"{name}-{number}"
 
 
-def quick(bootstrap: str) -> dict[str, Any]:
+def quick(bootstrap: str, user: str | None = None) -> dict[str, Any]:
     """Settings with which librdkafka makes many small batches, has several in flight, and does not wait long before it retries."""
     sizes = {"linger.ms": 0, "batch.num.messages": 5, "max.in.flight.requests.per.connection": 5}
-    return {"bootstrap.servers": bootstrap, "log_level": 0, "retry.backoff.ms": 10, "retry.backoff.max.ms": 50, **sizes}
+    return {**access(bootstrap, user), "log_level": 0, "retry.backoff.ms": 10, "retry.backoff.max.ms": 50, **sizes}
 
 
 def by_producer(logs: list[list[str]]) -> dict[tuple[str, int], list[str]]:

@@ -124,10 +124,12 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
             return low, high
 
 
-def read_in_order(bootstrap: str, topic: str, partitions: int = 6, isolation: str = "read_uncommitted") -> list[list[str]]:
-    """The values of each partition, up to its present end. There must be no open transaction."""
+def read_in_order(
+    bootstrap: str, topic: str, partitions: int = 6, isolation: str = "read_uncommitted", **more: Any
+) -> list[list[str]]:
+    """The values of each partition, up to its present end. There must be no open transaction. `more`: settings, such as a login."""
     settings = {"group.id": "nobody", "enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "auto.offset.reset": "error", **settings})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "auto.offset.reset": "error", **settings, **more})
     found: list[list[str]] = [[] for _ in range(partitions)]
     try:
         ends = [watermarks(consumer, topic, n)[1] for n in range(partitions)]

@@ -1,7 +1,9 @@
-"""The sequence fence with real clients and brokers: while batches are refused at random moments, what is acknowledged is there
-once and in order per partition, and whoever retries gets everything delivered; without the fence it is not so.
+"""The sequence fence with real clients that log in at brokers with an authorizer: while batches are refused at random moments,
+what is acknowledged is there once and in order per partition, and whoever retries gets everything delivered; without the
+fence it is not so.
 
-`FENCE_SECONDS` in the environment says for how long producers go on against each cluster; 8 when it is not set, 60 is the proof."""
+`FENCE_SECONDS` in the environment says for how long producers go on against each cluster; 8 when it is not set, 60 is the
+proof."""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from localkafka import LocalCluster
-from tests.conftest import QUICK_START
 from tests.real import refusing
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.refusing import (
@@ -32,11 +34,14 @@ from tests.real.refusing import (
     thresholds,
 )
 from tests.real.steady import read_in_order
+from tests.real.tenancy import access, tenant_cluster, upstream
 
 pytestmark = pytest.mark.kafka
 
 SECONDS = float(os.environ.get("FENCE_SECONDS", "8"))
 SEED = 8
+USER = "tenant"
+LOGIN = {name: value for name, value in access("", USER).items() if name != "bootstrap.servers"}
 NOT_ENOUGH_REPLICAS, OUT_OF_ORDER = 19, 45
 FILLER = 10_000
 """Bytes that keep the rate above 1 byte/s until they are 11 s old."""
@@ -45,11 +50,11 @@ FILLER = 10_000
 @pytest.fixture(scope="module")
 def kafka_before() -> Iterator[LocalCluster]:
     """A broker of the series before."""
-    with LocalCluster(1, version="3.9.1", jvm_flags=QUICK_START) as cluster:
+    with tenant_cluster(1, version="3.9.1") as cluster:
         yield cluster
 
 
-@pytest.fixture(params=["kafka1", "kafka_before"], ids=["4.2.0", "3.9.1"])
+@pytest.fixture(params=["tenants1", "kafka_before"], ids=["4.2.0", "3.9.1"])
 def cluster(request: pytest.FixtureRequest) -> LocalCluster:
     found: LocalCluster = request.getfixturevalue(request.param)
     return found
@@ -57,7 +62,7 @@ def cluster(request: pytest.FixtureRequest) -> LocalCluster:
 
 @pytest.fixture
 def topic(cluster: LocalCluster, name: str) -> str:
-    make_topic(cluster.bootstrap_servers, name)
+    make_topic(cluster.bootstrap_servers, name, user=USER)
     return name
 
 
@@ -65,12 +70,12 @@ def topic(cluster: LocalCluster, name: str) -> str:
 def test_what_is_acknowledged_is_there_once_and_in_order(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     """Every producer retries, so that is all; of transactions only what was committed is seen, and all of that."""
     found = {"java": Outcome(), "librdkafka": Outcome(), "transactions": Outcome(), "raw": Outcome()}
-    with ProxyProcess(tmp_path, cluster.bootstrap_servers, {"quotas": thresholds(MANY), "reload": {"interval": "0s"}}) as proxy:
+    with ProxyProcess(tmp_path, cluster.bootstrap_servers, settings()) as proxy:
         jobs = [(refusing.java, "java"), (refusing.librdkafka_transactions, "transactions")]
         jobs += [(refusing.librdkafka, "librdkafka"), (refusing.raw, "raw")] * 2
         with Flicker(proxy, SEED) as flicker, ThreadPoolExecutor() as threads:
             running = [
-                threads.submit(job, proxy.bootstrap, topic, SECONDS, f"{sort}-{i}", found[sort])
+                threads.submit(job, proxy.bootstrap, topic, SECONDS, f"{sort}-{i}", found[sort], USER)
                 for i, (job, sort) in enumerate(jobs)
             ]
             for one in running:
@@ -86,9 +91,9 @@ def test_what_is_acknowledged_is_there_once_and_in_order(cluster: LocalCluster, 
         )
         assert one.errors == []
         assert one.sent or one.committed
-    there = by_producer(read_in_order(cluster.bootstrap_servers, topic, PARTITIONS))
+    there = by_producer(read_in_order(cluster.bootstrap_servers, topic, PARTITIONS, **LOGIN))
     wait_until(lambda: ends(cluster, topic, "read_committed") == ends(cluster, topic), "transactions to end")
-    committed = by_producer(read_in_order(cluster.bootstrap_servers, topic, PARTITIONS, "read_committed"))
+    committed = by_producer(read_in_order(cluster.bootstrap_servers, topic, PARTITIONS, "read_committed", **LOGIN))
     for one in found.values():
         for who, values in one.written.items():
             assert values == sorted(values, key=number_of), f"{who} was told in another order"
@@ -101,13 +106,18 @@ def test_what_is_acknowledged_is_there_once_and_in_order(cluster: LocalCluster, 
     assert sum(len(one.aborted) for one in found.values()) > 0
 
 
+def settings() -> dict[str, Any]:
+    """Of a proxy."""
+    return {"quotas": thresholds(MANY), "reload": {"interval": "0s"}, "upstream": upstream()}
+
+
 def number_of(value: str) -> int:
     return int(value.rsplit(" ", 1)[1])
 
 
 def ends(cluster: LocalCluster, topic: str, isolation: str = "read_uncommitted") -> list[int]:
     """The end of each partition for such a consumer."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "nobody", "isolation.level": isolation})
+    consumer = Consumer(access(cluster.bootstrap_servers, **{"group.id": "nobody", "isolation.level": isolation}))
     try:
         return [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)[1] for n in range(PARTITIONS)]
     finally:
@@ -121,17 +131,16 @@ def test_several_in_flight_of_a_new_producer_and_the_first_is_refused(
     """Nothing is left to chance: the threshold is such that sequence 0 is refused, then it is raised, and only then the next ones,
     which the producer sends without having looked at the answer, reach the proxy. Without a fence a broker that has no state of
     the producer takes them, and never again sequence 0: the record is lost."""
-    settings = {"quotas": thresholds(MANY), "reload": {"interval": "0s"}}
-    with ProxyProcess(tmp_path, cluster.bootstrap_servers, settings, program=program) as proxy:
+    with ProxyProcess(tmp_path, cluster.bootstrap_servers, settings(), program=program) as proxy:
 
         def hold(total: int, times: int) -> None:
             set_total(proxy, total)
             wait_until(lambda: len(proxy.lines("settings applied")) == times, "the threshold to hold")
 
-        filler = RawProducer(proxy.bootstrap, topic)
+        filler = RawProducer(proxy.bootstrap, topic, USER)
         filler.deliver(1, [Batch(0, ["x" * FILLER])])
         filler.close()
-        producer = RawProducer(proxy.bootstrap, topic)
+        producer = RawProducer(proxy.bootstrap, topic, USER)
         batches = [Batch(i, [f"new {i}"]) for i in range(4)]
         hold(NONE, 1)
         producer.send(0, batches[0])
@@ -144,7 +153,7 @@ def test_several_in_flight_of_a_new_producer_and_the_first_is_refused(
         producer.deliver(0, left)
         producer.close()
         codes = [batch.code for batch in batches]
-        there = read_in_order(cluster.bootstrap_servers, topic, PARTITIONS)[0]
+        there = read_in_order(cluster.bootstrap_servers, topic, PARTITIONS, **LOGIN)[0]
     if program == "proxy":
         assert first == [NOT_ENOUGH_REPLICAS] * 4
         assert codes == [0] * 4

@@ -1,5 +1,5 @@
-"""Three proxies with one Redis before a real Kafka: real clients get the quota of the fleet, whatever becomes of Redis, and whoever
-comes to another proxy takes along what it owes."""
+"""Three proxies with one Redis before a real Kafka with logins and an authorizer: real clients get the quota of the fleet,
+whatever becomes of Redis, and whoever comes to another proxy takes along what it owes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.tenancy import access, upstream
 from tests.real.test_rates import stored
 from tests.redis_server import RedisServer, Relay, needs_redis
 
@@ -38,20 +39,20 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(tenants1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("fleet")
     quotas = {
         "entities": [
             {"client_id": "<default>", "producer_byte_rate": RATE},
-            {"user": "ANONYMOUS", "producer_ids_rate": 1000},
+            {"user": "tenant", "producer_ids_rate": 1000},
         ]
     }
     with RedisServer(folder / "redis") as redis, Relay(redis.port) as relay:
 
         def proxy(name: str, address: str) -> ProxyProcess:
             ledger = {"kind": "redis", "servers": [address], "timeout": "400ms", "stale_after": "1s"}
-            settings = {"proxy_id": name, "quotas": quotas, "ledger": ledger}
-            return ProxyProcess(folder / name, kafka1.bootstrap_servers, settings)
+            settings = {"proxy_id": name, "quotas": quotas, "ledger": ledger, "upstream": upstream()}
+            return ProxyProcess(folder / name, tenants1.bootstrap_servers, settings)
 
         with proxy("p0", redis.address) as p0, proxy("p1", redis.address) as p1, proxy("p2", relay.address) as p2:
             made = Fleet([p0, p1, p2], redis, relay)
@@ -60,7 +61,7 @@ def fleet(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def create(kafka: LocalCluster, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient(access(kafka.bootstrap_servers))
     admin.create_topics([NewTopic(name, 6, 1)])[name].result(20)
 
 
@@ -72,7 +73,7 @@ def produce(bootstrap: str, client_id: str, topic: str, until: float) -> int:
         nonlocal done
         done += 0 if error else BATCH
 
-    producer = Producer({"bootstrap.servers": bootstrap, "client.id": client_id, "linger.ms": 0, "batch.num.messages": 1})
+    producer = Producer(access(bootstrap, **{"client.id": client_id, "linger.ms": 0, "batch.num.messages": 1}))
     while time.monotonic() < until:
         producer.produce(topic, b"x" * BATCH, on_delivery=told)
         while len(producer) >= 2 and time.monotonic() < until:
@@ -96,8 +97,8 @@ def most(seconds: float, clients: int = 5, silent: float = 0.0) -> float:
     return RATE * (BURST + seconds + (2 * 0.1 + 0.2 + silent) * 2) + clients * 3 * BATCH
 
 
-def test_clients_of_three_proxies_get_one_quota(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
-    create(kafka1, name)
+def test_clients_of_three_proxies_get_one_quota(fleet: Fleet, tenants1: LocalCluster, name: str) -> None:
+    create(tenants1, name)
     # A burst that is used up within two intervals may be had at each proxy, and is a debt then.
     done = through(fleet, name, name, 2)
     assert done > RATE * BURST * 0.8
@@ -109,8 +110,8 @@ def test_clients_of_three_proxies_get_one_quota(fleet: Fleet, kafka1: LocalClust
     assert through(fleet, name, name, 3, (2, 2)) <= RATE * (time.monotonic() - began + 2) + 6 * BATCH
 
 
-def test_redis_that_freezes_holds_up_nobody_and_counts_once(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
-    create(kafka1, name)
+def test_redis_that_freezes_holds_up_nobody_and_counts_once(fleet: Fleet, tenants1: LocalCluster, name: str) -> None:
+    create(tenants1, name)
     began = time.monotonic()
     through(fleet, name, name, 4)
     fleet.redis.freeze()
@@ -126,8 +127,8 @@ def test_redis_that_freezes_holds_up_nobody_and_counts_once(fleet: Fleet, kafka1
     assert through(fleet, name, name, 4) <= most(time.monotonic() - began)
 
 
-def test_redis_that_is_killed_or_emptied_makes_nothing_count_twice(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
-    create(kafka1, name)
+def test_redis_that_is_killed_or_emptied_makes_nothing_count_twice(fleet: Fleet, tenants1: LocalCluster, name: str) -> None:
+    create(tenants1, name)
     began = time.monotonic()
     done = through(fleet, name, name, 4)
     restarts = [proxy.metric("ledger_restarts_total") for proxy in fleet.proxies]
@@ -145,8 +146,8 @@ def test_redis_that_is_killed_or_emptied_makes_nothing_count_twice(fleet: Fleet,
     assert all(late >= early + 2 for early, late in zip(restarts, after, strict=True))
 
 
-def test_a_proxy_that_is_cut_off_goes_by_its_share_and_comes_back(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
-    create(kafka1, name)
+def test_a_proxy_that_is_cut_off_goes_by_its_share_and_comes_back(fleet: Fleet, tenants1: LocalCluster, name: str) -> None:
+    create(tenants1, name)
     through(fleet, name, name, 3)
     fleet.relay.cut()
     try:
@@ -161,38 +162,38 @@ def test_a_proxy_that_is_cut_off_goes_by_its_share_and_comes_back(fleet: Fleet, 
     assert through(fleet, name, name, 4) <= most(time.monotonic() - began)
 
 
-def test_a_producer_that_comes_to_another_proxy_is_not_new(fleet: Fleet, kafka1: LocalCluster, name: str) -> None:
-    create(kafka1, name)
-    before = fleet.proxies[1].metric("producer_ids_active", user="ANONYMOUS")
-    producer = Producer({"bootstrap.servers": fleet.proxies[0].bootstrap, "enable.idempotence": True, "client.id": name})
+def test_a_producer_that_comes_to_another_proxy_is_not_new(fleet: Fleet, tenants1: LocalCluster, name: str) -> None:
+    create(tenants1, name)
+    before = fleet.proxies[1].metric("producer_ids_active", user="tenant")
+    producer = Producer(access(fleet.proxies[0].bootstrap, **{"enable.idempotence": True, "client.id": name}))
     producer.produce(name, b"one")
     assert producer.flush(20) == 0
 
     def known() -> bool:
-        return fleet.proxies[1].metric("producer_ids_active", user="ANONYMOUS") > before + 0.5
+        return fleet.proxies[1].metric("producer_ids_active", user="tenant") > before + 0.5
 
     wait_until(known, "the other proxy to know its id", 20)
 
 
 @pytest.mark.skipif("FLEET_MINUTE" not in os.environ, reason="takes two minutes: `make test-fleet-minute` runs it")
-def test_64_connections_at_four_proxies_hold_the_quota_for_a_minute(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
+def test_64_connections_at_four_proxies_hold_the_quota_for_a_minute(tenants1: LocalCluster, tmp_path: Path, name: str) -> None:
     """In shares of 32, 16, 11 and 5; once the burst is used up. What was accepted is what Kafka stored."""
-    create(kafka1, name)
+    create(tenants1, name)
     shares, quotas = (32, 16, 11, 5), {"entities": [{"client_id": name, "producer_byte_rate": 4 * RATE}]}
     with RedisServer(tmp_path / "redis") as redis, ExitStack() as stack:
-        settings = {"quotas": quotas, "ledger": {"kind": "redis", "servers": [redis.address]}}
+        settings = {"quotas": quotas, "ledger": {"kind": "redis", "servers": [redis.address]}, "upstream": upstream()}
         proxies = [
-            stack.enter_context(ProxyProcess(tmp_path / str(i), kafka1.bootstrap_servers, {"proxy_id": f"p{i}", **settings}))
+            stack.enter_context(ProxyProcess(tmp_path / str(i), tenants1.bootstrap_servers, {"proxy_id": f"p{i}", **settings}))
             for i in range(4)
         ]
         at = [proxy.bootstrap for proxy, share in zip(proxies, shares, strict=True) for _ in range(share)]
         until = time.monotonic() + 95
         with ThreadPoolExecutor(len(at)) as pool:
             clients = [pool.submit(produce, address, name, name, until) for address in at]
-            wait_until(lambda: stored(kafka1, name) > 4 * RATE * (BURST + 10), "the burst to be used up", 60)
-            began, before = time.monotonic(), stored(kafka1, name)
+            wait_until(lambda: stored(tenants1, name) > 4 * RATE * (BURST + 10), "the burst to be used up", 60)
+            began, before = time.monotonic(), stored(tenants1, name)
             time.sleep(max(min(60.0, until - time.monotonic() - 1), 1))
-            rate = (stored(kafka1, name) - before) / (time.monotonic() - began)
+            rate = (stored(tenants1, name) - before) / (time.monotonic() - began)
             for client in clients:
                 client.result()
         print(f"{rate / (4 * RATE):.4f} of the quota")

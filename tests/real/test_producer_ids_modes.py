@@ -1,5 +1,5 @@
-"""What a user at the limit of producer ids sees with real clients: in `reject`, with and without `hold_new`, and in `throttle`;
-known ids, transactions and epochs, other connections, a restart."""
+"""What a user at the limit of producer ids sees with real clients that log in: in `reject`, with and without `hold_new`, and in
+`throttle`; known ids, transactions and epochs, other connections, a restart."""
 
 from __future__ import annotations
 
@@ -18,24 +18,32 @@ from kafka import KafkaProducer
 
 from localkafka import LocalCluster, run_java
 from tests.real.proxies import wait_until
-from tests.real.raw import Connection, connect
+from tests.real.raw import Connection
 from tests.real.records import record_batch
+from tests.real.tenancy import USERS, access, logged_in, upstream
 from tests.real.test_reload import Settings, applied, send_hup
 
 pytestmark = pytest.mark.kafka
 RECORDS = 10
+USER = "tenant"
+PYTHON: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "SCRAM-SHA-256",
+    "sasl_plain_username": USER,
+    "sasl_plain_password": USERS[USER],
+}
 REFUSED = 19
 
 
 def settings_of(folder: Path, limit: int, max_throttle: str = "1s", **more: Any) -> Settings:
-    """Everybody is ANONYMOUS."""
     ids = {"state_file": str(folder / "ids"), **more}
-    quotas = {"entities": [{"user": "ANONYMOUS", "producer_ids_rate": limit}], "producer_ids": ids}
-    return Settings(folder, limits={"max_throttle": max_throttle}, quotas=quotas, reload={"interval": "0s"})
+    quotas = {"entities": [{"user": USER, "producer_ids_rate": limit}], "producer_ids": ids}
+    more_settings = {"reload": {"interval": "0s"}, "upstream": upstream()}
+    return Settings(folder, limits={"max_throttle": max_throttle}, quotas=quotas, **more_settings)
 
 
 def raised(settings: Settings, limit: int) -> str:
-    quotas = {**settings.first["quotas"], "entities": [{"user": "ANONYMOUS", "producer_ids_rate": limit}]}
+    quotas = {**settings.first["quotas"], "entities": [{"user": USER, "producer_ids_rate": limit}]}
     return settings.text(quotas=quotas)
 
 
@@ -48,7 +56,7 @@ class Known:
         self.written = 0
         self.producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **access(bootstrap, USER),
                 "enable.idempotence": True,
                 "linger.ms": 0,
                 "log_level": 0,
@@ -82,13 +90,13 @@ def librdkafka(bootstrap: str, topic: str) -> str:
 
 
 def java(bootstrap: str, topic: str) -> str:
-    ran = run_java(Path(__file__).parent / "java" / "Late.java", bootstrap, topic, str(RECORDS), check=True)
+    ran = run_java(Path(__file__).parent / "java" / "Late.java", bootstrap, topic, str(RECORDS), USER, USERS[USER], check=True)
     return ran.stdout.strip().rpartition(" ")[0]
 
 
 def aio(bootstrap: str, topic: str) -> str:
     async def send() -> str:
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=1)
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=1, **PYTHON)
         await producer.start()
         try:
             results: list[Any] = []
@@ -103,7 +111,7 @@ def aio(bootstrap: str, topic: str) -> str:
 
 
 def kafka_python(bootstrap: str, topic: str) -> str:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, batch_size=0)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, batch_size=0, **PYTHON)
     try:
         sent = [producer.send(topic, str(i).encode()) for i in range(RECORDS)]
         producer.flush(60)
@@ -127,7 +135,7 @@ def newcomers(bootstrap: str, name: str) -> Iterator[list[Future[str]]]:
 
 def written(kafka: LocalCluster, topic: str) -> list[str]:
     """The records of a topic with one partition, as the broker has them."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "nobody", "log_level": 0})
+    consumer = Consumer(access(kafka.bootstrap_servers, **{"group.id": "nobody", "log_level": 0}))
     try:
         place = TopicPartition(topic, 0, 0)
         consumer.assign([place])
@@ -147,17 +155,19 @@ def written(kafka: LocalCluster, topic: str) -> list[str]:
 
 
 def create(kafka: LocalCluster, *topics: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient(access(kafka.bootstrap_servers))
     for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
         made.result(20)
 
 
-def test_known_producers_go_on_and_new_ones_wait_for_room_and_lose_nothing(kafka1: LocalCluster, name: str, tmp_path: Path) -> None:
+def test_known_producers_go_on_and_new_ones_wait_for_room_and_lose_nothing(
+    tenants1: LocalCluster, name: str, tmp_path: Path
+) -> None:
     """Two ids are there, of an idempotent and of a transactional producer. Four clients come, each with several batches under way:
     all are refused, until the limit is raised. What each sent is then written once, and in order."""
-    create(kafka1, name, *(f"{name}-{client.__name__}" for client in CLIENTS))
+    create(tenants1, name, *(f"{name}-{client.__name__}" for client in CLIENTS))
     settings = settings_of(tmp_path, 2, mode="reject")
-    with settings.proxy(kafka1.bootstrap_servers) as proxy:
+    with settings.proxy(tenants1.bootstrap_servers) as proxy:
         steady, transactional = Known(proxy.bootstrap), Known(proxy.bootstrap, **{"transactional.id": name})
         steady.send(name, "steady")
         steady.flush()
@@ -176,8 +186,8 @@ def test_known_producers_go_on_and_new_ones_wait_for_room_and_lose_nothing(kafka
             again.producer.init_transactions(30)  # another epoch of the same id
             commit(again, name)
             assert not any(one.done() for one in late)
-            assert [written(kafka1, f"{name}-{client.__name__}") for client in CLIENTS] == [[]] * len(CLIENTS)
-            assert proxy.metric("producer_ids_tokens", user="ANONYMOUS") == 0
+            assert [written(tenants1, f"{name}-{client.__name__}") for client in CLIENTS] == [[]] * len(CLIENTS)
+            assert proxy.metric("producer_ids_tokens", user=USER) == 0
             for one in (steady, again):
                 assert (one.errors, one.told) == ([], [])
             assert (steady.written, transactional.written, again.written) == (6, 3, 1)
@@ -185,9 +195,9 @@ def test_known_producers_go_on_and_new_ones_wait_for_room_and_lose_nothing(kafka
             send_hup(proxy)
             applied(proxy)
             assert [one.result(90) for one in late] == [DONE] * len(CLIENTS)
-        assert proxy.metric("producer_ids_tokens", user="ANONYMOUS") == 100 - 2 - len(CLIENTS)
+        assert proxy.metric("producer_ids_tokens", user=USER) == 100 - 2 - len(CLIENTS)
     for client in CLIENTS:
-        assert written(kafka1, f"{name}-{client.__name__}") == [str(i) for i in range(RECORDS)], client.__name__
+        assert written(tenants1, f"{name}-{client.__name__}") == [str(i) for i in range(RECORDS)], client.__name__
 
 
 def commit(client: Known, topic: str) -> None:
@@ -196,11 +206,11 @@ def commit(client: Known, topic: str) -> None:
     client.producer.commit_transaction(30)
 
 
-def test_throttled_newcomers_are_late_and_see_no_error(kafka1: LocalCluster, name: str, tmp_path: Path) -> None:
+def test_throttled_newcomers_are_late_and_see_no_error(tenants1: LocalCluster, name: str, tmp_path: Path) -> None:
     """With `hold_new` besides, so that each waits for its id first, ten seconds."""
-    create(kafka1, *(f"{name}-{client.__name__}" for client in CLIENTS))
+    create(tenants1, *(f"{name}-{client.__name__}" for client in CLIENTS))
     settings = settings_of(tmp_path, 1, "200ms", mode="throttle", hold_new=True)
-    with settings.proxy(kafka1.bootstrap_servers) as proxy:
+    with settings.proxy(tenants1.bootstrap_servers) as proxy:
         first = Known(proxy.bootstrap)
         first.send(f"{name}-first", "first")
         first.flush()
@@ -209,25 +219,29 @@ def test_throttled_newcomers_are_late_and_see_no_error(kafka1: LocalCluster, nam
         assert proxy.metric("held_requests_total", quota="producer_ids") >= len(CLIENTS)
         assert proxy.metric("throttled_requests_total", quota="producer_ids") >= len(CLIENTS)
     for client in CLIENTS:
-        assert written(kafka1, f"{name}-{client.__name__}") == [str(i) for i in range(RECORDS)], client.__name__
+        assert written(tenants1, f"{name}-{client.__name__}") == [str(i) for i in range(RECORDS)], client.__name__
 
 
 def test_an_id_that_is_known_moves_between_connections_and_epochs_and_over_a_restart(
-    kafka1: LocalCluster, name: str, tmp_path: Path
+    tenants1: LocalCluster, name: str, tmp_path: Path
 ) -> None:
-    create(kafka1, name)
+    create(tenants1, name)
     settings = settings_of(tmp_path, 1, mode="reject")
-    with settings.proxy(kafka1.bootstrap_servers) as proxy:
-        with connect(proxy.bootstrap) as first, connect(proxy.bootstrap) as second:
+    with settings.proxy(tenants1.bootstrap_servers) as proxy:
+        with logged_in(proxy.bootstrap, USER) as first, logged_in(proxy.bootstrap, USER) as second:
             id, other = new_id(first), new_id(second)
             assert write(first, name, id, 0, 0) == 0
             assert write(second, name, id, 0, 1) == 0, "on another connection"
             assert write(second, name, id, 1, 0) == 0, "in another epoch"
             assert write(first, name, other, 0, 0) == REFUSED
-        with connect(proxy.bootstrap) as third:
+        with logged_in(proxy.bootstrap, USER) as third:
             assert write(third, name, other, 0, 1) == REFUSED, "behind the one that was refused"
-        assert proxy.metric("producer_ids_tokens", user="ANONYMOUS") == 0
-    with settings.proxy(kafka1.bootstrap_servers) as proxy, connect(proxy.bootstrap) as first, connect(proxy.bootstrap) as second:
+        assert proxy.metric("producer_ids_tokens", user=USER) == 0
+    with (
+        settings.proxy(tenants1.bootstrap_servers) as proxy,
+        logged_in(proxy.bootstrap, USER) as first,
+        logged_in(proxy.bootstrap, USER) as second,
+    ):
         assert write(first, name, id, 1, 1) == 0, "a restart does not forget who is known"
         assert write(second, name, other, 0, 0) == REFUSED, "nor that there is no room"
 

@@ -1,4 +1,5 @@
-"""What real clients get through under byte and request rates, all of them together: quota x (10 s + time), and one request each.
+"""What real clients with logins get through under byte and request rates, all of them together: quota x (10 s + time), and one
+request each.
 
 A lower bound needs a machine that keeps up: `python -m loadtest.rates` has the figures of a minute."""
 
@@ -15,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess
-from tests.real.raw import connect
+from tests.real.tenancy import access, logged_in, upstream
 
 pytestmark = pytest.mark.kafka
 
@@ -29,17 +30,19 @@ ENOUGH = 14
 
 
 @pytest.fixture(scope="module")
-def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+def limited(tenants3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     entities = [
         {"client_id": "rated", "producer_byte_rate": RATE, "consumer_byte_rate": RATE},
         {"client_id": "asking", "request_rate": REQUESTS},
     ]
-    with ProxyProcess(tmp_path_factory.mktemp("rates"), kafka3.bootstrap_servers, {"quotas": {"entities": entities}}) as proxy:
+    with ProxyProcess(
+        tmp_path_factory.mktemp("rates"), tenants3.bootstrap_servers, {"quotas": {"entities": entities}, "upstream": upstream()}
+    ) as proxy:
         yield proxy
 
 
 def create(kafka: LocalCluster, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient(access(kafka.bootstrap_servers))
     admin.create_topics([NewTopic(name, CLIENTS, 1)])[name].result(20)
 
 
@@ -47,7 +50,7 @@ def stored(kafka: LocalCluster, name: str) -> int:
     """Bytes of a topic, by what its brokers say of their disks."""
     total = 0
     for node in kafka.brokers:
-        with connect(node.address) as broker:
+        with logged_in(node.address, "operator") as broker:
             found = broker.decoded(35, 1, topics=None)
         total += sum(p.partition_size for d in found.results for t in d.topics if t.name == name for p in t.partitions)
     return total
@@ -58,10 +61,10 @@ def most(quota: float, began: float, each: float) -> float:
     return quota * (BURST + time.monotonic() - began) + CLIENTS * each
 
 
-def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
-    create(kafka3, name)
+def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+    create(tenants3, name)
     settings = {
-        "bootstrap.servers": limited.bootstrap,
+        **access(limited.bootstrap),
         "client.id": "rated",
         "log_level": 2,
         "batch.size": BATCH,
@@ -76,23 +79,23 @@ def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProce
             for _ in range(50 - len(producer)):
                 producer.produce(name, b"x" * 5000, partition=i)
         if time.monotonic() > look:
-            size, look = stored(kafka3, name), time.monotonic() + 0.2
+            size, look = stored(tenants3, name), time.monotonic() + 0.2
             assert size <= most(RATE, began, 2 * BATCH)
         assert time.monotonic() < began + 60, f"{size} bytes in a minute"
     for producer in producers:
         assert producer.flush(60) == 0, "never an error, and all is delivered"
-    assert size + 50 * CLIENTS * 5100 >= stored(kafka3, name)
+    assert size + 50 * CLIENTS * 5100 >= stored(tenants3, name)
     assert limited.lines("over quota", quota="producer_byte_rate", action="throttle")
 
 
-def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
-    create(kafka3, name)
-    producer = Producer({"bootstrap.servers": kafka3.bootstrap_servers, "batch.size": BATCH})  # a batch is fetched whole
+def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+    create(tenants3, name)
+    producer = Producer(access(tenants3.bootstrap_servers, **{"batch.size": BATCH}))  # a batch is fetched whole
     for i in range(ENOUGH * RATE // 5000):
         producer.produce(name, b"x" * 5000, partition=i % CLIENTS)
     assert producer.flush(60) == 0
     settings = {
-        "bootstrap.servers": limited.bootstrap,
+        **access(limited.bootstrap),
         "client.id": "rated",
         "log_level": 2,
         "group.id": name,
@@ -116,7 +119,7 @@ def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess
 
 
 def test_clients_of_one_quota_are_answered_no_more_requests_than_it_allows(limited: ProxyProcess) -> None:
-    clients = [AdminClient({"bootstrap.servers": limited.bootstrap, "client.id": "asking", "log_level": 2}) for _ in range(CLIENTS)]
+    clients = [AdminClient(access(limited.bootstrap, **{"client.id": "asking", "log_level": 2})) for _ in range(CLIENTS)]
     began = time.monotonic()
 
     def ask(client: AdminClient) -> None:

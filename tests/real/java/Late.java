@@ -1,5 +1,5 @@
 // A Java producer with the settings that Kafka gives it, but for small batches, that sends records one behind the other. Arguments:
-// bootstrap servers, a topic, how many. Prints how many were written, how many failed and why, and the longest throttle time in ms.
+// bootstrap servers, a topic, how many, a user, a password. Prints how many were written, how many failed and why, and the longest throttle time in ms.
 import java.util.Properties;
 import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -12,6 +12,10 @@ public class Late {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[0]);
         settings.put("batch.size", 1);
+        settings.put("security.protocol", "SASL_PLAINTEXT");
+        settings.put("sasl.mechanism", "SCRAM-SHA-256");
+        settings.put("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required"
+            + " username=\"" + args[3] + "\" password=\"" + args[4] + "\";");
         AtomicInteger written = new AtomicInteger();
         TreeSet<String> errors = new TreeSet<>();
         KafkaProducer<String, String> producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());

@@ -2,6 +2,7 @@
 // a topic, for how many seconds, a prefix for names, partitions, records of an idempotent producer, records of a transaction,
 // transactions of a producer. Prints lines of four fields: what became of which numbers of which producer in which partition.
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -19,6 +20,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public class Refusing {
     static String bootstrap;
     static String topic;
+    static String[] login;
     static long end;
     static int partitions;
     static int records;
@@ -34,6 +36,7 @@ public class Refusing {
         records = Integer.parseInt(args[5]);
         perTransaction = Integer.parseInt(args[6]);
         transactions = Integer.parseInt(args[7]);
+        login = Arrays.copyOfRange(args, 8, args.length);
         ExecutorService threads = Executors.newFixedThreadPool(3);
         List<Future<Void>> running = new ArrayList<>();
         running.add(threads.submit(again(name + "-a", Refusing::idempotent)));
@@ -61,6 +64,12 @@ public class Refusing {
     static KafkaProducer<String, String> producer(String... more) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        if (login.length > 0) {
+            settings.put("security.protocol", "SASL_PLAINTEXT");
+            settings.put("sasl.mechanism", "SCRAM-SHA-256");
+            settings.put("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required"
+                + " username=\"" + login[0] + "\" password=\"" + login[1] + "\";");
+        }
         settings.put("batch.size", "150");
         settings.put("linger.ms", "0");
         settings.put("retry.backoff.ms", "10");

@@ -1,0 +1,66 @@
+"""The table of attacks and quota kinds: which cells have a test, and why the others have none. `python -m tests.isolation.cells`
+writes docs/isolation.md."""
+
+from __future__ import annotations
+
+from loadtest.isolation.attack import Attack
+from loadtest.isolation.attacks import ATTACKS
+from loadtest.isolation.victims import KINDS
+
+OWN_LIMIT = "every proxy of a fleet has its own limit, and shares nothing of it"
+
+TEXT = """\
+# Isolation
+
+Made from `loadtest/isolation/attacks` and `tests/isolation/cells.py` by `make docs`; a test fails when this page is out of date.
+
+Nobody can turn a quota against somebody else. Each cell of this table is a test on a real broker with logins and an authorizer,
+behind a real proxy with all quotas on: `tests/isolation/test_isolation.py::test_alice_notices_nothing[ATTACK-KIND]`, such as
+`[forged-ids-storage]`. While an attack runs, alice goes on with an ordinary workload for every quota kind, within her limits. She
+sees no error, no throttle time, no refusal, no answer in another order or with other content, and waits {patience:g} s for none.
+For each attack two more tests say that it was one (`test_the_attack_was_one`), and that what it took of memory, connections,
+fences and partitions is bounded (`test_what_an_attack_takes_is_bounded`).
+
+mallory has a login, and rights to what begins with `mallory`. A stranger has none. `make bench-isolation` measures what a test
+should not: throughput and p99 of alice alone and under each attack.
+
+| quota kind | what alice does meanwhile |
+|---|---|
+{workloads}
+
+{table}
+{reasons}"""
+
+
+def missing(attack: Attack, kind: str) -> str | None:
+    """Why there is no test of this cell; None where there is one."""
+    if attack.fleet and kind in ("max_connections", "memory"):
+        return OWN_LIMIT
+    return None
+
+
+def cells() -> list[tuple[Attack, str]]:
+    """Those with a test, attack by attack."""
+    return [(attack, kind) for attack in ATTACKS for kind in KINDS if missing(attack, kind) is None]
+
+
+def page() -> str:
+    """docs/isolation.md"""
+    from loadtest.isolation.victims import WORKLOADS
+    from loadtest.isolation.wire import PATIENCE
+
+    numbers: dict[str, int] = {}
+    rows = ["| way | attack | what it does | " + " | ".join(KINDS) + " |", "|---|---|---|" + "---|" * len(KINDS)]
+    for attack in ATTACKS:
+        marks = []
+        for kind in KINDS:
+            reason = missing(attack, kind)
+            marks.append("tested" if reason is None else f"no ({numbers.setdefault(reason, len(numbers) + 1)})")
+        rows.append(f"| {attack.way} | `{attack.name}` | {attack.does} | " + " | ".join(marks) + " |")
+    workloads = "\n".join(f"| {workload.quota} | {' '.join((workload.__doc__ or '').split())} |" for workload in WORKLOADS)
+    reasons = "".join(f"\n({number}) Not tested: {reason}.\n" for reason, number in numbers.items())
+    return TEXT.format(patience=PATIENCE, workloads=workloads, table="\n".join(rows), reasons=reasons)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

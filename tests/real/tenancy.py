@@ -1,0 +1,66 @@
+"""What tests on a cluster with logins and an authorizer share: users, their rights, settings of clients. In: a cluster. Out: plain
+values.
+
+`tenant` and `other` may use all topics, groups and transactional ids; `operator` is a super user; `proxy` is the proxy's identity
+and may describe the cluster. Nobody else may do anything, and nobody is ANONYMOUS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from localkafka import LocalCluster
+from tests.conftest import QUICK_START
+from tests.real.raw import Connection, connect
+from tests.real.secured import log_in
+
+USERS = {"tenant": "tenant-s3cret", "other": "other-s3cret", "operator": "operator-s3cret", "proxy": "proxy-s3cret"}
+_TOPIC, _GROUP, _CLUSTER, _TRANSACTIONAL_ID, _ALL, _DESCRIBE = 2, 3, 4, 5, 2, 8
+_RIGHTS = [
+    *((sort, "*", user, _ALL) for sort in (_TOPIC, _GROUP, _TRANSACTIONAL_ID) for user in ("tenant", "other")),
+    (_CLUSTER, "kafka-cluster", "proxy", _DESCRIBE),
+]
+
+
+@contextmanager
+def tenant_cluster(brokers: int, **more: Any) -> Iterator[LocalCluster]:
+    """A cluster whose users have their rights."""
+    with LocalCluster(brokers, sasl=USERS, super_users=["operator"], jvm_flags=QUICK_START, **more) as cluster:
+        creations = [
+            {
+                "resource_type": sort,
+                "resource_name": name,
+                "resource_pattern_type": 3,
+                "principal": f"User:{user}",
+                "host": "*",
+                "operation": operation,
+                "permission_type": 3,
+            }
+            for sort, name, user, operation in _RIGHTS
+        ]
+        with logged_in(cluster.brokers[0].address, "operator") as connection:
+            made = connection.decoded(30, 2, creations=creations)
+        assert not any(result.error_code for result in made.results)
+        yield cluster
+
+
+def upstream() -> dict[str, Any]:
+    """The setting of a proxy before it."""
+    return {"sasl": {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password": USERS["proxy"]}}
+
+
+def access(bootstrap: str, user: str | None = "tenant", **more: Any) -> dict[str, Any]:
+    """Settings of confluent-kafka. `user` None: without a login."""
+    if user is None:
+        return {"bootstrap.servers": bootstrap, **more}
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+    return {"bootstrap.servers": bootstrap, **login, "sasl.username": user, "sasl.password": USERS[user], **more}
+
+
+@contextmanager
+def logged_in(address: str, user: str | None = "tenant") -> Iterator[Connection]:
+    """The Kafka protocol by hand. `user` None: without a login."""
+    with connect(address) as connection:
+        assert user is None or log_in(connection, user, USERS[user]) == 0
+        yield connection
