@@ -6,7 +6,8 @@ other side does not take what was written, so a connection holds one read, one r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
@@ -134,7 +135,17 @@ class ClientConnection(asyncio.Protocol):
         self._read_broker_or_not()
         self._read_or_not()
         self._shared.turns.begin()
-        self.session.client_drained(self._now())
+        with self._closing_at_errors():
+            self.session.client_drained(self._now())
+
+    @contextmanager
+    def _closing_at_errors(self) -> Iterator[None]:
+        """A mistake of the program ends this connection, as the event loop does where it calls; the loop's handler tells of it."""
+        try:
+            yield
+        except Exception:
+            self.transport.abort()
+            raise
 
     @property
     def turns(self) -> Turns:
@@ -201,7 +212,8 @@ class ClientConnection(asyncio.Protocol):
         self._shared.turns.wait(self)
 
     def turn(self) -> None:
-        self.session.turn(self._now())
+        with self._closing_at_errors():
+            self.session.turn(self._now())
 
     def close(self) -> None:
         if self._timer is not None:
@@ -295,7 +307,8 @@ class ClientConnection(asyncio.Protocol):
     def _wake(self) -> None:
         self._timer = None
         self._shared.turns.begin()
-        self.session.wake(self._now())
+        with self._closing_at_errors():
+            self.session.wake(self._now())
 
     async def _connect(self) -> None:
         try:

@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Final
 
-from kio.index import load_response_schema
+from kio.index import KioIndexError, load_response_schema
 
 from proxy.wire.addresses import PRODUCE
 from proxy.wire.headers import API_VERSIONS, RESPONSE_START, flexible
@@ -25,7 +25,7 @@ def throttle_place(key: int, version: int) -> int:
     header. `NOWHERE` where it stands elsewhere, or the version has none, or is not known."""
     try:
         first = fields(load_response_schema(key, version))[0].name
-    except (ImportError, KeyError, ValueError, AttributeError):
+    except (ImportError, IndexError, KioIndexError):  # not known, or without fields
         return NOWHERE
     if first != "throttle_time":
         return NOWHERE
