@@ -229,6 +229,20 @@ def test_a_rate_that_is_counted_with_the_answer_throttles_with_the_answer(world)
     assert [decision.quota for decision, _ in w.watcher.decisions] == ["producer_byte_rate"]
 
 
+def test_one_request_of_a_connection_is_above_a_rate_at_most(world):
+    w = world(produce={Entity(None, "app"): 100}, strangers=True)
+    d = w.dialogue("alice")
+    d.client(write({("orders", 0): records(1500)}, 1) + write(ORDERS, 2) + write(ORDERS, 3))
+    assert d.to_broker == write({("orders", 0): records(1500)}, 1)
+    assert d.session.state is State.AWAITING
+    d.broker(written([("orders", 0)], 1))
+    assert throttle(d.to_client) == 5
+    assert (d.to_broker, d.session.state) == (b"", State.MUTED)
+    d.wake()
+    assert d.to_broker == write(ORDERS, 2), "it is confirmed, counted at once, and over the rate"
+    assert d.session.state is State.AWAITING
+
+
 @pytest.mark.parametrize("version", [9, 13])
 def test_the_rest_of_an_unconfirmed_request_is_counted_when_it_is_written(cluster, version):
     w = cluster
@@ -276,10 +290,24 @@ def test_without_an_answer_a_question_behind_it_tells_that_it_was_written(cluste
 def test_a_broker_that_closes_the_connection_did_not_write_it(cluster):
     for _ in range(3):
         stranger = cluster.dialogue("mallory")
-        stranger.client(write({("orders", 0): records(200_000)}, acks=0))
+        stranger.client(*[write({("orders", 0): records(200_000)}, acks=0)] * 2)
         assert stranger.to_broker
         stranger.session.broker_lost(None)
     owner_is_never_refused(cluster, 30)
+
+
+def test_whoever_closes_behind_such_a_request_has_it_written(cluster):
+    """A connection to the broker that is closed with an answer on its way is reset: what is not read yet may be lost."""
+    d, frame = cluster.dialogue("alice"), write(ORDERS, 5, acks=0)
+    d.client(frame + frame + frame)
+    before, question = question_behind(d)
+    assert before == frame
+    d.session.client_ended()
+    assert d.port.closes == 0
+    d.broker(sizes_told(correlation_id_of(question), (), {}, {}))
+    assert d.to_broker == frame + frame
+    assert d.port.closes == 1
+    assert cluster.engine.bytes_in.total.count == 300
 
 
 def test_a_throttle_of_such_a_request_begins_with_the_answer_to_the_question(world):
@@ -287,11 +315,10 @@ def test_a_throttle_of_such_a_request_begins_with_the_answer_to_the_question(wor
     w.engine.bytes_in.topics_are(["orders"])
     d = w.dialogue("alice")
     d.client(write(ORDERS, 5, acks=0) + write(ORDERS, 6, acks=0))
-    got = d.to_broker
-    number = correlation_id_of(got[last_frame(got) :])
+    question_behind(d)
+    assert d.session.state is State.AWAITING
     d.broker(sizes_told(5, (), {}, {}))
-    if number == 6:
-        d.broker(sizes_told(6, (), {}, {}))
+    assert d.to_broker == write(ORDERS, 6, acks=0)
     assert d.to_client == b""
     assert d.session.state is State.MUTED
     assert w.engine.bytes_in.total.count == 200
