@@ -207,8 +207,10 @@ class ProducePatch:
 
 
 class Settle:
-    """The answer to a request that was judged batch by batch. What is counted only now may throttle the client. With `acks` 0 it is
-    the answer to a question of the proxy's own, which the client does not get."""
+    """The answer to a request that was judged batch by batch. What is counted only now may throttle the client: where there is a
+    rate, nothing behind the request is looked at before, so that one request of each connection is above a rate at most, as ever.
+    With `acks` 0 it is the answer to a question of the proxy's own, which the client does not get. Nothing is looked at before that
+    comes either: a connection that is closed with an answer on its way is reset, and what is behind may be lost."""
 
     __slots__ = ("_acks", "_addresses", "_judged", "_total", "mute", "waits")
 
@@ -218,7 +220,8 @@ class Settle:
         self._total = client.api_sum(PRODUCE)
         client.unsettled += len(judged.batches)
         self.mute = 0.0
-        self.waits = client.unsettled > MAX_UNSETTLED
+        slowed = judged.rules.produce is not None or not client.services.engine.storage.calm
+        self.waits = client.unsettled > MAX_UNSETTLED or (slowed and not judged.counted) or not self._acks
 
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True

@@ -336,6 +336,16 @@ def test_an_unknown_topic_id_makes_no_topic_go():
     assert topics.size("orders") == 3
 
 
+def test_what_clients_ask_for_does_not_push_the_proxy_s_own_answer_out_of_the_queue():
+    topics = Topics()
+    topics.learn_all(all_topics(12, ["orders"]), 12)
+    for i in range(module.MAX_WAITING * 3):
+        topics.learn(metadata(12, (f"t{i}", i + 10)), 12)
+    assert len(topics._waiting) <= module.MAX_WAITING
+    drain(topics)
+    assert topics.size("orders") == 0
+
+
 def learn_all(topics: Topics, *names: str) -> None:
     topics.learn_all(all_topics(12, list(names)), 12)
     drain(topics)

@@ -12,8 +12,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
 from proxy.wire.primitives import BadBytes
-from proxy.wire.produce import MAX_PRODUCER_IDS, skim, throttle_at, went_well, with_throttle
+from proxy.wire.produce import MAX_PRODUCER_IDS, errors_of, skim, throttle_at, went_well, with_throttle
 from tests.messages import batch, encode, make, part_of, read_response, response
+from tests.session.producing import written
 from tests.support import bad
 
 VERSIONS = range(3, 14)
@@ -231,3 +232,30 @@ def test_an_answer_that_is_cut_has_no_throttle_time(version: int) -> None:
     frame = response(0, max(version, 3), 5)
     cuts = range(8, throttle_at(frame, 0, len(frame), version) + 4) if version > 8 else range(8, 12)
     assert all(bad(with_throttle, frame[:cut], version, 5) for cut in cuts)
+
+
+# ---------------------------------------------------------------------- what the broker wrote
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_errors_are_told_by_topic_and_partition(version):
+    """Whatever else stands in the answer: messages, record errors, tagged fields."""
+    for seed in range(50):
+        frame = response(0, version, 1, chance=Random(seed))
+        entity = read_response(0, version, frame)
+        expected = {
+            (topic.name.encode() if version < 13 else topic.topic_id.bytes, part.index): int(part.error_code)
+            for topic in entity.responses
+            for part in topic.partition_responses
+        }
+        assert errors_of(frame, version) == expected
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_one_error_among_many_is_seen_at_a_glance(version):
+    parts = [(topic, index) for topic in ("orders", "bills") for index in range(3)]
+    assert went_well(written(parts, 1, version), 0, len(written(parts, 1, version)), version)
+    for topic, index in parts:
+        for error in (1, 29, -1):
+            frame = written(parts, 1, version, errors={f"{topic}-{index}": error})
+            assert not went_well(frame, 0, len(frame), version)

@@ -1,3 +1,8 @@
+"""Where the throttle time stands in answers, as far as that is known."""
+
+import pytest
+
+from proxy.wire.throttle import NOWHERE, throttle_place
 
 
 @pytest.mark.parametrize(("key", "version"), [(18, 99), (3, 40), (999, 1)])
