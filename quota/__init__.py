@@ -10,6 +10,7 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `kinds/`    one file per quota: what it charges and what it answers
 - `decision`  what a kind says of a request
 - `produce`   what becomes of the batches of one Produce request
+- `turns`     a queue for each principal, taken from in turn
 - `fence`     what a refused batch of an idempotent producer makes those behind it wait for
 - `slowing`   what the storage quota asks of them: refused, held, slowed down
 - `fair_share` dividing a bounded resource among principals
