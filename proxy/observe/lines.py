@@ -19,7 +19,7 @@ from quota.kinds.storage import Replicas, Volume
 
 VERSION = 2
 LARGEST_SIZE: Final = 1 << 50
-"""what larger sizes of volumes are written as"""
+"""what larger sizes of volumes, and throttle times, are written as: a report takes nothing larger"""
 LATEST: Final = 253_402_300_799.0
 """the last time that is written, in seconds since the epoch: throttles may end later"""
 Line = dict[str, Any]
@@ -85,7 +85,7 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
         usage=decision.usage,
         limit=decision.limit,
         left=decision.left,
-        throttle_ms=ceil(decision.throttle * 1000),
+        throttle_ms=ceil(min(decision.throttle * 1000, LARGEST_SIZE)),
         message=decision.message,
         left_out=left_out,
     )

@@ -45,6 +45,7 @@ class Bystander:
     def __init__(self, world: World, first: int) -> None:
         """`first`: which exchange she begins with."""
         self._dialogue = world.dialogue(CAROL)
+        self._dialogue.session.client.come_in()  # her login was before
         self._at = first
         self._waiting: Exchange | None = None
 

@@ -4,6 +4,7 @@ costs no other."""
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
+import structlog
 from aiokafka.errors import KafkaError
 
+from proxy.config.models import Settings
 from proxy.net import guard, keeper, log_topic, serve, supervise
 from proxy.net.serve import Proxy
 from proxy.net.supervise import PAUSE, RESTARTS, Supervisor, tell_end
@@ -334,3 +337,20 @@ def test_a_wall_clock_that_jumps_is_told() -> None:
             assert line["seconds"] == pytest.approx(-3600, abs=1)
 
     run(work())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_proxy_that_cannot_keep_its_work_going_ends_with_a_line_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def fails(_: object) -> None:
+        raise Mistake("for good")
+
+    monkeypatch.setattr(serve.Follower, "run", fails)
+    listen = {"listen": {"bootstrap": "127.0.0.1:0"}, "admin": {"listen": "127.0.0.1:0"}}
+    settings = Settings.model_validate({"upstream": {"bootstrap_servers": ["127.0.0.1:1"]}, **listen})
+    structlog.reset_defaults()
+    assert run(serve._serve(settings, lambda: settings, None)) == 1
+    lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [line["level"] for line in lines if line["event"] == "internal error"] == ["error"] * RESTARTS + ["critical"]
+    assert lines[-1]["event"] == "stopped"

@@ -1,5 +1,6 @@
 """Intervals, limits on decisions, incidents: what ends up in the logs and in the figures."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -149,6 +150,15 @@ def test_a_decision_says_what_was_used_what_is_allowed_and_what_is_left(room):
     room.desk.work()
     (line,) = room.desk.lines()
     assert (line["usage"], line["limit"], line["left"], line["throttle_ms"]) == (5.6, 5.0, 0.12345, 12_000)
+
+
+@pytest.mark.parametrize("throttle", [1e13, 1e30, float("inf")])
+def test_a_throttle_without_end_is_written_as_a_number_that_a_report_takes(room, throttle):
+    """10 MB at a throttle factor of 0 are such a one."""
+    room.usage.decided(replace(decision(), throttle=throttle), BY)
+    room.desk.work()
+    (line,) = room.desk.lines()
+    assert line["throttle_ms"] == 2**50
 
 
 def test_totals_go_on_over_intervals_with_and_without_a_writer(room):

@@ -194,6 +194,76 @@ def test_a_window_without_a_limit_has_the_level_of_what_is_in_it():
     assert window.level(1.5) == 1000
 
 
+@given(st.lists(st.integers(1, 4000), min_size=1, max_size=80), st.floats(0.1, 1000))
+@settings(max_examples=300, deadline=None)
+def test_who_always_sends_gets_the_rate_and_the_burst_exactly(amounts, rate):
+    window, now = RateWindow(rate), 0.0
+    for i, amount in enumerate(amounts):
+        if not window.take(amount, now):
+            window.record(amount, now)
+        now += window.wait(now)
+        used = sum(amounts[: i + 1])
+        if now == 0:
+            assert used <= 10 * rate
+        else:
+            assert used == pytest.approx(rate * now + 10 * rate, rel=1e-9)
+
+
+@given(st.lists(st.integers(1, 4000), min_size=20, max_size=60), st.floats(1, 30))
+@settings(max_examples=200, deadline=None)
+def test_nor_does_a_capped_throttle_lose_debt(amounts, cap):
+    """A throttle that is shorter than the debt is served again and again: in the end, all is paid."""
+    window, now, used = RateWindow(50), 0.0, 0
+    for amount in amounts:
+        if not window.take(amount, now):
+            window.record(amount, now)
+        used += amount
+        now += min(window.wait(now), cap)
+    owed = window.wait(now) * 50
+    assert used - owed <= 50 * now + 500 + 1e-6
+    if owed:
+        assert used - owed == pytest.approx(50 * now + 500)
+
+
+@given(STEPS)
+@settings(max_examples=300, deadline=None)
+def test_the_short_cut_is_what_a_look_at_the_samples_says(steps):
+    fast, slow, now = RateWindow(100), RateWindow(100), 0.0
+    for passed, amount in steps:
+        now += passed
+        slow.void()
+        taken = fast.take(amount, now)
+        assert taken == slow.take(amount, now)
+        if not taken:
+            fast.record(amount, now)
+            slow.record(amount, now)
+        assert fast.average(now) == slow.average(now)
+        assert fast.left(now) == slow.left(now)
+
+
+def test_the_short_cut_ends_when_a_sample_passes():
+    window = RateWindow(100)
+    assert all(window.take(1, now) for now in (0.0, 0.9, 11.0))
+    assert window.room == 1097, "11 s since the oldest began"
+    assert not window.take(1095, 11.95), "but 10.95 since the next did"
+    assert window.take(1094, 11.95)
+
+
+def test_time_that_goes_back_does_no_harm():
+    window = RateWindow(100)
+    assert window.take(10, 1000.0)
+    assert window.take(10, 2.0)
+    window.record(2000, 2.0)
+    window.record(100, 1.0)
+    assert window.wait(1.0) == pytest.approx(11.2)
+
+
+@pytest.mark.parametrize("wrong", [(0, 11, 1.0), (-1, 11, 1.0), (1, 1, 1.0), (1, 1001, 1.0), (1, 11, 0), (float("nan"), 11, 1.0)])
+def test_what_makes_no_window_is_refused(wrong):
+    with pytest.raises(ValueError, match="samples"):
+        RateWindow(*wrong)
+
+
 # ---------------------------------------------------------------------- what did not happen, and other limits
 
 
