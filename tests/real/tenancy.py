@@ -16,6 +16,22 @@ from tests.real.raw import Connection, connect
 from tests.real.secured import log_in
 
 USERS = {"tenant": "tenant-s3cret", "other": "other-s3cret", "operator": "operator-s3cret", "proxy": "proxy-s3cret"}
+USER = "tenant"
+"""Who most tests log in as."""
+PYTHON: dict[str, Any] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "SCRAM-SHA-256",
+    "sasl_plain_username": USER,
+    "sasl_plain_password": USERS[USER],
+}
+"""Settings of aiokafka and kafka-python."""
+LOGIN: dict[str, Any] = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.username": USER,
+    "sasl.password": USERS[USER],
+}
+"""The same of confluent-kafka."""
 _TOPIC, _GROUP, _CLUSTER, _TRANSACTIONAL_ID, _ALL, _DESCRIBE = 2, 3, 4, 5, 2, 8
 _RIGHTS = [
     *((sort, "*", user, _ALL) for sort in (_TOPIC, _GROUP, _TRANSACTIONAL_ID) for user in ("tenant", "other")),
@@ -54,8 +70,7 @@ def access(bootstrap: str, user: str | None = "tenant", **more: Any) -> dict[str
     """Settings of confluent-kafka. `user` None: without a login."""
     if user is None:
         return {"bootstrap.servers": bootstrap, **more}
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
-    return {"bootstrap.servers": bootstrap, **login, "sasl.username": user, "sasl.password": USERS[user], **more}
+    return {"bootstrap.servers": bootstrap, **LOGIN, "sasl.username": user, "sasl.password": USERS[user], **more}
 
 
 @contextmanager

@@ -34,14 +34,12 @@ from tests.real.refusing import (
     thresholds,
 )
 from tests.real.steady import read_in_order
-from tests.real.tenancy import access, tenant_cluster, upstream
+from tests.real.tenancy import LOGIN, USER, access, tenant_cluster, upstream
 
 pytestmark = pytest.mark.kafka
 
 SECONDS = float(os.environ.get("FENCE_SECONDS", "8"))
 SEED = 8
-USER = "tenant"
-LOGIN = {name: value for name, value in access("", USER).items() if name != "bootstrap.servers"}
 NOT_ENOUGH_REPLICAS, OUT_OF_ORDER = 19, 45
 FILLER = 10_000
 """Bytes that keep the rate above 1 byte/s until they are 11 s old."""

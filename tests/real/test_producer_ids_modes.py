@@ -20,18 +20,11 @@ from localkafka import LocalCluster, run_java
 from tests.real.proxies import wait_until
 from tests.real.raw import Connection
 from tests.real.records import record_batch
-from tests.real.tenancy import USERS, access, logged_in, upstream
+from tests.real.tenancy import PYTHON, USER, USERS, access, logged_in, upstream
 from tests.real.test_reload import Settings, applied, send_hup
 
 pytestmark = pytest.mark.kafka
 RECORDS = 10
-USER = "tenant"
-PYTHON: dict[str, Any] = {
-    "security_protocol": "SASL_PLAINTEXT",
-    "sasl_mechanism": "SCRAM-SHA-256",
-    "sasl_plain_username": USER,
-    "sasl_plain_password": USERS[USER],
-}
 REFUSED = 19
 
 
