@@ -92,7 +92,9 @@ class MutationApi(Plain):
             return FORWARD
         known = [0 if i in free else self.cost(client, topic) for i, topic in enumerate(items.topics)]
         charged = [i for i, cost in enumerate(known) if cost != 0]
-        wait = engine.hold(engine.controller_mutations, found, charged, now) if charged and not held else None
+        # Old versions are done in full, so they wait until the mute is over: one of an entity's connections goes on, and mutes it again.
+        may_wait = charged and (not held or request.version < self.wire.first_refusable)
+        wait = engine.hold(engine.controller_mutations, found, charged, now) if may_wait else None
         if wait is not None:
             client.services.watcher.decided(wait, client.requester(self.key, request.version, _labels(items, charged)))
             return Hold(wait.throttle)

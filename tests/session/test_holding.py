@@ -93,3 +93,28 @@ def test_others_are_not_held(world):
     frame = create(7, 2, ("y", 1))
     bob.client(frame)
     assert bob.to_broker == frame
+
+
+def test_many_connections_with_old_versions_get_one_request_for_each_mute(world):
+    """Old versions are done in full: held once only, each of many connections would pass one every 10 s."""
+    w = world(limits={ANYBODY: FIVE}, knows_nothing=True, max_throttle=30.0)
+    first = w.dialogue()
+    first.client(create(4, 1, ("t", 2000), ("x", 1))).broker(created(4, 1, "t", "x"))
+    assert first.to_client
+    assert first.to_broker
+    others = [w.dialogue() for _ in range(5)]
+    for i, d in enumerate(others):
+        d.client(create(4, 2, (f"u{i}", 200)))
+        assert d.session.state is State.HELD
+    went: list[float] = []
+    for _ in range(60):
+        d = min((d for d in others if d.session.state is State.HELD), key=lambda d: d.port.wake)
+        for each in others:
+            each.now = d.port.wake
+        d.wake()
+        if b"".join(d.port.broker):
+            assert d.to_broker
+            went.append(d.now)
+        if len(went) == 3:
+            break
+    assert went == [30.0, 60.0, 90.0]
