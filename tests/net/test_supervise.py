@@ -204,7 +204,7 @@ def broken_once(target: object, name: str, asynchronous: bool) -> list[int]:
 FAULTS: dict[str, tuple[Callable[[Proxy], object], str, bool]] = {
     "cluster": (lambda proxy: proxy.follower, "ask", True),
     "usage log intervals": (lambda proxy: proxy._usage, "tick", False),
-    "sweeps": (lambda proxy: proxy.engine, "sweep", False),
+    "sweeps": (lambda proxy: proxy._observer, "sweep", False),
     "reload": (lambda proxy: proxy.reloader, "_look", False),
     "producer ids": (lambda proxy: proxy._keeper, "save", True),
     "volumes": (lambda proxy: proxy._volumes, "_look", True),

@@ -73,10 +73,17 @@ def send_hup(proxy: ProxyProcess) -> None:
 
 
 def alive(address: str) -> socket.socket:
-    """A connection that the proxy has let in."""
+    """A connection that the proxy has accepted."""
     host, _, port = address.rpartition(":")
     sock = socket.create_connection((host, int(port)), 20)
     sock.settimeout(20)
+    return sock
+
+
+def let_in(address: str) -> socket.socket:
+    """The same, and a broker serves it: it makes room for nobody."""
+    sock = alive(address)
+    assert Connection(sock).decoded(18, 3, client_software_name="test", client_software_version="1").error_code == 0
     return sock
 
 
@@ -128,9 +135,10 @@ def test_a_quota_and_limits_change_for_connections_that_are_open(kafka3: LocalCl
         assert "more than the limit of 1024" in proxy.wait_for("client connection closed")["reason"]
 
 
-def test_a_changed_file_is_noticed_and_more_clients_are_let_in(tmp_path: Path) -> None:
+@pytest.mark.kafka
+def test_a_changed_file_is_noticed_and_more_clients_are_let_in(kafka1: LocalCluster, tmp_path: Path) -> None:
     settings = Settings(tmp_path, reload=OFTEN, limits={"max_connections_per_address": 1})
-    with settings.proxy() as proxy, closing(alive(proxy.bootstrap)):
+    with settings.proxy(kafka1.bootstrap_servers) as proxy, closing(let_in(proxy.bootstrap)):
         wait_until(lambda: turned_away(proxy.bootstrap), "the limit to hold")
         settings.write(settings.text(limits={"max_connections_per_address": 100}))
         assert applied(proxy)["why"] == "a file changed"
@@ -265,6 +273,7 @@ def spoil(change: Callable[[str], str]) -> Callable[[Settings], None]:
     return lambda settings: settings.write(change(settings.file.read_text()))
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize(
     ("spoilt", "reason"),
     [
@@ -277,10 +286,10 @@ def spoil(change: Callable[[str], str]) -> Callable[[Settings], None]:
     ids=["no YAML", "no such key", "no such value", "too deep", "no file"],
 )
 def test_a_bad_file_is_refused_whole_and_a_good_one_taken_again(
-    tmp_path: Path, spoilt: Callable[[Settings], None], reason: str
+    kafka1: LocalCluster, tmp_path: Path, spoilt: Callable[[Settings], None], reason: str
 ) -> None:
     settings = Settings(tmp_path, reload=OFTEN, limits={"max_connections": 2})
-    with settings.proxy() as proxy, closing(alive(proxy.bootstrap)):
+    with settings.proxy(kafka1.bootstrap_servers) as proxy, closing(let_in(proxy.bootstrap)):
         good = settings.text(limits={"max_connections": 1})
         spoilt(settings)
         assert reason in refused(proxy)
@@ -292,9 +301,10 @@ def test_a_bad_file_is_refused_whole_and_a_good_one_taken_again(
         assert len(proxy.lines("settings refused")) == 1, "it is said once, not at every look"
 
 
-def test_good_and_bad_together_are_refused_together(tmp_path: Path) -> None:
+@pytest.mark.kafka
+def test_good_and_bad_together_are_refused_together(kafka1: LocalCluster, tmp_path: Path) -> None:
     settings = Settings(tmp_path, reload=NEVER, limits={"max_connections": 2})
-    with settings.proxy() as proxy, closing(alive(proxy.bootstrap)):
+    with settings.proxy(kafka1.bootstrap_servers) as proxy, closing(let_in(proxy.bootstrap)):
         tls = {"cert_file": "/nowhere/tls.crt", "key_file": "/nowhere/tls.key"}
         settings.write(settings.text(limits={"max_connections": 1}, listen={"bootstrap": "127.0.0.1:0", "tls": tls}))
         send_hup(proxy)

@@ -682,10 +682,11 @@ def test_a_request_that_is_held_still_goes_on(tired):
     second.session.client_ended()
     assert second.port.closes == 0
     second.wake()
+    assert (second.session.state, second.port.closes) == (State.HELD, 0)
+    second.wake()
     assert second.to_broker == frame
     second.broker(created(4, 2, "y"))
     assert second.to_client
-    second.wake()
     assert second.port.closes == 1
 
 
