@@ -72,7 +72,8 @@ def test_kafka_topics_says_why(limited: ProxyProcess, name: str) -> None:
         results.append(tool("topics", *how, *what))
     assert results[0].returncode == 0, results[0].stderr
     assert results[1].returncode != 0
-    assert "The controller mutation quota of client-id java-tool is exceeded" in results[1].stdout + results[1].stderr
+    said = results[1].stdout + results[1].stderr
+    assert "The controller mutation quota of user ANONYMOUS, client-id java-tool is exceeded" in said
 
 
 def command_config(proxy: ProxyProcess, name: str) -> str:
@@ -126,7 +127,7 @@ def test_the_usage_log_tells_all_of_it(limited: ProxyProcess, name: str) -> None
         lambda: [line for line in limited.usage() if line["type"] == "decision" and f"{name}-4" in line["topics"]], "it"
     )
     assert lines[0]["quota"] == "controller_mutations"
-    assert lines[0]["entity"] == {"user": None, "client_id": "raw"}
+    assert lines[0]["entity"] == {"user": "ANONYMOUS", "client_id": "raw"}
     assert lines[0]["limit"] == RATE
 
 
