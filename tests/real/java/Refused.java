@@ -1,6 +1,6 @@
 // What a Java producer with the settings that Kafka gives it sees of refusals. Arguments: bootstrap servers, a topic, acks, a
-// folder, a user, a password. Sends three records; then there is a file `asked` in the folder, and once there is one `go`, sends three more. Prints
-// what became of each, and at the end how long it was told to wait at most.
+// folder, a user, a password. Sends three records; then there is a file `asked` in the folder, and once there is one `go`, sends
+// three more. Prints what became of each, and at the end how long it was told to wait at most.
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
