@@ -122,6 +122,12 @@ class ClientConnection(asyncio.Protocol):
         self.session.client_lost()
         self._leave()
 
+    def cut_off(self) -> None:
+        """Whoever opened it was cancelled in the moment in which it came up: the event loop closes the transport and reports no end
+        to anybody."""
+        self.transport.abort()
+        self.connection_lost(None)
+
     def pause_writing(self) -> None:
         self._client_full = True
         self._charge_client(self.transport.get_write_buffer_size())

@@ -167,6 +167,7 @@ class Door:
         services = self.shared.services
         watcher, timeout = services.watcher, services.bounds.first_request_timeout
         given = False  # the socket is the transport's, which closes it
+        connection = ClientConnection(self.shared, arrived, came)
         try:
             if self.settings.proxy_protocol:
                 async with asyncio.timeout(timeout):
@@ -178,11 +179,15 @@ class Door:
             context = self._tls()
             given = True
             await self._loop.connect_accepted_socket(
-                lambda: ClientConnection(self.shared, arrived, came),
+                lambda: connection,
                 conn,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else timeout,
             )
+        except asyncio.CancelledError:
+            if arrived.transport is not None:
+                connection.cut_off()
+            raise
         except (TimeoutError, ConnectionAbortedError):  # the latter is a TLS handshake that takes too long
             watcher.limited("first_request_timeout", str(arrived.address), None, f"User:{ANONYMOUS}", closed=True)
         except ConnectionResetError:

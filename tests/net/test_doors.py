@@ -54,6 +54,30 @@ def test_who_waits_at_a_door_that_closes_is_let_in(world: Callable[..., World]) 
     run(close())
 
 
+def test_who_is_evicted_in_the_moment_it_comes_in_leaves_nothing_behind(world: Callable[..., World]) -> None:
+    """Its welcome is cancelled while its socket is handed over. The event loop then closes the transport without a word to its
+    protocol, and says of it that it is open; whoever then sets how much may wait for it gets an error."""
+
+    async def flood() -> None:
+        d = door(world)
+        d.shared.services.census.most = 1
+        d.open()
+        comers = []
+        for _ in range(50):
+            comers.append(knock(d.port))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await until(lambda: not d.welcoming and len(d.shared.connections) == 1)
+            for sock in comers[:-1]:
+                assert await asyncio.get_running_loop().sock_recv(sock, 1) == b""
+        for sock in comers:
+            sock.close()
+        async with asyncio.timeout(10):
+            await until(lambda: not d.shared.connections)
+
+    run(flood())
+
+
 def test_who_comes_in_while_the_proxy_stops_is_sent_off_in_peace(world: Callable[..., World]) -> None:
     async def close() -> None:
         d = door(world)

@@ -91,7 +91,7 @@ def test_kafka_topics_alters_and_deletes_until_the_quota_says_no(limited: ProxyP
     assert grown.returncode == 0, grown.stderr
     refused = tool("topics", *how, "--delete")
     assert refused.returncode != 0
-    assert "The controller mutation quota of client-id little-1 is exceeded" in refused.stdout + refused.stderr
+    assert "The controller mutation quota of user ANONYMOUS, client-id little-1 is exceeded" in refused.stdout + refused.stderr
     assert sizes(kafka3, name) == {f"{name}-0": 9}
 
 

@@ -17,10 +17,11 @@ from kafka import KafkaProducer
 
 from localkafka import LocalCluster, run_java
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.raw import Connection, connect
+from tests.real.raw import Connection
 from tests.real.records import record_batch
 from tests.real.refusing import MANY, NONE, make_topic, set_total, thresholds
 from tests.real.steady import read_in_order
+from tests.real.tenancy import LOGIN, PYTHON, USER, USERS, access, logged_in, upstream
 from tests.real.twins import ms
 
 pytestmark = pytest.mark.kafka
@@ -38,7 +39,7 @@ def java(proxy: ProxyProcess, topic: str, acks: str, between: Between, folder: P
     folder.mkdir()
     source = Path(__file__).parent / "java" / "Refused.java"
     with ThreadPoolExecutor() as threads:
-        running = threads.submit(run_java, source, proxy.bootstrap, topic, acks, str(folder))
+        running = threads.submit(run_java, source, proxy.bootstrap, topic, acks, str(folder), USER, USERS[USER])
         wait_until(lambda: running.done() or (folder / "asked").exists(), "the first records to be written or refused", 60)
         between()
         (folder / "go").touch()
@@ -50,7 +51,7 @@ def java(proxy: ProxyProcess, topic: str, acks: str, between: Between, folder: P
 def librdkafka(proxy: ProxyProcess, topic: str, acks: str, between: Between, _: Path) -> list[str]:
     seen: list[str] = []
     told: list[float] = []
-    settings = {"bootstrap.servers": proxy.bootstrap, "acks": acks, "enable.idempotence": acks == "all", "log_level": 0}
+    settings = access(proxy.bootstrap, **{"acks": acks, "enable.idempotence": acks == "all", "log_level": 0})
     producer = Producer({**settings, "throttle_cb": lambda event: told.append(event.throttle_time)})
     for first in (0, 3):
         for i in range(first, first + 3):
@@ -65,7 +66,7 @@ def librdkafka(proxy: ProxyProcess, topic: str, acks: str, between: Between, _: 
 
 
 def kafka_python(proxy: ProxyProcess, topic: str, acks: str, between: Between, _: Path) -> list[str]:
-    producer = KafkaProducer(bootstrap_servers=proxy.bootstrap, acks="all" if acks == "all" else 0)
+    producer = KafkaProducer(bootstrap_servers=proxy.bootstrap, acks="all" if acks == "all" else 0, **PYTHON)
     seen = []
     for first in (0, 3):
         sent = [producer.send(topic, str(i).encode(), partition=0) for i in range(first, first + 3)]
@@ -85,7 +86,7 @@ def aiokafka_(proxy: ProxyProcess, topic: str, acks: str, between: Between, _: P
     async def both() -> list[str]:
         seen = []
         settings = {"acks": "all" if acks == "all" else 0, "enable_idempotence": idempotent}
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=proxy.bootstrap, **settings) as producer:
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=proxy.bootstrap, **settings, **PYTHON) as producer:
             for first in (0, 3):
                 sent = [await producer.send(topic, str(i).encode(), partition=0) for i in range(first, first + 3)]
                 for answer in await asyncio.gather(*sent, return_exceptions=True):
@@ -124,8 +125,8 @@ class Stage:
 
     def topic(self, what: str) -> str:
         topic = f"{self._name}-{what.replace(' ', '-')}"
-        make_topic(self._kafka.bootstrap_servers, topic, 2)
-        with connect(self.proxy.bootstrap) as connection:
+        make_topic(self._kafka.bootstrap_servers, topic, 2, USER)
+        with logged_in(self.proxy.bootstrap) as connection:
             write(connection, topic, 1, FILLER)
         return topic
 
@@ -133,7 +134,7 @@ class Stage:
         return self.proxy.metric("refused_items_total", quota="bytes_in")
 
     def written(self, what: str) -> list[str]:
-        return read_in_order(self._kafka.bootstrap_servers, f"{self._name}-{what.replace(' ', '-')}", 2)[0]
+        return read_in_order(self._kafka.bootstrap_servers, f"{self._name}-{what.replace(' ', '-')}", 2, **LOGIN)[0]
 
 
 def write(connection: Connection, topic: str, partition: int, value: bytes) -> None:
@@ -144,7 +145,12 @@ def write(connection: Connection, topic: str, partition: int, value: bytes) -> N
 
 @contextmanager
 def stage(kafka: LocalCluster, name: str, folder: Path, mode: str) -> Iterator[Stage]:
-    settings = {"quotas": thresholds(MANY, mode), "reload": {"interval": "0s"}, "limits": {"max_throttle": "300ms"}}
+    settings = {
+        "quotas": thresholds(MANY, mode),
+        "reload": {"interval": "0s"},
+        "limits": {"max_throttle": "300ms"},
+        "upstream": upstream(),
+    }
     with ProxyProcess(folder / "proxy", kafka.bootstrap_servers, settings) as proxy:
         yield Stage(proxy, kafka, name)
 
@@ -168,8 +174,8 @@ def seen_by_each(
     return seen
 
 
-def test_transient_nobody_sees_more_than_a_delay(kafka1: LocalCluster, name: str, tmp_path: Path) -> None:
-    with stage(kafka1, name, tmp_path, "transient") as at:
+def test_transient_nobody_sees_more_than_a_delay(tenants1: LocalCluster, name: str, tmp_path: Path) -> None:
+    with stage(tenants1, name, tmp_path, "transient") as at:
 
         def relent(before: float) -> None:
             wait_until(lambda: at.refused() > before, "a refusal", 60)
@@ -180,10 +186,10 @@ def test_transient_nobody_sees_more_than_a_delay(kafka1: LocalCluster, name: str
     assert {what: at.written(what) for what in CLIENTS} == dict.fromkeys(CLIENTS, ALL)
 
 
-def test_fail_everybody_sees_a_policy_violation(kafka1: LocalCluster, name: str, tmp_path: Path) -> None:
+def test_fail_everybody_sees_a_policy_violation(tenants1: LocalCluster, name: str, tmp_path: Path) -> None:
     """And goes on with the same producer, but for two idempotent ones: kafka-python gives up its producer, aiokafka has skipped
     sequences for good."""
-    with stage(kafka1, name, tmp_path, "fail") as at:
+    with stage(tenants1, name, tmp_path, "fail") as at:
         seen = seen_by_each(at, tmp_path, lambda: at.total(MANY))
     assert seen == {
         "java": ["PolicyViolationException, with the reason"] * 3 + WRITTEN,
@@ -199,9 +205,9 @@ def test_fail_everybody_sees_a_policy_violation(kafka1: LocalCluster, name: str,
     }
 
 
-def test_throttle_everything_is_taken_late(kafka1: LocalCluster, name: str, tmp_path: Path) -> None:
+def test_throttle_everything_is_taken_late(tenants1: LocalCluster, name: str, tmp_path: Path) -> None:
     """Those that look at throttle_time_ms can tell."""
-    with stage(kafka1, name, tmp_path, "throttle") as at:
+    with stage(tenants1, name, tmp_path, "throttle") as at:
         seen = seen_by_each(at, tmp_path, lambda: None)
         assert at.proxy.metric("throttled_requests_total", quota="bytes_in") >= 2 * len(CLIENTS)
         assert at.refused() == 0
@@ -210,9 +216,9 @@ def test_throttle_everything_is_taken_late(kafka1: LocalCluster, name: str, tmp_
 
 
 def test_no_answers_wanted_nobody_sees_anything_and_refused_records_are_lost(
-    kafka1: LocalCluster, name: str, tmp_path: Path
+    tenants1: LocalCluster, name: str, tmp_path: Path
 ) -> None:
-    with stage(kafka1, name, tmp_path, "transient") as at:
+    with stage(tenants1, name, tmp_path, "transient") as at:
         before = at.refused()
 
         def after_a_refusal() -> None:
@@ -224,24 +230,27 @@ def test_no_answers_wanted_nobody_sees_anything_and_refused_records_are_lost(
     assert not any(at.written(what) for what in clients)
 
 
-def test_no_answers_wanted_the_connection_is_closed_behind_what_goes_on(kafka1: LocalCluster, name: str, tmp_path: Path) -> None:
+def test_no_answers_wanted_the_connection_is_closed_behind_what_goes_on(tenants1: LocalCluster, name: str, tmp_path: Path) -> None:
     """The batch is dropped, the rest of its request and what was sent before it are written, and a new connection serves."""
     free = f"{name}-free"
-    settings = {"quotas": {"topics": {"total_bytes_in_per_sec": 1000, "bytes_in_per_sec": {free: 999}, "meter": "window"}}}
-    with ProxyProcess(tmp_path, kafka1.bootstrap_servers, settings) as proxy:
-        at = Stage(proxy, kafka1, name)
+    settings = {
+        "quotas": {"topics": {"total_bytes_in_per_sec": 1000, "bytes_in_per_sec": {free: 999}, "meter": "window"}},
+        "upstream": upstream(),
+    }
+    with ProxyProcess(tmp_path, tenants1.bootstrap_servers, settings) as proxy:
+        at = Stage(proxy, tenants1, name)
         full = at.topic("full")
-        make_topic(kafka1.bootstrap_servers, free, 2)
+        make_topic(tenants1.bootstrap_servers, free, 2, USER)
 
         def part(topic: str, value: bytes) -> dict[str, Any]:
             return {"name": topic, "partition_data": [{"index": 0, "records": record_batch(value)}]}
 
-        with connect(proxy.bootstrap) as connection:
+        with logged_in(proxy.bootstrap) as connection:
             connection.send(0, 9, acks=0, topic_data=[part(free, b"before")])
             connection.send(0, 9, acks=0, topic_data=[part(full, b"dropped"), part(free, b"beside")])
             with pytest.raises(ConnectionError):
                 connection.receive(0, 9)
-        with connect(proxy.bootstrap) as connection:
+        with logged_in(proxy.bootstrap) as connection:
             write(connection, free, 0, b"after")
         assert at.refused() == 1
         wait_until(lambda: len(at.written("free")) == 3, "everything else to be written")

@@ -1,6 +1,6 @@
 // What a Java producer with the settings that Kafka gives it sees of refusals. Arguments: bootstrap servers, a topic, acks, a
-// folder. Sends three records; then there is a file `asked` in the folder, and once there is one `go`, sends three more. Prints
-// what became of each, and at the end how long it was told to wait at most.
+// folder, a user, a password. Sends three records; then there is a file `asked` in the folder, and once there is one `go`, sends
+// three more. Prints what became of each, and at the end how long it was told to wait at most.
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -17,6 +17,10 @@ public class Refused {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[0]);
         settings.put("acks", args[2]);
+        settings.put("security.protocol", "SASL_PLAINTEXT");
+        settings.put("sasl.mechanism", "SCRAM-SHA-256");
+        settings.put("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required"
+            + " username=\"" + args[4] + "\" password=\"" + args[5] + "\";");
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
             send(producer, args[1], 0);
             Files.createFile(Path.of(args[3], "asked"));
