@@ -7,7 +7,7 @@ brokers pass."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Collection, Generator, Iterator
 from typing import ClassVar, Final, NamedTuple
 
@@ -173,7 +173,8 @@ class ItemApi(ABC):
         assert isinstance(element, Entity)
         count, pos = topics.count(frame, start, end)
         told: list[Told] = []
-        places: dict[Key, deque[int]] = defaultdict(deque)
+        places: dict[Key, int] = {}
+        again: dict[Key, deque[int]] = {}  # of what is named more than once
         for at in range(count):
             if at % FEW == FEW - 1:
                 yield
@@ -182,17 +183,20 @@ class ItemApi(ABC):
             made = INT32.unpack_from(frame, spans["num_partitions"][0])[0] if "num_partitions" in spans else -1
             told.append(Told(pos, stop, Result(error, made), spans.get("error_message")))
             name, _ = string(frame, *spans["name"], topics.compact)
-            if name is not None:
-                places[name, NO_ID].append(at)
-            if (topic_id := id_at(frame, spans)) != NO_ID or name is None:
-                places[None, topic_id].append(at)
+            if name is not None and places.setdefault((name, NO_ID), at) != at:
+                again.setdefault((name, NO_ID), deque()).append(at)
+            topic_id = id_at(frame, spans)
+            if (topic_id != NO_ID or name is None) and places.setdefault((None, topic_id), at) != at:
+                again.setdefault((None, topic_id), deque()).append(at)
             pos = stop
         of: dict[int, int] = {}
         for i, topic in enumerate(items.topics):
             if i % MANY == MANY - 1:
                 yield
-            if found := places.get(topic.key):
-                of[i] = found.popleft()  # a name that stands twice has two
+            if (found := places.pop(topic.key, None)) is not None:
+                of[i] = found
+            elif more := again.get(topic.key):  # a name that stands twice has two
+                of[i] = more.popleft()
         return Answered(frame, version, body, start, pos, told, of)
 
     def with_refused(

@@ -1,4 +1,4 @@
-"""Work that is done in steps, so that others are served in between: a generator that yields after each, and returns what it gives."""
+"""Work in steps, between which others are served: a generator that yields after each step, and returns the result."""
 
 from __future__ import annotations
 
