@@ -343,7 +343,12 @@ class _Settle(InSteps):
         told = self._told
         answer = yield from told.wire.answer(frame, told.sent.version, told.items)
         yield from told.settle(answer)
-        return (yield from self.patched(answer))
+        pieces = yield from self.patched(answer)
+        for parts in (answer.told, told.items.topics):  # freeing them takes its time too
+            while parts:
+                yield
+                del parts[-MANY:]
+        return pieces
 
     def patched(self, answer: Answered) -> Generator[None, None, list[Buffer]]:
         """The answer to send."""
