@@ -16,15 +16,15 @@ than 1 MiB is not read: without a quota it passes uncounted, with one it closes 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.apis.asking import asking
-from proxy.session.answers import LARGE
+from proxy.apis.in_steps import JudgedInSteps, Look
 from proxy.session.client import HIDDEN, Client
-from proxy.session.plans import FORWARD, Again, Answer, Forward, Hold, InSteps, Outcome, Plain, Request, Steps
+from proxy.session.plans import FORWARD, Answer, Forward, Hold, InSteps, Outcome, Request
 from proxy.session.tally import Sum
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
@@ -44,17 +44,14 @@ LABELLED: Final = 100
 """Topics of one decision whose names are told."""
 
 
-@dataclass(slots=True)
-class _Look:
-    """A request that is looked at, more than once perhaps: what was read of it, and once it is clear what is to be done."""
+class _Asked(NamedTuple):
+    """What was read of a request: its topics, and which of them cost nothing."""
 
-    request: Request
-    items: Items | None = None
-    free: set[int] = field(default_factory=set)
-    outcome: Outcome | None = None
+    items: Items
+    free: set[int]
 
 
-class MutationApi(Plain):
+class MutationApi(JudgedInSteps[_Asked]):
     """One such API."""
 
     def __init__(self, wire: ItemApi) -> None:
@@ -103,40 +100,20 @@ class MutationApi(Plain):
             first.add(topic.key)
         return free
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        look: _Look | None = client.progress
-        if look is None:
-            look = client.progress = _Look(request)
-        if look.outcome is None:
-            client.now = now
-            work = self._judge(client, look, held)
-            if request.size > LARGE:
-                return Steps(work)
-            for _ in work:
-                pass
-        outcome, look.outcome = look.outcome, None
-        assert outcome is not None
-        if not isinstance(outcome, Again):
-            client.progress = None
-        return outcome
-
-    def _judge(self, client: Client, look: _Look, held: bool) -> Iterator[None]:
-        look.outcome = yield from self._judged(client, look, held)
-
-    def _judged(self, client: Client, look: _Look, held: bool) -> Generator[None, None, Outcome]:
+    def judged(self, client: Client, look: Look[_Asked], held: bool) -> Generator[None, None, Outcome]:
         engine, request = client.services.engine, look.request
-        if look.items is None:
+        if look.read is None:
             try:
                 request.join()
-                look.items = yield from self.wire.read(request.buf, request.body, request.end, request.version)
+                items = yield from self.wire.read(request.buf, request.body, request.end, request.version)
             except BadBytes:
                 if self._limit(client) is None:  # for the broker to judge
                     return FORWARD
                 raise
-            if look.items.validate_only:
+            if items.validate_only:
                 return FORWARD
-            look.free = (yield from self.free(look.items)) | (yield from self._exempt(client, look.items))
-        items, free, found = look.items, look.free, self._limit(client)
+            look.read = _Asked(items, (yield from self.free(items)) | (yield from self._exempt(client, items)))
+        (items, free), found = look.read, self._limit(client)
         if found is None:
             client.api_sum(self.key).mutations += yield from self._estimated(client, items, free)
             client.asked = {}  # a quota may have gone while its broker was asked

@@ -6,7 +6,7 @@ import pytest
 from proxy.session.answers import LARGE
 from proxy.session.session import State
 from quota.kinds.controller_mutations import MutationLimit
-from tests.session.creating import BEAT, HEARTBEAT, create, created, delete, deleted, grow, grown
+from tests.session.creating import BEAT, HEARTBEAT, create, created, delete, deleted, described, grow, grown, metadata
 from tests.support import Dialogue, Entity, World
 
 NAMES = tuple(f"topic-{i:05d}" for i in range(2000))
@@ -22,6 +22,7 @@ CASES = {
     "delete": (delete(5, 1, *NAMES), SIZES, deleted(5, 1, *KEPT)),
     "delete what is not there": (delete(5, 1, *NAMES), NONE, deleted(5, 1, *NAMES)),
     "delete, by an old client": (delete(2, 1, *NAMES), SIZES, deleted(2, 1, *NAMES)),
+    "create by naming": (metadata(12, 1, *NAMES), NONE, described(12, 1, dict.fromkeys(KEPT, 0))),
     "grow": (grow(3, 1, *((name, 2) for name in NAMES)), SIZES, grown(3, 1, *KEPT)),
 }
 """Requests, what the broker says of their topics when it is asked, and its answers."""
