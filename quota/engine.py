@@ -5,7 +5,7 @@ the entity, so a charged request of the same kind from the same entity on anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
@@ -306,8 +306,20 @@ class Engine:
     ) -> Verdict:
         """Charge a request that creates, adds or deletes partitions. The throttle is capped at `max_throttle`, and the entity
         is muted for it, but for `mute` False: where no answer tells of a throttle and no connection is muted."""
+        charging = self.charging_mutations(found, partitions, refusable=refusable, now=now, mute=mute)
+        while True:
+            try:
+                next(charging)
+            except StopIteration as end:
+                verdict: Verdict = end.value
+                return verdict
+
+    def charging_mutations(
+        self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float, mute: bool = True
+    ) -> Generator[None, None, Verdict]:
+        """The same in steps, for very many items. What others charge meanwhile takes room from the items that are left."""
         enforced = refusable and self.controller_mutations.name not in self.limits.observed
-        verdict = self.controller_mutations.charge(found, partitions, refusable=enforced, now=now)
+        verdict = yield from self.controller_mutations.charging(found, partitions, refusable=enforced, now=now)
         if refusable and not enforced and verdict.decision is not None:
             verdict = replace(verdict, decision=replace(verdict.decision, action=Action.REFUSE))
         return self._capped(verdict, now, mute)

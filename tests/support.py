@@ -270,13 +270,13 @@ class Dialogue:
             self.session.client_bytes(read, self.now)
             if self._connected and self.session.state is State.CONNECTING:
                 self.session.broker_connected(self.now)
-        return self._told_nothing()
+        return self._take_turns()
 
     def broker(self, *data: Buffer) -> Dialogue:
         """The broker sends these reads."""
         for read in data:
             self.session.broker_bytes(read, self.now)
-        return self._told_nothing()
+        return self._take_turns()
 
     def told(self, sizes: dict[str, int] | None = None, names: dict[bytes, str] | None = None) -> bytes:
         """The proxy itself asks the broker about topics, which answers with their numbers of partitions; others are not there.
@@ -305,6 +305,12 @@ class Dialogue:
         assert due is not None, "no timer is set"
         self.now, self.port.wake = due, None
         self.session.wake(self.now)
+        return self._told_nothing()
+
+    def _take_turns(self) -> Dialogue:
+        """Its turns come at once where there is time, as nobody else has anything to do."""
+        while self.port.wants_turn and not self.port.out_of_time:
+            self.turn()
         return self._told_nothing()
 
     def _told_nothing(self) -> Dialogue:

@@ -48,7 +48,11 @@ class Patch(Whole):
         self._key, self._version, self._client = key, version, client
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        return patch_addresses(self._key, self._version, bytes(buf[start:end]), self._client.endpoint)
+        return self.patched(bytes(buf[start:end]))
+
+    def patched(self, frame: bytes) -> list[Buffer] | None:
+        """The same of a frame alone."""
+        return patch_addresses(self._key, self._version, frame, self._client.endpoint)
 
 
 ADDRESS_APIS = (

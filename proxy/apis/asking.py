@@ -6,23 +6,32 @@ poll in front of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from proxy.session.client import HIDDEN, NOT_TOLD, Client
-from proxy.session.plans import Ask, Question, Request
+from proxy.session.plans import Ask, InSteps, Question, Request
 from proxy.wire import metadata
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.steps import FEW, MANY, finish_at_once
 
 
 def ask(client: Client, request: Request, keys: Iterable[Key]) -> Ask:
     """Ask about these topics, in the client's name; the answer stands in `client.asked` when the request is looked at again.
     Names come first where there are names and ids: a broker takes no mixture, and the handler asks again."""
-    wanted = dict.fromkeys(keys)
-    names = [name for name, _ in wanted if name is not None]
-    ids = [] if names else [topic_id for _, topic_id in wanted]
-    frame = metadata.ask(request.correlation_id, client.client_id or "", names, ids)
-    asked: list[Key] = [(name, NO_ID) for name in names] + [(None, topic_id) for topic_id in ids]
+    return finish_at_once(asking(client, request, keys))
+
+
+def asking(client: Client, request: Request, keys: Iterable[Key]) -> Generator[None, None, Ask]:
+    """The same in steps."""
+    names: dict[Key, None] = {}
+    ids: dict[Key, None] = {}
+    for i, key in enumerate(keys):
+        if i % MANY == MANY - 1:
+            yield
+        (ids if key[0] is None else names)[key] = None
+    asked = list(names or ids)
+    frame = yield from metadata.asking(request.correlation_id, client.client_id or "", asked)
     return Ask(frame, request.correlation_id, _Sizes(client, asked, request.key, request.version))
 
 
@@ -34,7 +43,7 @@ def came(client: Client, name: str, partitions: int) -> None:
             services.engine.correct_mutations(charge.receipt, charge.item, partitions, client.now)
 
 
-class _Sizes(Question):
+class _Sizes(Question, InSteps):
     """What the broker says of topics."""
 
     __slots__ = ("_client", "_key", "_keys", "_version")
@@ -43,19 +52,24 @@ class _Sizes(Question):
         super().__init__()
         self._client, self._keys, self._key, self._version = client, keys, key, version
 
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        client, frame = self._client, bytes(buf[start:end])
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        client = self._client
         try:
-            found = _sizes(frame)
+            found = yield from _sizes(frame)
         except BadBytes:
             self._complain()
             client.asked |= dict.fromkeys(self._keys, NOT_TOLD)
-        else:
-            client.asked |= {key: found.get(key, 0) for key in self._keys}
-            for (name, _), size in found.items():
-                if name is not None and size > 0:
-                    came(client, name, size)
-            client.services.cluster.learn_topics(frame, metadata.ASK_VERSION)
+            return []
+        for i, key in enumerate(self._keys):
+            if i % MANY == MANY - 1:
+                yield
+            client.asked[key] = found.get(key, 0)
+        for i, ((name, _), size) in enumerate(found.items()):
+            if i % MANY == MANY - 1:
+                yield
+            if name is not None and size > 0:
+                came(client, name, size)
+        client.services.cluster.learn_topics(frame, metadata.ASK_VERSION)
         return []
 
     def give_up(self) -> None:
@@ -67,10 +81,12 @@ class _Sizes(Question):
         self._client.services.watcher.not_told(self._client.requester(self._key, self._version, topics))
 
 
-def _sizes(frame: bytes) -> dict[Key, int]:
-    """Partitions by name and by id; 0 of what is not there, `HIDDEN` of what the client may not see."""
+def _sizes(frame: bytes) -> Generator[None, None, dict[Key, int]]:
+    """Partitions by name and by id; 0 of what is not there, `HIDDEN` of what the client may not see. In steps."""
     found: dict[Key, int] = {}
-    for topic in metadata.read_topics(frame, metadata.ASK_VERSION):
+    for i, topic in enumerate(metadata.read_topics(frame, metadata.ASK_VERSION)):
+        if i % FEW == FEW - 1:
+            yield
         hidden = topic.error == metadata.TOPIC_AUTHORIZATION_FAILED and not topic.partitions
         size = HIDDEN if hidden else topic.partitions
         if topic.name:

@@ -4,13 +4,13 @@ the broker is asked which these are only when something would be refused, as its
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from proxy.apis.mutations import MutationApi
 from proxy.session.client import Client
 from proxy.wire.create_topics import CREATE_TOPICS
 from proxy.wire.items import Item, Items, Key
+from proxy.wire.steps import MANY
 from quota.book import Found
 from quota.kinds.controller_mutations import MutationLimit
 
@@ -19,10 +19,16 @@ class CreateTopics(MutationApi):
     def __init__(self) -> None:
         super().__init__(CREATE_TOPICS)
 
-    def free(self, items: Items) -> set[int]:
+    def free(self, items: Items) -> Generator[None, None, set[int]]:
         """Topics that stand twice, both of them: the broker creates none."""
-        names = Counter(topic.name for topic in items.topics)
-        return {i for i, topic in enumerate(items.topics) if names[topic.name] > 1}
+        first: dict[str | None, int] = {}
+        free: set[int] = set()
+        for i, topic in enumerate(items.topics):
+            if i % MANY == MANY - 1:
+                yield
+            if (before := first.setdefault(topic.name, i)) != i:
+                free |= {before, i}
+        return free
 
     def cost(self, client: Client, topic: Item) -> int | None:
         there = self.there(client, topic)
@@ -31,7 +37,15 @@ class CreateTopics(MutationApi):
     def estimate(self, client: Client, topic: Item) -> int:
         return client.services.cluster.default_partitions if topic.amount == -1 else max(topic.amount, 0)
 
-    def doubtful(self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit], now: float) -> list[Key]:
-        if not client.services.engine.refuses_mutations(found, costs, now):
+    def doubtful(
+        self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit]
+    ) -> Generator[None, None, list[Key]]:
+        if not client.services.engine.refuses_mutations(found, costs, client.now):
             return []
-        return [t.key for t, cost in zip(items.topics, costs, strict=True) if cost and t.key not in client.asked]
+        doubtful: list[Key] = []
+        for i, (topic, cost) in enumerate(zip(items.topics, costs, strict=True)):
+            if i % MANY == MANY - 1:
+                yield
+            if cost and topic.key not in client.asked:
+                doubtful.append(topic.key)
+        return doubtful

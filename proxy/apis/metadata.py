@@ -12,42 +12,61 @@ itself: it is the same load, and otherwise the way round.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from proxy.apis.addresses import Patch
-from proxy.apis.asking import ask, came
+from proxy.apis.asking import asking, came
+from proxy.apis.in_steps import JudgedInSteps, Look
 from proxy.session.client import NOT_TOLD, Client
 from proxy.session.expected import Charge
-from proxy.session.plans import Forward, Outcome, Plain, Request
+from proxy.session.plans import Forward, InSteps, Outcome, Request
 from proxy.wire import metadata as wire
-from proxy.wire.items import NO_ID
+from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import INT32, Buffer
+from proxy.wire.steps import MANY
 from quota.book import Found
 from quota.kinds.controller_mutations import MutationLimit
 
 
-class Metadata(Plain):
+class Metadata(JudgedInSteps[list[str]]):
     key = wire.KEY
     versions = wire.VERSIONS
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
-        plan = _Learn(self.key, request.version, client)
-        found = client.services.engine.find_mutation_limit(client.user, client.client_id or "")
-        if found is None:
-            client.asked = {}  # a quota may have gone while the broker was asked
-            return Forward(plan)
-        request.join()
-        named = wire.read_auto_create(request.buf, request.body, request.end, request.version)
-        unknown = self._unknown(client, named)
-        if missing := [(name, NO_ID) for name in unknown if (name, NO_ID) not in client.asked]:
-            return ask(client, request, missing)
-        absent = [name for name in unknown if client.asked.get((name, NO_ID), 0) in (0, NOT_TOLD)]
-        client.asked = {}
-        new = [name for name in absent if not self._is_expected(client, name, now)]
-        return self._charge(client, request, new, found, plan, now) if new else Forward(plan)
+    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
+        if _limit(client) is None:
+            client.asked, client.progress = {}, None  # a quota may have gone while the broker was asked
+            return Forward(_Learn(self.key, request.version, client))
+        return super().request(client, request, now, held)
 
-    def _unknown(self, client: Client, names: list[str]) -> list[str]:
+    def judged(self, client: Client, look: Look[list[str]], held: bool) -> Generator[None, None, Outcome]:  # noqa: ARG002
+        request = look.request
+        if look.read is None:
+            request.join()
+            look.read = yield from wire.read_auto_create(request.buf, request.body, request.end, request.version)
+        unknown = yield from self._unknown(client, look.read)
+        missing: list[Key] = [(name, NO_ID) for name in unknown if (name, NO_ID) not in client.asked]
+        if missing:
+            return (yield from asking(client, request, missing))
+        new: list[str] = []
+        for i, name in enumerate(unknown):
+            if i % MANY == MANY - 1:
+                yield
+            absent = client.asked.get((name, NO_ID), 0) in (0, NOT_TOLD)
+            if absent and not self._is_expected(client, name, client.now):
+                new.append(name)
+        client.asked = {}
+        found = _limit(client)
+        if found is None or not new:
+            return Forward(_Learn(self.key, request.version, client))
+        return (yield from self._charge(client, request, new, found))
+
+    def _unknown(self, client: Client, names: list[str]) -> Generator[None, None, list[str]]:
         """Those of these topics that are not known to exist."""
-        services, unknown = client.services, []
-        for name in names:
+        services = client.services
+        unknown: list[str] = []
+        for i, name in enumerate(names):
+            if i % MANY == MANY - 1:
+                yield
             size = services.cluster.topic_size(name)
             if size is not None:
                 came(client, name, size)
@@ -56,24 +75,26 @@ class Metadata(Plain):
         return unknown
 
     def _charge(
-        self, client: Client, request: Request, new: list[str], found: Found[MutationLimit], plan: _Learn, now: float
-    ) -> Outcome:
-        engine, total = client.services.engine, client.api_sum(self.key)
+        self, client: Client, request: Request, new: list[str], found: Found[MutationLimit]
+    ) -> Generator[None, None, Outcome]:
+        engine, total, now = client.services.engine, client.api_sum(self.key), client.now
         each = client.services.cluster.default_partitions
-        verdict = engine.charge_mutations(found, [each] * len(new), refusable=True, now=now, mute=False)
+        verdict = yield from engine.charging_mutations(found, [each] * len(new), refusable=True, now=now, mute=False)
         decision = verdict.decision
         refused = set() if decision is None else set(decision.items)
         total.mutations += verdict.charged
         for i, name in enumerate(new):
+            if i % MANY == MANY - 1:
+                yield
             if i not in refused:
                 client.services.expected.add(client.user, name, Charge(verdict.receipt, i, each, now))
         if decision is None:
-            return Forward(plan)
-        plan.refused = [new[i] for i in decision.items]
+            return Forward(_Learn(self.key, request.version, client))
+        plan = _Merge(self.key, request.version, client, [new[i] for i in decision.items])
         total.refuse(decision.quota, len(plan.refused))
         client.services.watcher.decided(decision, client.requester(self.key, request.version, tuple(plan.refused)))
         header = request.buf[request.start + 4 : request.body]
-        kept = wire.without(request.buf, request.body, request.end, request.version, set(plan.refused))
+        kept = yield from wire.without(request.buf, request.body, request.end, request.version, set(plan.refused))
         return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
 
     def _is_expected(self, client: Client, name: str, now: float) -> bool:
@@ -87,21 +108,36 @@ class Metadata(Plain):
         return False
 
 
+def _limit(client: Client) -> Found[MutationLimit] | None:
+    return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
+
+
 class _Learn(Patch):
-    """The answer, from which the proxy learns. `refused`: topics that the broker was not asked about."""
+    """The answer, from which the proxy learns."""
 
-    __slots__ = ("refused",)
-
-    def __init__(self, key: int, version: int, client: Client) -> None:
-        super().__init__(key, version, client)
-        self.refused: list[str] = []
+    __slots__ = ()
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         frame = bytes(buf[start:end])
+        self.learn(frame)
+        return self.patched(frame)
+
+    def learn(self, frame: bytes) -> None:
         cluster = self._client.services.cluster
         cluster.learn_brokers(wire.read_brokers(frame, self._version))
         cluster.learn_topics(frame, self._version)
-        if not self.refused:
-            return super().finish(frame, 0, len(frame))
-        frame = wire.with_unknown(frame, self._version, self.refused)
-        return super().finish(frame, 0, len(frame)) or [frame]
+
+
+class _Merge(InSteps):
+    """The same, with topics that the broker was not asked about: they were `refused`."""
+
+    __slots__ = ("_learn", "_version", "refused")
+
+    def __init__(self, key: int, version: int, client: Client, refused: list[str]) -> None:
+        super().__init__()
+        self._learn, self._version, self.refused = _Learn(key, version, client), version, refused
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        self._learn.learn(frame)
+        merged = yield from wire.with_unknown(frame, self._version, self.refused)
+        return self._learn.patched(merged) or [merged]

@@ -9,25 +9,28 @@ counts (seed s1, "waiting time in the purgatory"); the broker's own time if that
 
 What the broker does not do is credited back when it answers.
 
-A request of more than 1 MiB is not read: without a quota it passes uncounted, with one it closes the connection.
+Requests and answers of more than 16 KiB are read, judged and written in steps, between which others are served. A request of more
+than 1 MiB is not read: without a quota it passes uncounted, with one it closes the connection.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
-from proxy.apis.asking import ask
+from proxy.apis.asking import asking
+from proxy.apis.in_steps import JudgedInSteps, Look
 from proxy.session.client import HIDDEN, Client
-from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
+from proxy.session.plans import FORWARD, Answer, Forward, Hold, InSteps, Outcome, Request
 from proxy.session.tally import Sum
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
-from proxy.wire.items import Item, ItemApi, Items, Key, Result
+from proxy.wire.items import Answered, Item, ItemApi, Items, Key, Result
 from proxy.wire.primitives import INT32, BadBytes, Buffer
+from proxy.wire.steps import FEW, MANY
 from quota.book import Found
 from quota.decision import Action, Decision, Verdict
 from quota.kinds.controller_mutations import MutationLimit
@@ -37,7 +40,18 @@ REQUEST_TIMED_OUT: Final = 7
 """The broker did not wait for the end: it may be done all the same."""
 
 
-class MutationApi(Plain):
+LABELLED: Final = 100
+"""Topics of one decision whose names are told."""
+
+
+class _Asked(NamedTuple):
+    """What was read of a request: its topics, and which of them cost nothing."""
+
+    items: Items
+    free: set[int]
+
+
+class MutationApi(JudgedInSteps[_Asked]):
     """One such API."""
 
     def __init__(self, wire: ItemApi) -> None:
@@ -63,53 +77,97 @@ class MutationApi(Plain):
             return 0 if topic.name is None else client.services.cluster.topic_size(topic.name) or 0
         return told
 
-    def doubtful(self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit], now: float) -> list[Key]:  # noqa: ARG002
-        """Topics that may turn out to cost nothing, now that something is about to be refused."""
+    def doubtful(
+        self,
+        client: Client,  # noqa: ARG002
+        items: Items,  # noqa: ARG002
+        costs: Sequence[int],  # noqa: ARG002
+        found: Found[MutationLimit],  # noqa: ARG002
+    ) -> Generator[None, None, list[Key]]:
+        """Topics that may turn out to cost nothing, now that something is about to be refused. In steps."""
+        yield from ()
         return []
 
-    def free(self, items: Items) -> set[int]:
-        """Topics that cost nothing wherever they stand: here those that stand in the request before."""
-        first: dict[Key, int] = {}
-        return {i for i, topic in enumerate(items.topics) if first.setdefault(topic.key, i) != i}
+    def free(self, items: Items) -> Generator[None, None, set[int]]:
+        """Topics that cost nothing wherever they stand: here those that stand in the request before. In steps."""
+        first: set[Key] = set()
+        free: set[int] = set()
+        for i, topic in enumerate(items.topics):
+            if i % MANY == MANY - 1:
+                yield
+            if topic.key in first:
+                free.add(i)
+            first.add(topic.key)
+        return free
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        engine = client.services.engine
-        found = engine.find_mutation_limit(client.user, client.client_id or "")
-        try:
-            request.join()
-            items = self.wire.read(request.buf, request.body, request.end, request.version)
-        except BadBytes:
-            if found is None:  # for the broker to judge
+    def judged(self, client: Client, look: Look[_Asked], held: bool) -> Generator[None, None, Outcome]:
+        engine, request = client.services.engine, look.request
+        if look.read is None:
+            try:
+                request.join()
+                items = yield from self.wire.read(request.buf, request.body, request.end, request.version)
+            except BadBytes:
+                if self._limit(client) is None:  # for the broker to judge
+                    return FORWARD
+                raise
+            if items.validate_only:
                 return FORWARD
-            raise
-        if items.validate_only:
-            return FORWARD
-        free = self.free(items) | self._exempt(client, items)
+            look.read = _Asked(items, (yield from self.free(items)) | (yield from self._exempt(client, items)))
+        (items, free), found = look.read, self._limit(client)
         if found is None:
+            client.api_sum(self.key).mutations += yield from self._estimated(client, items, free)
             client.asked = {}  # a quota may have gone while its broker was asked
-            costs = [0 if i in free else self.estimate(client, topic) for i, topic in enumerate(items.topics)]
-            client.api_sum(self.key).mutations += sum(costs)
             return FORWARD
-        known = [0 if i in free else self.cost(client, topic) for i, topic in enumerate(items.topics)]
-        charged = [i for i, cost in enumerate(known) if cost != 0]
+        costs, charged, missing = yield from self._costs(client, items, free)
         # Old versions are done in full, so they wait until the mute is over: one of an entity's connections goes on, and mutes it again.
         may_wait = charged and (not held or request.version < self.wire.first_refusable)
-        wait = engine.hold(engine.controller_mutations, found, charged, now) if may_wait else None
+        wait = engine.hold(engine.controller_mutations, found, charged, client.now) if may_wait else None
         if wait is not None:
             client.services.watcher.decided(wait, client.requester(self.key, request.version, _labels(items, charged)))
             return Hold(wait.throttle)
-        missing = [topic.key for topic, cost in zip(items.topics, known, strict=True) if cost is None]
+        missing = missing or (yield from self.doubtful(client, items, costs, found))
         if missing:
-            return ask(client, request, missing)
-        costs = [cost or 0 for cost in known]
-        if doubtful := self.doubtful(client, items, costs, found, now):
-            return ask(client, request, doubtful)
-        late = [i for i, cost in enumerate(costs) if not cost and i not in free]
-        return self._charge(client, request, items, costs, late, found, now)
+            return (yield from asking(client, request, missing))
+        return (yield from self._charge(client, request, items, costs, free, found))
 
-    def _exempt(self, client: Client, items: Items) -> set[int]:
+    def _limit(self, client: Client) -> Found[MutationLimit] | None:
+        return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
+
+    def _estimated(self, client: Client, items: Items, free: set[int]) -> Generator[None, None, int]:
+        """What a request costs whose client has no quota."""
+        total = 0
+        for i, topic in enumerate(items.topics):
+            if i % MANY == MANY - 1:
+                yield
+            if i not in free:
+                total += self.estimate(client, topic)
+        return total
+
+    def _costs(self, client: Client, items: Items, free: set[int]) -> Generator[None, None, tuple[list[int], list[int], list[Key]]]:
+        """What each topic costs, 0 while that is not known; which cost something, or may; of which the broker has to be asked."""
+        costs: list[int] = []
+        charged: list[int] = []
+        missing: list[Key] = []
+        for i, topic in enumerate(items.topics):
+            if i % MANY == MANY - 1:
+                yield
+            cost = 0 if i in free else self.cost(client, topic)
+            costs.append(cost or 0)
+            if cost != 0:
+                charged.append(i)
+            if cost is None:
+                missing.append(topic.key)
+        return costs, charged, missing
+
+    def _exempt(self, client: Client, items: Items) -> Generator[None, None, set[int]]:
         exempt = client.services.engine.limits.exempt.topics
-        return {i for i, topic in enumerate(items.topics) if topic.name in exempt}
+        found: set[int] = set()
+        for i, topic in enumerate(items.topics):
+            if i % MANY == MANY - 1:
+                yield
+            if topic.name in exempt:
+                found.add(i)
+        return found
 
     def _charge(
         self,
@@ -117,19 +175,18 @@ class MutationApi(Plain):
         request: Request,
         items: Items,
         costs: Sequence[int],
-        late: Sequence[int],
+        free: set[int],
         found: Found[MutationLimit],
-        now: float,
-    ) -> Outcome:
-        """`late`: topics of which nothing can come, as the broker said. It may not know yet; what is done is charged then."""
-        client.asked = {}
+    ) -> Generator[None, None, Outcome]:
+        """Of some topics nothing can come, as the broker said. It may not know yet; what is done is charged then."""
+        late = [i for i, cost in enumerate(costs) if not cost and i not in free]
+        client.asked, now = {}, client.now
         if not (any(costs) or late):
             return FORWARD
-        verdict = client.services.engine.charge_mutations(
-            found, costs, refusable=request.version >= self.wire.first_refusable, now=now
-        )
+        engine, refusable = client.services.engine, request.version >= self.wire.first_refusable
+        verdict = yield from engine.charging_mutations(found, costs, refusable=refusable, now=now)
         if verdict.decision is not None and verdict.decision.action is Action.REFUSE:
-            verdict = replace(verdict, decision=_with_twins(verdict.decision, items))
+            verdict = replace(verdict, decision=(yield from _with_twins(verdict.decision, items)))
         total, decision = client.api_sum(self.key), verdict.decision
         told = _Told(self, client, request, items, late, found, verdict, total, now)
         if decision is None:
@@ -143,22 +200,33 @@ class MutationApi(Plain):
             return Forward(_Amend(told))
         if len(decision.items) == len(items.topics):
             throttle_ms = ceil(decision.throttle * 1000)
-            frame = self.wire.refusal(request.correlation_id, request.version, items, decision.message, throttle_ms)
-            return Answer(frame, decision.throttle)
-        kept = self.wire.without(items, set(decision.items), request.buf, request.body, request.end, request.version)
+            frame = yield from self.wire.refusal(request.correlation_id, request.version, items, decision.message, throttle_ms)
+            return Answer(frame, told.left())
+        refused = set(decision.items)
+        kept = yield from self.wire.without(items, refused, request.buf, request.body, request.end, request.version)
         header = request.buf[request.start + 4 : request.body]
         size = len(header) + sum(len(piece) for piece in kept)
         return Forward(_Amend(told), [INT32.pack(size), header, *kept])
 
 
-def _with_twins(decision: Decision, items: Items) -> Decision:
+def _with_twins(decision: Decision, items: Items) -> Generator[None, None, Decision]:
     """Whoever refuses a topic refuses it wherever it stands: alone, the broker would take what is free as the second."""
-    refused = {items.topics[i].key for i in decision.items}
-    return replace(decision, items=tuple(i for i, topic in enumerate(items.topics) if topic.key in refused))
+    refused: set[Key] = set()
+    for n, i in enumerate(decision.items):
+        if n % MANY == MANY - 1:
+            yield
+        refused.add(items.topics[i].key)
+    found: list[int] = []
+    for i, topic in enumerate(items.topics):
+        if i % MANY == MANY - 1:
+            yield
+        if topic.key in refused:
+            found.append(i)
+    return replace(decision, items=tuple(found))
 
 
 def _labels(items: Items, which: Sequence[int]) -> tuple[str, ...]:
-    return tuple(items.topics[i].label for i in which)
+    return tuple(items.topics[i].label for i in which[:LABELLED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,34 +256,48 @@ class _Told:
         """Seconds of the throttle that are left by now."""
         return max(self.when + self.decision.throttle - self.client.now, 0.0)
 
-    def settle(self, frame: bytes) -> None:
-        """The broker answered: give back what it did not do, and count what it did."""
-        engine, receipt, charged = self.client.services.engine, self.verdict.receipt, self.verdict.charged
-        results = self.wire.results(frame, self.sent.version, self.items)
-        for i, result in results.items():
-            if result.error == 0 and self.items.topics[i].amount == -1 and result.partitions > 0:
-                self.client.services.cluster.learn_default_partitions(result.partitions)
-                charged += engine.correct_mutations(receipt, i, result.partitions, self.client.now)
-        done = [i for i in self.late if i in results and results[i].error in (0, REQUEST_TIMED_OUT)]
-        costs = [self.api.unseen(self.client, self.items.topics[i]) for i in done]
-        charged += engine.charge_mutations(self.found, costs, refusable=False, now=self.client.now, mute=False).charged
+    def settle(self, answer: Answered) -> Generator[None, None, None]:
+        """The broker answered: give back what it did not do, and count what it did. In steps."""
+        client, receipt, charged = self.client, self.verdict.receipt, self.verdict.charged
+        engine, topics = client.services.engine, self.items.topics
+        undone: list[int] = []
+        for n, (i, result) in enumerate(answer.results):
+            if n % FEW == FEW - 1:
+                yield
+            if result.error == 0 and topics[i].amount == -1 and result.partitions > 0:
+                client.services.cluster.learn_default_partitions(result.partitions)
+                charged += engine.correct_mutations(receipt, i, result.partitions, client.now)
+            if result.error not in (0, REQUEST_TIMED_OUT):
+                undone.append(i)
+        costs: list[int] = []
+        for n, i in enumerate(self.late):
+            if n % MANY == MANY - 1:
+                yield
+            if i in answer.of and answer.told[answer.of[i]].result.error in (0, REQUEST_TIMED_OUT):
+                costs.append(self.api.unseen(client, topics[i]))
+        verdict = yield from engine.charging_mutations(self.found, costs, refusable=False, now=client.now, mute=False)
+        charged += verdict.charged
         if engine.would:
-            self.client.would_have(self.wire.key, self.sent.version)
-        self._learn(results)
-        undone = [i for i, result in results.items() if result.error not in (0, REQUEST_TIMED_OUT)]
-        self.total.mutations += charged - engine.credit_mutations(receipt, undone)
+            client.would_have(self.wire.key, self.sent.version)
+        for n, (i, result) in enumerate(answer.results):
+            if n % FEW == FEW - 1:
+                yield
+            self._learn(topics[i], result)
+        for n, i in enumerate(undone):
+            if n % FEW == FEW - 1:
+                yield
+            charged -= engine.credit_mutations(receipt, (i,))
+        self.total.mutations += charged
 
-    def _learn(self, results: dict[int, Result]) -> None:
+    def _learn(self, topic: Item, result: Result) -> None:
         """What has come, grown or gone, before any broker says so."""
         cluster = self.client.services.cluster
-        for i, result in results.items():
-            topic = self.items.topics[i]
-            name = topic.name or cluster.topic_name(topic.topic_id) or ""
-            self._expect_no_more(name, result.error)
-            if self.wire.key == DELETE_TOPICS and result.error in (0, REQUEST_TIMED_OUT):
-                cluster.forget_topic(name)
-            elif result.error == 0 and topic.name is not None and (size := max(result.partitions, topic.amount)) > 0:
-                cluster.learn_size(name, size)
+        name = topic.name or cluster.topic_name(topic.topic_id) or ""
+        self._expect_no_more(name, result.error)
+        if self.wire.key == DELETE_TOPICS and result.error in (0, REQUEST_TIMED_OUT):
+            cluster.forget_topic(name)
+        elif result.error == 0 and topic.name is not None and (size := max(result.partitions, topic.amount)) > 0:
+            cluster.learn_size(name, size)
 
     def _expect_no_more(self, name: str, error: int) -> None:
         """A topic that is deleted, grown or there already has come; one that is created only now has not come before."""
@@ -227,23 +309,30 @@ class _Told:
                     services.engine.credit_mutations(charge.receipt, (charge.item,))
 
 
-class _Settle(Whole):
+class _Settle(InSteps):
     """The answer to a request within its limit."""
 
     __slots__ = ("_told",)
 
     def __init__(self, told: _Told) -> None:
-        super().__init__(0.0 if told.verdict.decision is None else told.decision.throttle)
+        super().__init__(0.0 if told.verdict.decision is None else told.left())
         self._told = told
 
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        frame = bytes(buf[start:end])
-        self._told.settle(frame)
-        return self.patched(frame)
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        told = self._told
+        answer = yield from told.wire.answer(frame, told.sent.version, told.items)
+        yield from told.settle(answer)
+        pieces = yield from self.patched(answer)
+        for parts in (answer.told, told.items.topics):  # freeing them takes its time too
+            while parts:
+                yield
+                del parts[-MANY:]
+        return pieces
 
-    def patched(self, frame: bytes) -> list[Buffer] | None:  # noqa: ARG002
-        """The answer to send instead, None to send it as it is."""
-        return None
+    def patched(self, answer: Answered) -> Generator[None, None, list[Buffer]]:
+        """The answer to send."""
+        yield from ()
+        return [answer.frame]
 
 
 class _Amend(_Settle):
@@ -251,8 +340,10 @@ class _Amend(_Settle):
 
     __slots__ = ()
 
-    def patched(self, frame: bytes) -> list[Buffer] | None:
+    def patched(self, answer: Answered) -> Generator[None, None, list[Buffer]]:
         told, decision = self._told, self._told.decision
         self.mute = told.left()
-        write = told.wire.with_refused if decision.action is Action.REFUSE else told.wire.with_throttle
-        return write(frame, told.sent.version, told.items, set(decision.items), decision.message, ceil(self.mute * 1000))
+        throttle_ms = ceil(self.mute * 1000)
+        if decision.action is Action.REFUSE:
+            return (yield from told.wire.with_refused(answer, told.items, set(decision.items), decision.message, throttle_ms))
+        return (yield from told.wire.with_throttle(answer, decision.items, decision.message, throttle_ms))

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from proxy.session.client import Client
 from proxy.session.pending import Pending
 from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
 from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.steps import finish_at_once
 
 MAX_JOINED: Final = 1 << 20
 """Bytes of a request that is read topic by topic. No controller does so much at once (KRaft: 10 000 records)."""
-
-T = TypeVar("T")
 
 Place = tuple[Buffer, int, int]
 """(buffer, start, end)"""
@@ -136,16 +135,6 @@ class InSteps(Whole):
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         return finish_at_once(self.work(bytes(buf[start:end])))
-
-
-def finish_at_once(work: Generator[None, None, T]) -> T:
-    """What such work gives, without a break."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 class Answer(Whole):

@@ -7,14 +7,15 @@ brokers pass."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import defaultdict, deque
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Generator, Iterator
 from typing import ClassVar, Final, NamedTuple
 
 from proxy.wire.headers import flexible, response_body
 from proxy.wire.kio_bridge import response_frame
-from proxy.wire.layout import Array, Entity, Rewriter
+from proxy.wire.layout import Array, Entity
 from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, encode_string, fixed, string
+from proxy.wire.steps import FEW, MANY
 
 QUOTA_EXCEEDED: Final = 89
 """THROTTLING_QUOTA_EXCEEDED (KIP-599)"""
@@ -61,6 +62,33 @@ class Result(NamedTuple):
     partitions: int
 
 
+class Told(NamedTuple):
+    """The result of a topic: [start, stop) is where it stands in the response, `message` where its error message does, if any."""
+
+    start: int
+    stop: int
+    result: Result
+    message: tuple[int, int] | None
+
+
+class Answered(NamedTuple):
+    """The results of a response whose body starts at `body`, their array standing at [start, stop). `of`: topics of the request,
+    by their indices, to the numbers of their results in `told`, as far as the response names them."""
+
+    frame: Buffer
+    version: int
+    body: int
+    start: int
+    stop: int
+    told: list[Told]
+    of: dict[int, int]
+
+    @property
+    def results(self) -> Iterator[tuple[int, Result]]:
+        """What became of each topic of the request."""
+        return ((i, self.told[at].result) for i, at in self.of.items())
+
+
 class ItemApi(ABC):
     """One such API."""
 
@@ -91,123 +119,146 @@ class ItemApi(ABC):
 
     # ------------------------------------------------------------------ requests
 
-    def read(self, buf: Buffer, pos: int, end: int, version: int) -> Items:
-        """The topics of a request body, or `BadBytes`. Their array is the first field of all these requests."""
+    def read(self, buf: Buffer, pos: int, end: int, version: int) -> Generator[None, None, Items]:
+        """The topics of a request body, or `BadBytes`, in steps. Their array is the first field of all these requests."""
         layout = self.request_layout(version)
         topics = layout.array(self.asked(version))
-        stop, elements = topics.elements(buf, pos, end)
-        if elements:
-            stop = elements[-1][1]
+        count, stop = topics.count(buf, pos, end)
+        found: list[Item] = []
+        for i in range(count):
+            if i % FEW == FEW - 1:
+                yield
+            start, stop = stop, topics.element.skip(buf, stop, end)
+            found.append(self.item(topics, buf, start, stop, version))
         rest = layout.spans(buf, stop, end, 1)
         validate_only = "validate_only" in rest and buf[rest["validate_only"][0]] != 0
-        return Items([self.item(topics, buf, *place, version) for place in elements], pos, stop, validate_only)
+        return Items(found, pos, stop, validate_only)
 
-    def without(self, items: Items, refused: Collection[int], buf: Buffer, pos: int, end: int, version: int) -> list[Buffer]:
-        """The body [pos, end) without the topics at these indices, in pieces."""
-        view = memoryview(buf)
-        kept = [topic for i, topic in enumerate(items.topics) if i not in refused]
-        pieces: list[Buffer] = [view[pos : items.start], encode_array_length(len(kept), flexible(self.key, version))]
-        pieces += [view[topic.start : topic.stop] for topic in kept]
-        return [*pieces, view[items.stop : end]]
+    def without(
+        self, items: Items, refused: Collection[int], buf: Buffer, pos: int, end: int, version: int
+    ) -> Generator[None, None, list[Buffer]]:
+        """The body [pos, end) without the topics at these indices, in pieces, in steps."""
+        view, kept = memoryview(buf), len(items.topics) - len(refused)
+        pieces: list[Buffer] = [view[pos : items.start], encode_array_length(kept, flexible(self.key, version))]
+        part: list[Buffer] = []
+        for i, topic in enumerate(items.topics):
+            if i % MANY == MANY - 1:
+                yield
+                pieces.append(b"".join(part))
+                part.clear()
+            if i not in refused:
+                part.append(view[topic.start : topic.stop])
+        return [*pieces, *part, view[items.stop : end]]
 
     # ------------------------------------------------------------------ responses
 
-    def refusal(self, correlation_id: int, version: int, items: Items, message: str, throttle_ms: int) -> bytes:
-        """A whole response frame that refuses all topics."""
-        topics = b"".join(self.refused(topic, version, message) for topic in items.topics)
-        body = INT32.pack(throttle_ms) + encode_array_length(len(items.topics), compact=True) + topics + b"\0"
+    def refusal(
+        self, correlation_id: int, version: int, items: Items, message: str, throttle_ms: int
+    ) -> Generator[None, None, bytes]:
+        """A whole response frame that refuses all topics, in steps."""
+        topics: list[bytes] = []
+        for i, topic in enumerate(items.topics):
+            if i % FEW == FEW - 1:
+                yield
+            topics.append(self.refused(topic, version, message))
+        body = INT32.pack(throttle_ms) + encode_array_length(len(topics), compact=True) + b"".join(topics) + b"\0"
         return response_frame(correlation_id, body, tagged=True)
 
-    def results(self, frame: Buffer, version: int, items: Items) -> dict[int, Result]:
-        """What became of the topics of a request, by their indices, as far as the response names them."""
-        found: dict[int, Result] = {}
-        answer = self._answer(frame, version)
+    def answer(self, frame: Buffer, version: int, items: Items) -> Generator[None, None, Answered]:
+        """The results in a response, and which topic of the request each is of, in steps."""
+        end, body = len(frame), response_body(frame, 0, len(frame), self.key, version)
+        layout = self.response_layout(version)
+        start, topics = layout.skip_to(self.answered, frame, body, end), layout.array(self.answered)
+        element = topics.element
+        assert isinstance(element, Entity)
+        count, pos = topics.count(frame, start, end)
+        told: list[Told] = []
+        places: dict[Key, int] = {}
+        again: dict[Key, deque[int]] = {}  # of what is named more than once
+        for at in range(count):
+            if at % FEW == FEW - 1:
+                yield
+            spans, stop = element.read(frame, pos, end)
+            error = INT16.unpack_from(frame, spans["error_code"][0])[0]
+            made = INT32.unpack_from(frame, spans["num_partitions"][0])[0] if "num_partitions" in spans else -1
+            told.append(Told(pos, stop, Result(error, made), spans.get("error_message")))
+            name, _ = string(frame, *spans["name"], topics.compact)
+            if name is not None and places.setdefault((name, NO_ID), at) != at:
+                again.setdefault((name, NO_ID), deque()).append(at)
+            topic_id = id_at(frame, spans)
+            if (topic_id != NO_ID or name is None) and places.setdefault((None, topic_id), at) != at:
+                again.setdefault((None, topic_id), deque()).append(at)
+            pos = stop
+        of: dict[int, int] = {}
         for i, topic in enumerate(items.topics):
-            place = answer.take(topic)
-            if place is not None:
-                spans = answer.element.spans(frame, *place)
-                error = INT16.unpack_from(frame, spans["error_code"][0])[0]
-                made = INT32.unpack_from(frame, spans["num_partitions"][0])[0] if "num_partitions" in spans else -1
-                found[i] = Result(error, made)
-        return found
+            if i % MANY == MANY - 1:
+                yield
+            if (found := places.pop(topic.key, None)) is not None:
+                of[i] = found
+            elif more := again.get(topic.key):  # a name that stands twice has two
+                of[i] = more.popleft()
+        return Answered(frame, version, body, start, pos, told, of)
 
     def with_refused(
-        self, frame: Buffer, version: int, items: Items, refused: Collection[int], message: str, throttle_ms: int
-    ) -> list[Buffer]:
+        self, answer: Answered, items: Items, refused: Collection[int], message: str, throttle_ms: int
+    ) -> Generator[None, None, list[Buffer]]:
         """The broker's response with these topics refused besides, all in the order of the request, and a throttle time of
-        `throttle_ms` at least."""
-        answer, view = self._answer(frame, version), memoryview(frame)
+        `throttle_ms` at least; in steps."""
+        frame, body, view = answer.frame, answer.body, memoryview(answer.frame)
         pieces: list[Buffer] = []
-        written: set[tuple[int, int]] = set()  # a topic that is named by its name and by its id has one result
+        part: list[Buffer] = []
+        written: set[int] = set()  # a topic that is named by its name and by its id has one result
+        count = 0
         for i, topic in enumerate(items.topics):
+            if i % FEW == FEW - 1:
+                yield
+                pieces.append(b"".join(part))
+                part.clear()
             if i in refused:
-                pieces.append(self.refused(topic, version, message))
-            elif (place := answer.take(topic)) is not None and place not in written:
-                written.add(place)
-                pieces.append(view[place[0] : place[1]])
-        pieces += [view[start:stop] for start, stop in answer.left]
-        body = answer.body
+                part.append(self.refused(topic, answer.version, message))
+            elif (at := answer.of.get(i)) is not None and at not in written:
+                written.add(at)
+                part.append(view[answer.told[at].start : answer.told[at].stop])
+            else:
+                continue
+            count += 1
+        for at, (start, stop, _, _) in enumerate(answer.told):
+            if at % MANY == MANY - 1:
+                yield
+            if at not in written:
+                part.append(view[start:stop])
+                count += 1
         head: list[Buffer] = [
             _throttled(frame, body, throttle_ms),
             view[body + 4 : answer.start],
-            encode_array_length(len(pieces), compact=True),
+            encode_array_length(count, compact=True),
         ]
-        return _framed(frame, body, [*head, *pieces, view[answer.stop :]])
+        return _framed(frame, body, [*head, *pieces, b"".join(part), view[answer.stop :]])
 
     def with_throttle(
-        self, frame: Buffer, version: int, items: Items, told: Collection[int], message: str, throttle_ms: int
-    ) -> list[Buffer]:
+        self, answer: Answered, told: Collection[int], message: str, throttle_ms: int
+    ) -> Generator[None, None, list[Buffer]]:
         """The broker's response with a throttle time of `throttle_ms` at least, and a message for these topics where what was
-        asked for was done. The oldest versions have no throttle time, or no message: their clients feel the mute only."""
-        answer, end = self._answer(frame, version), len(frame)
-        r = Rewriter(frame, answer.body, end, _no_endpoint)
-        if version >= self.first_throttle:
-            r.replace(answer.body, answer.body + 4, _throttled(frame, answer.body, throttle_ms))
-        places = {place for i in told if (place := answer.take(items.topics[i])) is not None}
-        for start, stop in sorted(places):
-            spans = answer.element.spans(frame, start, stop)
-            if "error_message" in spans and INT16.unpack_from(frame, spans["error_code"][0])[0] == 0:
-                r.replace(*spans["error_message"], encode_string(message, flexible(self.key, version)))
-        return _framed(frame, answer.body, r.finish(end))
-
-    def _answer(self, frame: Buffer, version: int) -> _Answer:
-        end, body = len(frame), response_body(frame, 0, len(frame), self.key, version)
-        layout = self.response_layout(version)
-        start, stop = layout.spans(frame, body, end)[self.answered]
-        topics = layout.array(self.answered)
-        assert isinstance(topics.element, Entity)
-        return _Answer(frame, topics, topics.element, body, start, stop)
-
-
-class _Answer:
-    """The results of a response, taken one by one by what names them."""
-
-    def __init__(self, frame: Buffer, topics: Array, element: Entity, body: int, start: int, stop: int) -> None:
-        self.element, self.body, self.start, self.stop = element, body, start, stop
-        _, self._all = topics.elements(frame, start, stop)
-        self._taken: set[tuple[int, int]] = set()
-        self._places: dict[Key, deque[tuple[int, int]]] = defaultdict(deque)
-        for place in self._all:
-            spans = element.spans(frame, *place)
-            name, _ = string(frame, *spans["name"], topics.compact)
-            if name is not None:
-                self._places[name, NO_ID].append(place)
-            if (topic_id := id_at(frame, spans)) != NO_ID or name is None:
-                self._places[None, topic_id].append(place)
-
-    def take(self, topic: Item) -> tuple[int, int] | None:
-        """Where the result of this topic stands; a name that stands twice has two."""
-        places = self._places.get(topic.key)
-        if not places:
-            return None
-        place = places.popleft()
-        self._taken.add(place)
-        return place
-
-    @property
-    def left(self) -> list[tuple[int, int]]:
-        """Where those stand that nobody took."""
-        return [place for place in self._all if place not in self._taken]
+        asked for was done; in steps. The oldest versions have no throttle time, or no message: their clients feel the mute only."""
+        frame, at, view = answer.frame, answer.body, memoryview(answer.frame)
+        pieces: list[Buffer] = []
+        if answer.version >= self.first_throttle:
+            pieces.append(_throttled(frame, at, throttle_ms))
+            at += 4
+        text = encode_string(message, flexible(self.key, answer.version))
+        meant = bytearray(len(answer.told))
+        for n, i in enumerate(told):
+            if n % MANY == MANY - 1:
+                yield
+            if i in answer.of:
+                meant[answer.of[i]] = 1
+        for number, (_, _, result, place) in enumerate(answer.told):
+            if number % MANY == MANY - 1:
+                yield
+            if meant[number] and place is not None and result.error == 0:
+                pieces += [view[at : place[0]], text]
+                at = place[1]
+        return _framed(frame, answer.body, [*pieces, view[at:]])
 
 
 def name_at(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[str, int]:
@@ -235,7 +286,3 @@ def _throttled(frame: Buffer, body: int, throttle_ms: int) -> bytes:
 def _framed(frame: Buffer, body: int, pieces: list[Buffer]) -> list[Buffer]:
     size = body - 4 + sum(len(piece) for piece in pieces)
     return [INT32.pack(size) + frame[4:body], *pieces]
-
-
-def _no_endpoint(node_id: int | None) -> tuple[str, int]:
-    raise AssertionError(f"these APIs name no broker, asked for {node_id}")

@@ -232,6 +232,20 @@ class Entity:
             pos = stop
         return found
 
+    def read(self, buf: Buffer, pos: int, end: int) -> tuple[dict[str, tuple[int, int]], int]:
+        """(`spans` of an entity that starts at `pos`, where it ends)."""
+        found = {}
+        for name, part in self.fields:
+            stop = part.skip(buf, pos, end)
+            found[name] = (pos, stop)
+            pos = stop
+        if self.tagged is None:
+            return found, pos
+        count, pos = uvarint(buf, pos, end)
+        for _ in range(count):
+            pos = self._skip_tag(buf, pos, end)
+        return found, pos
+
     def _skip_tag(self, buf: Buffer, pos: int, end: int) -> int:
         tag, pos = uvarint(buf, pos, end)
         size, pos = uvarint(buf, pos, end)

@@ -8,14 +8,14 @@ brokers do no harm. Sources: MetadataRequest/Response.json of Apache Kafka 4.3; 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import request_frame, request_layout, response_layout
 from proxy.wire.layout import Array, Entity
 from proxy.wire.primitives import INT16, INT32, Buffer, encode_array_length, encode_string, fixed, string
+from proxy.wire.steps import FEW, MANY, finish_at_once
 
 KEY: Final = 3
 VERSIONS: Final = (0, 13)
@@ -93,17 +93,24 @@ def read_topics(frame: Buffer, version: int) -> Iterator[Topic]:
         yield Topic((name or "").encode(), topic_id, max(size, 0), error)
 
 
-def read_auto_create(buf: Buffer, pos: int, end: int, version: int) -> list[str]:
+def read_auto_create(buf: Buffer, pos: int, end: int, version: int) -> Generator[None, None, list[str]]:
     """The topics that a request body would have created if they are not there, each once; none when nothing may be created.
-    Names that no topic can have are left out. `BadBytes` for what is no request."""
+    Names that no topic can have are left out. `BadBytes` for what is no request. In steps."""
     layout = request_layout(KEY, version)
-    spans = layout.spans(buf, pos, end)
-    if version >= FIRST_WITH_FLAG and not buf[spans["allow_auto_topic_creation"][0]]:
-        return []
     topics = layout.array("topics")
-    _, elements = topics.elements(buf, spans["topics"][0], end)
-    names = dict.fromkeys(_name(topics, buf, *place) for place in elements)
-    return [name for name in names if name and can_exist(name)]
+    assert isinstance(topics.element, Entity)
+    names: dict[str, None] = {}
+    count, at = topics.count(buf, layout.skip_to("topics", buf, pos, end), end)
+    for i in range(count):
+        if i % FEW == FEW - 1:
+            yield
+        start, at = at, topics.element.skip(buf, at, end)
+        name = _name(topics, buf, start, at)
+        if name and can_exist(name):
+            names[name] = None
+    rest = layout.spans(buf, at, end, 1)
+    creates = version < FIRST_WITH_FLAG or buf[rest["allow_auto_topic_creation"][0]]
+    return list(names) if creates else []
 
 
 def can_exist(name: str) -> bool:
@@ -117,28 +124,41 @@ def _name(topics: Array, buf: Buffer, start: int, stop: int) -> str | None:
     return string(buf, topics.element.skip_to("name", buf, start, stop), stop, topics.compact)[0]
 
 
-def without(buf: Buffer, pos: int, end: int, version: int, names: Collection[str]) -> list[Buffer]:
-    """A request body without these topics, in pieces. Where none is left in version 0, in which no topics means all, one stands
-    there that cannot be."""
+def without(buf: Buffer, pos: int, end: int, version: int, names: Collection[str]) -> Generator[None, None, list[Buffer]]:
+    """A request body without these topics, in pieces, in steps. Where none is left in version 0, in which no topics means all, one
+    stands there that cannot be."""
     view, layout = memoryview(buf), request_layout(KEY, version)
-    at, topics = layout.skip_to("topics", buf, pos, end), layout.array("topics")
-    first, elements = topics.elements(buf, at, end)
-    kept: list[Buffer] = [view[start:stop] for start, stop in elements if _name(topics, buf, start, stop) not in names]
+    first, topics = layout.skip_to("topics", buf, pos, end), layout.array("topics")
+    kept: list[Buffer] = []
+    count, at = topics.count(buf, first, end)
+    for i in range(count):
+        if i % FEW == FEW - 1:
+            yield
+        start, at = at, topics.element.skip(buf, at, end)
+        if _name(topics, buf, start, at) not in names:
+            kept.append(view[start:at])
     if version == 0 and not kept:
         kept = [encode_string(_NO_TOPIC, compact=False)]
-    behind = elements[-1][1] if elements else first
-    return [view[pos:at], encode_array_length(len(kept), topics.compact), *kept, view[behind:end]]
+    return [view[pos:first], encode_array_length(len(kept), topics.compact), b"".join(kept), view[at:end]]
 
 
-def with_unknown(frame: Buffer, version: int, names: Collection[str]) -> bytes:
-    """A whole response frame that besides says of these topics that they are not there, as Kafka 4.2 does."""
+def with_unknown(frame: Buffer, version: int, names: Collection[str]) -> Generator[None, None, bytes]:
+    """A whole response frame that besides says of these topics that they are not there, as Kafka 4.2 does. In steps."""
     layout, end = response_layout(KEY, version), len(frame)
-    at, topics = layout.skip_to("topics", frame, response_body(frame, 0, end, KEY, version), end), layout.array("topics")
-    first, elements = topics.elements(frame, at, end)
-    told = [frame[start:stop] for start, stop in elements if version > 0 or _name(topics, frame, start, stop) != _NO_TOPIC]
-    told += [_unknown(name, version, topics.compact) for name in names]
-    behind = elements[-1][1] if elements else first
-    rest = b"".join(chain([frame[4:at], encode_array_length(len(told), topics.compact)], told, [frame[behind:]]))
+    first, topics = layout.skip_to("topics", frame, response_body(frame, 0, end, KEY, version), end), layout.array("topics")
+    told: list[Buffer] = []
+    count, at = topics.count(frame, first, end)
+    for i in range(count):
+        if i % FEW == FEW - 1:
+            yield
+        start, at = at, topics.element.skip(frame, at, end)
+        if version > 0 or _name(topics, frame, start, at) != _NO_TOPIC:
+            told.append(frame[start:at])
+    for i, name in enumerate(names):
+        if i % FEW == FEW - 1:
+            yield
+        told.append(_unknown(name, version, topics.compact))
+    rest = b"".join([frame[4:first], encode_array_length(len(told), topics.compact), *told, frame[at:]])
     return INT32.pack(len(rest)) + rest
 
 
@@ -152,10 +172,17 @@ def _unknown(name: str, version: int, compact: bool) -> bytes:
 
 
 def ask(correlation_id: int, client_id: str, names: Iterable[str], ids: Iterable[bytes]) -> bytes:
-    """A request frame about these topics that creates none. Brokers take names or ids, not both. Made by hand: kio takes ten
-    times as long, and clients say how many there are."""
-    topics = [bytes(16) + encode_string(name, compact=True) + b"\0" for name in names]
-    topics += [topic_id + encode_string(None, compact=True) + b"\0" for topic_id in ids]
-    flags_and_tags = b"\0\0\0"  # creates none, tells no authorized operations
-    body = encode_array_length(len(topics), compact=True) + b"".join(topics) + flags_and_tags
-    return request_frame(KEY, ASK_VERSION, correlation_id, client_id, body, tagged=True)
+    """A request frame about these topics that creates none. Brokers take names or ids, not both."""
+    return finish_at_once(asking(correlation_id, client_id, [(name, bytes(16)) for name in names] + [(None, it) for it in ids]))
+
+
+def asking(correlation_id: int, client_id: str, topics: Sequence[tuple[str | None, bytes]]) -> Generator[None, None, bytes]:
+    """The same in steps: (name, no id) or (None, id) of each. Made by hand: kio takes ten times as long, and clients say how many
+    there are."""
+    parts: list[bytes] = [encode_array_length(len(topics), compact=True)]
+    for i, (name, topic_id) in enumerate(topics):
+        if i % MANY == MANY - 1:
+            yield
+        parts.append(topic_id + encode_string(name, compact=True) + b"\0")
+    parts.append(b"\0\0\0")  # creates none, tells no authorized operations, no tagged fields
+    return request_frame(KEY, ASK_VERSION, correlation_id, client_id, b"".join(parts), tagged=True)

@@ -1,0 +1,158 @@
+"""Large requests about topics, and their answers, are looked at in several turns: the outcome is the same, and others are served in
+between."""
+
+import pytest
+
+from proxy.session.answers import LARGE
+from proxy.session.session import State
+from quota.kinds.controller_mutations import MutationLimit
+from tests.session.creating import BEAT, HEARTBEAT, create, created, delete, deleted, described, grow, grown, metadata
+from tests.support import Dialogue, Entity, World
+
+NAMES = tuple(f"topic-{i:05d}" for i in range(2000))
+SIZES = dict.fromkeys(NAMES, 1)
+KEPT = NAMES[:1500]
+"""for which there is room"""
+NONE: dict[str, int] = {}
+CASES = {
+    "create": (create(7, 1, *SIZES.items()), NONE, created(7, 1, *KEPT)),
+    "create, with errors": (create(7, 1, *SIZES.items()), NONE, created(7, 1, *KEPT, error=41)),
+    "create what is there": (create(7, 1, *SIZES.items()), SIZES, created(7, 1, *NAMES, error=36)),
+    "create, by an old client": (create(4, 1, *SIZES.items()), NONE, created(4, 1, *NAMES)),
+    "delete": (delete(5, 1, *NAMES), SIZES, deleted(5, 1, *KEPT)),
+    "delete what is not there": (delete(5, 1, *NAMES), NONE, deleted(5, 1, *NAMES)),
+    "delete, by an old client": (delete(2, 1, *NAMES), SIZES, deleted(2, 1, *NAMES)),
+    "create by naming": (metadata(12, 1, *NAMES), NONE, described(12, 1, dict.fromkeys(KEPT, 0))),
+    "grow": (grow(3, 1, *((name, 2) for name in NAMES)), SIZES, grown(3, 1, *KEPT)),
+}
+"""Requests, what the broker says of their topics when it is asked, and its answers."""
+each_case = pytest.mark.parametrize(("asked", "there", "answer"), CASES.values(), ids=CASES)
+
+
+def limited() -> World:
+    return World(limits={Entity("alice", None): MutationLimit(5, 1500)})
+
+
+def through_turns(d: Dialogue) -> int:
+    """All turns that it wants, one by one; how many."""
+    turns = 0
+    while d.port.wants_turn:
+        d.turn()
+        turns += 1
+    return turns
+
+
+def outcome(asked: bytes, there: dict[str, int], answer: bytes, *, in_turns: bool) -> tuple[object, ...]:
+    """What comes of such a request and its answer, and how it stands then."""
+    world = limited()
+    d = world.dialogue("alice")
+    d.port.out_of_time = in_turns
+    d.client(asked)
+    sent = b""
+    while through_turns(d) + (not in_turns) and d.session.state is State.ASKING:
+        sent += d.told(there)
+    sent += d.to_broker
+    turned = d.session.state
+    d.broker(answer)
+    if in_turns:
+        assert through_turns(d) >= len(KEPT) // 100
+    found = world.engine.find_mutation_limit("alice", "app")
+    assert found is not None
+    charged = world.engine.controller_mutations.average(found, 0.0)
+    rows = [(row.key, row.requests, row.mutations, row.refused, row.throttle_ms) for row in world.rows()]
+    assert d.session.idle
+    assert world.services.budget.held == 0
+    return sent, d.to_client, turned, d.session.state, charged, rows, world.watcher.decisions, world.cluster.sizes
+
+
+@each_case
+def test_the_outcome_is_that_of_a_single_turn(asked, there, answer):
+    assert outcome(asked, there, answer, in_turns=True) == outcome(asked, there, answer, in_turns=False)
+
+
+@each_case
+def test_a_large_request_takes_several_turns_and_what_is_behind_it_waits(asked, there, answer):  # noqa: ARG001
+    d = limited().dialogue("alice")
+    d.client(HEARTBEAT)
+    d.port.out_of_time = True
+    d.client(HEARTBEAT + asked + HEARTBEAT)
+    assert d.to_broker == HEARTBEAT * 2
+    d.broker(BEAT * 2)
+    for _ in range(10):
+        assert d.to_broker == b"", "before it is clear what is to be done"
+        assert not d.port.reading
+        d.turn()
+    through_turns(d)
+    while d.session.state is State.ASKING:
+        assert d.told(there) == b"", "nothing behind it goes on"
+        through_turns(d)
+    got = d.to_broker
+    assert got
+    assert (HEARTBEAT in got) == (d.session.state is State.OPEN)
+
+
+def test_an_answer_of_another_connection_does_not_wait():
+    world = limited()
+    d, other = world.dialogue("alice"), world.dialogue("bob")
+    d.port.out_of_time = True
+    d.client(CASES["create"][0])
+    other.client(HEARTBEAT).broker(BEAT)
+    assert other.to_broker == HEARTBEAT
+    assert other.to_client == BEAT
+    assert d.port.wants_turn
+
+
+@each_case
+@pytest.mark.parametrize("turns", [0, 3, 30])
+def test_a_client_that_leaves_in_the_midst_leaves_nothing_behind(asked, there, answer, turns):  # noqa: ARG001
+    world = limited()
+    d = world.dialogue("alice")
+    d.port.out_of_time = True
+    d.client(asked)
+    for _ in range(turns):
+        d.turn()
+    assert world.services.budget.held > 0
+    d.session.client_lost()
+    through_turns(d)
+    while d.session.state is State.ASKING:
+        d.told(there)
+        through_turns(d)
+    d.session.broker_lost(None)
+    assert d.port.closes == 1
+    assert world.services.budget.held == 0
+    assert d.session.client.progress is None
+
+
+def test_a_client_that_leaves_in_the_midst_of_its_answer_leaves_nothing_behind():
+    world = limited()
+    d = world.dialogue("alice")
+    d.client(create(7, 1, *((name, 1) for name in KEPT)))
+    d.port.out_of_time = True
+    d.broker(created(7, 1, *KEPT))
+    assert d.session.in_flight == 1
+    d.turn()
+    d.session.client_lost()
+    through_turns(d)
+    assert d.port.closes == 1
+    assert d.to_client == b""
+    assert world.services.budget.held == 0
+
+
+def test_bytes_that_are_no_request_close_the_connection_in_whatever_turn():
+    asked = CASES["create"][0]
+    d = limited().dialogue("alice")
+    d.port.out_of_time = True
+    d.client(asked[:-2000] + b"\xff" * 2000)
+    through_turns(d)
+    assert d.port.closes == 1
+    assert d.to_broker == b""
+
+
+def test_a_request_that_is_not_large_is_looked_at_at_once():
+    asked = create(7, 1, *((name, 1) for name in NAMES[:700]))
+    assert len(asked) <= LARGE
+    d = limited().dialogue("alice")
+    d.port.out_of_time = True
+    d.client(asked)
+    assert d.to_broker == asked
+    assert not d.port.wants_turn
