@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from proxy.session.client import Client
 from proxy.session.desk import Alteration, Desk
@@ -59,10 +60,16 @@ def entity_of(who: Who) -> Entity:
     return entity
 
 
+MAX_READ: Final = 8192
+"""Bytes of a request that are read of users who may not alter quotas: two milliseconds' worth."""
+
+
 class DescribeClientQuotas(Plain):
     key, versions = wire.DESCRIBE, wire.VERSIONS
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+        if _too_large(client, request):
+            return FORWARD
         try:
             wanted = wire.read_filter(_body(request), request.version)
         except BadBytes:  # for the broker to judge
@@ -140,6 +147,8 @@ class AlterClientQuotas(Plain):
 
 def _read(client: Client, request: Request) -> _Order | None:
     """The request, judged as far as the proxy can; None when it is the broker's alone."""
+    if _too_large(client, request):
+        return None
     try:
         entries, validate_only = wire.read_alterations(_body(request), request.version)
     except BadBytes:  # for the broker to judge
@@ -228,6 +237,11 @@ class _Verdicts(Question):
 
     def give_up(self) -> None:
         """A client waits for what its broker says, however long that takes: so it does here."""
+
+
+def _too_large(client: Client, request: Request) -> bool:
+    """True for a request that would take too long to read, of somebody who may not alter quotas. The broker answers it alone."""
+    return request.size > MAX_READ and not client.services.desk.may_alter(client.user)
 
 
 def _body(request: Request) -> bytes:

@@ -119,7 +119,7 @@ class MutationApi(JudgedInSteps[_Asked]):
             client.asked = {}  # a quota may have gone while its broker was asked
             return FORWARD
         costs, charged, missing = yield from self._costs(client, items, free)
-        # Old versions are done in full, so they wait until the mute is over: one of an entity's connections goes on, and mutes it again.
+        # Old versions are done in full, so they wait until the mute is over: one connection goes on, and mutes its entity again.
         may_wait = charged and (not held or request.version < self.wire.first_refusable)
         wait = engine.hold(engine.controller_mutations, found, charged, client.now) if may_wait else None
         if wait is not None:

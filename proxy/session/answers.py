@@ -13,6 +13,7 @@ from typing import Final
 from proxy.session.budget import Budget
 from proxy.session.plans import Answer, InSteps, Plan, Question, Stream
 from proxy.session.tally import Sum
+from proxy.session.throttled import Throttled
 from proxy.wire.headers import RESPONSE_START
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 
@@ -44,6 +45,7 @@ class Answers:
         "_stream",
         "_turn_over",
         "_work",
+        "_worked_at",
         "_working",
         "awaited",
         "mute",
@@ -65,6 +67,7 @@ class Answers:
         self._stream: Stream | None = None  # of one that is looked at on its way
         self._work: Generator[None, None, list[Buffer]] | None = None  # what goes on with a response in several turns
         self._working: Plan | None = None  # whose work it is
+        self._worked_at = 0  # bytes of this response
         self.awaited = 0
         """Answers before which no further request is looked at."""
         self.mute = 0.0
@@ -81,7 +84,7 @@ class Answers:
     def held(self) -> int:
         """Bytes of a response that is held until it is whole, of answers of the proxy that wait for their turn, and of what was
         read and not looked at."""
-        held = self._own
+        held = self._own + self._worked_at
         if self._chunks:
             held += sum(map(len, self._chunks))
         for data, pos in self._reads:
@@ -174,7 +177,7 @@ class Answers:
                     self._begin(plan, data, start, end)
                     return True
                 if plan is not None:
-                    if end - pos > LARGE and isinstance(plan, InSteps):
+                    if end - pos > LARGE and _in_steps(plan):
                         sent = self._start_in(plan, data, sent, pos, end)
                         return False
                     pieces = plan.finish(data, pos, end)
@@ -220,7 +223,7 @@ class Answers:
         if pieces:
             self._send(pieces)
 
-    def _start_in(self, plan: InSteps, data: bytes, sent: int, pos: int, end: int) -> int:
+    def _start_in(self, plan: Plan, data: bytes, sent: int, pos: int, end: int) -> int:
         """Look at the response at data[pos:end] in several turns, and then at what is behind it; up to where data was sent."""
         self._pass(data, sent, pos)
         self._start(plan, data[pos:end])
@@ -228,9 +231,10 @@ class Answers:
             self._reads.appendleft((data, end))
         return pos
 
-    def _start(self, plan: InSteps, frame: bytes) -> None:
+    def _start(self, plan: Plan, frame: bytes) -> None:
         """A whole response is looked at in several turns; the first of them is another one."""
-        self._work, self._working = plan.work(frame), plan
+        assert isinstance(plan, InSteps | Throttled)
+        self._work, self._working, self._worked_at = plan.work(frame), plan, len(frame)
 
     def _advance(self, work: Generator[None, None, list[Buffer]]) -> bool:
         """Go on with a response; False if the turn was over before its end."""
@@ -241,7 +245,7 @@ class Answers:
                     return False
         except StopIteration as end:
             pieces: list[Buffer] = end.value
-        plan, self._work, self._working = self._working, None, None
+        plan, self._work, self._working, self._worked_at = self._working, None, None, 0
         assert plan is not None
         self._send(pieces)
         self._done(plan)
@@ -303,7 +307,7 @@ class Answers:
         plan, self._plan, self._stream = self._plan, None, None
         chunks, self._chunks = self._chunks, []
         if plan is not None:
-            if isinstance(plan, InSteps) and sum(map(len, chunks)) > LARGE:
+            if _in_steps(plan) and sum(map(len, chunks)) > LARGE:
                 self._start(plan, b"".join(chunks))
                 return
             if chunks and (pieces := plan.finish_chunks(chunks)):
@@ -314,6 +318,11 @@ class Answers:
 
 def _nowhere(pieces: list[Buffer]) -> None:
     """Where answers go when the client is gone."""
+
+
+def _in_steps(plan: Plan) -> bool:
+    """True if this plan looks at large answers in several turns."""
+    return isinstance(plan, InSteps) or (isinstance(plan, Throttled) and plan.in_steps)
 
 
 def _never() -> bool:

@@ -410,3 +410,13 @@ def test_filters_are_those_of_kafka(who: Any, asked: Any, strict: bool) -> None:
         elif how == 1:
             expected = expected and parts[kind] is None
     assert Filter(tuple(Component(*one) for one in asked), strict).matches(who) == expected
+
+
+def test_a_large_request_of_somebody_who_may_not_alter_quotas_is_the_brokers_alone(world, desk: Desk) -> None:
+    """Reading it would keep the others waiting, for nothing."""
+    d = world(desk=desk).dialogue("mallory")
+    many = alter(1, *(((("user", f"u{i}"),), {"controller_mutations_rate": 1.0}) for i in range(500)))
+    d.client(many)
+    assert d.to_broker == many
+    d.client(alter(2, ((("user", "u"),), {"controller_mutations_rate": 1.0})))
+    assert d.to_broker == b""

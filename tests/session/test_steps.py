@@ -6,6 +6,7 @@ import pytest
 from proxy.session.answers import LARGE
 from proxy.session.session import State
 from quota.kinds.controller_mutations import MutationLimit
+from tests.messages import read_response
 from tests.session.creating import BEAT, HEARTBEAT, create, created, delete, deleted, described, grow, grown, metadata
 from tests.support import Dialogue, Entity, World
 
@@ -156,3 +157,20 @@ def test_a_request_that_is_not_large_is_looked_at_at_once():
     d.client(asked)
     assert d.to_broker == asked
     assert not d.port.wants_turn
+
+
+def test_a_large_answer_to_a_client_over_its_request_rate_takes_several_turns_too() -> None:
+    names = [f"topic-{i:05}" for i in range(2000)]
+    world = World(limits={Entity("alice", None): MutationLimit(5, 15000)}, requests={Entity("alice", None): 0.1})
+    d = world.dialogue("alice")
+    d.client(HEARTBEAT).client(create(7, 2, *((name, 1) for name in names)))
+    d.port.out_of_time = True
+    d.broker(BEAT, created(7, 2, *names))
+    assert d.port.wants_turn
+    assert world.services.budget.held > 16_384
+    assert d.to_client == BEAT
+    assert through_turns(d) > 5
+    assert read_response(19, 7, d.to_client).throttle_time.total_seconds() > 1
+    assert d.session.state is State.MUTED
+    assert world.services.budget.held == 0
+    assert d.to_broker
