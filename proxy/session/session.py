@@ -273,7 +273,7 @@ class Session:
             self._go_on(now)
         if self.state is State.FULL and len(self._answers) < self._most_in_flight - self._most_in_flight // 4:
             self._resume(now)
-        if self._charged or self._answers.holding:
+        if self._charged or self._answers.holding or self._answers.unread:
             self._account()
         if self._ended:
             self._finish()
