@@ -13,6 +13,7 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `turns`     a queue for each principal, taken from in turn
 - `fence`     what a refused batch of an idempotent producer makes those behind it wait for
 - `slowing`   what the storage quota asks of them: refused, held, slowed down
+- `confirmed`  which users brokers let write to which topics
 - `fair_share` dividing a bounded resource among principals
 - `shares`    which of the connections that share a rate has had more of it
 - `rounds`    going round many of them in small steps

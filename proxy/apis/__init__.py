@@ -7,12 +7,14 @@ A handler gets one whole request and says what to do with it and with its respon
 - `addresses`          10, 52-55, 59, 60, 79, 82: addresses of brokers and controllers replaced
 - `metadata`           3: the same; the proxy learns its cluster from it; topics that come by being named are charged
 - `produce`            0: counted per topic; judged batch by batch where a quota has something to say; node endpoints replaced
+- `produced`           what was counted of Produce requests, settled with the broker's answer
 - `init_producer_id`   22: held, by setting, while its user has too many ids
 - `fetch`              1: counted per topic as it streams, charged to the consumer byte rate; node endpoints replaced
 - `share_fetch`        78: the same
 - `streams`            what these two have in common
 - `sasl`               17, 36: watched, to learn the principal
 - `mutations`          what the next three have in common: charged, refused, throttled, settled with the broker's answer
+- `in_steps`           looking at large requests in several turns
 - `create_topics`      19
 - `create_partitions`  37
 - `delete_topics`      20

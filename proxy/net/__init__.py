@@ -1,6 +1,7 @@
 """The only asyncio: sockets, timers, start and stop.
 
 - `connection`     one client's two sockets, as the `Port` of its session
+- `turns`          turns of connections, so that one with much to do does not keep the others waiting
 - `listeners`      the bootstrap port and one port per broker
 - `directory`      brokers and topics, as sessions see the cluster
 - `tls`            contexts for clients and brokers; why a connection failed, in words
@@ -19,5 +20,6 @@
 - `store`          what a store of sums says
 - `admin`          /metrics, /healthz, /readyz
 - `serve`          puts the parts together, runs them, stops them
+- `supervise`      sees that no work of the proxy ends in silence
 - `tuning`         malloc and the garbage collector, for large buffers and many small objects
 """

@@ -8,6 +8,8 @@
 - `answers`   the in-flight queue: answers matched with their requests, in order
 - `throttled` the answer to a request of a client that is throttled
 - `client`    who is on the connection, and the sums that its traffic goes to
+- `admission` whether a connection is let in: what brokers have shown so far
+- `knock`     the question by which the proxy sees whether a broker serves a connection
 - `budget`    the memory that all sessions may hold together, and how many connections there may be
 - `presence`  how many connections users have at other proxies
 - `desk`      where quotas are altered, as sessions see it
