@@ -17,6 +17,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.real.proxies import ProxyProcess
+from tests.real.tenancy import access, upstream
 from tests.real.test_storage import Partitions, create, delete, storage
 from tests.real.volumes import MIB, small_cluster
 
@@ -25,7 +26,7 @@ RECORD, RECORDS = 10_000, 10_000
 
 def produce(bootstrap: str, topic: str, pace: float) -> float:
     """MB/s; `pace` is how many are tried at most."""
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "batch.size": 200_000})
+    producer = Producer(access(bootstrap, **{"enable.idempotence": True, "linger.ms": 5, "batch.size": 200_000}))
     failed: list[object] = []
     start = time.perf_counter()
     for number in range(RECORDS):
@@ -54,7 +55,10 @@ def main(rounds: int, pace: float) -> None:
         direct = cluster.bootstrap_servers
         create(direct, "sick", [[0, 1], [1, 0], [2, 0], [0, 2]])
         settings = storage(min_available_bytes=64 * MIB, scope="volume")
-        with ProxyProcess(folder / "plain", direct) as plain, ProxyProcess(folder / "volume", direct, settings) as by_volume:
+        with (
+            ProxyProcess(folder / "plain", direct, {"upstream": upstream()}) as plain,
+            ProxyProcess(folder / "volume", direct, settings) as by_volume,
+        ):
             volumes.fill(0, 32 * MIB)
             by_volume.wait_for("volume at its limit", broker=0)
             sick = [Partitions(by_volume.bootstrap, "sick") for _ in range(2)]

@@ -2,12 +2,13 @@
 values.
 
 `tenant` and `other` may use all topics, groups and transactional ids; `operator` is a super user; `proxy` is the proxy's identity
-and may describe the cluster. Nobody else may do anything, and nobody is ANONYMOUS."""
+and may describe the cluster and its configuration. Nobody else may do anything, and nobody is ANONYMOUS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from localkafka import LocalCluster
@@ -32,33 +33,42 @@ LOGIN: dict[str, Any] = {
     "sasl.password": USERS[USER],
 }
 """The same of confluent-kafka."""
-_TOPIC, _GROUP, _CLUSTER, _TRANSACTIONAL_ID, _ALL, _DESCRIBE = 2, 3, 4, 5, 2, 8
+_TOPIC, _GROUP, _CLUSTER, _TRANSACTIONAL_ID, _ALL, _DESCRIBE, _DESCRIBE_CONFIGS = 2, 3, 4, 5, 2, 8, 10
 _RIGHTS = [
     *((sort, "*", user, _ALL) for sort in (_TOPIC, _GROUP, _TRANSACTIONAL_ID) for user in ("tenant", "other")),
-    (_CLUSTER, "kafka-cluster", "proxy", _DESCRIBE),
+    *((_CLUSTER, "kafka-cluster", "proxy", operation) for operation in (_DESCRIBE, _DESCRIBE_CONFIGS)),
 ]
+
+
+SECURED: dict[str, Any] = {"sasl": USERS, "super_users": ["operator"], "jvm_flags": QUICK_START}
+"""What makes a LocalCluster one with logins and an authorizer."""
 
 
 @contextmanager
 def tenant_cluster(brokers: int, **more: Any) -> Iterator[LocalCluster]:
     """A cluster whose users have their rights."""
-    with LocalCluster(brokers, sasl=USERS, super_users=["operator"], jvm_flags=QUICK_START, **more) as cluster:
-        creations = [
-            {
-                "resource_type": sort,
-                "resource_name": name,
-                "resource_pattern_type": 3,
-                "principal": f"User:{user}",
-                "host": "*",
-                "operation": operation,
-                "permission_type": 3,
-            }
-            for sort, name, user, operation in _RIGHTS
-        ]
-        with logged_in(cluster.brokers[0].address, "operator") as connection:
-            made = connection.decoded(30, 2, creations=creations)
-        assert not any(result.error_code for result in made.results)
+    with LocalCluster(brokers, **SECURED, **more) as cluster:
+        grant_rights(cluster)
         yield cluster
+
+
+def grant_rights(cluster: LocalCluster) -> None:
+    """To the users of a new cluster."""
+    creations = [
+        {
+            "resource_type": sort,
+            "resource_name": name,
+            "resource_pattern_type": 3,
+            "principal": f"User:{user}",
+            "host": "*",
+            "operation": operation,
+            "permission_type": 3,
+        }
+        for sort, name, user, operation in _RIGHTS
+    ]
+    with logged_in(cluster.brokers[0].address, "operator") as connection:
+        made = connection.decoded(30, 2, creations=creations)
+    assert not any(result.error_code for result in made.results)
 
 
 def upstream() -> dict[str, Any]:
@@ -79,3 +89,17 @@ def logged_in(address: str, user: str | None = "tenant") -> Iterator[Connection]
     with connect(address) as connection:
         assert user is None or log_in(connection, user, USERS[user]) == 0
         yield connection
+
+
+def java_properties(folder: Path, user: str = USER, **more: str) -> str:
+    """The properties file of a client that is Kafka's own; `more` in place of dots has underscores."""
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        f' username="{user}" password="{USERS[user]}";',
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+    path = folder / f"{'-'.join((user, *more.values()))}.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return str(path)

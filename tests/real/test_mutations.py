@@ -1,5 +1,5 @@
-"""All controller mutations on real brokers and clients: what is charged, who is refused, who is slowed; and that a token bucket
-here does what the broker's own does."""
+"""All controller mutations on real brokers with an authorizer, and on clients that log in: what is charged, who is refused, who is
+slowed; and that a token bucket here does what the broker's own does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from localkafka import LocalCluster, run_java, tool
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.raw import connect
+from tests.real.tenancy import PYTHON, USER, USERS, access, java_properties, logged_in, tenant_cluster, upstream
 
 pytestmark = pytest.mark.kafka
 
@@ -29,16 +29,18 @@ SECONDS = datetime.timedelta(seconds=20)
 
 
 @pytest.fixture(scope="module")
-def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    """Every client id has a quota of its own, those named `little` one that is used up for hours by a single topic."""
-    everyone = {"client_id": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}
-    little = [{"client_id": f"little-{i}", "controller_mutations_rate": 0.001, "controller_mutations_burst": 1} for i in range(9)]
+def limited(tenants3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    """Every client id of the user has a quota of its own, those named `little` one that is used up for hours by a single topic."""
+    everyone = {"user": USER, "client_id": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}
+    hardly = {"controller_mutations_rate": 0.001, "controller_mutations_burst": 1}
+    little = [{"user": USER, "client_id": f"little-{i}", **hardly} for i in range(9)]
     settings = {
         "quotas": {"entities": [everyone, *little]},
-        "exempt": {"clients": [{"user": "ANONYMOUS", "client_id": "operator"}]},
+        "exempt": {"clients": [{"user": USER, "client_id": "operator"}]},
+        "upstream": upstream(),
         "limits": {"max_throttle": "2s"},
     }
-    with ProxyProcess(tmp_path_factory.mktemp("mutations"), kafka3.bootstrap_servers, settings) as proxy:
+    with ProxyProcess(tmp_path_factory.mktemp("mutations"), tenants3.bootstrap_servers, settings) as proxy:
         yield proxy
 
 
@@ -48,7 +50,7 @@ def little(limited: ProxyProcess, name: str) -> Callable[[int], str]:
 
     def used_up(number: int) -> str:
         client_id = f"little-{number}"
-        with connect(limited.bootstrap) as connection:
+        with logged_in(limited.bootstrap) as connection:
             connection.client_id = client_id
             answer = connection.decoded(19, 7, topics=[topic(f"{name}-used-{number}", 5)], timeout=SECONDS)
         assert answer.topics[0].error_code == 0
@@ -63,12 +65,13 @@ def topic(name: str, partitions: int) -> dict[str, Any]:
 
 def sizes(kafka: LocalCluster, name: str) -> dict[str, int]:
     """Topics of this test and their numbers of partitions, as the cluster itself says."""
-    found = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=20).topics
+    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
     return {topic: len(found[topic].partitions) for topic in found if topic.startswith(f"{name}-")}
 
 
 def test_java_gets_there_or_is_told(limited: ProxyProcess, name: str) -> None:
-    run = run_java(Path(__file__).parent / "java" / "Mutations.java", limited.bootstrap, name, "little-0", check=True, timeout=120)
+    source = Path(__file__).parent / "java" / "Mutations.java"
+    run = run_java(source, limited.bootstrap, name, "little-0", USER, USERS[USER], check=True, timeout=120)
     assert run.stdout.splitlines() == [
         "created: all",
         "grown: all",
@@ -82,34 +85,34 @@ def test_java_gets_there_or_is_told(limited: ProxyProcess, name: str) -> None:
     ]
 
 
-def test_kafka_topics_alters_and_deletes_until_the_quota_says_no(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
-    assert tool("topics", "--bootstrap-server", kafka3.bootstrap_servers, "--create", "--topic", f"{name}-0").returncode == 0
-    config = Path(limited.folder) / "little-1.properties"
-    config.write_text("client.id=little-1\n")
-    how = ("--bootstrap-server", limited.bootstrap, "--command-config", str(config), "--topic", f"{name}-0")
+def test_kafka_topics_alters_and_deletes_until_the_quota_says_no(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+    config = java_properties(limited.folder, client_id="little-1")
+    where = ("--command-config", config, "--topic", f"{name}-0")
+    assert tool("topics", "--bootstrap-server", tenants3.bootstrap_servers, *where, "--create").returncode == 0
+    how = ("--bootstrap-server", limited.bootstrap, *where)
     grown = tool("topics", *how, "--alter", "--partitions", "9")
     assert grown.returncode == 0, grown.stderr
     refused = tool("topics", *how, "--delete")
     assert refused.returncode != 0
-    assert "The controller mutation quota of user ANONYMOUS, client-id little-1 is exceeded" in refused.stdout + refused.stderr
-    assert sizes(kafka3, name) == {f"{name}-0": 9}
+    assert f"The controller mutation quota of user {USER}, client-id little-1 is exceeded" in refused.stdout + refused.stderr
+    assert sizes(tenants3, name) == {f"{name}-0": 9}
 
 
-def test_librdkafka_is_slowed_and_never_refused(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+def test_librdkafka_is_slowed_and_never_refused(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
     """It speaks CreatePartitions 2 and DeleteTopics 4."""
-    admin = AdminClient({"bootstrap.servers": limited.bootstrap, "client.id": f"slow-{name}"})
+    admin = AdminClient(access(limited.bootstrap, **{"client.id": f"slow-{name}"}))
     before = limited.metric("throttled_requests_total", quota="controller_mutations")
     admin.create_topics([NewTopic(f"{name}-0", 30, 1)])[f"{name}-0"].result(30)
     admin.create_partitions([NewPartitions(f"{name}-0", 40)])[f"{name}-0"].result(30)
-    wait_until(lambda: sizes(kafka3, name) == {f"{name}-0": 40}, "ten partitions more")
+    wait_until(lambda: sizes(tenants3, name) == {f"{name}-0": 40}, "ten partitions more")
     admin.delete_topics([f"{name}-0"])[f"{name}-0"].result(30)
-    wait_until(lambda: not sizes(kafka3, name), "the topic to go")
+    wait_until(lambda: not sizes(tenants3, name), "the topic to go")
     assert limited.metric("throttled_requests_total", quota="controller_mutations") > before
 
 
-def test_aiokafka_is_slowed_and_never_refused(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+def test_aiokafka_is_slowed_and_never_refused(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
     async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=limited.bootstrap, client_id=f"slow-{name}")
+        admin = AIOKafkaAdminClient(bootstrap_servers=limited.bootstrap, client_id=f"slow-{name}", **PYTHON)
         await admin.start()
         try:
             from aiokafka.admin import NewTopic as AioNewTopic
@@ -125,12 +128,12 @@ def test_aiokafka_is_slowed_and_never_refused(limited: ProxyProcess, kafka3: Loc
 
     before = limited.metric("throttled_requests_total", quota="controller_mutations")
     asyncio.run(run())
-    wait_until(lambda: not sizes(kafka3, name), "the topics to go")
+    wait_until(lambda: not sizes(tenants3, name), "the topics to go")
     assert limited.metric("throttled_requests_total", quota="controller_mutations") > before
 
 
 def test_what_exists_or_does_not_is_the_brokers_to_say(limited: ProxyProcess, little: Callable[[int], str], name: str) -> None:
-    with connect(limited.bootstrap) as connection:
+    with logged_in(limited.bootstrap) as connection:
         connection.client_id = little(2)
         made = connection.decoded(19, 7, topics=[topic(f"{name}-new", 1), topic(f"{name}-used-2", 1)], timeout=SECONDS)
         assert [(t.name, int(t.error_code)) for t in made.topics] == [(f"{name}-new", REFUSED), (f"{name}-used-2", EXISTS)]
@@ -138,9 +141,9 @@ def test_what_exists_or_does_not_is_the_brokers_to_say(limited: ProxyProcess, li
         assert [(t.name, int(t.error_code)) for t in gone.responses] == [(f"{name}-no", UNKNOWN), (f"{name}-used-2", REFUSED)]
 
 
-def test_what_the_broker_refuses_is_not_charged(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+def test_what_the_broker_refuses_is_not_charged(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
     """Nine brokers for each partition: the quota would be used up many times over."""
-    with connect(limited.bootstrap) as connection:
+    with logged_in(limited.bootstrap) as connection:
         connection.client_id = "little-3"
         for _ in range(3):
             many = {**topic(f"{name}-0", 500), "replication_factor": 9}
@@ -148,18 +151,17 @@ def test_what_the_broker_refuses_is_not_charged(limited: ProxyProcess, kafka3: L
             assert refused.error_code not in (0, REFUSED)
         (made,) = connection.decoded(19, 7, topics=[topic(f"{name}-0", 1)], timeout=SECONDS).topics
         assert made.error_code == 0
-    wait_until(lambda: sizes(kafka3, name) == {f"{name}-0": 1}, "the topic")
+    wait_until(lambda: sizes(tenants3, name) == {f"{name}-0": 1}, "the topic")
 
 
 def test_the_clusters_own_default_is_charged(tmp_path: Path, name: str) -> None:
     """num.partitions is 7, which nobody told the proxy; two topics are 14, above the 10 of the burst."""
-    limit = {"client_id": "raw", "controller_mutations_rate": 0.01, "controller_mutations_burst": 10}
+    limit = {"user": USER, "client_id": "raw", "controller_mutations_rate": 0.01, "controller_mutations_burst": 10}
+    settings = {"quotas": {"entities": [limit]}, "limits": {"max_throttle": "1s"}, "upstream": upstream()}
     with (
-        LocalCluster(1, properties={"num.partitions": "7"}) as kafka,
-        ProxyProcess(
-            tmp_path, kafka.bootstrap_servers, {"quotas": {"entities": [limit]}, "limits": {"max_throttle": "1s"}}
-        ) as proxy,
-        connect(proxy.bootstrap) as connection,
+        tenant_cluster(1, properties={"num.partitions": "7"}) as kafka,
+        ProxyProcess(tmp_path, kafka.bootstrap_servers, settings) as proxy,
+        logged_in(proxy.bootstrap) as connection,
     ):
         made = connection.decoded(19, 7, topics=[topic(f"{name}-{i}", -1) for i in range(3)], timeout=SECONDS)
         assert [int(t.error_code) for t in made.topics] == [0, 0, REFUSED]
@@ -169,13 +171,13 @@ def test_the_clusters_own_default_is_charged(tmp_path: Path, name: str) -> None:
 
 
 def test_a_producer_and_a_consumer_create_no_topics_beyond_the_quota(
-    limited: ProxyProcess, kafka3: LocalCluster, little: Callable[[int], str], name: str
+    limited: ProxyProcess, tenants3: LocalCluster, little: Callable[[int], str], name: str
 ) -> None:
     """auto.create.topics.enable is on: by being named the first topic comes, the second does not before there is room."""
     client_id = little(4)
     for kind in (Producer, Consumer):
         more = {"group.id": name, "allow.auto.create.topics": True} if kind is Consumer else {"message.timeout.ms": 1500}
-        client = kind({"bootstrap.servers": limited.bootstrap, "client.id": client_id, **more})
+        client = kind(access(limited.bootstrap, **{"client.id": client_id, **more}))
         if isinstance(client, Producer):
             errors: list[Any] = []
             client.produce(f"{name}-by-producer", b"x", on_delivery=lambda error, _, errors=errors: errors.append(error))
@@ -185,23 +187,24 @@ def test_a_producer_and_a_consumer_create_no_topics_beyond_the_quota(
             client.subscribe([f"{name}-by-consumer"])
             wait_until(lambda client=client: (message := client.poll(0.2)) and message.error(), "the consumer to be told")
             client.close()
-    assert sizes(kafka3, name).keys() == {f"{name}-used-4"}
-    producer = Producer({"bootstrap.servers": limited.bootstrap, "client.id": f"rich-{name}"})
+    assert sizes(tenants3, name).keys() == {f"{name}-used-4"}
+    producer = Producer(access(limited.bootstrap, **{"client.id": f"rich-{name}"}))
     producer.produce(f"{name}-allowed", b"x")
     assert producer.flush(20) == 0
-    assert f"{name}-allowed" in sizes(kafka3, name)
+    assert f"{name}-allowed" in sizes(tenants3, name)
 
 
 # ---------------------------------------------------------------------- the token bucket
 
 
 def set_broker_quota(kafka: LocalCluster, client_id: str, rate: float) -> None:
-    """The broker's own quota, once it is in force."""
-    entity = {"entity_type": "client-id", "entity_name": client_id}
-    wanted = [{"entity_type": "client-id", "match_type": 0, "match": client_id}]
-    with connect(kafka.brokers[0].address) as connection:
+    """The broker's own quota of the user's client id, once it is in force."""
+    names = {"user": USER, "client-id": client_id}
+    entity = [{"entity_type": sort, "entity_name": each} for sort, each in names.items()]
+    wanted = [{"entity_type": sort, "match_type": 0, "match": each} for sort, each in names.items()]
+    with logged_in(kafka.brokers[0].address, "operator") as connection:
         op = {"key": "controller_mutation_rate", "value": rate, "remove": False}
-        (answer,) = connection.decoded(49, 1, entries=[{"entity": [entity], "ops": [op]}]).entries
+        (answer,) = connection.decoded(49, 1, entries=[{"entity": entity, "ops": [op]}]).entries
         assert answer.error_code == 0
         wait_until(lambda: connection.decoded(48, 1, components=wanted, strict=True).entries, "the broker to know the quota")
 
@@ -215,21 +218,25 @@ def both_buckets(kafka: LocalCluster, folder: Path, client_id: str, max_throttle
     """(address, client id) directly and through a proxy, with the same quota at the broker and at the proxy."""
     ids = {side: f"{client_id}-{side}" for side in ("direct", "through")}
     set_broker_quota(kafka, ids["direct"], BUCKET)
-    limit = {"client_id": ids["through"], "controller_mutations_rate": BUCKET, "controller_mutations_burst": 11 * BUCKET}
-    quotas = {"entities": [limit], "controller_mutations_algorithm": "token_bucket"}
-    with ProxyProcess(folder, kafka.bootstrap_servers, {"quotas": quotas, "limits": {"max_throttle": max_throttle}}) as proxy:
+    limit = {"controller_mutations_rate": BUCKET, "controller_mutations_burst": 11 * BUCKET}
+    quotas = {
+        "entities": [{"user": USER, "client_id": ids["through"], **limit}],
+        "controller_mutations_algorithm": "token_bucket",
+    }
+    settings = {"quotas": quotas, "limits": {"max_throttle": max_throttle}, "upstream": upstream()}
+    with ProxyProcess(folder, kafka.bootstrap_servers, settings) as proxy:
         yield {"direct": (kafka.brokers[0].address, ids["direct"]), "through": (proxy.bootstrap, ids["through"])}
 
 
 @pytest.mark.parametrize(("version", "accepted"), [(7, 3), (4, 6)])
 def test_a_token_bucket_accepts_and_tells_what_the_brokers_own_does(
-    kafka3: LocalCluster, tmp_path: Path, name: str, version: int, accepted: int
+    tenants3: LocalCluster, tmp_path: Path, name: str, version: int, accepted: int
 ) -> None:
     """The same topics are accepted, and the same wait is told, but for what comes in while a request is on its way."""
     codes, waits, took = [], [], []
-    with both_buckets(kafka3, tmp_path, name, "10m") as sides:
+    with both_buckets(tenants3, tmp_path, name, "10m") as sides:
         for side, (address, client_id) in sides.items():
-            with connect(address) as connection:
+            with logged_in(address) as connection:
                 connection.client_id = client_id
                 began = time.monotonic()
                 asked = [topic(f"{name}-{side}-{i}", 2) for i in range(6)]
@@ -245,26 +252,26 @@ def test_a_token_bucket_accepts_and_tells_what_the_brokers_own_does(
 def knows_everywhere(kafka: LocalCluster, name: str) -> bool:
     """A broker may hear of a new topic later than the controller."""
     for broker in kafka.brokers:
-        with connect(broker.address) as connection:
+        with logged_in(broker.address) as connection:
             if connection.decoded(3, 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0].error_code:
                 return False
     return True
 
 
-def test_a_token_bucket_refuses_what_the_brokers_own_does(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+def test_a_token_bucket_refuses_what_the_brokers_own_does(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
     """New partitions and deletions too; what would be nothing is the broker's to say."""
     steps: list[list[list[int]]] = []
-    with both_buckets(kafka3, tmp_path, name, "100ms") as sides:
+    with both_buckets(tenants3, tmp_path, name, "100ms") as sides:
         for side, (address, client_id) in sides.items():
             own = f"{name}-{side}"
 
             def ask(key: int, version: int, address: str = address, client_id: str = client_id, **asked: Any) -> Any:
-                with connect(address) as connection:  # a new one, as a broker too mutes that of a throttled request
+                with logged_in(address) as connection:  # a new one, as a broker too mutes that of a throttled request
                     connection.client_id = client_id
                     return connection.decoded(key, version, **asked, timeout=SECONDS)
 
             made = ask(19, 7, topics=[topic(own, 40)]).topics
-            wait_until(lambda own=own: knows_everywhere(kafka3, own), "all brokers to know the topic")
+            wait_until(lambda own=own: knows_everywhere(tenants3, own), "all brokers to know the topic")
             grown = ask(37, 3, topics=[{"name": own, "count": 41}]).results
             gone = ask(20, 6, topics=[{"name": own}]).responses
             steps.append([[int(each.error_code) for each in results] for results in (made, grown, gone)])

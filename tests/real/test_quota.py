@@ -1,4 +1,5 @@
-"""Controller mutations on real clients: the quota bites, and each kind of client feels what it can understand."""
+"""Controller mutations on real clients that log in at a cluster with an authorizer: the quota bites, and each kind of client feels
+what it can understand."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from kafka.errors import ThrottlingQuotaExceededError
 
 from localkafka import LocalCluster, tool
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.raw import connect
+from tests.real.tenancy import PYTHON, USER, USERS, access, java_properties, logged_in, upstream
 
 pytestmark = pytest.mark.kafka
 
@@ -24,12 +25,16 @@ REFUSED = 89
 
 
 @pytest.fixture(scope="module")
-def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    """Every client id has a quota of its own."""
-    everyone = {"client_id": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}
-    slow = {"client_id": "java-tool", "controller_mutations_rate": 1, "controller_mutations_burst": 100}
-    settings = {"quotas": {"entities": [everyone, slow]}, "exempt": {"clients": [{"user": "ANONYMOUS", "client_id": "operator"}]}}
-    with ProxyProcess(tmp_path_factory.mktemp("limited"), kafka3.bootstrap_servers, settings) as proxy:
+def limited(tenants3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    """Every client id of the user has a quota of its own."""
+    everyone = {"user": USER, "client_id": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}
+    slow = {"user": USER, "client_id": "java-tool", "controller_mutations_rate": 1, "controller_mutations_burst": 100}
+    settings = {
+        "quotas": {"entities": [everyone, slow]},
+        "exempt": {"clients": [{"user": USER, "client_id": "operator"}]},
+        "upstream": upstream(),
+    }
+    with ProxyProcess(tmp_path_factory.mktemp("limited"), tenants3.bootstrap_servers, settings) as proxy:
         yield proxy
 
 
@@ -38,13 +43,13 @@ def topics(name: str, count: int, partitions: int = 10) -> list[dict[str, object
 
 
 def exists(kafka: LocalCluster, name: str) -> set[str]:
-    found = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=20).topics
+    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
     return {topic for topic in found if topic.startswith(f"{name}-")}
 
 
-def test_topics_are_accepted_until_the_quota_is_exhausted(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+def test_topics_are_accepted_until_the_quota_is_exhausted(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
     """Two of 10 partitions bring the average to 10/s, which is not below the rate: the others are refused, the two exist."""
-    with connect(limited.bootstrap) as connection:
+    with logged_in(limited.bootstrap) as connection:
         answer = connection.decoded(19, 7, topics=topics(name, 4))
     codes = {topic.name: topic.error_code for topic in answer.topics}
     assert codes == {f"{name}-0": 0, f"{name}-1": 0, f"{name}-2": REFUSED, f"{name}-3": REFUSED}
@@ -52,11 +57,11 @@ def test_topics_are_accepted_until_the_quota_is_exhausted(limited: ProxyProcess,
     assert "client-id raw" in message
     assert "limit 10/s with a burst of 20" in message
     assert 0 < answer.throttle_time.total_seconds() <= 2
-    wait_until(lambda: exists(kafka3, name) == {f"{name}-0", f"{name}-1"}, "the two accepted topics, and only these")
+    wait_until(lambda: exists(tenants3, name) == {f"{name}-0", f"{name}-1"}, "the two accepted topics, and only these")
 
 
 def test_a_client_that_knows_the_error_gets_it(limited: ProxyProcess, name: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=limited.bootstrap, client_id=name)
+    admin = KafkaAdminClient(bootstrap_servers=limited.bootstrap, client_id=name, **PYTHON)
     admin.create_topics({f"{name}-0": {"num_partitions": 2 * BURST, "replication_factor": 1}})
     with pytest.raises(ThrottlingQuotaExceededError):
         admin.create_topics({f"{name}-1": {"num_partitions": 1, "replication_factor": 1}})
@@ -69,35 +74,29 @@ def test_kafka_topics_says_why(limited: ProxyProcess, name: str) -> None:
     results = []
     for i in range(2):
         what = ("--create", "--topic", f"{name}-{i}", "--partitions", "150", "--replication-factor", "1")
-        how = ("--bootstrap-server", limited.bootstrap, "--command-config", command_config(limited, "java-tool"))
+        how = ("--bootstrap-server", limited.bootstrap, "--command-config", java_properties(limited.folder, client_id="java-tool"))
         results.append(tool("topics", *how, *what))
     assert results[0].returncode == 0, results[0].stderr
     assert results[1].returncode != 0
     said = results[1].stdout + results[1].stderr
-    assert "The controller mutation quota of user ANONYMOUS, client-id java-tool is exceeded" in said
+    assert f"The controller mutation quota of user {USER}, client-id java-tool is exceeded" in said
 
 
-def command_config(proxy: ProxyProcess, name: str) -> str:
-    path = proxy.logs.parent / f"{name}.properties"
-    path.write_text(f"client.id={name}\n")
-    return str(path)
-
-
-def test_a_client_too_old_for_the_error_is_accepted_and_muted(limited: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
+def test_a_client_too_old_for_the_error_is_accepted_and_muted(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
     """librdkafka speaks version 4: all topics are created, the answer comes at once, and the next request waits."""
-    admin = AdminClient({"bootstrap.servers": limited.bootstrap, "client.id": name})
+    admin = AdminClient(access(limited.bootstrap, **{"client.id": name}))
     futures = admin.create_topics([NewTopic(f"{name}-{i}", 20, 1) for i in range(2)])
     for future in futures.values():
         future.result(20)
     throttled = limited.wait_for("over quota", client_id=name)
     assert throttled["action"] == "throttle"
     assert throttled["throttle_seconds"] > 0
-    wait_until(lambda: len(exists(kafka3, name)) == 2, "both topics")
+    wait_until(lambda: len(exists(tenants3, name)) == 2, "both topics")
 
 
 def test_the_mute_holds_other_connections_of_the_entity_too(limited: ProxyProcess, name: str) -> None:
     """The second connection's request is not looked at before the first one's mute is over, and then it goes on."""
-    with connect(limited.bootstrap) as first, connect(limited.bootstrap) as second:
+    with logged_in(limited.bootstrap) as first, logged_in(limited.bootstrap) as second:
         wait_until(lambda: second.decoded(19, 7, topics=topics(f"{name}a", 1, 1)).throttle_time.total_seconds() == 0, "room")
         names = (f"{name}-{i}" for i in count())
 
@@ -116,53 +115,48 @@ def test_the_mute_holds_other_connections_of_the_entity_too(limited: ProxyProces
 
 
 def test_what_only_validates_and_who_is_exempt_is_not_charged(limited: ProxyProcess, name: str) -> None:
-    with connect(limited.bootstrap) as connection:
+    with logged_in(limited.bootstrap) as connection:
         for _ in range(3):
             answer = connection.decoded(19, 7, topics=topics(name, 1, 500), validate_only=True)
             assert [topic.error_code for topic in answer.topics] == [0]
-    operator = AdminClient({"bootstrap.servers": limited.bootstrap, "client.id": "operator"})
+    operator = AdminClient(access(limited.bootstrap, **{"client.id": "operator"}))
     for i in range(3):
         operator.create_topics([NewTopic(f"{name}-op-{i}", 30, 1)])[f"{name}-op-{i}"].result(20)
     assert not limited.lines("over quota", client_id="operator")
 
 
 def test_the_usage_log_tells_all_of_it(limited: ProxyProcess, name: str) -> None:
-    with connect(limited.bootstrap) as connection:
+    with logged_in(limited.bootstrap) as connection:
         connection.ask(19, 7, topics=topics(name, 5, 20))
     lines = wait_until(
         lambda: [line for line in limited.usage() if line["type"] == "decision" and f"{name}-4" in line["topics"]], "it"
     )
     assert lines[0]["quota"] == "controller_mutations"
-    assert lines[0]["entity"] == {"user": "ANONYMOUS", "client_id": "raw"}
+    assert lines[0]["entity"] == {"user": USER, "client_id": "raw"}
     assert lines[0]["limit"] == RATE
 
 
 @pytest.fixture(scope="module")
-def sasl_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+def without_identity(tenants1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     """A cluster with passwords; the proxy has none, and learns brokers and users from what passes."""
-    entities = [{"user": "alice", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}]
-    with (
-        LocalCluster(1, sasl={"alice": "alice-secret", "bob": "bob-secret"}) as kafka,
-        ProxyProcess(tmp_path_factory.mktemp("sasl"), kafka.bootstrap_servers, {"quotas": {"entities": entities}}) as proxy,
-    ):
+    quotas = {"entities": [{"user": "tenant", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}]}
+    with ProxyProcess(tmp_path_factory.mktemp("sasl"), tenants1.bootstrap_servers, {"quotas": quotas}) as proxy:
         yield proxy
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_users_quota_follows_the_authenticated_user(sasl_proxy: ProxyProcess, name: str, mechanism: str) -> None:
-    for user in ("alice", "bob"):
-        security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
-        login = {"sasl.username": user, "sasl.password": f"{user}-secret", "client.id": f"{user}-{mechanism}"}
-        admin = AdminClient({"bootstrap.servers": sasl_proxy.bootstrap, **security, **login})
+def test_a_users_quota_follows_the_authenticated_user(without_identity: ProxyProcess, name: str, mechanism: str) -> None:
+    proxy = without_identity
+    for user in ("tenant", "other"):
+        how = {"sasl.mechanism": mechanism, "client.id": f"{user}-{mechanism}"}
+        admin = AdminClient(access(proxy.bootstrap, user, **how))
         for future in admin.create_topics([NewTopic(f"{name}-{user}-{i}", 30, 1) for i in range(3)]).values():
             future.result(60)
-    over = sasl_proxy.wait_for("over quota", principal="User:alice")
-    assert over["entity"] == "user alice"
-    assert not sasl_proxy.lines("over quota", principal="User:bob")
+    over = proxy.wait_for("over quota", principal="User:tenant")
+    assert over["entity"] == "user tenant"
+    assert not proxy.lines("over quota", principal="User:other")
     assert wait_until(
-        lambda: {"User:alice", "User:bob"} <= {line.get("principal") for line in sasl_proxy.usage()}, "both in the usage log"
+        lambda: {"User:tenant", "User:other"} <= {line.get("principal") for line in proxy.usage()}, "both in the usage log"
     )
-    everything = (
-        repr(sasl_proxy.events) + "".join(path.read_text() for path in sasl_proxy.logs.iterdir()) + sasl_proxy.get("/metrics")[1]
-    )
-    assert "secret" not in everything
+    everything = repr(proxy.events) + "".join(path.read_text() for path in proxy.logs.iterdir()) + proxy.get("/metrics")[1]
+    assert not any(password in everything for password in USERS.values())

@@ -1,5 +1,5 @@
-"""Volumes of a real cluster are filled at full speed, and none fills: nothing that was acknowledged is lost, nothing is written
-twice or in another order, and everybody goes on by themselves once there is space again."""
+"""Volumes of a real cluster with logins and an authorizer are filled at full speed, and none fills: nothing that was acknowledged
+is lost, nothing is written twice or in another order, and everybody goes on by themselves once there is space again."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from localkafka import LocalCluster, run_java, tool
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.steady import watermarks
+from tests.real.tenancy import PYTHON, USER, USERS, access, java_properties, upstream
 from tests.real.volumes import MIB, Gauge, Volumes, can_mount, small_cluster
 
 pytestmark = pytest.mark.kafka
@@ -39,19 +40,19 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClust
 
 
 def storage(**settings: Any) -> dict[str, Any]:
-    return {"quotas": {"storage": {"check_interval": "500ms", **settings}}}
+    return {"quotas": {"storage": {"check_interval": "500ms", **settings}}, "upstream": upstream()}
 
 
 def create(bootstrap: str, topic: str, brokers: list[list[int]]) -> None:
     """Partition n has replicas on `brokers[n]`."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient(access(bootstrap, log_level=0))
     admin.create_topics([NewTopic(topic, len(brokers), replica_assignment=brokers, config={"min.insync.replicas": "1"})])[
         topic
     ].result(20)
 
 
 def delete(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient(access(bootstrap, log_level=0))
     admin.delete_topics([topic])[topic].result(20)
 
 
@@ -64,7 +65,7 @@ class Flood:
         self._topic, self._name, self._records = topic, name, records
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **access(bootstrap),
                 "enable.idempotence": True,
                 "queue.buffering.max.kbytes": 16 * 1024,
                 "error_cb": lambda _: None,
@@ -115,7 +116,7 @@ class AioFlood:
 
     async def _run(self, bootstrap: str, topic: str, name: str, records: int) -> None:
         async with aiokafka.AIOKafkaProducer(
-            bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=100_000
+            bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=100_000, **PYTHON
         ) as producer:
             for number in range(records):
                 value = f"{name} {number}".ljust(RECORD).encode()
@@ -136,7 +137,7 @@ class JavaFlood:
         self.acknowledged = self.failed = -1
         self.errors = ""
         source = Path(__file__).parent / "java" / "Flood.java"
-        arguments = (bootstrap, topic, str(records), str(RECORD - 10))
+        arguments = (bootstrap, topic, str(records), str(RECORD - 10), USER, USERS[USER])
 
         def work() -> None:
             ended = run_java(source, *arguments, timeout=170)
@@ -154,7 +155,7 @@ class JavaFlood:
 
 def read_in_order(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[tuple[str, int], list[int]]:
     """(producer, partition) to the numbers of its records as they stand there."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "log_level": 0})
+    consumer = Consumer(access(bootstrap, **{"group.id": "nobody", "enable.auto.commit": False, "log_level": 0}))
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
     left = {}
     for n in range(partitions):
@@ -228,7 +229,7 @@ def test_only_partitions_with_a_replica_on_the_full_volume_wait(
     create(direct, name, [[0, 1], [1, 0], [2, 1], [1, 2]])
     create(direct, f"{name}-t", [[0, 1], [2, 1]])
     settings = storage(min_available_bytes=32 * MIB, scope="volume") | {
-        "exempt": {"clients": [{"user": "ANONYMOUS", "client_id": "operator"}]}
+        "exempt": {"clients": [{"user": USER, "client_id": "operator"}]}
     }
     with ProxyProcess(tmp_path, direct, settings) as proxy:
         ballast = volumes.fill(0, 16 * MIB)
@@ -275,7 +276,7 @@ class Partitions:
         self._done = [0] * partitions
         self._topic = topic
         more = {"enable.idempotence": True, "linger.ms": 50, "error_cb": lambda _: None, "log_level": 0, **settings}
-        self._producer = Producer({"bootstrap.servers": bootstrap, **more})
+        self._producer = Producer(access(bootstrap, **more))
 
     def send(self, records: int, size: int = 0) -> None:
         for number in range(records):
@@ -305,7 +306,7 @@ class Transaction:
         self.written: set[int] = set()
         self._problem: Exception | None = None
         more = {"transactional.id": topic, "error_cb": lambda _: None, "log_level": 0}
-        self._producer = Producer({"bootstrap.servers": bootstrap, **more})
+        self._producer = Producer(access(bootstrap, **more))
         self._producer.init_transactions(20)
         self._producer.begin_transaction()
         for partition in range(2):
@@ -335,7 +336,7 @@ class Transaction:
 
 def read_committed(bootstrap: str, topic: str, records: int) -> list[tuple[int, str]]:
     """(partition, value) of so many records of a topic with two partitions."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "log_level": 0})
+    consumer = Consumer(access(bootstrap, **{"group.id": "nobody", "enable.auto.commit": False, "log_level": 0}))
     consumer.assign([TopicPartition(topic, n, 0) for n in range(2)])
     found: list[tuple[int, str]] = []
     while len(found) < records:
@@ -354,7 +355,7 @@ def test_below_a_soft_limit_producers_are_slowed_and_at_a_limit_that_holds_they_
     create(direct, name, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
     limits = {"soft": {"min_available_bytes": volumes.limit(96 * MIB)}, "hard": {"min_available_bytes": volumes.limit(32 * MIB)}}
     settings = storage(**limits, when_full="hold", release_margin=0.0)
-    settings["quotas"]["entities"] = [{"user": "<default>", "producer_byte_rate": 200 * RECORD}]
+    settings["quotas"]["entities"] = [{"user": USER, "producer_byte_rate": 200 * RECORD}]
     with ProxyProcess(tmp_path, direct, settings) as proxy:
         ballast = volumes.fill(0, 40 * MIB)
         try:
@@ -383,7 +384,8 @@ def reassign(bootstrap: str, folder: Path, topic: str, where: dict[int, list[int
     partitions = [{"topic": topic, "partition": partition, "replicas": brokers} for partition, brokers in where.items()]
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    arguments = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan))
+    login = java_properties(folder, "operator")
+    arguments = ("--bootstrap-server", bootstrap, "--command-config", login, "--reassignment-json-file", str(plan))
     tool("reassign-partitions", *arguments, "--execute", check=True)
 
 

@@ -1,5 +1,6 @@
-"""A real cluster whose log dirs are file systems of their own, small ones, where mounting is permitted; else they stand on the
-disk that there is, and limits are relative to what it has left. In: sizes. Out: a cluster, and what can be done to its disks."""
+"""A real cluster with logins and an authorizer whose log dirs are file systems of their own, small ones, where mounting is
+permitted; else they stand on the disk that there is, and limits are relative to what it has left. In: sizes. Out: a cluster, and
+what can be done to its disks."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from localkafka import LocalCluster
-from tests.conftest import QUICK_START
+from tests.real.tenancy import SECURED, grant_rights
 
 MIB = 1 << 20
 SEGMENTS = {
@@ -98,9 +99,10 @@ def small_cluster(
                 stack.callback(_unmount, path)
         volumes = Volumes(dirs, size, mounted)
         more = {**SEGMENTS, **properties}
-        cluster = LocalCluster(brokers, log_dirs=log_dirs, data_dir=folder, properties=more, jvm_flags=QUICK_START)
+        cluster = LocalCluster(brokers, log_dirs=log_dirs, data_dir=folder, properties=more, **SECURED)
         stack.callback(_end, cluster)
         cluster.start()
+        grant_rights(cluster)
         yield cluster, volumes
 
 

@@ -1,5 +1,5 @@
 // What an AdminClient sees of a controller mutation quota. Arguments: bootstrap, a name for topics, a client id whose quota is
-// nearly nothing. Prints one line for each step.
+// nearly nothing, a user, a password. Prints one line for each step.
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -19,7 +19,7 @@ import org.apache.kafka.common.errors.ThrottlingQuotaExceededException;
 public class Mutations {
     public static void main(String[] args) throws Exception {
         String name = args[1];
-        try (Admin admin = admin(args[0], name)) {
+        try (Admin admin = admin(args, name)) {
             // The first takes the whole burst and more; the others are refused at first, tried again, and get there.
             admin.createTopics(List.of(topic(name + "-0", 30), topic(name + "-1", 1), topic(name + "-2", 1))).all().get();
             System.out.println("created: all");
@@ -28,7 +28,7 @@ public class Mutations {
             admin.deleteTopics(Set.of(name + "-0", name + "-1", name + "-2")).all().get();
             System.out.println("deleted: all");
         }
-        try (Admin admin = admin(args[0], args[2])) {
+        try (Admin admin = admin(args, args[2])) {
             CreateTopicsOptions create = new CreateTopicsOptions().retryOnQuotaViolation(false);
             Uuid id = admin.createTopics(List.of(topic(name + "-3", 30)), create).topicId(name + "-3").get();
             System.out.println("create: " + seen(admin.createTopics(List.of(topic(name + "-4", 1)), create).all()));
@@ -43,10 +43,14 @@ public class Mutations {
         }
     }
 
-    static Admin admin(String bootstrap, String clientId) {
+    static Admin admin(String[] args, String clientId) {
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+        settings.put("bootstrap.servers", args[0]);
         settings.put("client.id", clientId);
+        settings.put("security.protocol", "SASL_PLAINTEXT");
+        settings.put("sasl.mechanism", "SCRAM-SHA-256");
+        settings.put("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required"
+            + " username=\"" + args[3] + "\" password=\"" + args[4] + "\";");
         settings.put("default.api.timeout.ms", "60000");
         return Admin.create(settings);
     }
