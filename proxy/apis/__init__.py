@@ -18,6 +18,7 @@ A handler gets one whole request and says what to do with it and with its respon
 - `create_topics`      19
 - `create_partitions`  37
 - `delete_topics`      20
+- `streams_group_heartbeat` 88: internal topics that brokers create for Streams groups are charged
 - `client_quotas`      48, 49: the proxy's own quotas beside those of the brokers
 - `asking`             a question of the proxy's own to the client's broker: which topics there are, and how large
 """
