@@ -30,7 +30,7 @@ from proxy.wire.primitives import BadBytes
 from proxy.wire.proxy_protocol import FIRST, header_size, source_address
 
 BACKLOG: Final = 1024
-AT_ONCE: Final = 100
+AT_ONCE: Final = 8
 """Connections that are accepted before others have their turn."""
 PAUSE: Final = 1.0
 """Seconds without accepting when that failed, as when file descriptors have run out."""

@@ -20,8 +20,10 @@ from proxy.wire.primitives import INT32, BadBytes, Buffer
 MAX_TOKEN: Final = 1 << 20
 """The largest SASL token without a header."""
 
-AT_ONCE: Final = 16
-"""Answers that are changed or read before it is seen whether the turn of the connection is over."""
+AT_ONCE: Final = 8
+"""Answers that are changed or read before it is seen whether the turn of the connection is over; a large one counts as several."""
+BYTES: Final = 256
+"""Bytes of an answer for which it counts as one more."""
 
 LARGE: Final = 1 << 14
 """Bytes above which a response is looked at in steps, if its plan knows how to."""
@@ -186,13 +188,13 @@ class Answers:
                         sent = end
                     if plan.waits or plan.mute > 0:
                         self._done(plan)
-                    looked += 1
+                    looked += 1 + (end - pos) // BYTES
                 pos = end
                 if queue and queue[0][2].__class__ is Answer:
                     self._pass(data, sent, pos)
                     sent = pos
                     self.send_own()
-                if looked % AT_ONCE == 0 and looked and pos < size and self._turn_over():
+                if looked >= AT_ONCE and pos < size and self._turn_over():
                     self._reads.appendleft((data, pos))
                     return False
         finally:  # what came before a response that is bad still goes on

@@ -57,7 +57,7 @@ PROGRESS: Final = 1 << 18
 """Bytes that it has to get on by in this time."""
 
 
-AT_ONCE: Final = 16
+AT_ONCE: Final = 4
 """Requests that are looked at before it is seen whether the turn of the connection is over."""
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """What a client says before it is known who it is."""

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.session.answers import AT_ONCE
+from proxy.session.session import AT_ONCE as REQUESTS_AT_ONCE
 from proxy.session.session import State
 from tests.messages import request, response
 from tests.session.creating import BEAT, HEARTBEAT
@@ -23,15 +24,15 @@ def test_a_turn_ends_and_the_next_goes_on_where_it_was(world):
     d = world().dialogue()
     d.client(HEARTBEAT)
     d.port.out_of_time = True
-    d.client(HEARTBEAT * MANY)
-    assert d.to_broker == HEARTBEAT * (1 + AT_ONCE)
+    d.client(HEARTBEAT * 5 * REQUESTS_AT_ONCE)
+    assert d.to_broker == HEARTBEAT * (1 + REQUESTS_AT_ONCE)
     assert not d.port.reading
     for done in range(2, 5):
         d.turn()
-        assert d.to_broker == HEARTBEAT * AT_ONCE, done
+        assert d.to_broker == HEARTBEAT * REQUESTS_AT_ONCE, done
     d.port.out_of_time = False
     d.turn()
-    assert d.to_broker == HEARTBEAT * AT_ONCE
+    assert d.to_broker == HEARTBEAT * REQUESTS_AT_ONCE
     assert d.port.reading
     assert not d.port.wants_turn
 
