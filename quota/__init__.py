@@ -17,6 +17,7 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `fair_share` dividing a bounded resource among principals
 - `shares`    which of the connections that share a rate has had more of it
 - `rounds`    going round many of them in small steps
+- `steps`     work in small steps
 - `state`     what a restart must not lose: values to bytes and back
 - `ledger`    what many proxies have charged together
 - `news`      what they tell each other at once

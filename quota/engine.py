@@ -25,6 +25,7 @@ from quota.ledger import Sums
 from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Refusals
 from quota.shares import Share
 from quota.slowing import Slowing
+from quota.steps import finish_at_once
 from quota.windows.bloom import Hash
 
 L = TypeVar("L")
@@ -306,13 +307,7 @@ class Engine:
     ) -> Verdict:
         """Charge a request that creates, adds or deletes partitions. The throttle is capped at `max_throttle`, and the entity
         is muted for it, but for `mute` False: where no answer tells of a throttle and no connection is muted."""
-        charging = self.charging_mutations(found, partitions, refusable=refusable, now=now, mute=mute)
-        while True:
-            try:
-                next(charging)
-            except StopIteration as end:
-                verdict: Verdict = end.value
-                return verdict
+        return finish_at_once(self.charging_mutations(found, partitions, refusable=refusable, now=now, mute=mute))
 
     def charging_mutations(
         self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float, mute: bool = True

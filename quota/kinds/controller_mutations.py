@@ -30,6 +30,7 @@ from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.fair_share import FairShare
 from quota.rounds import Rounds
+from quota.steps import finish_at_once
 from quota.windows import Mark
 from quota.windows.spread import SpreadRate
 from quota.windows.token_bucket import TokenBucket
@@ -143,13 +144,7 @@ class ControllerMutations:
 
     def charge(self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
         """Charge one request; `partitions[i]` is what topic i costs, 0 for one that costs nothing and is always admitted."""
-        charging = self.charging(found, partitions, refusable=refusable, now=now)
-        while True:
-            try:
-                next(charging)
-            except StopIteration as end:
-                verdict: Verdict = end.value
-                return verdict
+        return finish_at_once(self.charging(found, partitions, refusable=refusable, now=now))
 
     def charging(
         self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float
