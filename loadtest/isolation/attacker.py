@@ -1,13 +1,14 @@
 """Who misbehaves: the tools that attacks are made of, and the process that they run in.
 
 In: lines of JSON on standard input, `{"attack": NAME, "target": {…}, "threads": N}` and then `{"stop": true}`, again and again.
-Out: a line of JSON for each attack, its tally. A process of its own, so that an attack at full speed does not slow down whoever
-measures."""
+Out: a line of JSON for each attack, its tally. A process of its own, and one that others go before, so that an attack at full speed
+slows down whoever measures only through what it attacks."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import subprocess
@@ -30,6 +31,8 @@ MOST: Final = 20_000
 """Requests that one thread of an attack sends at most, when nothing else is said."""
 PAUSE: Final = 0.02
 """Seconds before a connection that was closed is made anew."""
+NICE: Final = 10
+"""By how much others go before."""
 PATIENCE: Final = 0.25
 """Seconds that an attack waits for one answer, or until one of its bytes is taken, before it looks whether it is over."""
 
@@ -295,6 +298,7 @@ def main() -> None:
     from loadtest.isolation.attacks import BY_NAME
 
     _more_files()
+    os.nice(NICE)
     print("{}", flush=True)
     for line in sys.stdin:
         told = json.loads(line)

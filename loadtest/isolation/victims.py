@@ -53,8 +53,8 @@ class Workload(ABC):
     """One workload. `step` is a round of it."""
 
     quota: ClassVar[str]
-    pause: ClassVar[float] = 0.02
-    """Seconds between two rounds."""
+    every: ClassVar[float] = 0.05
+    """Seconds from the beginning of a round to that of the next, if it does not take longer."""
 
     def __init__(self, address: str, written: bytes) -> None:
         """`written`: what a Fetch of alice-read brings."""
@@ -143,7 +143,7 @@ class Workload(ABC):
             self._ready.set()
             if last:
                 break
-            self._stop.wait(self.pause)
+            self._stop.wait(max(began + self.every - time.monotonic(), 0))
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -194,7 +194,7 @@ class Mutations(Workload):
     """Creates, grows and deletes a topic."""
 
     quota = "controller_mutations"
-    pause = 0.1
+    every = 0.2
     number = 0
 
     def step(self) -> None:
@@ -237,7 +237,7 @@ class ProducerIds(Workload):
     """Becomes a new producer now and then, and writes as such."""
 
     quota = "producer_ids"
-    pause = 0.3
+    every = 0.3
 
     def step(self) -> None:
         producer = Idempotent(self, "alice-ids", alone=True)
@@ -249,7 +249,7 @@ class BytesIn(Workload):
     """Writes to a topic with a threshold of its own, and to one that lives on what thresholds leave."""
 
     quota = "bytes_in"
-    pause = 0.05
+    every = 0.1
 
     def __init__(self, address: str, written: bytes) -> None:
         super().__init__(address, written)
@@ -346,7 +346,7 @@ class Memory(Workload):
     """Writes and reads what is large."""
 
     quota = "memory"
-    pause = 0.3
+    every = 0.3
 
     def __init__(self, address: str, written: bytes) -> None:
         super().__init__(address, written)

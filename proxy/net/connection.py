@@ -107,8 +107,9 @@ class ClientConnection(asyncio.Protocol):
             self.session.drain()
 
     def data_received(self, data: bytes) -> None:
-        self._shared.turns.begin()
-        self.session.client_bytes(data, self._now())
+        now = self._now()
+        self._shared.turns.begin(now)
+        self.session.client_bytes(data, now)
 
     def eof_received(self) -> bool:
         """A client may close its half and still read; TLS knows no such thing."""
@@ -140,9 +141,10 @@ class ClientConnection(asyncio.Protocol):
         self._charge_client(0)
         self._read_broker_or_not()
         self._read_or_not()
-        self._shared.turns.begin()
+        now = self._now()
+        self._shared.turns.begin(now)
         with self._closing_at_errors():
-            self.session.client_drained(self._now())
+            self.session.client_drained(now)
 
     @contextmanager
     def _closing_at_errors(self) -> Iterator[None]:
@@ -256,8 +258,9 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_connected(self, broker: BrokerConnection) -> None:
         self._broker = broker
-        self._shared.turns.begin()
-        self.session.broker_connected(self._now())
+        now = self._now()
+        self._shared.turns.begin(now)
+        self.session.broker_connected(now)
 
     def broker_full(self, size: int) -> None:
         """The broker does not take what was written, `size` bytes by now; 0: it does again."""
@@ -312,9 +315,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _wake(self) -> None:
         self._timer = None
-        self._shared.turns.begin()
+        now = self._now()
+        self._shared.turns.begin(now)
         with self._closing_at_errors():
-            self.session.wake(self._now())
+            self.session.wake(now)
 
     async def _connect(self) -> None:
         try:
@@ -370,8 +374,9 @@ class BrokerConnection(asyncio.Protocol):
             self._client.broker_connected(self)
 
     def data_received(self, data: bytes) -> None:
-        self._client.turns.begin()
-        self._session.broker_bytes(data, self._now())
+        now = self._now()
+        self._client.turns.begin(now)
+        self._session.broker_bytes(data, now)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._session.broker_lost(None if exc is None else f"lost: {exc}")

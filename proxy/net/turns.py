@@ -1,22 +1,29 @@
 """Turns of connections, so that one with much to do does not keep the others waiting.
 
-In: connections that have more to look at than fits into one turn. Out: their turns, one after the other, for `ROUND` seconds in a
-pass of the event loop; then sockets and timers are served before the next pass. A turn is over after `SLICE` seconds; a session
-looks at the time only now and then, so a turn may take a little longer.
+In: connections that read something, and those that have more to look at than fits into one turn. Out: who goes on, and for how
+long. A turn is over after `SLICE` seconds; a session looks at the time only now and then, so a turn may take a little longer.
 
-The loop's own time stands still during a pass, so this looks at the clock of the system."""
+What a connection reads is looked at at once. Once all of them have taken `PASS` seconds in one pass of the event loop, further
+turns of this pass are over as they begin: a session that has been busy lately only keeps what it read and waits, and others look
+at the least that they can. Those who wait go on one after the other, for `ROUND` seconds in a pass; then sockets and timers are
+served.
+
+The loop's own time stands still during a pass, so it names the pass; how long it takes is seen on the clock of the system."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter
 from typing import Final, Protocol
 
 SLICE: Final = 0.0005
 """Seconds of one turn."""
-ROUND: Final = 0.001
-"""Seconds for turns in one pass of the event loop."""
+PASS: Final = 0.0005
+"""Seconds in one pass of the event loop after which busy connections wait."""
+ROUND: Final = 0.0005
+"""Seconds in one pass of the event loop for those who wait."""
 
 
 class TakesTurns(Protocol):
@@ -29,10 +36,11 @@ class TakesTurns(Protocol):
 class Turns:
     """The turns of all connections of a proxy."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
+        self._loop, self._clock = loop, clock
         self._queue: deque[TakesTurns] = deque()
         self._ends = 0.0
+        self._now = self._pass_ends = -1.0
         self._scheduled = False
 
     @property
@@ -40,13 +48,16 @@ class Turns:
         """Connections that wait for their turn."""
         return len(self._queue)
 
-    def begin(self) -> None:
-        """A turn begins."""
-        self._ends = perf_counter() + SLICE
+    def begin(self, now: float) -> None:
+        """A turn begins, in the pass of the event loop at this time of its."""
+        begins = self._clock()
+        if now != self._now:
+            self._now, self._pass_ends = now, begins + PASS
+        self._ends = min(begins + SLICE, self._pass_ends)
 
     def over(self) -> bool:
         """True if the turn that runs has taken its time."""
-        return perf_counter() >= self._ends
+        return self._clock() >= self._ends
 
     def wait(self, connection: TakesTurns) -> None:
         """Give this connection a turn behind all that wait already."""
@@ -56,10 +67,10 @@ class Turns:
             self._loop.call_soon(self._pass)
 
     def _pass(self) -> None:
-        ends = perf_counter() + ROUND
+        ends = self._clock() + ROUND
         try:
-            while self._queue and perf_counter() < ends:
-                self.begin()
+            while self._queue and (begins := self._clock()) < ends:
+                self._ends = begins + SLICE
                 self._queue.popleft().turn()
         finally:
             self._scheduled = bool(self._queue)

@@ -136,6 +136,10 @@ class Answers:
         else:
             self._look(read, 0)
 
+    def keep(self, data: Buffer) -> None:
+        """The same, to be looked at in the next turn."""
+        self._reads.append((bytes(data), 0))
+
     def go_on(self) -> None:
         """Another turn: look at what was read before. `BadBytes` as in `feed`."""
         if self._work is not None and not self._advance(self._work):

@@ -59,6 +59,9 @@ PROGRESS: Final = 1 << 18
 
 AT_ONCE: Final = 4
 """Requests that are looked at before it is seen whether the turn of the connection is over."""
+BUSY: Final = 0.1
+"""Seconds for which a connection counts as busy after it needed more than a turn: what it reads then waits for its next turn where
+connections have already taken what is theirs in this pass of the event loop, so that those with little to do are not behind it."""
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """What a client says before it is known who it is."""
 _OWN: Final = TallyKey("", None, None, None, 3)
@@ -86,6 +89,7 @@ class Session:
         "_answers",
         "_asking",
         "_born",
+        "_busy_until",
         "_charged",
         "_clogged",
         "_cutter",
@@ -131,6 +135,7 @@ class Session:
         self._waits_elsewhere = False  # the proxy waits for what it does itself for the next request
         self._clogged = False  # the client does not take its answers
         self._over = False  # its turn is over before all is looked at
+        self._busy_until = -inf  # it needed more than a turn lately
         self._ended = False  # the client sends nothing more, or nothing more is read
         self._draining = False  # the proxy stops
         self._payer = STRANGERS  # whose memory is charged
@@ -173,6 +178,9 @@ class Session:
             self._look_at_one(now)
         elif self._paused:
             self._account()
+        elif now < self._busy_until and self.port.turn_over():
+            self._yield(now)
+            self._account()
         else:
             self._look(now)
 
@@ -191,7 +199,7 @@ class Session:
             if not self._cutter.unread:
                 self._close()
             elif self.state is State.OPEN and not self._over:
-                self._yield()
+                self._yield(self._last)
 
     def client_full(self) -> None:
         """The client does not take what was written to it: it gets no further answers, and sends no further requests."""
@@ -216,16 +224,18 @@ class Session:
             return
         self._last = self.client.now = now
         try:
-            if self._answers.tokens is None:
-                self._answers.feed(data)
-            else:
+            if self._answers.tokens is not None:
                 self._answers.feed_tokens(data)
+            elif now < self._busy_until and self.port.turn_over():
+                self._answers.keep(data)
+            else:
+                self._answers.feed(data)
         except BadBytes as e:
             self.broker_lost(f"its answer cannot be understood: {e}")
             return
         if self._answers.unread:
             self.port.stop_broker()
-            self._yield()
+            self._yield(now)
         self._answered(now)
 
     def turn(self, now: float) -> None:
@@ -248,7 +258,7 @@ class Session:
             self.broker_lost(f"its answer cannot be understood: {e}")
             return
         if self._answers.unread:
-            self._yield()
+            self._yield(now)
         elif not self._starved:
             self.port.resume_broker()
         self._answered(now)
@@ -258,7 +268,7 @@ class Session:
         try:
             for _ in work:
                 if self.port.turn_over():
-                    self._yield()
+                    self._yield(now)
                     return
         except BadBytes as e:
             self._fail(e)
@@ -435,7 +445,7 @@ class Session:
                 if looked >= AT_ONCE:
                     looked = 0
                     if cutter.unread and self.port.turn_over():
-                        self._yield()
+                        self._yield(now)
                         break
                 frame = cutter.next()
                 if frame is None:
@@ -609,7 +619,7 @@ class Session:
         as no client asked for it."""
         if isinstance(outcome, Steps):
             self._work = outcome.work
-            self._yield()
+            self._yield(now)
             return
         if isinstance(outcome, Wait):
             self._waits_elsewhere = True
@@ -713,8 +723,9 @@ class Session:
         self.state = state
         self.port.stop_reading()
 
-    def _yield(self) -> None:
+    def _yield(self, now: float) -> None:
         """The turn is over, and there is more to look at."""
+        self._busy_until = now + BUSY
         if not self._over:
             self._over = True
             self.port.stop_reading()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proxy.session.answers import AT_ONCE
 from proxy.session.session import AT_ONCE as REQUESTS_AT_ONCE
-from proxy.session.session import State
+from proxy.session.session import BUSY, State
 from tests.messages import request, response
 from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import Dialogue, World
@@ -93,6 +93,42 @@ def test_a_full_connection_goes_on_when_a_quarter_is_answered(world):
     d.broker(BEAT)
     assert d.to_broker == HEARTBEAT * 26
     assert d.to_client == BEAT * 26
+
+
+def test_what_a_busy_connection_reads_waits_where_others_took_all_of_a_pass(world):
+    d = world().dialogue()
+    d.client(HEARTBEAT)
+    d.port.out_of_time = True
+    d.client(HEARTBEAT * (REQUESTS_AT_ONCE + 1))
+    d.turn()
+    assert d.to_broker == HEARTBEAT * (REQUESTS_AT_ONCE + 2)
+    d.now = BUSY / 2
+    d.client(HEARTBEAT)
+    assert d.to_broker == b""
+    assert not d.port.reading
+    d.broker(BEAT)
+    assert d.to_client == b""
+    assert not d.port.reading_broker
+    assert d.world.services.budget.held == len(HEARTBEAT) + len(BEAT)
+    d.turn()
+    assert (d.to_broker, d.to_client) == (HEARTBEAT, BEAT)
+    assert d.port.reading
+    assert d.port.reading_broker
+    assert d.world.services.budget.held == 0
+
+
+def test_a_connection_that_was_not_busy_lately_never_waits_for_a_turn(world):
+    d = world().dialogue()
+    d.client(HEARTBEAT)
+    d.port.out_of_time = True
+    d.client(HEARTBEAT * (REQUESTS_AT_ONCE + 1))
+    d.turn()
+    d.now = 2 * BUSY
+    d.client(HEARTBEAT)
+    assert d.to_broker == HEARTBEAT * (REQUESTS_AT_ONCE + 3)
+    d.broker(BEAT)
+    assert d.to_client == BEAT
+    assert not d.port.wants_turn
 
 
 class Whims:
