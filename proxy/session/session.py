@@ -17,8 +17,8 @@ Looking pauses, in whatever state, while the client does not take its answers, a
 connections take turns of a limited time, so that one with much to do does not keep the others waiting. For want of memory
 only reading stops.
 
-A client that closed its half gets the answers to what it sent; what it sent before it went away still goes to the broker,
-as a broker too reads what was sent before a connection ended."""
+A client that closed its half gets the answers to what it sent; of what it sent before it went away, what wants no answer and the
+first few of the rest still go to the broker, as a broker too reads what was sent until it cannot deliver an answer."""
 
 from __future__ import annotations
 
@@ -59,6 +59,9 @@ PROGRESS: Final = 1 << 18
 
 AT_ONCE: Final = 4
 """Requests that are looked at before it is seen whether the turn of the connection is over."""
+LAST: Final = 16
+"""Requests of a client that is gone which still go on, of those that want an answer; the rest is dropped. A broker stops at the
+first answer that it cannot deliver; ordinary clients have five requests under way."""
 BUSY: Final = 0.1
 """Seconds for which a connection counts as busy after it needed more than a turn: what it reads then waits for its next turn where
 connections have already taken what is theirs in this pass of the event loop, so that those with little to do are not behind it."""
@@ -95,6 +98,7 @@ class Session:
         "_cutter",
         "_draining",
         "_ended",
+        "_gone",
         "_handlers",
         "_held",
         "_held_by_rate",
@@ -110,6 +114,7 @@ class Session:
         "_payer",
         "_starved",
         "_strange_requests",
+        "_unanswerable",
         "_waits_elsewhere",
         "_work",
         "client",
@@ -137,6 +142,8 @@ class Session:
         self._over = False  # its turn is over before all is looked at
         self._busy_until = -inf  # it needed more than a turn lately
         self._ended = False  # the client sends nothing more, or nothing more is read
+        self._gone = False  # the client takes nothing more
+        self._unanswerable = 0  # requests that went on all the same, and that want an answer
         self._draining = False  # the proxy stops
         self._payer = STRANGERS  # whose memory is charged
         self._charged = 0  # bytes of it that are this session's
@@ -193,7 +200,7 @@ class Session:
     def client_lost(self) -> None:
         """The client's connection is no more. What it sent before is still passed on, unanswered."""
         if self.state is not State.CLOSED:
-            self._ended = True
+            self._ended = self._gone = True
             self._answers.discard()
             self._clogged = False
             if not self._cutter.unread:
@@ -447,6 +454,11 @@ class Session:
                     if cutter.unread and self.port.turn_over():
                         self._yield(now)
                         break
+                if self._unanswerable >= LAST:
+                    self._pass(buf, sent, pos)
+                    sent = pos = 0
+                    self._close()
+                    break
                 frame = cutter.next()
                 if frame is None:
                     break
@@ -550,6 +562,7 @@ class Session:
     def _expect(self, correlation_id: int, counted_in: Sum, forward: Forward) -> None:
         """A request goes on, and is answered by the broker if there is a reply."""
         plan = forward.plan
+        self._unanswerable += self._gone and forward.reply
         if forward.reply and self._answers.expect(correlation_id, counted_in, plan) >= self._most_in_flight:
             self._limited("max_in_flight", closed=False)
             self._block(State.FULL)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from proxy.session.answers import AT_ONCE
 from proxy.session.session import AT_ONCE as REQUESTS_AT_ONCE
-from proxy.session.session import BUSY, State
-from tests.messages import request, response
+from proxy.session.session import BUSY, LAST, State
+from tests.messages import batch, produce, request, response
 from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import Dialogue, World
 
@@ -55,18 +55,32 @@ def test_answers_take_turns_too(world):
     assert not d.port.wants_turn
 
 
-def test_a_client_that_left_in_the_midst_of_its_turn_is_still_passed_on(world):
+def test_of_what_a_client_left_behind_only_the_first_requests_go_on_that_want_answers(world):
+    """A broker too stops at the first answer that it cannot deliver; what is left behind would hold up others for seconds."""
     d = world().dialogue()
     d.port.out_of_time = True
     d.client(HEARTBEAT * MANY)
+    assert d.to_broker == HEARTBEAT * REQUESTS_AT_ONCE
     d.session.client_lost()
     d.port.out_of_time = False
     assert d.port.closes == 0
     d.turn()
-    assert d.to_broker == HEARTBEAT * MANY
-    d.broker(BEAT * MANY)
+    assert d.to_broker == HEARTBEAT * LAST
     assert d.port.closes == 1
     assert d.to_client == b""
+    assert d.world.services.budget.held == 0
+
+
+def test_what_wants_no_answers_goes_on_in_the_midst_of_a_turn_though_its_client_left(world):
+    d = world().dialogue()
+    silent = produce(7, 1, batch(), acks=0)
+    d.port.out_of_time = True
+    d.client(silent * MANY)
+    d.session.client_lost()
+    d.port.out_of_time = False
+    d.turn()
+    assert d.to_broker == silent * MANY
+    assert d.port.closes == 1
 
 
 def test_a_client_that_closed_its_half_gets_all_its_answers(world):
