@@ -226,7 +226,7 @@ class ClientConnection(asyncio.Protocol):
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._connecting is not None:
+        if self._connecting is not None and self._broker is None:  # else uvloop would close it without a word to its protocol
             self._connecting.cancel()
         self._charge_client(0)
         self._charge_broker(0)

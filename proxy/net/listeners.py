@@ -30,8 +30,6 @@ from proxy.wire.primitives import BadBytes
 from proxy.wire.proxy_protocol import FIRST, header_size, source_address
 
 BACKLOG: Final = 1024
-AT_ONCE: Final = 8
-"""Connections that are accepted before others have their turn."""
 PAUSE: Final = 1.0
 """Seconds without accepting when that failed, as when file descriptors have run out."""
 
@@ -97,7 +95,7 @@ class Door:
         sockets = _listen(host, port, self.settings.reuse_port)
         self._sockets[key] = sockets
         for sock in sockets:
-            self._loop.add_reader(sock, self._accept, sock, key)
+            self._loop.add_reader(sock, self._accept_some, sock, key)
         return int(sockets[0].getsockname()[1])
 
     def _open_for_broker(self, node_id: int, port: int) -> int | None:
@@ -124,20 +122,26 @@ class Door:
                     pass
             sock.close()
 
+    def _accept_some(self, sock: socket.socket, node_id: int | None) -> None:
+        """Accept as many connections as fit into a turn."""
+        turns = self.shared.turns
+        turns.begin(self._loop.time())
+        while self._accept(sock, node_id) and not turns.over():
+            pass
+
     def _accept(self, sock: socket.socket, node_id: int | None) -> bool:
-        """Whether there may be more to accept."""
-        for _ in range(AT_ONCE):
-            try:
-                conn, address = sock.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return False
-            except OSError as e:
-                self._log.error("cannot accept connections", listener=self.name, reason=e.strerror, detail=f"again in {PAUSE:g} s")
-                self._loop.remove_reader(sock)
-                self._loop.call_later(PAUSE, self._accept_again, sock, node_id)
-                return False
-            conn.setblocking(False)
-            self._take(conn, _plain(address), node_id)
+        """Accept a connection; whether there may be more."""
+        try:
+            conn, address = sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return False
+        except OSError as e:
+            self._log.error("cannot accept connections", listener=self.name, reason=e.strerror, detail=f"again in {PAUSE:g} s")
+            self._loop.remove_reader(sock)
+            self._loop.call_later(PAUSE, self._accept_again, sock, node_id)
+            return False
+        conn.setblocking(False)
+        self._take(conn, _plain(address), node_id)
         return True
 
     def _take(self, conn: socket.socket, address: HostPort, node_id: int | None) -> None:
@@ -158,7 +162,7 @@ class Door:
 
     def _accept_again(self, sock: socket.socket, node_id: int | None) -> None:
         if sock in self._sockets.get(node_id, ()):
-            self._loop.add_reader(sock, self._accept, sock, node_id)
+            self._loop.add_reader(sock, self._accept_some, sock, node_id)
 
     # ------------------------------------------------------------------ clients
 
@@ -198,6 +202,7 @@ class Door:
             if self.settings.tls is not None:
                 watcher.client_failed(str(arrived.address), None, f"no TLS connection: {explain(e)}")
         finally:
+            arrived.welcome = None  # its task refers to it
             if not given:
                 conn.close()
             if arrived.transport is None:
@@ -251,7 +256,9 @@ class Arrived:
         watcher = self.door.shared.services.watcher
         watcher.limited("max_connections", str(self.address), None, f"User:{ANONYMOUS}", closed=True)
         if self.transport is not None:
-            cast(asyncio.Transport, self.transport).abort()
+            transport = cast(asyncio.Transport, self.transport)
+            cast(ClientConnection, transport.get_protocol()).session.end()
+            transport.abort()
         elif self.welcome is not None:
             self.welcome.cancel()
 
@@ -262,9 +269,9 @@ class Arrived:
         return self.door.bootstrap_addresses() if node_id is None else self.door.broker_addresses(node_id)
 
     def left(self) -> None:
-        self.transport = None
-        if self.guest is not None:
-            self.door.shared.services.census.leave(self.guest)
+        guest, self.transport, self.guest = self.guest, None, None  # a guest refers to it
+        if guest is not None:
+            self.door.shared.services.census.leave(guest)
 
     def user(self, transport: asyncio.BaseTransport) -> str | None:
         """The user whom the client's certificate names, None without one; `BadBytes` when it names nobody."""

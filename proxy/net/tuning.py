@@ -24,4 +24,4 @@ def tune_gc() -> None:
     """What start-up made stays: no collection has to look at it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 50, 100)
+    gc.set_threshold(1_000, 10, 100)

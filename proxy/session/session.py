@@ -345,6 +345,11 @@ class Session:
         self.services.watcher.client_failed(self.client.address, None, reason)
         self._close()
 
+    def end(self) -> None:
+        """The end at once, as its place is wanted: nothing of what it sent goes on."""
+        if self.state is not State.CLOSED:
+            self._close()
+
     def left(self) -> None:
         """The end, and nobody asks for anything more."""
         self.port = GONE
