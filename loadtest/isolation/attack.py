@@ -15,7 +15,7 @@ from loadtest.isolation.attacker import Attacker
 PRODUCE, FETCH, METADATA, OFFSET_COMMIT, JOIN_GROUP, API_VERSIONS = (0, 7), (1, 11), (3, 8), (8, 7), (11, 5), (18, 0)
 HANDSHAKE, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, FIND_COORDINATOR = (17, 1), (19, 7), (20, 6), (22, 4), (10, 3)
 ADD_TO_TRANSACTION, END_TRANSACTION, AUTHENTICATE, CREATE_PARTITIONS = (24, 3), (26, 3), (36, 1), (37, 3)
-DELETE_GROUPS, DESCRIBE_QUOTAS, ALTER_QUOTAS = (42, 1), (48, 1), (49, 1)
+DELETE_GROUPS, DESCRIBE_QUOTAS, ALTER_QUOTAS, STREAMS_HEARTBEAT = (42, 1), (48, 1), (49, 1), (88, 0)
 ALICES: Final = ["alice-data", "alice-ids", "alice-metered", "alice-share"]
 """Topics that alice writes to."""
 KIB, MIB = 1 << 10, 1 << 20
@@ -32,10 +32,20 @@ PIPELINED, LIES, LISTENER, FLEET = "pipelining", "lying about sizes", "another l
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What somebody may have of what is limited: so much at once, and so much more a second. `what`: in words."""
+
+    what: str
+    at_once: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Attack:
     """`way`: the sort of misbehaving. `does`: one sentence. `run` is called in each of `threads` threads. `shows`: figures of the
     tally that are above 0 when the attack was one. `fleet`: it needs another proxy of the fleet. `seconds`: how long a test of it
-    takes."""
+    takes. `gains`: where the attack is for more than a quota allows, what it may get at most; `gained` of the tally says what it
+    got."""
 
     name: str
     way: str
@@ -45,16 +55,24 @@ class Attack:
     shows: Sequence[str]
     fleet: bool
     seconds: float
+    gains: Share | None
 
 
 def attack(
-    way: str, threads: int = 1, shows: Sequence[str] = ("requests",), *, fleet: bool = False, seconds: float = 1.2
+    way: str,
+    threads: int = 1,
+    shows: Sequence[str] = ("requests",),
+    *,
+    fleet: bool = False,
+    seconds: float = 1.2,
+    gains: Share | None = None,
 ) -> Callable[[Callable[[Attacker], None]], Attack]:
     """Makes an attack of a function; its name and its docstring become those of the attack."""
 
     def made(run: Callable[[Attacker], None]) -> Attack:
         assert run.__doc__ is not None
-        return Attack(run.__name__.replace("_", "-"), way, " ".join(run.__doc__.split()), run, threads, shows, fleet, seconds)
+        does = " ".join(run.__doc__.split())
+        return Attack(run.__name__.replace("_", "-"), way, does, run, threads, shows, fleet, seconds, gains)
 
     return made
 

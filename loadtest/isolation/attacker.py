@@ -54,7 +54,8 @@ class Target:
 @dataclass(slots=True)
 class Tally:
     """What an attack did. `requests` and `bytes` were sent; `answers` came, `errors` of them with an error code; `closed`:
-    connections that the other end closed, or did not take."""
+    connections that the other end closed, or did not take; `gained`: what it got of what is limited, for attacks that say what
+    that is; `muted`: answers that told of a throttle time, for the same; `seconds`: how long the attack went."""
 
     connections: int = 0
     requests: int = 0
@@ -62,6 +63,9 @@ class Tally:
     answers: int = 0
     errors: int = 0
     closed: int = 0
+    gained: int = 0
+    muted: int = 0
+    seconds: float = 0.0
 
     def add(self, other: Tally) -> None:
         for field in fields(self):
@@ -90,9 +94,12 @@ class Attacker:
     def wait(self, seconds: float) -> None:
         self._stop.wait(seconds)
 
-    def connect(self, *, logged_in: bool = True, at: str | None = None, client_id: str = "mallory-app") -> Connection:
-        """Raises OSError, Refused."""
-        found = Connection(at or self.target.main, client_id, login(self.target.user) if logged_in else None, SOURCE)
+    def connect(
+        self, *, logged_in: bool = True, at: str | None = None, client_id: str = "mallory-app", user: str | None = None
+    ) -> Connection:
+        """`user`: as whom, if not as the one of the attack. Raises OSError, Refused."""
+        who = login(user or self.target.user) if logged_in else None
+        found = Connection(at or self.target.main, client_id, who, SOURCE)
         found.sock.settimeout(PATIENCE)
         self._count(found)
         return found
@@ -304,6 +311,7 @@ def main() -> None:
         told = json.loads(line)
         attack, target, stop = BY_NAME[told["attack"]], Target(**told["target"]), threading.Event()
         attackers = [Attacker(target, number, stop) for number in range(told["threads"] or attack.threads)]
+        began = time.monotonic()
         threads = [threading.Thread(target=_run, args=(attack.run, each), daemon=True) for each in attackers]
         for thread in threads:
             thread.start()
@@ -312,7 +320,7 @@ def main() -> None:
         deadline = time.monotonic() + 5
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0))
-        total = Tally()
+        total = Tally(seconds=time.monotonic() - began)
         for each in attackers:
             each.close()
             total.add(each.tally)

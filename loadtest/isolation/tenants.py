@@ -6,6 +6,7 @@ proxy before it with all quotas on.
 - `alice` has the rights to what begins with `alice`.
 - `mallory-0` and so on have logins and the rights to what begins with `mallory`: one for each attack, so that what one has used
   up does not make the next one weak.
+- `bob` works with them: he has the rights to what begins with `bob`, which they may not see, and to what is theirs.
 - `proxy` is the proxy's identity, with no more rights than docs/security.md asks for.
 - `operator` is a super user, and may alter quotas.
 
@@ -33,18 +34,27 @@ from localkafka import LocalCluster
 MIB: Final = 1 << 20
 MALLORIES: Final = 64
 PASSWORD: Final = "s3cret-of-all"  # noqa: S105 - of a cluster that lives for a minute
-ALICE, PROXY, OPERATOR = "alice", "proxy", "operator"
-USERS: Final = dict.fromkeys((ALICE, PROXY, OPERATOR, *(f"mallory-{i}" for i in range(MALLORIES))), PASSWORD)
+ALICE, BOB, PROXY, OPERATOR = "alice", "bob", "proxy", "operator"
+USERS: Final = dict.fromkeys((ALICE, BOB, PROXY, OPERATOR, *(f"mallory-{i}" for i in range(MALLORIES))), PASSWORD)
 QUOTA_TOPIC: Final = "__kafka_quota_proxy_quotas"
-WELL: Final = ("alice-data", "alice-ids", "alice-metered", "alice-share", "alice-read", "mallory-own")
+WELL: Final = ("alice-data", "alice-ids", "alice-metered", "alice-share", "alice-read", "mallory-own", "bob-metered", "bob-read")
 FULL: Final = ("alice-full", "mallory-full")
 """Topics of one partition each, on the volume that is well and on the one that is full."""
 RECORDS: Final = 50
 """in alice-read"""
+OF_BOB: Final = 50_000
+"""bytes in bob-read, which one Fetch brings"""
 SMALL: Final = 64 * MIB
 LIMIT: Final = 128 * MIB
-_PREFIXES: Final = (("alice", ALICE), ("mallory", "*"))
+_PREFIXES: Final = (("alice", ALICE), ("bob", BOB), ("mallory", "*"))
 """What a name begins with, and who may do anything with it."""
+_LISTENER: Final = "listener.name.client"
+_TOKENS: Final = {
+    f"{_LISTENER}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    f"{_LISTENER}.oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    f' unsecuredLoginStringClaim_sub="{PROXY}" unsecuredValidatorRequiredScope="{PASSWORD}";',
+}
+"""Logins by OAUTHBEARER: whoever knows the password may name himself as he likes, with it as the scope."""
 _PRODUCE, _LIST_OFFSETS, _METADATA, _INIT_PRODUCER_ID = (0, 7), (2, 6), (3, 8), (22, 4)
 _CREATE_TOPICS, _DELETE_TOPICS = (19, 7), (20, 6)
 _CREATE_ACLS, _ALTER_LOG_DIRS, _DESCRIBE_LOG_DIRS = (30, 2), (34, 2), (35, 4)
@@ -81,6 +91,7 @@ class Tenants:
         for number in range(RECORDS):
             self.write("alice-read", f"record {number}".ljust(400).encode())
         self.written = self.read("alice-read")
+        self.write("bob-read", b"x" * OF_BOB)
 
     def end(self, topic: str) -> int:
         """The offset of the next record."""
@@ -142,6 +153,10 @@ def fetch_of(topic: str, **more: Any) -> dict[str, Any]:
 
 MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 300, 5, 50
 """Limits: bytes and connections in all, partitions a second and at once of those who are not alice."""
+METERED, READS, MUTE = MIB // 16, 10_000, 0.2
+"""Limits: bytes a second into bob-metered, and to bob; seconds that somebody is muted at most."""
+TOLD_WITHIN: Final = 0.3
+"""Seconds that a broker has to say how large topics are, before the log says that it did not."""
 
 
 def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
@@ -155,6 +170,7 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
         "request_rate": 1500,
     }
     others = {"user": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST, "producer_ids_rate": 5}
+    bob = {**others, "user": BOB, "consumer_byte_rate": READS}
     claimed = {"client_id": "<default>", "controller_mutations_rate": 5, "request_rate": 2000}
     return {
         "upstream": {"sasl": {"mechanism": "SCRAM-SHA-256", "username": PROXY, "password": USERS[PROXY]}},
@@ -169,13 +185,14 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
             "max_connections": CONNECTIONS,
             "max_connections_per_address": 200,
             "max_connections_per_principal": 100,
-            "max_throttle": "200ms",
+            "max_throttle": f"{MUTE * 1000:.0f}ms",
         },
         "exempt": {"client_ids": ["exempt-tool"]},
         "quotas": {
             "admins": [OPERATOR],
             "dynamic": {"topic": QUOTA_TOPIC},
-            "entities": [alice, others, claimed],
+            "entities": [alice, bob, others, claimed],
+            "ask_timeout": f"{TOLD_WITHIN * 1000:.0f}ms",
             "producer_ids": {"mode": "reject", "hold_new": True},
             "storage": {
                 "check_interval": "1s",
@@ -185,7 +202,12 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
             },
             "topics": {
                 "total_bytes_in_per_sec": 4 * MIB,
-                "bytes_in_per_sec": {"alice-data": 2 * MIB, "alice-ids": MIB // 8, "alice-metered": MIB // 2},
+                "bytes_in_per_sec": {
+                    "alice-data": 2 * MIB,
+                    "alice-ids": MIB // 8,
+                    "alice-metered": MIB // 2,
+                    "bob-metered": METERED,
+                },
                 "meter": "window",
             },
         },
@@ -205,7 +227,7 @@ def sharing(folder: Path, jvm_flags: Sequence[str] = ()) -> Iterator[Tenants]:
             sasl=USERS,
             super_users=[OPERATOR],
             jvm_flags=jvm_flags,
-            properties={"auto.create.topics.enable": True},
+            properties={"auto.create.topics.enable": True, **_TOKENS},
         )
         stack.callback(_end, kafka)
         kafka.start()

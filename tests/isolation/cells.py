@@ -19,9 +19,11 @@ behind a real proxy with all quotas on: `tests/isolation/test_isolation.py::test
 `[forged-ids-storage]`. While an attack runs, alice goes on with an ordinary workload for every quota kind, within her limits. She
 sees no error, no throttle time, no refusal, no answer in another order or with other content, and waits {patience:g} s for none.
 For each attack two more tests say that it was one (`test_the_attack_was_one`), and that what it took of memory, connections,
-fences and partitions is bounded (`test_what_an_attack_takes_is_bounded`).
+fences and partitions is bounded, that the usage log goes on, and that the proxy tells of no fault of its own
+(`test_what_an_attack_takes_is_bounded`).
 
-mallory has a login, and rights to what begins with `mallory`. A stranger has none. `make bench-isolation` measures what a test
+mallory has a login, and rights to what begins with `mallory`. A stranger has none. bob works with mallory: he has rights to what
+begins with `bob`, and she may not see that. `make bench-isolation` measures what a test
 should not: throughput and p99 of alice alone and under each attack.
 
 | quota kind | what alice does meanwhile |
@@ -29,7 +31,18 @@ should not: throughput and p99 of alice alone and under each attack.
 {workloads}
 
 {table}
-{reasons}"""
+{reasons}
+Some attacks are for more than a quota allows. What they get is bounded by the quota, and the same test looks at that. The rate of
+controller mutations stands twice where somebody never pauses, as spreading lets that much pass (docs/settings.md):
+
+| attack | what it is for | at once | per second |
+|---|---|---|---|
+{gains}
+
+Not in the table is what nobody else can do to alice: a wall clock that is set (`tests/net/test_wall_clock.py`), and what the proxy
+promises to the very client that asks, such as how much a rate lets pass and that a consumer of many absent topics gets them all
+(`tests/quota`, `tests/real/test_named_topics.py`).
+"""
 
 
 def missing(attack: Attack, kind: str) -> str | None:
@@ -58,8 +71,13 @@ def page() -> str:
             marks.append("tested" if reason is None else f"no ({numbers.setdefault(reason, len(numbers) + 1)})")
         rows.append(f"| {attack.way} | `{attack.name}` | {attack.does} | " + " | ".join(marks) + " |")
     workloads = "\n".join(f"| {workload.quota} | {' '.join((workload.__doc__ or '').split())} |" for workload in WORKLOADS)
+    gains = "\n".join(
+        f"| `{attack.name}` | {attack.gains.what} | {attack.gains.at_once:g} | {attack.gains.rate:g} |"
+        for attack in ATTACKS
+        if attack.gains is not None
+    )
     reasons = "".join(f"\n({number}) Not tested: {reason}.\n" for reason, number in numbers.items())
-    return TEXT.format(patience=PATIENCE, workloads=workloads, table="\n".join(rows), reasons=reasons)
+    return TEXT.format(patience=PATIENCE, workloads=workloads, table="\n".join(rows), reasons=reasons, gains=gains)
 
 
 if __name__ == "__main__":

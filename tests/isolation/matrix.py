@@ -27,6 +27,8 @@ LOOK = 0.2
 """Seconds between two looks at what the proxy holds."""
 SETTLED = 10.0
 """Seconds that the proxy has to answer after an attack."""
+FAULTS = ("internal error", "usage log cannot be written")
+"""Events of the operations log that nobody may cause."""
 
 
 class Watch:
@@ -54,6 +56,11 @@ class Watch:
             if time.monotonic() > deadline:
                 self.failures.append(f"the proxy does not answer within {SETTLED:g} s after the attack")
                 return
+        while self._proxy.metric("usage_log_waiting_lines"):
+            if time.monotonic() > deadline:
+                self.failures.append(f"the usage log is not written within {SETTLED:g} s after the attack")
+                return
+            time.sleep(LOOK)
 
     def _once(self) -> bool:
         pid = self._proxy.process.pid
@@ -81,7 +88,7 @@ class Outcome:
     written: dict[str, int]
     """records in topics on the volume that is full"""
     failures: list[str]
-    """internal errors, and a proxy that does not answer"""
+    """faults that the proxy tells of, a proxy that does not answer, a usage log that is not written"""
 
 
 class Matrix:
@@ -125,7 +132,8 @@ class Matrix:
         watch.end()
         written = {topic: self._tenants.end(topic) - had for topic, had in self._written.items()}
         made = self._tenants.remove(user + "-")
-        failures = watch.failures + [str(line) for each in self._proxies for line in each.lines("internal error")]
+        told = [line for each in self._proxies for fault in FAULTS for line in each.lines(fault)]
+        failures = watch.failures + [str(line) for line in told]
         found = Outcome(noticed, tally, time.monotonic() - began, watch, made, written, failures)
         if failures or any(each.hurt for each in noticed.values()) or any(written.values()):
             self._written = {topic: self._tenants.end(topic) for topic in FULL}

@@ -10,7 +10,7 @@ import pytest
 
 from loadtest.isolation.attack import Attack
 from loadtest.isolation.attacks import ATTACKS
-from loadtest.isolation.tenants import BURST, CONNECTIONS, MEMORY, MIB, RATE, NoFullVolume
+from loadtest.isolation.tenants import BURST, CONNECTIONS, MALLORIES, MEMORY, MIB, RATE, NoFullVolume
 from loadtest.isolation.victims import KINDS
 from tests.isolation.cells import cells, page
 from tests.isolation.matrix import Matrix, Outcome, matrix
@@ -77,6 +77,9 @@ def test_what_an_attack_takes_is_bounded(runs: Matrix, attack: Attack) -> None:
     assert found.took.fences <= FENCES
     assert found.took.connections <= CONNECTIONS
     assert found.took.files <= 2 * CONNECTIONS + FILES
+    if attack.gains is not None:
+        most = attack.gains.at_once + attack.gains.rate * found.tally.seconds
+        assert found.tally.gained <= most, f"{attack.gains.what}: {found.tally.gained}, more than {most:.0f}"
     assert found.partitions <= 2 * BURST + RATE * found.seconds + SLACK, "more partitions than its quota allows"
     assert not any(found.written.values()), "written to a volume that is full"
 
@@ -88,4 +91,4 @@ def test_the_page_is_of_this_table() -> None:
 def test_every_kind_and_every_way_is_there() -> None:
     assert len({attack.way for attack in ATTACKS}) == 13
     assert len(cells()) > len(ATTACKS) * (len(KINDS) - 1)
-    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) <= MALLORIES

@@ -6,11 +6,11 @@ is a stranger here; mallory has, and has rights to topics of her own only."""
 from typing import Final
 
 from loadtest.isolation.attack import Attack
-from loadtest.isolation.attacks import connections, elsewhere, floods, intruders, strangers
+from loadtest.isolation.attacks import connections, elsewhere, floods, intruders, naming, strangers
 
 ATTACKS: Final = tuple(
     found
-    for module in (strangers, intruders, floods, connections, elsewhere)
+    for module in (strangers, intruders, naming, floods, connections, elsewhere)
     for found in vars(module).values()
     if isinstance(found, Attack)
 )

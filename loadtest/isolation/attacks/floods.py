@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
-from typing import Any
+import struct
+import time
+from typing import Any, Final
 
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch, request_frame
 from loadtest.isolation.attack import (
     ALTER_QUOTAS,
     API_VERSIONS,
+    AUTHENTICATE,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -24,12 +26,14 @@ from loadtest.isolation.attack import (
     PIPELINED,
     PRODUCE,
     UNREAD,
+    Share,
     attack,
     lower_alice,
     produce,
 )
 from loadtest.isolation.attacker import Attacker
-from loadtest.isolation.tenants import fetch_of
+from loadtest.isolation.tenants import BOB, BURST, RATE, TOLD_WITHIN, fetch_of
+from loadtest.isolation.wire import PATIENCE
 
 
 @attack(FLOOD, threads=2)
@@ -132,33 +136,64 @@ def pipelined_metadata(a: Attacker) -> None:
         a.pipeline(connection.sock, request_frame(*METADATA, 1, "x", topics=[]), 100)
 
 
-@attack(PIPELINED, threads=2)
+GROWN: Final = 40
+"""Partitions that a topic is to have behind a long Fetch."""
+
+
+@attack(PIPELINED, shows=("gained",), seconds=4, gains=Share("partitions that are added or deleted", BURST + GROWN, 2 * RATE))
 def long_poll_in_front(a: Attacker) -> None:
-    """Behind a long Fetch, partitions are added and topics deleted."""
-    name = f"{a.target.user}-grown"
+    """Behind a Fetch that takes longer than the proxy's own question may, partitions are added and topics deleted."""
+    names = [f"{a.target.user}-{i}" for i in range(6)]
+    wait = int(3000 * TOLD_WITHIN)
     with a.connected() as connection:
-        a.ask(connection, CREATE_TOPICS, topics=[{"name": name, "num_partitions": 1, "replication_factor": 1}], timeout=ms(1000))
-    for count in itertools.count(10, 10):
-        if not a.going():
-            return
-        with a.connected() as connection:
-            poll = request_frame(*FETCH, 1, "x", **fetch_of("mallory-full", min_bytes=MIB, max_wait=ms(5000)))
-            grow = {"topics": [{"name": name, "count": count, "assignments": None}], "timeout": ms(1000)}
-            more = [
-                request_frame(*CREATE_PARTITIONS, 2, "x", **grow),
-                request_frame(*DELETE_TOPICS, 3, "x", topics=[{"name": name}]),
-            ]
-            connection.sock.sendall(poll + b"".join(more))
-            a.tally.requests += 3
-            a.wait(0.2)
+        new = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
+        a.ask(connection, CREATE_TOPICS, topics=new, timeout=ms(1000))
+        a.tally.gained += len(names)
+    sizes = dict.fromkeys(names, 1)
+    while a.going() and sizes:
+        for what, wanted in ((CREATE_PARTITIONS, GROWN), (DELETE_TOPICS, 0)):
+            connections = []
+            for name in sizes:
+                connections.append(a.connect())
+                connections[-1].sock.settimeout(PATIENCE)
+                connections[-1].send(FETCH, **fetch_of("mallory-full", min_bytes=MIB, max_wait=ms(wait)))
+                connections[-1].send(what, topics=[{"name": name, "count": wanted}], timeout=ms(1000))
+                a.tally.requests += 2
+            for name, connection in zip(list(sizes), connections, strict=True):
+                with connection:
+                    connection.frame()
+                    answer = connection.receive(what)
+                if not (answer.results if what == CREATE_PARTITIONS else answer.responses)[0].error_code:
+                    a.tally.gained += abs(wanted - sizes[name])
+                    sizes[name] = wanted
+            sizes = {name: size for name, size in sizes.items() if size}
 
 
-@attack(PIPELINED, threads=2)
+@attack(
+    PIPELINED,
+    shows=("muted",),
+    seconds=4,
+    gains=Share("requests behind a Fetch that were answered before half of its throttle time was over", 3, 0),
+)
 def ends_mutes(a: Attacker) -> None:
-    """Writes, fetches and logins are pipelined so that one ends the wait of another."""
-    login = request_frame(*HANDSHAKE, 1, "x", mechanism="SCRAM-SHA-256")
-    write = request_frame(*PRODUCE, 1, "x", **produce(["mallory-own"], record_batch(b"x" * 200_000)))
-    read = request_frame(*FETCH, 1, "x", **fetch_of("mallory-own"))
-    while a.going():
-        with a.connected() as connection:
-            a.pipeline(connection.sock, write + read + login + write, 1)
+    """bob, who reads more than his rate, pipelines a login and a request behind each Fetch, so that the end of the login ends the
+    mute."""
+    fetch = fetch_of("bob-read")
+    with a.connected(user=BOB) as connection:
+        a.ask(connection, HANDSHAKE, mechanism="SCRAM-SHA-256")
+        pipelined = [
+            request_frame(*FETCH, 1, "x", **fetch),
+            request_frame(*AUTHENTICATE, 2, "x", auth_bytes=b"n,,n=bob,r=x"),
+            request_frame(*METADATA, 3, "x", topics=[]),
+        ]
+        connection.sock.settimeout(PATIENCE)
+        while a.going():
+            connection.sock.sendall(b"".join(pipelined))
+            a.tally.requests += len(pipelined)
+            (throttle_ms,) = struct.unpack_from(">i", connection.frame(), 4)
+            began = time.monotonic()
+            for _ in pipelined[1:]:
+                connection.frame()
+            # Half of it, as this process may be told of the first answer late.
+            a.tally.gained += time.monotonic() - began < throttle_ms / 2000
+            a.tally.muted += throttle_ms > 0

@@ -29,6 +29,7 @@ from loadtest.isolation.attack import (
     NO_RIGHTS,
     OFFSET_COMMIT,
     PRODUCE,
+    Share,
     attack,
     forge_many,
     guesses,
@@ -37,7 +38,7 @@ from loadtest.isolation.attack import (
     produce,
 )
 from loadtest.isolation.attacker import Attacker
-from loadtest.isolation.tenants import fetch_of
+from loadtest.isolation.tenants import BOB, METERED, fetch_of
 
 
 @attack(NO_RIGHTS)
@@ -71,15 +72,33 @@ def mutates_alice(a: Attacker) -> None:
     a.ask_again(what, values)
 
 
-@attack(NO_RIGHTS, threads=2)
-def asks_for_alice(a: Attacker) -> None:
-    """mallory asks for metadata of topics that she may not see."""
-    named = {"topics": [{"name": name} for name in (*ALICES, "alice-read", "alice-full")], "allow_auto_topic_creation": False}
-    by_id = {"topics": [{"topic_id": None, "name": None}], "allow_auto_topic_creation": False}
+@attack(
+    NO_RIGHTS,
+    threads=2,
+    shows=("gained",),
+    seconds=6,
+    gains=Share("bytes into bob's topic while the total is exceeded", 14 * METERED, METERED),
+)
+def asks_for_others(a: Attacker) -> None:
+    """mallory asks for metadata of topics of alice and bob, which she may not see, while bob writes more than the threshold of
+    his."""
+    names = (*ALICES, "alice-read", "alice-full", "bob-metered")
+    named = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
     if a.number == 0:
-        a.ask_again(METADATA, lambda i: named if i % 2 else {"topics": None})
-    else:
+        by_id = {"topics": [{"topic_id": None, "name": None}], "allow_auto_topic_creation": False}
         a.ask_again((3, 12), lambda i: named if i % 2 else by_id)
+        return
+    much, some = record_batch(b"x" * 900_000), record_batch(b"x" * METERED)
+    while a.going():
+        with a.connected() as mallory, a.connected(user=BOB) as bob:
+            while a.going():
+                if a.ask(mallory, PRODUCE, **produce(["mallory-own"], much)).responses[0].partition_responses[0].error_code:
+                    # The total is exceeded, or her own batch would not have been refused.
+                    a.ask(bob, (3, 12), topics=[{"topic_id": None, "name": "bob-metered"}])
+                    written = a.ask(bob, PRODUCE, **produce(["bob-metered"], some))
+                    a.tally.gained += METERED * (not written.responses[0].partition_responses[0].error_code)
+                    a.ask(mallory, (3, 12), **named)
+                    a.ask(mallory, (3, 12), topics=None)
 
 
 @attack(NO_RIGHTS, threads=3)
