@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from proxy.config.listeners import Listener
+from proxy.config.units import HostPort
 from proxy.net.connection import Shared
 from proxy.net.listeners import Door
 from proxy.net.turns import Turns
 from proxy.observe.operations import operations_log
+from proxy.session.session import State
 from tests.net.meeting import run
 from tests.net.proxied import until
+from tests.session.creating import HEARTBEAT
 from tests.support import HANDLERS, World
 
 
@@ -76,6 +79,25 @@ def test_who_is_evicted_in_the_moment_it_comes_in_leaves_nothing_behind(world: C
             await until(lambda: not d.shared.connections)
 
     run(flood())
+
+
+def test_who_is_evicted_while_its_broker_is_being_connected_is_gone(world: Callable[..., World]) -> None:
+    """Else those who send something would be more than may come, as nobody counts them any more."""
+
+    async def crowd() -> None:
+        d = door(world)
+        d.shared.services.census.most = 1
+        d.bootstrap_addresses = lambda: [HostPort("127.0.0.1", 1)]
+        d.open()
+        comers = []
+        for _ in range(5):
+            comers.append(knock(d.port, HEARTBEAT))
+            async with asyncio.timeout(10):
+                await until(lambda: [each.session.state for each in d.shared.connections] == [State.CONNECTING])
+        for sock in comers:
+            sock.close()
+
+    run(crowd())
 
 
 def test_who_comes_in_while_the_proxy_stops_is_sent_off_in_peace(world: Callable[..., World]) -> None:

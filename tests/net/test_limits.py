@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.net.connection import BrokerConnection, ClientConnection
+from proxy.net.listeners import Arrived
+from proxy.session.session import Session
 from tests.certs import Authority
 from tests.net.meeting import run
 from tests.net.proxied import Broker, Here, frame, proxied, until
@@ -445,5 +448,34 @@ def test_nothing_stays_of_a_connection_to_which_nothing_is_left_to_write(monkeyp
             client.close()
             await here.alone()
             await until(lambda: not any(each() for each in gone))
+
+    run(scene())
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("way", ["evicted", "in a hurry"])
+def test_connections_that_come_and_go_leave_nothing_to_collect(way: str) -> None:
+    """A storm of them would make the garbage collector hold up everybody."""
+    settings: dict[str, dict[str, object]] = {"limits": {"max_connections": 1}, "listen": {"proxy_protocol": True}}
+
+    async def scene() -> None:
+        async with proxied(**settings if way == "evicted" else {}) as here:
+            gc.collect()
+            for _ in range(20):
+                client = await here.client()
+                if way == "in a hurry":
+                    client.writer.write(frame(50))
+                    client.writer.transport.abort()
+            await until(lambda: here.hits("max_connections") == 19 or len(here.broker.visits) == 20)
+            if way == "evicted":
+                client.close()
+                await until(lambda: not here.proxy.shared.services.census.count)
+            await here.alone()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            gc.set_debug(0)
+            ours = [each for each in gc.garbage if isinstance(each, Arrived | ClientConnection | BrokerConnection | Session)]
+            gc.garbage.clear()
+            assert not ours
 
     run(scene())
