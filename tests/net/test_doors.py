@@ -89,11 +89,12 @@ def test_who_is_evicted_while_its_broker_is_being_connected_is_gone(world: Calla
         d.shared.services.census.most = 1
         d.bootstrap_addresses = lambda: [HostPort("127.0.0.1", 1)]
         d.open()
-        comers = []
-        for _ in range(5):
+        comers = [knock(d.port, HEARTBEAT)]
+        async with asyncio.timeout(10):
+            await until(lambda: [each.session.state for each in d.shared.connections] == [State.CONNECTING])
             comers.append(knock(d.port, HEARTBEAT))
-            async with asyncio.timeout(10):
-                await until(lambda: [each.session.state for each in d.shared.connections] == [State.CONNECTING])
+            assert await asyncio.get_running_loop().sock_recv(comers[0], 1) == b""
+        assert len(d.shared.connections) == 1
         for sock in comers:
             sock.close()
 
