@@ -5,7 +5,8 @@ build of the hot path in `proxy/_hot`; a line for each step, with its seconds. E
 Only the standard library is used, as there is nothing else yet. Packages come through uv where it is there, else through pip.
 
 Two things take long: unpacking packages, and compiling. They run at the same time, on two cores. What was compiled is kept in the
-cache folder (setup.py), and pip leaves out compiling all of the packages to bytecode: Python does so for what it imports."""
+cache folder (setup.py), and pip leaves out compiling all of the packages to bytecode: Python does so for what it
+imports, or where it is told not to (PYTHONDONTWRITEBYTECODE), a step of its own does so on all cores."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ ROOT = Path(__file__).parent
 HOT = ROOT / "proxy" / "_hot"
 PURE = "KAFKA_QUOTA_PROXY_PURE"
 BUILD_TOOLS = ("setuptools>=77", "mypy")
+NOT_IMPORTED = r"/tests/|site-packages/(pip|mypy|mypyc|setuptools|pyspark/pandas|pygments/lexers)/"
+"""What makes no process start later without bytecode."""
 
 
 class Failed(Exception):
@@ -39,6 +42,7 @@ def main() -> int:
         "--compile", action="store_true", help="only compile the hot path, where the build is not of the present sources"
     )
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.compile:
             compile_in_place(Path(sys.executable))
@@ -66,6 +70,9 @@ def make(folder: Path) -> None:
     try:
         with Step(f"packages{hot.beside}"):
             install(python, log, ["--no-build-isolation", "-e", f"{ROOT}[dev]"])
+        if sys.dont_write_bytecode:
+            with Step("bytecode, which Python is told not to write by itself"):
+                try_to([str(python), "-m", "compileall", "-q", "-j", "0", "-x", NOT_IMPORTED, str(folder / "lib")], log, None)
         with Step("the hot path"):
             hot.put_in_place()
     finally:
@@ -99,7 +106,7 @@ class HotBuild:
             shutil.rmtree(folder, ignore_errors=True)
             command = [str(python), "setup.py", "--quiet", "build_ext", "--build-lib", str(folder)]
             with self._log.open("wb") as log:
-                self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+                self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
             self.beside = ", and compiling the hot path beside that"
 
     def put_in_place(self) -> None:
@@ -117,7 +124,7 @@ class HotBuild:
     def end(self) -> None:
         """Leave nothing behind, also after a failure."""
         if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.send_signal(signal.SIGINT)  # it then removes what it made so far
             self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 

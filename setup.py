@@ -148,5 +148,6 @@ def build(compiled: ModuleType, target: Path) -> None:
     (target / compiled.manifest()).write_text(json.dumps({"digest": digest, "modules": names}, indent=1))
 
 
-# The extension stands for all; it makes the wheel one of this machine and this Python.
-setup(ext_modules=[Extension("proxy._hot", [], optional=True)], cmdclass={"build_ext": BuildHotPath})
+if __name__ == "__main__":
+    # The extension stands for all; it makes the wheel one of this machine and this Python.
+    setup(ext_modules=[Extension("proxy._hot", [], optional=True)], cmdclass={"build_ext": BuildHotPath})
