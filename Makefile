@@ -86,7 +86,7 @@ redis: setup
 
 # The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.
 setup: $(READY)
-	@$(BIN)/python -c 'import sys, proxy.compiled as c; sys.exit(c.lacking() is not None)' || $(BIN)/python setup.py --quiet build_ext --inplace
+	@$(BIN)/python make_venv.py --compile
 
 java: setup
 	@$(BIN)/python -W ignore::RuntimeWarning -m localkafka.java --install
@@ -97,8 +97,7 @@ kafka: java
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and was not found; on Debian: apt-get install python3 python3-venv" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PYTHON) make_venv.py $(VENV)
 	@touch $@
 
 clean:

@@ -11,9 +11,10 @@ from types import FrameType
 
 from localkafka.archive import prepare
 from localkafka.cluster import LocalCluster
-from localkafka.jars import DEFAULT_VERSION, FetchError
+from localkafka.jars import DEFAULT_VERSION
 from localkafka.java import JavaMissing
 from localkafka.node import NodeError
+from localkafka.resolver import FetchError
 from localkafka.storage import FormatError
 
 
