@@ -1,5 +1,7 @@
-"""What Kafka 4.4 adds to the protocol, in frames made by hand, as kio has no schemas of it: ApiVersions v5 (KIP-1242), TxnOffsetCommit
-v6 (KIP-1319), DeleteGroups v3, StreamsGroupDescribe v1 and StreamsGroupTopologyDescriptionUpdate (KIP-1331), UnregisterController."""
+"""What Kafka 4.4 adds to the protocol, in frames made by hand, as kio has no schemas of it.
+
+ApiVersions v5 (KIP-1242), TxnOffsetCommit v6 (KIP-1319), DeleteGroups v3, StreamsGroupDescribe v1 and
+StreamsGroupTopologyDescriptionUpdate (KIP-1331), UnregisterController."""
 
 from __future__ import annotations
 
