@@ -77,7 +77,7 @@ def _fill(folder: Path, version: str, java: Java) -> None:
     work = _beside(folder, "resolving")
     shutil.rmtree(work / "jars", ignore_errors=True)
     spark = _spark_home()
-    _resolve(work, version, java, spark)
+    resolve(work, f"org.apache.kafka:kafka_2.13:{version},org.apache.kafka:kafka-tools:{version}", java)
     for jar in (work / "jars").glob("*.jar"):
         if jar.name.startswith(_REPLACED):
             jar.unlink()
@@ -87,8 +87,9 @@ def _fill(folder: Path, version: str, java: Java) -> None:
     shutil.rmtree(work)
 
 
-def _resolve(work: Path, version: str, java: Java, spark: Path) -> None:
-    packages = f"org.apache.kafka:kafka_2.13:{version},org.apache.kafka:kafka-tools:{version}"
+def resolve(work: Path, packages: str, java: Java) -> None:
+    """Fill `work/jars` with the jars of these packages (Maven coordinates, with commas between) and of all that they need."""
+    spark = _spark_home()
     submit = [str(spark / "bin" / "spark-submit"), "--master", "local[1]", "--driver-memory", "256m"]
     submit += ["--packages", packages, "--exclude-packages", _EXCLUDED, "--conf", f"spark.jars.ivy={work}"]
     # Packages are resolved before the program starts; a program that only prints a version is the cheapest there is.
@@ -98,11 +99,9 @@ def _resolve(work: Path, version: str, java: Java, spark: Path) -> None:
         try:
             run = guard.run(submit, env=environment, cwd=guard.folder, merge=True, timeout=_FETCH_LIMIT)
         except subprocess.TimeoutExpired as error:
-            raise FetchError(
-                f"Apache Kafka {version} was not fetched within {_FETCH_LIMIT:.0f} s:\n{_tail(error.output)}"
-            ) from None
-    if run.returncode != 0 or not list((work / "jars").glob("org.apache.kafka_kafka_2.13-*.jar")):
-        raise FetchError(f"Apache Kafka {version} could not be fetched. The resolver's last words:\n{_tail(run.stdout)}")
+            raise FetchError(f"{packages} was not fetched within {_FETCH_LIMIT:.0f} s:\n{_tail(error.output)}") from None
+    if run.returncode != 0 or not list((work / "jars").glob("org.apache.kafka_kafka*.jar")):
+        raise FetchError(f"{packages} could not be fetched. The resolver's last words:\n{_tail(run.stdout)}")
 
 
 def _tail(printed: str) -> str:
