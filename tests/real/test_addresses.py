@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import struct
 import uuid
 from typing import Any
 
@@ -159,6 +160,22 @@ def empty_batch() -> bytes:
         ),
     )
     return out.getvalue()
+
+
+@pytest.mark.parametrize("at", ["bootstrap", "broker"])
+def test_a_client_that_expects_a_broker_gets_along_with_brokers_that_do_not_know_of_this(
+    proxy: ProxyProcess, served: dict[int, tuple[int, int]], at: str
+) -> None:
+    """ApiVersions 5 (KIP-1242), by hand: a broker of an older Kafka says what it knows, and the client asks again."""
+    assert served[18][1] < 5, "this Kafka knows of it: send it the id of another cluster, too"
+    with connect(proxy.bootstrap) as connection:
+        broker = connection.decoded(3, 12, topics=[]).brokers[0]
+    body = b"\0" + b"\7apache" + b"\x064.4.0" + b"\x08another" + int(broker.node_id).to_bytes(4, "big") + b"\0"
+    with connect(proxy.bootstrap if at == "bootstrap" else f"{broker.host}:{broker.port}") as connection:
+        told = connection.ask_bytes(18, 5, body)
+        assert told[8:] == b"\0\x23" + b"\0\0\0\1" + b"\0\x12" + struct.pack(">hh", *served[18])
+        again = connection.decoded(18, 3, client_software_name="apache", client_software_version="4.4.0")
+    assert again.error_code == 0
 
 
 def test_the_api_versions_of_a_broker_are_all_there(proxy: ProxyProcess, kafka3: LocalCluster) -> None:
