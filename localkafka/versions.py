@@ -3,6 +3,8 @@
 In: a version as people write it. Out: the whole version, its release as a pair of numbers. Leaves to others: what follows from it.
 """
 
+import re
+
 from localkafka.jars import DEFAULT_VERSION
 
 Release = tuple[int, int]
@@ -23,5 +25,7 @@ def whole(version: str) -> str:
 
 def release_of(version: str) -> Release:
     """(4, 2) of 4.2.0. Errors: ValueError."""
-    major, minor, *_ = version.split(".")
-    return int(major), int(minor)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None:
+        raise ValueError(f"not a version of Apache Kafka: {version!r}")
+    return int(found[1]), int(found[2])
