@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-isolation bench-report docs clean
-.PHONY: setup java kafka redis test-fleet-minute
+.PHONY: setup java kafka redis test-fleet-minute test-all test-nightly test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -18,6 +18,24 @@ test: setup java check kafka redis
 
 test-quick: setup redis
 	$(BIN)/pytest -m "not kafka and not spark" $(PYTEST_ARGS)
+
+# Everything, what `make test` leaves out included; some two hours. Only the pods are left out (`make test-pods`).
+test-all: test test-nightly test-pythons test-chart test-fleet-minute
+
+# What takes too long for every push: older brokers, older clients.
+test-nightly: setup java kafka
+	$(BIN)/pytest -m nightly --nightly $(PYTEST_ARGS)
+	for version in 3.3 3.9 4.2; do $(MAKE) test-kafka KAFKA=$$version || exit 1; done
+
+# The tests of APIs and of passing with brokers of another version: `make test-kafka KAFKA=3.9`. docs/versions.md says which there are.
+KAFKA ?= 3.9
+test-kafka: setup java
+	@$(BIN)/python -m localkafka --fetch-only --version $(KAFKA)
+	$(BIN)/pytest -m every_kafka --kafka $(KAFKA) $(PYTEST_ARGS)
+
+# The unit and wire tests with each of python3.11 to python3.14 that is on PATH.
+test-pythons: setup
+	$(BIN)/python -m tests.pythons $(PYTEST_ARGS)
 
 # What the compiled build replaces, as it is read.
 test-pure: setup

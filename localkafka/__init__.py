@@ -18,6 +18,8 @@ The rooms, from the bottom up:
     node        one process: start, signal, log
     cluster     LocalCluster: one to three nodes
     archive     makes brokers start faster
+    streams     gets the jars of Kafka Streams
+    versions    which versions are tested, and what older ones cannot do
     tools       kafka-topics and the others, and Java source files
 
     with LocalCluster(3) as kafka:
