@@ -43,7 +43,8 @@ def prepare(direct: Side, through: Side) -> None:
     for side in (direct, through):
         names += [(side.own(what), 1) for what in ("produce", "old", "records", "txn", "markers", "alter")]
         names += [(side.own(f"delete-{version}"), 1) for version in range(7)]
-    wanted = [{"name": name, "num_partitions": partitions, "replication_factor": 1} for name, partitions in names]
+    for_ever = [{"name": "retention.ms", "value": "-1"}]  # the timestamps of records are long ago
+    wanted = [{"name": name, "num_partitions": size, "replication_factor": 1, "configs": for_ever} for name, size in names]
     made = direct.ask(19, 7, topics=wanted, timeout=ms(30_000))
     assert {topic.error_code for topic in made.topics} == {0}
     ids = {topic.name: topic.topic_id for topic in made.topics}

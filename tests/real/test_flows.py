@@ -40,7 +40,8 @@ def leaders(address: str, topic: str) -> tuple[uuid.UUID, dict[int, int], dict[i
 
 def create(address: str, topic: str, partitions: int = 1) -> None:
     with connect(address) as connection:
-        wanted = [{"name": topic, "num_partitions": partitions, "replication_factor": 1}]
+        for_ever = [{"name": "retention.ms", "value": "-1"}]  # the timestamps of records are long ago
+        wanted = [{"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": for_ever}]
         assert connection.decoded(19, 7, topics=wanted, timeout=ms(30_000)).topics[0].error_code == 0
 
 
