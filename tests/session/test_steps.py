@@ -3,7 +3,7 @@ between."""
 
 import pytest
 
-from proxy.session.answers import LARGE
+from proxy.session.plans import LARGE
 from proxy.session.session import State
 from quota.kinds.controller_mutations import MutationLimit
 from tests.messages import read_response
