@@ -279,11 +279,19 @@ class Engine:
         return finish_at_once(self.charging_mutations(found, partitions, refusable=refusable, now=now, mute=mute))
 
     def charging_mutations(
-        self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float, mute: bool = True
+        self,
+        found: Found[MutationLimit],
+        partitions: Sequence[int],
+        *,
+        refusable: bool,
+        now: float,
+        mute: bool = True,
+        receipt: Receipt | None = None,
     ) -> Generator[None, None, Verdict]:
-        """The same in steps, for very many items. What others charge meanwhile takes room from the items that are left."""
+        """The same in steps, for very many items. What others charge meanwhile takes room from the items that are left.
+        `receipt`: as in `ControllerMutations.charging`."""
         enforced = refusable and self.controller_mutations.name not in self.limits.observed
-        verdict = yield from self.controller_mutations.charging(found, partitions, refusable=enforced, now=now)
+        verdict = yield from self.controller_mutations.charging(found, partitions, refusable=enforced, now=now, receipt=receipt)
         if refusable and not enforced and verdict.decision is not None:
             verdict = replace(verdict, decision=replace(verdict.decision, action=Action.REFUSE))
         return self._capped(verdict, now, mute)
@@ -350,8 +358,9 @@ class Engine:
                 accepted += batch.size
         if judging.confirmed:
             self._slow(rules, batches, [i for i in stored if i not in refusals.refused], judgement, judging.slowed, now)
+            judging.counted += [i for i in range(first, stop) if i not in refusals.refused]
             if rules.produce is not None and accepted and (slowed := self.charge_rate(rules.produce, accepted, now)) is not None:
-                judging.rates.append(replace(slowed, items=tuple(i for i in range(first, stop) if i not in refusals.refused)))
+                judging.rates.append(slowed)
         elif self.limits.topics is not None:
             going = sum(batches[i].size for i in range(first, stop) if i not in refusals.refused)
             self.bytes_in.expect(rules.user, going, now)
@@ -388,9 +397,10 @@ class Engine:
             self._count_topic(rules, batches[i], i, judging.over, now)
         limited = [i for i in items if batches[i].topic not in self.limits.exempt.topics]
         self._slow(rules, batches, [] if rules.exempt else limited, judgement, judging.slowed, now)
+        judging.counted += limited
         carried = sum(batches[i].size for i in limited)
         if rules.produce is not None and carried and (slowed := self.charge_rate(rules.produce, carried, now)) is not None:
-            judging.rates.append(replace(slowed, items=tuple(limited)))
+            judging.rates.append(slowed)
 
     def credit_produce(
         self, rules: Rules, batches: Sequence[Batch], judgement: Judgement, items: Iterable[int], now: float
@@ -583,6 +593,10 @@ class Engine:
         if mute:
             self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
         return replace(verdict, decision=decision)
+
+    def give_up_mutations(self, receipt: Receipt, now: float) -> None:  # noqa: ARG002
+        """A request does not go on after all: take back all that was recorded of it."""
+        self.controller_mutations.credit(receipt, list(receipt.parts))
 
     def credit_mutations(self, receipt: object, items: Iterable[int]) -> int:
         """Take back what `Verdict.receipt` has recorded for these items, as it did not happen. Units that did not happen,

@@ -164,7 +164,7 @@ class Judging:
     whatever its batches count is counted when it is decided that they go on, so others may be judged between two pieces.
     `judgement` says what was decided up to now. `at`: the batch that is next."""
 
-    __slots__ = ("at", "batches", "confirmed", "full", "ids", "judgement", "over", "rates", "refusals", "slowed")
+    __slots__ = ("at", "batches", "confirmed", "counted", "full", "ids", "judgement", "over", "rates", "refusals", "slowed")
 
     def __init__(self, fence: Fence, owner: Entity, batches: Sequence[Batch], *, confirmed: bool, in_topics: bool) -> None:
         self.batches, self.confirmed = batches, confirmed
@@ -175,6 +175,8 @@ class Judging:
         self.ids: list[Decision] = []
         self.slowed: list[Decision] = []
         self.rates: list[Decision] = []
+        self.counted: list[int] = []
+        """batches of pieces that were counted against the byte rate"""
 
     @property
     def done(self) -> bool:
@@ -192,7 +194,7 @@ class Judging:
             by_volume.setdefault(decision.message, []).append(decision)
         full = [it for said in by_volume.values() for it in as_one(said)]
         kinds = [*self.refusals.decisions(), *full, *as_one(self.ids), *self.over.decisions(), *as_one(self.slowed)]
-        self.judgement.decisions = [*kinds, *as_one(self.rates)]
+        self.judgement.decisions = [*kinds, *(replace(it, items=tuple(self.counted)) for it in as_one(self.rates))]
         return self.judgement
 
 

@@ -122,9 +122,15 @@ class _Order:
     throttle_ms: int = 0
     alteration: Alteration | None = None
 
-    def accepted(self) -> list[Change]:
-        """What is to be done of the proxy's own, now that nothing is wrong with the rest of these entries."""
-        return [change for i, changes in self.own.items() if self.results.get(i, DONE) == DONE for change in changes]
+    def accepted(self) -> Generator[None, None, list[Change]]:
+        """What is to be done of the proxy's own, now that nothing is wrong with the rest of these entries. In steps."""
+        found: list[Change] = []
+        for n, (i, changes) in enumerate(self.own.items()):
+            if n % MANY == MANY - 1:
+                yield
+            if self.results.get(i, DONE) == DONE:
+                found += changes
+        return found
 
     def written(self, alteration: Alteration) -> None:
         """The changes were written, or not."""
@@ -134,8 +140,12 @@ class _Order:
                     self.results[i] = Result(*alteration.refusal)
 
     def answer(self, request: Request) -> Generator[None, None, bytes]:
-        results = [(entry.who, self.results.get(i, DONE)) for i, entry in enumerate(self.entries)]
-        return wire.alter_response(request.correlation_id, request.version, self.throttle_ms, results)
+        results: list[tuple[Who, Result]] = []
+        for i, entry in enumerate(self.entries):
+            if i % MANY == MANY - 1:
+                yield
+            results.append((entry.who, self.results.get(i, DONE)))
+        return (yield from wire.alter_response(request.correlation_id, request.version, self.throttle_ms, results))
 
 
 class AlterClientQuotas(JudgedInSteps[_Order]):
@@ -149,7 +159,7 @@ class AlterClientQuotas(JudgedInSteps[_Order]):
                 return FORWARD
             if order.theirs:
                 return (yield from _ask(client, request, order))
-        if order.alteration is None and not order.validate_only and (changes := order.accepted()):
+        if order.alteration is None and not order.validate_only and (changes := (yield from order.accepted())):
             order.alteration = client.services.desk.alter(changes, client.requester(self.key, request.version))
             if not order.alteration.done:
                 return Wait(order.alteration)

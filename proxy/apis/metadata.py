@@ -12,7 +12,8 @@ itself: it is the same load, and otherwise the way round.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from functools import partial
 
 from proxy.apis.addresses import Patch
 from proxy.apis.asking import asking, came
@@ -25,7 +26,7 @@ from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import INT32, Buffer
 from proxy.wire.steps import MANY
 from quota.book import Found
-from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.controller_mutations import MutationLimit, Receipt
 
 
 class Metadata(JudgedInSteps[list[str]]):
@@ -58,7 +59,7 @@ class Metadata(JudgedInSteps[list[str]]):
         found = _limit(client)
         if found is None or not new:
             return Forward(_Learn(self.key, request.version, client))
-        return (yield from self._charge(client, request, new, found))
+        return (yield from self._charge(client, look, new, found))
 
     def _unknown(self, client: Client, names: list[str]) -> Generator[None, None, list[str]]:
         """Those of these topics that are not known to exist."""
@@ -75,11 +76,15 @@ class Metadata(JudgedInSteps[list[str]]):
         return unknown
 
     def _charge(
-        self, client: Client, request: Request, new: list[str], found: Found[MutationLimit]
+        self, client: Client, look: Look[list[str]], new: list[str], found: Found[MutationLimit]
     ) -> Generator[None, None, Outcome]:
-        engine, total, now = client.services.engine, client.api_sum(self.key), client.now
-        each = client.services.cluster.default_partitions
-        verdict = yield from engine.charging_mutations(found, [each] * len(new), refusable=True, now=now, mute=False)
+        engine, total, now, request = client.services.engine, client.api_sum(self.key), client.now, look.request
+        each, receipt = client.services.cluster.default_partitions, Receipt(found, {})
+        look.undo = partial(_undo, client, new, receipt)
+        costs = [each] * len(new)
+        verdict = yield from engine.charging_mutations(found, costs, refusable=True, now=now, mute=False, receipt=receipt)
+        if engine.would:  # before somebody else is judged
+            client.would_have(self.key, request.version)
         decision = verdict.decision
         refused = set() if decision is None else set(decision.items)
         total.mutations += verdict.charged
@@ -106,6 +111,16 @@ class Metadata(JudgedInSteps[list[str]]):
         if (missed := expected.drop(client.user, name)) is not None:
             client.services.engine.credit_mutations(missed.receipt, (missed.item,))
         return False
+
+
+def _undo(client: Client, names: Sequence[str], receipt: Receipt, now: float) -> None:
+    """A request does not go on, as its connection ends: take back what was charged for these topics."""
+    expected = client.services.expected
+    for name in names:
+        charge = expected.still(client.user, name, now)
+        if charge is not None and charge.receipt is receipt:
+            expected.drop(client.user, name)
+    client.services.engine.give_up_mutations(receipt, now)
 
 
 def _limit(client: Client) -> Found[MutationLimit] | None:

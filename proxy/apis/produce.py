@@ -94,27 +94,39 @@ class Produce:
         engine = client.services.engine
         with_ids = engine.producer_ids.unchecked < ANY_ID or bool(engine.fence.by_id) or bool(engine.fence.overflowing)
         found = skim(places(frame, body), version, producer_ids=with_ids)
-        within = NOT_WITHIN
-        if _calm(client, found, now):
-            within = passes(client, found, version >= FIRST_TOPIC_ID, now) if engine.looks_at_produce else NOT_COUNTED
-        if not within:
-            return judge(client, request, habits, found, now, held)
         if len(found.topics) > AT_ONCE:
             look = Look(request)
-            if within == COUNTED:
-                look.undo = partial(uncount, client)
-            return look.judge(client, _sum_up(client, found, version, habits.usual(found.acks, within)), large=True, now=now)
+            return look.judge(client, _many(client, look, habits, found, held), large=True, now=now)
+        within = _within(client, found, version, now)
+        if not within:
+            return judge(client, request, habits, found, now, held)
         _add(client, found, version, 0, len(found.topics))
         if request.chunks is None:
             habits.requests.remember(frame, request.header_stop, found)
         return habits.usual(found.acks, within)
 
 
-def _sum_up(client: Client, found: Skim, version: int, outcome: Forward) -> Generator[None, None, Outcome]:
-    """The sums of very many topics, in steps."""
-    for start in range(0, len(found.topics), AT_ONCE):
-        _add(client, found, version, start, min(start + AT_ONCE, len(found.topics)))
+def _within(client: Client, found: Skim, version: int, now: float) -> int:
+    """Does a request go on without being judged batch by batch?"""
+    if not _calm(client, found, now):
+        return NOT_WITHIN
+    return passes(client, found, version >= FIRST_TOPIC_ID, now) if client.services.engine.looks_at_produce else NOT_COUNTED
+
+
+def _many(client: Client, look: Look[None], habits: Habits, found: Skim, held: bool) -> Generator[None, None, Outcome]:
+    """What to do with a request of very many topics, in steps."""
+    version = look.request.version
+    within = _within(client, found, version, client.now)
+    if not within:
+        _bound(found)
         yield
+        return (yield from _judging(client, look, habits, held))
+    if within == COUNTED:
+        look.undo = partial(uncount, client)
+    outcome = habits.usual(found.acks, within)
+    for start in range(0, len(found.topics), AT_ONCE):
+        yield
+        _add(client, found, version, start, min(start + AT_ONCE, len(found.topics)))
     return outcome
 
 
@@ -207,14 +219,18 @@ def _calm(client: Client, found: Skim, now: float) -> bool:
 
 def judge(client: Client, request: Request, habits: Habits, skimmed: Skim, now: float, held: bool) -> Outcome:
     """What becomes of a request that is not within every limit, or whose limits have to be looked at batch by batch."""
-    if skimmed.partition_count > MAX_JUDGED:
-        raise BadBytes(f"a Produce request of {skimmed.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
+    _bound(skimmed)
     look: Look[None] = Look(request)
     work = _judging(client, look, habits, held)
     outcome = look.judge(client, work, large=skimmed.partition_count > AT_ONCE, now=now)
     if not isinstance(outcome, Steps):
         client.progress = None
     return outcome
+
+
+def _bound(found: Skim) -> None:
+    if found.partition_count > MAX_JUDGED:
+        raise BadBytes(f"a Produce request of {found.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
 
 
 def _judging(client: Client, look: Look[None], habits: Habits, held: bool) -> Generator[None, None, Outcome]:

@@ -226,7 +226,9 @@ class ProducePatch:
             return [frame]
         yield
         if self._credits:
-            credit(self._client, self._pop(), errors_of(frame, self._version), self._client.now)
+            errors = errors_of(frame, self._version)
+            yield
+            credit(self._client, self._pop(), errors, self._client.now)
             yield
         return (yield from _shown(frame, self._version, self._client)) if self._addresses else [frame]
 

@@ -7,7 +7,20 @@ from proxy.session.plans import LARGE
 from proxy.session.session import State
 from quota.kinds.controller_mutations import MutationLimit
 from tests.messages import read_response
-from tests.session.creating import BEAT, HEARTBEAT, create, created, delete, deleted, described, grow, grown, metadata
+from tests.session.creating import (
+    BEAT,
+    HEARTBEAT,
+    create,
+    created,
+    delete,
+    deleted,
+    described,
+    grow,
+    grown,
+    heartbeat,
+    metadata,
+    subtopology,
+)
 from tests.support import Dialogue, Entity, World
 
 NAMES = tuple(f"topic-{i:05d}" for i in range(2000))
@@ -174,3 +187,67 @@ def test_a_large_answer_to_a_client_over_its_request_rate_takes_several_turns_to
     assert d.session.state is State.MUTED
     assert world.services.budget.held == 0
     assert d.to_broker
+
+
+PARTS = [subtopology(sources=("orders",), changelogs=tuple(f"part-{p}-{i}-changelog" for i in range(100))) for p in range(15)]
+JOINING = heartbeat(4, "app", *PARTS)
+
+
+def test_a_large_topology_is_read_and_charged_in_several_turns():
+    world = World(limits={Entity("alice", None): MutationLimit(5, 10_000)})
+    world.cluster.sizes = {"orders": 2}
+    d, other = world.dialogue("alice"), world.dialogue("bob")
+    d.port.out_of_time = True
+    d.client(JOINING)
+    assert d.port.wants_turn
+    other.client(HEARTBEAT)
+    assert other.to_broker == HEARTBEAT
+    assert through_turns(d) > len(PARTS)
+    assert d.told() == b""
+    assert through_turns(d) > len(PARTS)
+    assert d.to_broker == JOINING
+    found = world.engine.find_mutation_limit("alice", "app")
+    assert found is not None
+    assert world.engine.controller_mutations.standing(found, 0.0).left == 10_000 - 2 * 1500
+
+
+@pytest.mark.parametrize("turns", [1, 20, 60])
+def test_a_member_that_leaves_while_it_is_charged_is_charged_for_nothing(turns):
+    world = World(limits={Entity("alice", None): MutationLimit(5, 10_000)})
+    world.cluster.sizes = {"orders": 2}
+    d = world.dialogue("alice")
+    d.port.out_of_time = True
+    d.client(JOINING)
+    through_turns(d)
+    d.told()
+    for _ in range(turns):
+        if d.session.state is State.ASKING:
+            d.turn()
+    assert d.to_broker == b""
+    d.session.broker_lost(None)
+    found = world.engine.find_mutation_limit("alice", "app")
+    assert found is not None
+    assert world.engine.controller_mutations.standing(found, 0.0).left == 10_000
+    assert not len(world.services.expected)
+
+
+@each_case
+@pytest.mark.parametrize("turns", [1, 10, 30, 60])
+def test_topics_of_a_request_that_never_goes_out_cost_nothing(asked, there, answer, turns):  # noqa: ARG001
+    world = limited()
+    d = world.dialogue("alice")
+    d.port.out_of_time = True
+    d.client(asked)
+    through_turns(d)
+    if d.session.state is State.ASKING:
+        d.told(there)
+    for _ in range(turns):
+        if d.session.state is State.ASKING and d.port.wants_turn:
+            d.turn()
+    if d.session.state is not State.ASKING:
+        return
+    assert d.to_broker == b""
+    d.session.broker_lost(None)
+    found = world.engine.find_mutation_limit("alice", "app")
+    assert found is not None
+    assert world.engine.controller_mutations.average(found, 0.0) == 0
