@@ -24,7 +24,7 @@ from proxy.session.plans import Forward, InSteps, Outcome, Request
 from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import INT32, Buffer
-from proxy.wire.steps import MANY
+from proxy.wire.steps import FEW, MANY
 from quota.book import Found
 from quota.kinds.controller_mutations import MutationLimit, Receipt
 
@@ -89,7 +89,7 @@ class Metadata(JudgedInSteps[list[str]]):
         refused = set() if decision is None else set(decision.items)
         total.mutations += verdict.charged
         for i, name in enumerate(new):
-            if i % MANY == MANY - 1:
+            if i % FEW == FEW - 1:
                 yield
             if i not in refused:
                 client.services.expected.add(client.user, name, Charge(verdict.receipt, i, each, now))
@@ -99,6 +99,7 @@ class Metadata(JudgedInSteps[list[str]]):
         total.refuse(decision.quota, len(plan.refused))
         client.services.watcher.decided(decision, client.requester(self.key, request.version, tuple(plan.refused)))
         header = request.buf[request.start + 4 : request.body]
+        yield
         kept = yield from wire.without(request.buf, request.body, request.end, request.version, set(plan.refused))
         return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
 
