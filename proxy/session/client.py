@@ -138,7 +138,8 @@ class Client:
         """What the broker said of topics for the request that is looked at: partitions by name or id, 0 of those that are not
         there, `HIDDEN`, or `NOT_TOLD`."""
         self.progress: Any = None
-        """What a handler has done so far for the request that is looked at, where that takes several looks."""
+        """What a handler has done so far for the request that is looked at, where that takes several looks. `give_up(now)` is
+        called where the request does not go on, as the connection ends: what was charged for it is given back."""
 
     @property
     def principal(self) -> str:
@@ -281,6 +282,8 @@ class Client:
 
     def forget(self) -> None:
         """The end: give all sums back."""
+        if self.progress is not None:
+            self.progress.give_up(self.now)
         self.services.census.forget(self.user)
         self._retire()
         for s in self._retired:
