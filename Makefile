@@ -6,18 +6,27 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests wait more than they work, so there are more workers than cores. What shares a cluster or Spark shares a worker (tests/parallel.py).
+WORKERS := -n $(shell echo $$((2 * $$(nproc))))
+# Python keeps what it compiled: tests start hundreds of its processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-isolation bench-report docs clean
-.PHONY: setup java kafka redis test-fleet-minute
+.PHONY: setup java kafka redis test-fleet-minute test-all
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
 
 test: setup java check kafka redis
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
+# What needs neither Kafka nor Spark.
 test-quick: setup redis
-	$(BIN)/pytest -m "not kafka and not spark" $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) -m "not kafka and not spark" $(PYTEST_ARGS)
+
+# With what takes too long for every push.
+test-all: setup java check kafka redis
+	$(BIN)/pytest $(WORKERS) --nightly $(PYTEST_ARGS)
 
 # What the compiled build replaces, as it is read.
 test-pure: setup

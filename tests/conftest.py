@@ -5,10 +5,13 @@ Real clusters, started when a test first asks, stopped at the end of the session
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from localkafka import LocalCluster
+from tests import parallel, properties  # noqa: F401  properties has the profiles
 from tests.support import World
 
 # The quick compiler only: two cores have better to do in short tests than to optimise a broker. Benchmarks do without this.
@@ -22,6 +25,7 @@ def _say(line: str) -> None:
 OPT_IN = {
     "api_server": ("--api-server", "run the tests that need a Kubernetes API server, which Go builds once in five minutes"),
     "pods": ("--pods", "run the tests that need real pods: root, buildah and a container runtime"),
+    "nightly": ("--nightly", "run the tests that take too long for every push"),
 }
 """Marker → the option that it takes, and its help."""
 
@@ -29,6 +33,16 @@ OPT_IN = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     for option, text in OPT_IN.values():
         parser.addoption(option, action="store_true", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("nightly" if config.getoption("--nightly") else "push")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several workers (`-n`)."""
+    return parallel.scheduler(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
