@@ -6,26 +6,30 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests wait more than they work, so there are more workers than cores. What shares a cluster or Spark shares a worker (tests/parallel.py).
+WORKERS := -n $(shell echo $$((2 * $$(nproc))))
+# Python keeps what it compiled: tests start hundreds of its processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-isolation bench-report docs clean
-.PHONY: setup java kafka redis test-fleet-minute test-all test-nightly test-kafka test-pythons
+.PHONY: setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
 
 test: setup java check kafka redis
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
+# What needs neither Kafka nor Spark.
 test-quick: setup redis
-	$(BIN)/pytest -m "not kafka and not spark" $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) -m "not kafka and not spark" $(PYTEST_ARGS)
 
-# Everything, what `make test` leaves out included; some two hours. Only the pods are left out (`make test-pods`).
-test-all: test test-nightly test-pythons test-chart test-fleet-minute
-
-# What takes too long for every push: older brokers, older clients.
-test-nightly: setup java kafka
-	$(BIN)/pytest -m nightly --nightly $(PYTEST_ARGS)
+# Everything: with what takes too long for every push, older brokers and older clients included; some two hours. Only the pods are left
+# out (`make test-pods`).
+test-all: setup java check kafka redis
+	$(BIN)/pytest $(WORKERS) --nightly $(PYTEST_ARGS)
 	for version in 3.3 3.9 4.2; do $(MAKE) test-kafka KAFKA=$$version || exit 1; done
+	$(MAKE) test-pythons test-chart test-fleet-minute
 
 # The tests of APIs and of passing with brokers of another version: `make test-kafka KAFKA=3.9`. docs/versions.md says which there are.
 KAFKA ?= 3.9

@@ -5,11 +5,14 @@ Real clusters, started when a test first asks, stopped at the end of the session
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from localkafka import LocalCluster
 from localkafka.versions import TESTED, release_of, whole
+from tests import parallel, properties  # noqa: F401  properties has the profiles
 from tests.support import World
 
 # The quick compiler only: two cores have better to do in short tests than to optimise a broker. Benchmarks do without this.
@@ -34,6 +37,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kafka", default=[*TESTED][-1], help=f"the brokers' version, for -m every_kafka: {', '.join(TESTED)}, or any"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("nightly" if config.getoption("--nightly") else "push")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several workers (`-n`)."""
+    return parallel.scheduler(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

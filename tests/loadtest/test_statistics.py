@@ -6,15 +6,16 @@ import random
 from statistics import median
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, permutation_test, rankdata
 
 from loadtest.results.statistics import FEWEST, LEVEL, interval, rank_sum
+from tests.properties import examples
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=8, max_size=14, unique=True), st.integers(4, 10))
-@settings(max_examples=40)
+@examples(40)
 def test_the_exact_p_value_is_scipys(values: list[int], cut: int) -> None:
     one, other = values[:cut], values[cut:]
     assume(len(other) >= 4)
@@ -67,7 +68,7 @@ def test_the_interval_holds_the_median_mostly() -> None:
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=FEWEST, max_size=8))
-@settings(max_examples=10)
+@examples(10)
 def test_the_interval_holds_the_median_of_its_values_and_is_the_same_again(values: list[float]) -> None:
     found = interval(values)
     assert found is not None

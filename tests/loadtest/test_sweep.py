@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtest.results.model import RunResult, Step, Warning, WarningCode
 from loadtest.results.sweep import find_knee
 from tests.loadtest.made import histogram, phase, run, tenant
+from tests.properties import examples
 
 
 def at(capacity: float, rate: float, latency_us: int = 1000) -> RunResult:
@@ -19,7 +20,7 @@ def at(capacity: float, rate: float, latency_us: int = 1000) -> RunResult:
 
 
 @given(st.floats(150, 20_000))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_the_knee_is_found(capacity: float) -> None:
     found = find_knee(lambda rate: at(capacity, rate), low=100)
     assert found.bounded

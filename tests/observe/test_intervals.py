@@ -3,10 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.observe.intervals import MOMENT, TOLERANCE, Interval, Intervals
+from tests.properties import examples
 
 EPOCH = 1_767_225_600.0  # a multiple of every length here
 HOUR = 3600.0
@@ -107,7 +108,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.sampled_from([1.0, 10.0, 60.0, 3600.0]), st.floats(0, 100_000), st.floats(0, 1))
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@examples(1000, derandomize=True)
 def test_whatever_the_wall_clock_does_intervals_are_stretches_of_monotonic_time(events, length, start, stop):
     runner = Runner(length, EPOCH + start)
     clocks, began, closed = runner.clocks, 500.0, []

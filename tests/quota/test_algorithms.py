@@ -7,7 +7,7 @@ from copy import copy, deepcopy
 from typing import NamedTuple
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
@@ -17,6 +17,7 @@ from quota.engine import Engine, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.windows import spread, token_bucket
+from tests.properties import examples
 
 ALICE = Entity("alice", None)
 BOTH = pytest.mark.parametrize("algorithm", Algorithm)
@@ -127,7 +128,7 @@ RATES = st.integers(1, 60) | st.floats(0.01, 100)
 
 @BOTH
 @given(rate=RATES, windows=st.integers(1, 60), steps=STEPS)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_who_was_refused_is_admitted_at_the_promised_instant_if_nothing_else_was_recorded(algorithm, rate, windows, steps):
     room = Room(MutationLimit(rate, rate * windows, algorithm))
     for passed, partitions, refusable in steps:
@@ -142,7 +143,7 @@ def test_who_was_refused_is_admitted_at_the_promised_instant_if_nothing_else_was
 
 @BOTH
 @given(rate=RATES, windows=st.integers(1, 60), steps=STEPS)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_nothing_is_admitted_at_or_over_the_limit_but_what_was_promised(algorithm, rate, windows, steps):
     room, promised = Room(MutationLimit(rate, rate * windows, algorithm)), None
     for passed, partitions, refusable in steps:
@@ -162,7 +163,7 @@ def test_nothing_is_admitted_at_or_over_the_limit_but_what_was_promised(algorith
 
 @BOTH
 @given(rate=RATES, windows=st.integers(1, 300), steps=STEPS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_dry_run_says_exactly_whether_a_charge_refuses_and_leaves_no_trace(algorithm, rate, windows, steps):
     room = Room(MutationLimit(rate, rate * windows, algorithm))
     untouched = Room(MutationLimit(rate, rate * windows, algorithm))
@@ -237,7 +238,7 @@ def test_a_changed_algorithm_goes_on_from_what_was_used(first, then):
 
 
 @given(st.floats(1e-6, 1e12), st.floats(1, 1e9), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_limit_that_may_be_set_can_be_reckoned_with(rate, seconds, partitions):
     assume(rate * seconds <= 1e12)
     for algorithm in Algorithm:

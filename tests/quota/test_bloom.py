@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
@@ -19,7 +19,6 @@ def test_the_hash_is_murmur3_of_the_eight_bytes_and_always_the_same():
 
 
 @given(st.lists(IDS, max_size=200))
-@settings(deadline=None)
 def test_an_id_that_was_added_is_known_and_new_at_most_once(ids):
     one, real = BloomFilter(0.01, murmur3, first=8), set()
     for id in ids:

@@ -4,12 +4,13 @@ from copy import deepcopy
 from math import exp, fsum, inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.decision import Action
 from quota.kinds import bytes_in as module
 from quota.kinds.bytes_in import OTHERS, BytesIn, TopicLimits
+from tests.properties import examples
 from tests.quota.test_ewma import Literal
 from tests.quota.test_rates import Kafka
 
@@ -199,7 +200,7 @@ def test_slowing_down_records_all_and_lasts_until_either_has_decayed():
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 8), st.integers(0, 3000)), min_size=1),
     st.sampled_from(["ewma", "window"]),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_after_the_promised_time_it_is_admitted(steps, meter):
     one, now = BytesIn(TopicLimits(200, {"a": 90, "b": 110}, meter)), 0.0
     for topic, passed, size in steps:
@@ -307,7 +308,7 @@ TIMELINE = st.lists(st.tuples(st.integers(0, 64).map(lambda n: n / 8), CHANGE), 
 
 @pytest.mark.parametrize("meter", ["ewma", "window"])
 @given(steps=TIMELINE, limits=LIMITS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_whatever_comes_goes_or_changes_it_decides_as_the_seed_and_no_meter_is_lost(meter, steps, limits):
     total, explicit, exempt = limits
     one = BytesIn(TopicLimits(total, explicit, meter), exempt)

@@ -3,10 +3,11 @@
 from math import exp, inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.windows.ewma import ALPHA, Meter
+from tests.properties import examples
 
 
 class Literal:
@@ -75,7 +76,7 @@ AMOUNTS = st.lists(st.tuples(st.one_of(st.floats(0, 12), st.floats(0, 4000), st.
 
 
 @given(AMOUNTS, st.integers(0, 10**6))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_it_equals_a_meter_that_ticks_in_a_loop(steps, start):
     meter, literal, now, count = Meter(), Literal(), float(start), 0
     for passed, amount in steps:
@@ -88,7 +89,7 @@ def test_it_equals_a_meter_that_ticks_in_a_loop(steps, start):
 
 
 @given(AMOUNTS.filter(bool), st.floats(0.001, 1e9))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_it_is_above_a_limit_until_the_promised_tick_and_not_after(steps, limit):
     meter, literal, now = Meter(), Literal(), 0.0
     for passed, amount in steps:
@@ -123,7 +124,7 @@ AMOUNTS = st.lists(st.tuples(st.integers(0, 40).map(lambda n: n / 4), st.integer
 
 
 @given(AMOUNTS, st.integers(0, 60).map(lambda n: n / 4))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_what_is_taken_back_leaves_no_trace(amounts, later):
     """Not even where a tick has passed: as if nothing had come at that time."""
     meter, other, now, taken = Meter(), Meter(), 0.0, []

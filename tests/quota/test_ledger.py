@@ -4,7 +4,7 @@ from collections import deque
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.book import Found, QuotaBook
@@ -14,6 +14,7 @@ from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import Algorithm, ControllerMutations, MutationLimit, Receipt
 from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, key_of
+from tests.properties import examples
 from tests.quota.ledger_store import Store
 
 ALICE, BOB = Entity("alice", None), Entity("bob", "x")
@@ -138,7 +139,7 @@ def test_a_late_answer_changes_nothing() -> None:
     assert a.kind.learned == before
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_any_interleaving_neither_loses_nor_doubles(data: st.DataObject) -> None:  # noqa: PLR0912
     """Batches and answers get lost, are delivered late and again; the store never forgets: all is counted, once."""
@@ -173,7 +174,7 @@ def test_any_interleaving_neither_loses_nor_doubles(data: st.DataObject) -> None
         assert node.kind.own[ALICE] + node.kind.learned[ALICE] == everything
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_a_store_that_forgets_makes_nothing_count_twice(data: st.DataObject) -> None:  # noqa: PLR0912
     """The same with restarts of an empty store, while answers are outstanding too: never more, less only by what was on its way."""

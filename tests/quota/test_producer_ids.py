@@ -4,7 +4,7 @@ from random import Random
 from struct import pack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
@@ -13,6 +13,7 @@ from quota.entity import DEFAULT, Entity
 from quota.kinds import producer_ids
 from quota.kinds.producer_ids import MAGIC, Mode, ProducerIdLimit, ProducerIds, Windows, user_book
 from quota.state import BadState, Reader, Writer
+from tests.properties import examples
 
 ALICE = Entity("alice", None)
 HOUR = 3600.0
@@ -210,7 +211,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 6), st.sampled_from(Mode))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_what_was_seen_lately_makes_no_difference(steps, rate, mode):
     """The same with a memory of recent ids, with a tiny one, and without."""
     book, now = user_book({Entity(DEFAULT, None): ProducerIdLimit(rate, mode)}), 0
@@ -224,7 +225,7 @@ def test_what_was_seen_lately_makes_no_difference(steps, rate, mode):
 
 
 @given(STEPS, st.integers(1, 6))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_reject_never_remembers_more_than_the_limit_and_never_refuses_who_is_known(steps, rate):
     one = ProducerIds(user_book({Entity(DEFAULT, None): ProducerIdLimit(rate, Mode.REJECT)}), murmur3, Windows(20, 11, 1e-9))
     now, last = 0, {}
@@ -449,7 +450,7 @@ BODY = small()[len(MAGIC) : -32]
     st.lists(st.tuples(st.integers(0, len(BODY) - 8), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4),
     st.integers(0, 40),
 )
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_a_forged_state_is_refused_or_does_no_harm(changes, cut):
     body = bytearray(BODY)
     for at, data in changes:

@@ -1,7 +1,7 @@
 """Rates of entities: Kafka's figures within the limit, no debt forgotten above it, and what is shared, kept and dropped."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.book import QuotaBook
@@ -10,6 +10,7 @@ from quota.entity import DEFAULT, Entity
 from quota.kinds import rates as module
 from quota.kinds.rates import RateLimit, Rates
 from quota.windows.rate import RateWindow
+from tests.properties import examples
 
 ALICE, BOB = Entity("alice", None), Entity("bob", None)
 
@@ -103,7 +104,7 @@ STEPS = st.lists(
 
 
 @given(st.integers(2, 12), st.sampled_from([0.5, 1.0, 30.0]), STEPS, st.integers(0, 1000))
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_within_the_limit_it_is_kafkas_arithmetic(number, seconds, steps, start):
     """What `take` lets pass, Kafka would not throttle; what it does not, Kafka would."""
     window, kafka, now = RateWindow(100, number, seconds), Kafka(number, seconds), float(start)
@@ -142,13 +143,13 @@ def gets_the_rate_and_the_burst_at_most(steps: list[tuple[float, int]], rate: fl
 
 
 @given(SENDERS, st.floats(0.1, 1000), st.floats(0, 1e6))
-@settings(max_examples=500, deadline=None, derandomize=True)
+@examples(500, derandomize=True)
 def test_who_waits_as_told_gets_the_rate_and_the_burst_at_most_over_every_stretch(steps, rate, start):
     gets_the_rate_and_the_burst_at_most(steps, rate, start)
 
 
 @given(GREEDY, st.integers(2, 12))
-@settings(max_examples=2000, deadline=None, derandomize=True)
+@examples(2000, derandomize=True)
 def test_nor_does_who_always_takes_all_that_is_left(steps, number):
     window, now, used = RateWindow(1.0, number), 0.0, 0.0
     for extra, much in steps:
@@ -195,7 +196,7 @@ def test_a_window_without_a_limit_has_the_level_of_what_is_in_it():
 
 
 @given(st.lists(st.integers(1, 4000), min_size=1, max_size=80), st.floats(0.1, 1000))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_who_always_sends_gets_the_rate_and_the_burst_exactly(amounts, rate):
     window, now = RateWindow(rate), 0.0
     for i, amount in enumerate(amounts):
@@ -210,7 +211,7 @@ def test_who_always_sends_gets_the_rate_and_the_burst_exactly(amounts, rate):
 
 
 @given(st.lists(st.integers(1, 4000), min_size=20, max_size=60), st.floats(1, 30))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_nor_does_a_capped_throttle_lose_debt(amounts, cap):
     """A throttle that is shorter than the debt is served again and again: in the end, all is paid."""
     window, now, used = RateWindow(50), 0.0, 0
@@ -226,7 +227,7 @@ def test_nor_does_a_capped_throttle_lose_debt(amounts, cap):
 
 
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_short_cut_is_what_a_look_at_the_samples_says(steps):
     fast, slow, now = RateWindow(100), RateWindow(100), 0.0
     for passed, amount in steps:
@@ -268,7 +269,7 @@ def test_what_makes_no_window_is_refused(wrong):
 
 
 @given(STEPS, st.integers(1, 3000))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_what_is_refunded_at_once_leaves_the_room_that_was_there(steps, amount):
     window, now = RateWindow(100), 0.0
     for passed, each in steps:

@@ -3,10 +3,11 @@
 from copy import deepcopy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from tests.properties import examples
 from tests.quota.test_algorithms import BOTH, Room, example
 
 
@@ -49,7 +50,7 @@ TIMELINE = st.lists(st.tuples(st.floats(0, 20), st.lists(st.integers(0, 120), mi
 
 @BOTH
 @given(before=TIMELINE, partitions=st.lists(st.integers(0, 300), min_size=1, max_size=6), refusable=st.booleans())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @pytest.mark.parametrize("delay", [0.0, 0.7, 5.0, 250.0])
 def test_what_is_credited_is_as_if_it_had_never_been_recorded(algorithm, delay, before, partitions, refusable):
     room = example(algorithm)
@@ -66,7 +67,7 @@ def test_what_is_credited_is_as_if_it_had_never_been_recorded(algorithm, delay, 
 
 @BOTH
 @given(first=st.integers(0, 300), others=TIMELINE)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_late_credit_never_creates_room_that_was_not_there(algorithm, first, others):
     """Others went on meanwhile: it is at most as if the first had never been."""
     room, clean = example(algorithm), example(algorithm)

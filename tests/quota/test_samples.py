@@ -1,10 +1,11 @@
 """Sample windows: the figures of Kafka's own `Rate` and `Avg`."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.windows.samples import Samples
+from tests.properties import examples
 
 
 def test_a_rate_is_over_all_samples_but_one_at_least():
@@ -33,7 +34,7 @@ def test_one_sample_and_time_that_goes_back_do_no_harm():
 
 
 @given(st.integers(1, 11), st.lists(st.tuples(st.floats(0, 50), st.integers(1, 9)), max_size=60))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_nothing_counts_longer_than_the_samples_and_memory_is_bounded(number, steps):
     samples, now, events = Samples(number, 10), 0.0, []
     for passed, amount in steps:

@@ -5,11 +5,12 @@ from fractions import Fraction
 from math import floor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.windows.spread import MOST, SpreadRate
 from quota.windows.token_bucket import TokenBucket
+from tests.properties import examples
 
 
 class Naive:
@@ -112,7 +113,7 @@ STEPS = st.lists(st.tuples(st.floats(-2, 30, allow_nan=False), st.integers(0, 50
 
 
 @given(st.integers(1, 50), STEPS, st.integers(0, 2**31))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_it_is_what_real_samples_would_be(samples, steps, start):
     exact, naive, now = SpreadRate(3, 3 * samples), Naive(samples), float(start)
     for passed, amount in steps:
@@ -124,7 +125,7 @@ def test_it_is_what_real_samples_would_be(samples, steps, start):
 
 
 @given(st.integers(1, 60), st.integers(1, 40), STEPS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_refused_until_the_promised_instant_at_the_latest_then_admitted(rate, windows, steps):
     window, now = SpreadRate(rate, rate * windows), 0.0
     for passed, amount in steps:
@@ -139,7 +140,7 @@ def test_refused_until_the_promised_instant_at_the_latest_then_admitted(rate, wi
 
 
 @given(st.integers(1, 60), st.integers(1, 40), STEPS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_never_admitted_at_or_above_the_rate_but_by_a_promise(rate, windows, steps):
     window, now, promised = SpreadRate(rate, rate * windows), 0.0, None
     for passed, amount in steps:
@@ -237,7 +238,7 @@ CREDITS = st.lists(
 
 
 @given(st.integers(1, 60), CREDITS)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_after_credits_it_is_as_if_those_had_never_been_recorded(samples, steps):
     window, clean, now = SpreadRate(3, 3 * samples), SpreadRate(3, 3 * samples), 0.0
     due: dict[int, list] = {}

@@ -4,11 +4,12 @@ from collections import deque
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
 from quota.windows.timed import Seen, TimedFilter
+from tests.properties import examples
 
 WINDOW = 3600
 
@@ -152,7 +153,7 @@ STEPS = st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3, 5, 9, 10, 11, 20, 
 
 
 @given(STEPS, st.booleans())
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_it_is_what_sets_would_be(steps, keep):
     """At a rate at which the hash makes no mistake among 31 ids."""
     timed, model, now = TimedFilter(20, 1e-9, murmur3), Exact(20), 0
@@ -166,7 +167,7 @@ def test_it_is_what_sets_would_be(steps, keep):
 
 
 @given(STEPS, st.booleans(), st.sampled_from([1e-9, 0.1, 0.9]))
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_it_never_counts_more_than_there_were_within_a_window(steps, keep, rate):
     timed, seen, now = TimedFilter(20, rate, murmur3), deque(), 0
     for passed, id in steps:

@@ -5,10 +5,11 @@ from fractions import Fraction
 from typing import Self
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.windows.token_bucket import MOST, TokenBucket
+from tests.properties import examples
 
 
 class Kafka:
@@ -92,7 +93,7 @@ STEPS = st.lists(st.tuples(st.floats(0, 30), st.integers(0, 5000)), min_size=1, 
 
 
 @given(st.integers(1, 60), st.integers(1, 40), STEPS, st.integers(0, 2**31))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_it_holds_what_kafkas_does(rate, windows, steps, start):
     bucket, kafka, now = TokenBucket(rate, rate * windows), Kafka(rate, rate * windows), float(start)
     kafka.refill(now)
@@ -107,7 +108,7 @@ def test_it_holds_what_kafkas_does(rate, windows, steps, start):
 
 
 @given(st.floats(0.001, 1e6), st.floats(1, 1e6), STEPS, st.floats(0, 1e9))
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_refused_until_the_promised_instant_then_admitted(rate, seconds, steps, start):
     """Whatever rounding does: the instant is told as a difference, and clocks have run for years."""
     bucket, now = TokenBucket(rate, rate * seconds), start
@@ -122,7 +123,7 @@ def test_refused_until_the_promised_instant_then_admitted(rate, seconds, steps, 
 
 
 @given(st.integers(1, 60), st.integers(1, 40), STEPS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_what_is_admitted_holds_the_rate_in_the_long_run(rate, windows, steps):
     """All that passes is the burst, what was filled since, and what the last one overshot."""
     bucket, now, admitted, largest = TokenBucket(rate, rate * windows), 0.0, 0, 0
@@ -163,7 +164,7 @@ CREDITS = st.lists(
 
 
 @given(st.integers(1, 20), st.integers(1, 40), CREDITS)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_after_credits_it_is_as_if_those_had_never_been_recorded(rate, windows, steps):
     bucket, clean, now = TokenBucket(rate, rate * windows), TokenBucket(rate, rate * windows), 0.0
     due: dict[int, list] = {}
@@ -181,7 +182,7 @@ def test_after_credits_it_is_as_if_those_had_never_been_recorded(rate, windows, 
 
 
 @given(st.integers(1, 20), st.integers(1, 40), st.lists(st.tuples(st.floats(0, 5), st.integers(1, 50)), min_size=30, max_size=60))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_late_credit_never_creates_room_and_costs_no_memory(rate, windows, steps):
     bucket, clean, now, first = TokenBucket(rate, rate * windows), TokenBucket(rate, rate * windows), 0.0, None
     for passed, amount in steps:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 
@@ -20,6 +20,7 @@ from quota.entity import DEFAULT, Entity
 from quota.keys import Values
 from quota.layers import Change, Table, changed
 from tests.messages import make, part_of, read_request, read_response, request, response
+from tests.properties import examples
 from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import ALICE, Dialogue, World
 
@@ -396,7 +397,7 @@ components = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(whos, components, st.booleans())
 def test_filters_are_those_of_kafka(who: Any, asked: Any, strict: bool) -> None:
     """Compared with the words of KIP-546, one after the other."""

@@ -1,6 +1,9 @@
 """Large requests about topics, and their answers, are looked at in several turns: the outcome is the same, and others are served in
 between."""
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
 
 from proxy.session.plans import LARGE
@@ -28,19 +31,29 @@ SIZES = dict.fromkeys(NAMES, 1)
 KEPT = NAMES[:1500]
 """for which there is room"""
 NONE: dict[str, int] = {}
-CASES = {
-    "create": (create(7, 1, *SIZES.items()), NONE, created(7, 1, *KEPT)),
-    "create, with errors": (create(7, 1, *SIZES.items()), NONE, created(7, 1, *KEPT, error=41)),
-    "create what is there": (create(7, 1, *SIZES.items()), SIZES, created(7, 1, *NAMES, error=36)),
-    "create, by an old client": (create(4, 1, *SIZES.items()), NONE, created(4, 1, *NAMES)),
-    "delete": (delete(5, 1, *NAMES), SIZES, deleted(5, 1, *KEPT)),
-    "delete what is not there": (delete(5, 1, *NAMES), NONE, deleted(5, 1, *NAMES)),
-    "delete, by an old client": (delete(2, 1, *NAMES), SIZES, deleted(2, 1, *NAMES)),
-    "create by naming": (metadata(12, 1, *NAMES), NONE, described(12, 1, dict.fromkeys(KEPT, 0))),
-    "grow": (grow(3, 1, *((name, 2) for name in NAMES)), SIZES, grown(3, 1, *KEPT)),
+Case = tuple[bytes, dict[str, int], bytes]
+CASES: dict[str, Callable[[], Case]] = {
+    "create": lambda: (create(7, 1, *SIZES.items()), NONE, created(7, 1, *KEPT)),
+    "create, with errors": lambda: (create(7, 1, *SIZES.items()), NONE, created(7, 1, *KEPT, error=41)),
+    "create what is there": lambda: (create(7, 1, *SIZES.items()), SIZES, created(7, 1, *NAMES, error=36)),
+    "create, by an old client": lambda: (create(4, 1, *SIZES.items()), NONE, created(4, 1, *NAMES)),
+    "delete": lambda: (delete(5, 1, *NAMES), SIZES, deleted(5, 1, *KEPT)),
+    "delete what is not there": lambda: (delete(5, 1, *NAMES), NONE, deleted(5, 1, *NAMES)),
+    "delete, by an old client": lambda: (delete(2, 1, *NAMES), SIZES, deleted(2, 1, *NAMES)),
+    "create by naming": lambda: (metadata(12, 1, *NAMES), NONE, described(12, 1, dict.fromkeys(KEPT, 0))),
+    "grow": lambda: (grow(3, 1, *((name, 2) for name in NAMES)), SIZES, grown(3, 1, *KEPT)),
 }
-"""Requests, what the broker says of their topics when it is asked, and its answers."""
-each_case = pytest.mark.parametrize(("asked", "there", "answer"), CASES.values(), ids=CASES)
+"""Requests, what the broker says of their topics when it is asked, and its answers: large, and made where they are used."""
+
+
+@cache
+def made(name: str) -> Case:
+    return CASES[name]()
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return made(request.param)
 
 
 def limited() -> World:
@@ -79,13 +92,12 @@ def outcome(asked: bytes, there: dict[str, int], answer: bytes, *, in_turns: boo
     return sent, d.to_client, turned, d.session.state, charged, rows, world.watcher.decisions, world.cluster.sizes
 
 
-@each_case
-def test_the_outcome_is_that_of_a_single_turn(asked, there, answer):
-    assert outcome(asked, there, answer, in_turns=True) == outcome(asked, there, answer, in_turns=False)
+def test_the_outcome_is_that_of_a_single_turn(case):
+    assert outcome(*case, in_turns=True) == outcome(*case, in_turns=False)
 
 
-@each_case
-def test_a_large_request_takes_several_turns_and_what_is_behind_it_waits(asked, there, answer):  # noqa: ARG001
+def test_a_large_request_takes_several_turns_and_what_is_behind_it_waits(case):
+    asked, there, _ = case
     d = limited().dialogue("alice")
     d.client(HEARTBEAT)
     d.port.out_of_time = True
@@ -109,16 +121,16 @@ def test_an_answer_of_another_connection_does_not_wait():
     world = limited()
     d, other = world.dialogue("alice"), world.dialogue("bob")
     d.port.out_of_time = True
-    d.client(CASES["create"][0])
+    d.client(made("create")[0])
     other.client(HEARTBEAT).broker(BEAT)
     assert other.to_broker == HEARTBEAT
     assert other.to_client == BEAT
     assert d.port.wants_turn
 
 
-@each_case
 @pytest.mark.parametrize("turns", [0, 3, 30])
-def test_a_client_that_leaves_in_the_midst_leaves_nothing_behind(asked, there, answer, turns):  # noqa: ARG001
+def test_a_client_that_leaves_in_the_midst_leaves_nothing_behind(case, turns):
+    asked, there, _ = case
     world = limited()
     d = world.dialogue("alice")
     d.port.out_of_time = True
@@ -153,7 +165,7 @@ def test_a_client_that_leaves_in_the_midst_of_its_answer_leaves_nothing_behind()
 
 
 def test_bytes_that_are_no_request_close_the_connection_in_whatever_turn():
-    asked = CASES["create"][0]
+    asked = made("create")[0]
     d = limited().dialogue("alice")
     d.port.out_of_time = True
     d.client(asked[:-2000] + b"\xff" * 2000)

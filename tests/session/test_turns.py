@@ -2,13 +2,14 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.session.answers import AT_ONCE
 from proxy.session.session import AT_ONCE as REQUESTS_AT_ONCE
 from proxy.session.session import BUSY, LAST, State
 from tests.messages import batch, produce, request, response
+from tests.properties import examples
 from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import Dialogue, World
 
@@ -155,7 +156,7 @@ class Whims:
         return self._chance.random() < 0.7
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.integers(0, 1 << 32))
 def test_whenever_turns_end_everything_goes_on_in_its_order(seed):
     chance = Random(seed)

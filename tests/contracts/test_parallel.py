@@ -1,0 +1,60 @@
+"""How tests are shared out to workers: each cluster is started once, as long as that keeps nobody waiting."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests import conftest
+from tests.parallel import CLUSTERS, SECONDS, SPARK, TOGETHER, choose, clusters_of, unit_of
+from tests.real import conftest as real
+
+ROOT = Path(__file__).parents[2]
+NOBODYS = frozenset[str]()
+LONG, MIDDLE, BRIEF = "tests/real/test_loadtest.py", "tests/real/test_storage.py", "tests/wire/test_fetch.py"
+
+
+def needing(**needs: str) -> dict[str, frozenset[str]]:
+    """Units by their short names → the clusters that they need."""
+    units = {"long": LONG, "middle": MIDDLE, "brief": BRIEF}
+    return {units[name]: frozenset(clusters.split()) for name, clusters in needs.items()}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "own", "taken", "chosen"),
+    [
+        (needing(brief="", long="", middle=""), "", "", LONG),
+        (needing(brief="", long="kafka3", middle="kafka1"), "", "", LONG),
+        (needing(brief="", long="kafka3", middle="kafka1"), "", "kafka3", MIDDLE),
+        (needing(brief="", long="kafka3", middle="kafka1"), "", "kafka3 kafka1", BRIEF),
+        (needing(brief="", long="kafka3", middle="kafka1"), "kafka1", "kafka3 kafka1", MIDDLE),
+        (needing(long="kafka3 kafka1", middle="kafka1"), "kafka1", "kafka3 kafka1", MIDDLE),
+        (needing(long="kafka3", middle="kafka1"), "", "kafka3 kafka1", LONG),
+    ],
+)
+def test_the_longest_comes_first_whose_clusters_no_other_worker_has(
+    waiting: dict[str, frozenset[str]], own: str, taken: str, chosen: str
+) -> None:
+    assert choose(waiting, frozenset(own.split()), frozenset(taken.split())) == chosen
+
+
+def test_what_needs_spark_is_one_unit() -> None:
+    marked = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.glob("tests/**/test_*.py")
+        if "mark.spark" in path.read_text() and path != Path(__file__)
+    }
+    assert {unit_of(path) for path in marked} == {SPARK}
+
+
+def test_the_clusters_of_a_file_are_found() -> None:
+    assert clusters_of("def test(kafka3: LocalCluster, kafka1: LocalCluster)") == {"kafka1", "kafka3"}
+    assert clusters_of("from tests.kafka33 import kafka") == NOBODYS
+    assert all(hasattr(conftest, name) or hasattr(real, name) for name in CLUSTERS)
+
+
+def test_all_that_is_named_is_there() -> None:
+    for path in chain(*TOGETHER.values(), (start for start in SECONDS if start != SPARK)):
+        assert (ROOT / path).exists(), path

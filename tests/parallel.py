@@ -1,0 +1,91 @@
+"""How tests are shared out to several workers of pytest-xdist (`make test`). In: the tests of a run. Out: which worker runs which,
+and in which order.
+
+The tests of a file stay together, as its fixtures are shared by them; so do files that need Spark, of which there is one at a time.
+What takes longest comes first. A worker keeps to files that need the clusters that it has started already, so that each of them
+is started once, as long as there are others. Nothing depends on it: in any other order, and in one process, tests pass as well.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+SPARK = "spark"
+TOGETHER = {SPARK: ("tests/reports/", "tests/chart/test_entrypoint.py", "tests/demo/test_demo_command.py")}
+"""Name → the beginnings of paths. They are a unit, as a file is otherwise."""
+
+CLUSTERS = ("kafka1", "kafka3", "tenants1", "tenants3", "secure_kafka")
+"""Fixtures that live as long as their worker."""
+
+SECONDS = {
+    SPARK: 250,
+    "tests/isolation/": 200,
+    "tests/real/test_loadtest.py": 90,
+    "tests/real/test_client_quotas.py": 70,
+    "tests/real/test_storage.py": 60,
+    "tests/real/test_every_api.py": 50,
+    "tests/real/test_confirmed_topics.py": 45,
+    "tests/localkafka/": 30,
+    "tests/real/": 20,
+    "tests/net/": 10,
+    "tests/": 1,
+}
+"""Units, or the beginnings of their paths → what they take, about, on two cores; the first that fits counts."""
+
+
+def unit_of(path: str) -> str:
+    """What runs together with the tests of this file."""
+    return next((name for name, starts in TOGETHER.items() if path.startswith(starts)), path)
+
+
+def seconds_of(unit: str) -> int:
+    return next(seconds for start, seconds in SECONDS.items() if unit.startswith(start))
+
+
+def clusters_of(text: str) -> frozenset[str]:
+    """The clusters that a test file asks for by name."""
+    return frozenset(name for name in CLUSTERS if re.search(rf"\b{name}\b", text))
+
+
+def choose(waiting: dict[str, frozenset[str]], own: frozenset[str], taken: frozenset[str]) -> str:
+    """The unit that a worker gets. `waiting`: unit → the clusters it needs; `own`: those of the worker; `taken`: of all workers."""
+
+    def worth(unit: str) -> tuple[bool, int, int]:
+        needs = waiting[unit]
+        return not (needs - own) & taken, seconds_of(unit), len(needs)
+
+    return max(waiting, key=worth)
+
+
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """A scheduler of pytest-xdist that works as this module says."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class LongestFirst(LoadScopeScheduling):
+        def __init__(self) -> None:
+            super().__init__(config, log)
+            self._needs: dict[str, frozenset[str]] = {}
+            self._own: dict[Any, frozenset[str]] = {}
+
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::", 1)[0]
+            unit = unit_of(path)
+            if unit not in self._needs:
+                file = Path(config.rootpath, path)
+                self._needs[unit] = clusters_of(file.read_text()) if unit == path else frozenset()
+            return unit
+
+        def _assign_work_unit(self, node: Any) -> None:
+            own = self._own.get(node, frozenset())
+            waiting = {unit: self._needs[unit] for unit in self.workqueue}
+            unit = choose(waiting, own, frozenset().union(*self._own.values()))
+            self._own[node] = own | self._needs[unit]
+            self.workqueue.move_to_end(unit, last=False)
+            super()._assign_work_unit(node)
+
+    return LongestFirst()
