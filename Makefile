@@ -12,7 +12,7 @@ WORKERS := -n $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-isolation bench-report docs clean
-.PHONY: setup java kafka redis test-fleet-minute test-all
+.PHONY: setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/kafka-quota-proxy demo
@@ -24,9 +24,22 @@ test: setup java check kafka redis
 test-quick: setup redis
 	$(BIN)/pytest $(WORKERS) -m "not kafka and not spark" $(PYTEST_ARGS)
 
-# With what takes too long for every push.
+# Everything: with what takes too long for every push, older brokers and older clients included; some two hours. Only the pods are left
+# out (`make test-pods`).
 test-all: setup java check kafka redis
 	$(BIN)/pytest $(WORKERS) --nightly $(PYTEST_ARGS)
+	for version in 3.3 3.9 4.2; do $(MAKE) test-kafka KAFKA=$$version || exit 1; done
+	$(MAKE) test-pythons test-chart test-fleet-minute
+
+# The tests of APIs and of passing with brokers of another version: `make test-kafka KAFKA=3.9`. docs/versions.md says which there are.
+KAFKA ?= 3.9
+test-kafka: setup java
+	@$(BIN)/python -m localkafka --fetch-only --version $(KAFKA)
+	$(BIN)/pytest -m every_kafka --kafka $(KAFKA) $(PYTEST_ARGS)
+
+# The unit and wire tests with each of python3.11 to python3.14 that is on PATH.
+test-pythons: setup
+	$(BIN)/python -m tests.pythons $(PYTEST_ARGS)
 
 # What the compiled build replaces, as it is read.
 test-pure: setup
@@ -95,7 +108,7 @@ redis: setup
 
 # The compiled build of the hot path is of the present sources, or it is not used; where it cannot be made, all runs as pure Python.
 setup: $(READY)
-	@$(BIN)/python -c 'import sys, proxy.compiled as c; sys.exit(c.lacking() is not None)' || $(BIN)/python setup.py --quiet build_ext --inplace
+	@$(BIN)/python make_venv.py --compile
 
 java: setup
 	@$(BIN)/python -W ignore::RuntimeWarning -m localkafka.java --install
@@ -106,8 +119,7 @@ kafka: java
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and was not found; on Debian: apt-get install python3 python3-venv" >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PYTHON) make_venv.py $(VENV)
 	@touch $@
 
 clean:

@@ -5,18 +5,22 @@ Leaves to others: what is done with it. It knows nothing of the proxy.
 
 The rooms, from the bottom up:
 
-    java      finds a Java, or says how to get one
-    guard     starts processes that never outlive this one; `_watch` is the script that sees to it
-    jars      fetches Kafka's jars once, with PySpark's package resolver
-    ports     loopback ports that stay ours while a broker is down
-    jvm       command lines
-    settings  server.properties as a value
-    storage   formats a node's folders
-    ready     asks a broker who is in the cluster
-    node      one process: start, signal, log
-    cluster   LocalCluster: one to three nodes
-    archive   makes brokers start faster
-    tools     kafka-topics and the others, and Java source files
+    java        finds a Java, or says how to get one
+    guard       starts processes that never outlive this one; `_watch` is the script that sees to it
+    repository  where Maven packages come from, and through which proxy
+    resolver    fetches them, with the resolver that PySpark brings
+    jars        keeps Kafka's jars in a cache folder, and repairs it
+    ports       loopback ports that stay ours while a broker is down
+    jvm         command lines
+    settings    server.properties as a value
+    storage     formats a node's folders
+    ready       asks a broker who is in the cluster
+    node        one process: start, signal, log
+    cluster     LocalCluster: one to three nodes
+    archive     makes brokers start faster
+    streams     gets the jars of Kafka Streams
+    versions    which versions are tested, and what older ones cannot do
+    tools       kafka-topics and the others, and Java source files
 
     with LocalCluster(3) as kafka:
         tool("topics", "--bootstrap-server", kafka.bootstrap_servers, "--create", "--topic", "orders", check=True)
@@ -24,9 +28,10 @@ The rooms, from the bottom up:
 
 from localkafka.archive import prepare
 from localkafka.cluster import LocalCluster
-from localkafka.jars import DEFAULT_VERSION, FetchError
+from localkafka.jars import DEFAULT_VERSION
 from localkafka.java import Java, JavaMissing, ensure_java, find_java
 from localkafka.node import Node, NodeError
+from localkafka.resolver import FetchError
 from localkafka.settings import Tls
 from localkafka.storage import FormatError
 from localkafka.tools import ToolError, run_java, tool

@@ -11,10 +11,12 @@ from types import FrameType
 
 from localkafka.archive import prepare
 from localkafka.cluster import LocalCluster
-from localkafka.jars import DEFAULT_VERSION, FetchError
+from localkafka.jars import DEFAULT_VERSION
 from localkafka.java import JavaMissing
 from localkafka.node import NodeError
+from localkafka.resolver import FetchError
 from localkafka.storage import FormatError
+from localkafka.versions import whole
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,8 +54,8 @@ def _serve(options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m localkafka", description="Run a real Apache Kafka on loopback until Ctrl-C.")
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 2, 3))
-    parser.add_argument("--log-dirs", type=int, default=2, metavar="N", help="log dirs per broker (2)")
-    parser.add_argument("--version", default=DEFAULT_VERSION, help=f"of Kafka ({DEFAULT_VERSION})")
+    parser.add_argument("--log-dirs", type=int, metavar="N", help="log dirs per broker (2, before Kafka 3.7 1)")
+    parser.add_argument("--version", type=whole, default=DEFAULT_VERSION, help=f"of Kafka, such as 3.9 ({DEFAULT_VERSION})")
     parser.add_argument(
         "--sasl", type=_pair(":"), nargs="+", default=[], metavar="USER:PASSWORD", help="clients must log in as one of these"
     )

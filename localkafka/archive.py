@@ -8,7 +8,7 @@ import os
 
 from localkafka import jvm
 from localkafka.cluster import LocalCluster
-from localkafka.jars import Progress, fetch, locked
+from localkafka.jars import Progress, fetch_checked, locked
 from localkafka.java import find_java
 
 _DUMP_LIMIT = 120.0  # seconds
@@ -17,7 +17,7 @@ _DUMP_LIMIT = 120.0  # seconds
 def prepare(version: str, progress: Progress) -> None:
     """Fetch Kafka and make the archive, whichever is missing (about 8 s for the latter). Errors as of LocalCluster.start."""
     java = find_java()
-    jars = fetch(version, java, progress)
+    jars = fetch_checked(version, java, progress)
     archive = jvm.archive_path(jars, java)
     with locked(archive, progress):
         if archive.exists():

@@ -18,6 +18,7 @@ from localkafka.java import find_java
 from localkafka.node import Node, NodeError, wait_all
 from localkafka.ready import known_brokers
 from localkafka.settings import PropertyValue, Tls, check_users, cluster_properties
+from localkafka.versions import LOG_DIRS_SINCE, SCRAM_SINCE, release_of
 
 _PORT_TRIES = 3
 _POLL = 0.05  # seconds between two questions to a node that starts
@@ -36,7 +37,7 @@ class LocalCluster:
         self,
         brokers: int = 1,
         *,
-        log_dirs: int = 2,
+        log_dirs: int | None = None,
         version: str = DEFAULT_VERSION,
         properties: Mapping[str, PropertyValue] | None = None,
         data_dir: Path | None = None,
@@ -49,18 +50,22 @@ class LocalCluster:
     ) -> None:
         """Describe a cluster; nothing runs yet.
 
-        `log_dirs` is their number per broker. `properties` go over the defaults in every node's server.properties. `data_dir` is
-        kept at stop, and used again by a next cluster with the same number of brokers and log dirs; without it, data is temporary.
-        `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. `tls` is the same for all nodes: its certificate
-        is for 127.0.0.1. `super_users` switch the authorizer on: these of the users of `sasl` may do everything, as brokers among
-        each other may; all others have the rights that ACLs give them, none to begin with. `jvm_flags` go over the others
-        (-Xmx512m for one).
+        `log_dirs` is their number per broker: 2 where none is given, 1 before Kafka 3.7. `properties` go over the defaults in every
+        node's server.properties. `data_dir` is kept at stop, and used again by a next cluster with the same number of brokers and
+        log dirs; without it, data is temporary.
+        `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 (since Kafka 3.5). `tls` is the same for all nodes:
+        its certificate is for 127.0.0.1. `super_users` switch the authorizer on: these of the users of `sasl` may do everything,
+        as brokers among each other may; all others have the rights that ACLs give them, none to begin with. `jvm_flags` go over
+        the others (-Xmx512m for one).
         `start_limit` is in seconds. Errors: ValueError.
         """
         if not 1 <= brokers <= 3:
             raise ValueError(f"brokers: 1, 2 or 3, not {brokers}")
-        if log_dirs < 1:
-            raise ValueError(f"log_dirs: at least 1, not {log_dirs}")
+        several = release_of(version) >= LOG_DIRS_SINCE
+        if log_dirs is None:
+            log_dirs = 2 if several else 1
+        if log_dirs < 1 or (log_dirs > 1 and not several):
+            raise ValueError(f"log_dirs: {'at least ' if several else ''}1 in Kafka {version}, not {log_dirs}")
         check_users(sasl or {}, super_users or ())
         self.version = version
         self.brokers: Sequence[Node] = ()
@@ -151,10 +156,12 @@ class LocalCluster:
         if None not in known.values():
             return
         cluster_id = next(filter(None, known.values()), None) or storage.new_id()
-        bootstrap = storage.checkpoint(self._guard, tool, jars, self._sasl)
+        scram = self._sasl if release_of(self.version) >= SCRAM_SINCE else None
+        bootstrap = storage.checkpoint(self._guard, tool, jars, scram)
         for node in self.brokers:
             if known[node] is None:
-                storage.format_node(node.node_id, cluster_id, node.log_dirs, node.metadata_dir, bootstrap)
+                folders = (node.metadata_dir, *node.log_dirs)
+                storage.format_node(node.node_id, cluster_id, folders, bootstrap, ids=release_of(self.version) >= LOG_DIRS_SINCE)
 
     def _start_all(self) -> None:
         for left in reversed(range(_PORT_TRIES)):

@@ -1,37 +1,32 @@
-"""Room localkafka, jars: gets Apache Kafka's jars once into a cache folder, with the package resolver that PySpark brings.
+"""Room localkafka, jars: keeps Apache Kafka's jars in a cache folder, and sees to it that they are whole.
 
 In: a Kafka version, a Java, the cache folder of the environment. Out: a folder of jars that is complete once it is there.
-Leaves to others: running them. Network settings (mirrors, proxies) are those that spark-submit honours.
+With such a folder no network is needed, and only the sizes of its files are looked at.
+Leaves to others: fetching (resolver.py) and where from (repository.py); running them.
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
-from localkafka.guard import Guard
 from localkafka.java import Java
+from localkafka.resolver import FetchError, Package, is_whole, resolve, spark_home
 
-DEFAULT_VERSION = "4.2.0"
+DEFAULT_VERSION = "4.3.1"
 Progress = Callable[[str], None]
 
 _LAYOUT = 1  # part of the folder's name: raise it when what a folder holds changes
-_FETCH_LIMIT = 1800.0  # seconds
-_TAIL_LINES = 25
-# Spark's resolver leaves these out, as Spark has them. The logging ones replace Kafka's, so that every version logs alike.
-_FROM_SPARK = ("scala-library", "slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl", "log4j-1.2-api")
+_SUMS = "sums.txt"  # a line for each jar: SHA-256, size, name
+# So that every version logs alike, whichever logger it brings.
+_FROM_SPARK = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl", "log4j-1.2-api")
 _REPLACED = ("org.slf4j_", "org.apache.logging.log4j_", "ch.qos.reload4j_")
 # Brings 40 jars of a web server for one tool about Connect plugins.
-_EXCLUDED = "org.apache.kafka:connect-runtime"
-
-
-class FetchError(RuntimeError):
-    """Kafka's jars could not be fetched. The message holds the end of what the resolver printed."""
+_EXCLUDED = (Package("org.apache.kafka", "connect-runtime"),)
 
 
 def cache_dir() -> Path:
@@ -42,22 +37,50 @@ def cache_dir() -> Path:
 
 
 def fetch(version: str, java: Java, progress: Progress | None = None) -> Path:
-    """The folder with the jars of Apache Kafka `version`, fetched when it is not there yet (about 20 s and 45 MB).
+    """The folder with the jars of Apache Kafka `version`, fetched when it is not there yet (20 s to a minute, 45 MB).
 
     Several processes may call this at once: one fetches, the others wait. One that is stopped half way loses only what it was
-    downloading. Errors: ValueError for what is no version, FetchError.
+    downloading. A folder in which a jar is missing or too short is made again.
+    Errors: ValueError for what is no version, FetchError.
     """
+    return _fetched(version, java, progress, _missing_or_short)
+
+
+def fetch_checked(version: str, java: Java, progress: Progress | None = None) -> Path:
+    """Like `fetch`, and compares the checksums of all jars that are there (0.2 s)."""
+    return _fetched(version, java, progress, _changed)
+
+
+def _fetched(version: str, java: Java, progress: Progress | None, damage: Callable[[Path], str | None]) -> Path:
     if not re.fullmatch(r"\d+\.\d+\.\d+(-\w+)?", version):
         raise ValueError(f"not a version of Apache Kafka: {version!r}")
     say = progress or (lambda _line: None)
     folder = cache_dir() / f"kafka-{version}-{_LAYOUT}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder, say):
-            if not folder.is_dir():
-                say(f"fetching Apache Kafka {version} (once)")
-                _fill(folder, version, java)
+    try:
+        if damage(folder) is not None:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with locked(folder, say):
+                _make_whole(folder, version, java, say, damage)
+    except OSError as error:
+        raise FetchError(
+            f"the cache folder {folder.parent} cannot be used ({error.strerror or error}): set KAFKA_QUOTA_PROXY_CACHE to another"
+        ) from None
+    except FetchError as error:
+        raise FetchError(f"Apache Kafka {version} could not be fetched: {error}") from None
     return folder
+
+
+def _make_whole(folder: Path, version: str, java: Java, say: Progress, damage: Callable[[Path], str | None]) -> None:
+    if folder.is_dir() and not (folder / _SUMS).exists() and _all_open(folder):
+        _write_sums(folder)  # made before there were sums
+    damaged = damage(folder)
+    if damaged is None:
+        return  # somebody else made it meanwhile
+    if folder.is_dir():
+        say(f"the cache of Apache Kafka {version} is damaged ({damaged}): fetching it again")
+    else:
+        say(f"fetching Apache Kafka {version} (once; 45 MB, 20 s to a minute)")
+    _fill(folder, version, java, say)
 
 
 @contextmanager
@@ -72,57 +95,84 @@ def locked(made: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _fill(folder: Path, version: str, java: Java) -> None:
+def _fill(folder: Path, version: str, java: Java, say: Progress) -> None:
     """Resolve beside the folder, and rename when all is there. The resolver's downloads stay until then, for a next try."""
     work = _beside(folder, "resolving")
-    shutil.rmtree(work / "jars", ignore_errors=True)
-    spark = _spark_home()
-    _resolve(work, version, java, spark)
-    for jar in (work / "jars").glob("*.jar"):
+    left_over = (work / "cache").is_dir()
+    wanted = [Package("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")]
+    try:
+        resolve(wanted, _EXCLUDED, work, java)
+    except FetchError as error:
+        if not (left_over and error.again):
+            raise
+        say("what an earlier try left behind is of no use: starting anew")
+        shutil.rmtree(work)
+        resolve(wanted, _EXCLUDED, work, java)
+    made = work / "jars"
+    for jar in made.glob("*.jar"):
         if jar.name.startswith(_REPLACED):
             jar.unlink()
     for name in _FROM_SPARK:
-        shutil.copy2(_one_jar(spark / "jars", name), work / "jars")
-    (work / "jars").rename(folder)
+        shutil.copy2(_one_jar(spark_home() / "jars", name), made)
+    _write_sums(made)
+    if folder.exists():
+        folder.rename(work / "damaged")
+    made.rename(folder)
     shutil.rmtree(work)
 
 
-def _resolve(work: Path, version: str, java: Java, spark: Path) -> None:
-    packages = f"org.apache.kafka:kafka_2.13:{version},org.apache.kafka:kafka-tools:{version}"
-    submit = [str(spark / "bin" / "spark-submit"), "--master", "local[1]", "--driver-memory", "256m"]
-    submit += ["--packages", packages, "--exclude-packages", _EXCLUDED, "--conf", f"spark.jars.ivy={work}"]
-    # Packages are resolved before the program starts; a program that only prints a version is the cheapest there is.
-    submit += ["--class", "org.apache.spark.deploy.SparkSubmit", "spark-internal", "--version"]
-    environment = {**java.environment(), "SPARK_HOME": str(spark)}
-    with Guard() as guard:
+def _sums(folder: Path) -> dict[str, tuple[int, str]]:
+    """Name → size in bytes and SHA-256 of each jar, as noted when they were fetched; empty where there is no such note."""
+    try:
+        lines = (folder / _SUMS).read_text().splitlines()
+        fields = [line.split(maxsplit=2) for line in lines]
+        return {name: (int(size), digest) for digest, size, name in fields}
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _write_sums(folder: Path) -> None:
+    lines = [f"{_digest(jar)} {jar.stat().st_size} {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
+    partial = folder / f"{_SUMS}.partial"
+    partial.write_text("".join(lines))
+    partial.rename(folder / _SUMS)
+
+
+def _missing_or_short(folder: Path) -> str | None:
+    """What is wrong with a folder, as far as sizes tell; None when nothing is."""
+    sums = _sums(folder)
+    for name, (size, _) in sums.items():
         try:
-            run = guard.run(submit, env=environment, cwd=guard.folder, merge=True, timeout=_FETCH_LIMIT)
-        except subprocess.TimeoutExpired as error:
-            raise FetchError(
-                f"Apache Kafka {version} was not fetched within {_FETCH_LIMIT:.0f} s:\n{_tail(error.output)}"
-            ) from None
-    if run.returncode != 0 or not list((work / "jars").glob("org.apache.kafka_kafka_2.13-*.jar")):
-        raise FetchError(f"Apache Kafka {version} could not be fetched. The resolver's last words:\n{_tail(run.stdout)}")
+            found = (folder / name).stat().st_size
+        except FileNotFoundError:
+            return f"{name} is missing"
+        if found != size:
+            return f"{name} has {found} bytes instead of {size}"
+    return None if sums else "it has no checksums"
 
 
-def _tail(printed: str) -> str:
-    return "\n".join(printed.strip().splitlines()[-_TAIL_LINES:])
+def _changed(folder: Path) -> str | None:
+    """What is wrong with a folder, by the checksums of its jars; None when nothing is."""
+    if (damage := _missing_or_short(folder)) is not None:
+        return damage
+    return next((f"{name} was changed" for name, (_, digest) in _sums(folder).items() if _digest(folder / name) != digest), None)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+def _all_open(folder: Path) -> bool:
+    return all(is_whole(jar) for jar in folder.glob("*.jar"))
 
 
 def _beside(folder: Path, what: str) -> Path:
     return folder.with_name(f"{folder.name}.{what}")
 
 
-def _spark_home() -> Path:
-    """The PySpark of this interpreter, whatever SPARK_HOME says: its jars and its resolver belong together."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise FetchError("PySpark, whose package resolver fetches Kafka, is not installed: install kafka-quota-proxy[demo]")
-    return Path(spec.origin).parent
-
-
 def _one_jar(folder: Path, name: str) -> Path:
     found = sorted(folder.glob(f"{name}-[0-9]*.jar"))
     if not found:
-        raise FetchError(f"this PySpark has no {name} in {folder}")
+        raise FetchError(f"this PySpark has no {name} in {folder}: install the one of constraints.txt")
     return found[-1]

@@ -46,13 +46,14 @@ def checkpoint(guard: Guard, java_command: Sequence[str], jars: Path, users: Map
     return cached
 
 
-def format_node(node_id: int, cluster_id: str, folders: Sequence[Path], metadata_dir: Path, bootstrap: Path) -> None:
-    """Make the folders of a node, the one for metadata among them, ready for its first start."""
-    for folder in (metadata_dir, *folders):
+def format_node(node_id: int, cluster_id: str, folders: Sequence[Path], bootstrap: Path, *, ids: bool) -> None:
+    """Make the folders of a node, of which the first is for metadata, ready for its first start. `ids`: folders have ids of their
+    own (KIP-858); a broker that is older wants all of them alike."""
+    for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-        meta: dict[str, PropertyValue] = {"version": 1, "cluster.id": cluster_id, "node.id": node_id, "directory.id": new_id()}
-        (folder / "meta.properties").write_text(render(meta))
-    shutil.copyfile(bootstrap, metadata_dir / _CHECKPOINT)
+        meta: dict[str, PropertyValue] = {"version": 1, "cluster.id": cluster_id, "node.id": node_id}
+        (folder / "meta.properties").write_text(render(meta | ({"directory.id": new_id()} if ids else {})))
+    shutil.copyfile(bootstrap, folders[0] / _CHECKPOINT)
 
 
 def cluster_id_of(metadata_dir: Path) -> str | None:

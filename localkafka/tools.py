@@ -6,6 +6,7 @@ Leaves to others: the cluster that it talks to.
 
 import subprocess
 import zipfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from localkafka import jvm
 from localkafka.guard import Guard
 from localkafka.jars import DEFAULT_VERSION, fetch
 from localkafka.java import Java, find_java
+from localkafka.streams import fetch_streams
 
 # Main classes by tool; where a tool has moved between versions, the newest place comes first.
 _CLASSES = {
@@ -71,15 +73,23 @@ def tool(
 
 
 def run_java(
-    source: Path, *arguments: str, version: str = DEFAULT_VERSION, stdin: str = "", timeout: float = 60.0, check: bool = False
+    source: Path,
+    *arguments: str,
+    version: str = DEFAULT_VERSION,
+    streams: bool = False,
+    stdin: str = "",
+    timeout: float = 60.0,
+    check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Compile and run one Java source file in memory, with Kafka's client (and all its other jars) on the class path.
+    """Compile and run one Java source file in memory, with Kafka's client (and all its other jars) on the class path, those of
+    Kafka Streams if `streams`.
 
     Errors as of `tool`; JavaMissing also when this Java brings no compiler.
     """
     java = find_java()
     java.require_compiler()
-    return _run(java, fetch(version, java), [str(source), *arguments], stdin=stdin, timeout=timeout, check=check)
+    more = [fetch_streams(version, java)] if streams else []
+    return _run(java, fetch(version, java), [str(source), *arguments], more, stdin=stdin, timeout=timeout, check=check)
 
 
 def main_class(name: str, jars: Path) -> str:
@@ -96,10 +106,10 @@ def main_class(name: str, jars: Path) -> str:
 
 
 def _run(
-    java: Java, jars: Path, program: list[str], *, stdin: str, timeout: float, check: bool
+    java: Java, jars: Path, program: list[str], more: Sequence[Path] = (), *, stdin: str, timeout: float, check: bool
 ) -> subprocess.CompletedProcess[str]:
     with Guard() as guard:
-        run = guard.run([*jvm.tool_command(java, jars, guard.folder), *program], input=stdin, timeout=timeout)
+        run = guard.run([*jvm.tool_command(java, jars, guard.folder, more), *program], input=stdin, timeout=timeout)
     if check and run.returncode != 0:
         raise ToolError(f"{' '.join(program)} ended with exit code {run.returncode}:\n{run.stdout}{run.stderr}")
     return run

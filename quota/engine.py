@@ -16,13 +16,13 @@ from quota.confirmed import Confirmations
 from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
 from quota.fence import Fence
-from quota.kinds.bytes_in import OTHERS, BytesIn, TopicLimits
+from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Receipt
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
 from quota.kinds.rates import RateLimit, RateMeter, Rates
 from quota.kinds.storage import Check, Event, Produced, Storage, StorageLimits
 from quota.ledger import Sums
-from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Refusals
+from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Judging, Over, Refusals
 from quota.shares import Share
 from quota.slowing import Slowing
 from quota.steps import finish_at_once
@@ -30,8 +30,6 @@ from quota.windows.bloom import Hash
 
 L = TypeVar("L")
 
-MAX_TOLD: Final = 10
-"""Topics of one request that a quota tells of one by one; what is to be said of others is said of `OTHERS`, all together."""
 HOURS: Final = Windows()
 MAX_WOULD: Final = 1000
 MAX_HOLD = 10.0
@@ -180,35 +178,6 @@ class Mutes:
             del self._until[key]
 
 
-class Over:
-    """What is to be said of the topics of one request that are over their thresholds."""
-
-    def __init__(self) -> None:
-        self._said: dict[str, tuple[Decision | None, list[int]]] = {}
-
-    def alone(self, topic: str) -> bool:
-        """Is this topic one of those that are told of one by one?"""
-        return topic in self._said or len(self._said) < MAX_TOLD
-
-    def find(self, topic: str) -> list[Decision | None]:
-        """What is said of this topic already, None for nothing; no element if it was not asked yet."""
-        found = self._said.get(topic if self.alone(topic) else OTHERS)
-        return [] if found is None else [found[0]]
-
-    def add(self, topic: str, decision: Decision | None, item: int) -> None:
-        """This is said of a topic if it is the first, and concerns this item."""
-        key = topic if self.alone(topic) else OTHERS
-        said = self._said.get(key)
-        if said is None:
-            if decision is not None and key == OTHERS:
-                decision = replace(decision, entity=Entity(None, None, OTHERS))
-            said = self._said[key] = decision, []
-        said[1].append(item)
-
-    def decisions(self) -> list[Decision]:
-        return [replace(decision, items=tuple(items)) for decision, items in self._said.values() if decision is not None]
-
-
 class Engine:
     """Every quota of one proxy. `hash128` hashes producer ids, `windows` say how long they are remembered."""
 
@@ -310,11 +279,19 @@ class Engine:
         return finish_at_once(self.charging_mutations(found, partitions, refusable=refusable, now=now, mute=mute))
 
     def charging_mutations(
-        self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float, mute: bool = True
+        self,
+        found: Found[MutationLimit],
+        partitions: Sequence[int],
+        *,
+        refusable: bool,
+        now: float,
+        mute: bool = True,
+        receipt: Receipt | None = None,
     ) -> Generator[None, None, Verdict]:
-        """The same in steps, for very many items. What others charge meanwhile takes room from the items that are left."""
+        """The same in steps, for very many items. What others charge meanwhile takes room from the items that are left.
+        `receipt`: as in `ControllerMutations.charging`."""
         enforced = refusable and self.controller_mutations.name not in self.limits.observed
-        verdict = yield from self.controller_mutations.charging(found, partitions, refusable=enforced, now=now)
+        verdict = yield from self.controller_mutations.charging(found, partitions, refusable=enforced, now=now, receipt=receipt)
         if refusable and not enforced and verdict.decision is not None:
             verdict = replace(verdict, decision=replace(verdict.decision, action=Action.REFUSE))
         return self._capped(verdict, now, mute)
@@ -344,59 +321,97 @@ class Engine:
         towards no rate; what goes on is counted, and throttled by whatever is exceeded. Throttles are capped at `max_throttle`,
         and their owners muted. `confirmed` False: no broker has confirmed that the user may write to all of these topics. Then
         bytes count for the user alone until the broker has answered, see `count_written`."""
-        refusals = Refusals(self.fence, batches, rules.owner, now)
-        free = self.limits.exempt.topics
-        limited = [i for i in range(len(batches)) if not refusals.behind(i)]
+        judging = self.begin_produce(rules, batches, confirmed=confirmed)
+        self.judge_some(judging, rules, len(batches), now)
+        return judging.finish()
+
+    def begin_produce(self, rules: Rules, batches: Sequence[Batch], *, confirmed: bool = True) -> Judging:
+        """The same piece by piece, for very many batches. What others do between two pieces is done before the second of them."""
+        in_topics = confirmed and self.limits.topics is not None
+        return Judging(self.fence, rules.owner, batches, confirmed=confirmed, in_topics=in_topics)
+
+    def judge_some(self, judging: Judging, rules: Rules, most: int, now: float) -> None:
+        """Judge the next piece of a request, of `most` batches."""
+        batches, refusals, judgement = judging.batches, judging.refusals, judging.judgement
+        first, free = judging.at, self.limits.exempt.topics
+        judging.at = stop = min(first + most, len(batches))
+        judgement.pieces.append((stop, now))
+        refusals.now = now
+        limited = [i for i in range(first, stop) if not refusals.behind(i)]
         stored = [] if rules.exempt or self.storage.calm else [i for i in limited if batches[i].topic not in free]
         enforced = self.storage.name not in self.limits.observed
         found = self.slowing.refuse(rules.owner, batches, stored, refusals, now, enforced=enforced)
-        full = [it for it in (self._capped(Verdict(0, each), now, mute=False).decision for each in found) if it is not None]
+        for each in found:
+            decision = self._capped(Verdict(0, each), now, mute=False).decision
+            if decision is not None:
+                judging.full.append(decision)
         limited = [i for i in limited if i not in refusals.refused]
-        ids = self._judge_ids(rules, batches, limited, refusals, now)
-        over = Over()
+        judging.ids += self._judge_ids(rules, batches, limited, refusals, now)
         accepted = 0
         for i in limited:
             batch = batches[i]
-            take = self._take_topic if confirmed else self._may_go
-            if i in refusals.refused or not take(rules, batch, i, refusals, over, now):
+            take = self._take_topic if judging.confirmed else self._may_go
+            if i in refusals.refused or not take(rules, batch, i, refusals, judging.over, now):
                 continue
             refusals.admit(i)
             if batch.topic not in free:
                 accepted += batch.size
-        decisions = [*refusals.decisions(), *full, *ids, *over.decisions()]
-        judgement = Judgement(refusals.refused, decisions, confirmed and self.limits.topics is not None)
-        if confirmed:
-            self._slow(rules, batches, [i for i in stored if i not in refusals.refused], judgement, now)
+        if judging.confirmed:
+            self._slow(rules, batches, [i for i in stored if i not in refusals.refused], judgement, judging.slowed, now)
+            judging.counted += [i for i in range(first, stop) if i not in refusals.refused]
             if rules.produce is not None and accepted and (slowed := self.charge_rate(rules.produce, accepted, now)) is not None:
-                decisions.append(replace(slowed, items=tuple(i for i in range(len(batches)) if i not in refusals.refused)))
+                judging.rates.append(slowed)
         elif self.limits.topics is not None:
-            self.bytes_in.expect(rules.user, sum(b.size for i, b in enumerate(batches) if i not in refusals.refused), now)
-        return judgement
+            going = sum(batches[i].size for i in range(first, stop) if i not in refusals.refused)
+            self.bytes_in.expect(rules.user, going, now)
+
+    def give_up_produce(self, rules: Rules, judging: Judging, now: float) -> None:
+        """A request does not go on after all, judged as far as it was: give back what was counted."""
+        charged, judgement = judging.charged(), judging.judgement
+        if judging.confirmed:
+            self.credit_produce(rules, judging.batches, judgement, charged, now)
+        else:
+            self.answered_produce(rules, judging.batches, judgement, charged, now)
+
+    def answered_produce(
+        self, rules: Rules, batches: Sequence[Batch], judgement: Judgement, items: Iterable[int], now: float
+    ) -> None:
+        """The broker has answered about these batches, of which nobody had confirmed before that the user may write them."""
+        sizes = dict.fromkeys((when for _, when in judgement.pieces), 0)
+        for i in items:
+            sizes[judgement.when(i)] += batches[i].size
+        for when, size in sizes.items():
+            self.bytes_in.answered(rules.user, size, when, now)
 
     def count_written(self, rules: Rules, batches: Sequence[Batch], items: Sequence[int], now: float) -> Judgement:
         """Count batches that were judged while nobody had confirmed that the user may write to their topics, and that brokers have
         written by now: what `judge_produce` does of confirmed ones. Nothing is refused any more."""
-        judgement, over = Judgement(in_topics=self.limits.topics is not None), Over()
+        judging = self.begin_produce(rules, batches)
+        self.count_some(judging, rules, items, now)
+        return judging.finish()
+
+    def count_some(self, judging: Judging, rules: Rules, items: Sequence[int], now: float) -> None:
+        """The same piece by piece, after `begin_produce`: count these of the batches."""
+        batches, judgement = judging.batches, judging.judgement
         for i in items if judgement.in_topics else ():
-            self._count_topic(rules, batches[i], i, over, now)
-        judgement.decisions += over.decisions()
+            self._count_topic(rules, batches[i], i, judging.over, now)
         limited = [i for i in items if batches[i].topic not in self.limits.exempt.topics]
-        self._slow(rules, batches, [] if rules.exempt else limited, judgement, now)
+        self._slow(rules, batches, [] if rules.exempt else limited, judgement, judging.slowed, now)
+        judging.counted += limited
         carried = sum(batches[i].size for i in limited)
         if rules.produce is not None and carried and (slowed := self.charge_rate(rules.produce, carried, now)) is not None:
-            judgement.decisions.append(replace(slowed, items=tuple(limited)))
-        return judgement
+            judging.rates.append(slowed)
 
     def credit_produce(
-        self, rules: Rules, batches: Sequence[Batch], judgement: Judgement, items: Iterable[int], when: float, now: float
+        self, rules: Rules, batches: Sequence[Batch], judgement: Judgement, items: Iterable[int], now: float
     ) -> None:
-        """Brokers did not write these batches, which were counted at `when`: give back what they counted."""
+        """Brokers did not write these batches, which were counted when they were judged: give back what they counted."""
         carried = 0
         for i in items:
             batch = batches[i]
             if judgement.in_topics:
                 meter = None if rules.exempt or not batch.known else self.bytes_in.meters.get(batch.topic)
-                (meter or self.bytes_in.total).give_back(batch.size, now, when)
+                (meter or self.bytes_in.total).give_back(batch.size, now, judgement.when(i))
             if judgement.slowed is not None and i in judgement.weights:
                 self.slowing.rates.refund(judgement.slowed, judgement.weights[i], now)
             if batch.topic not in self.limits.exempt.topics:
@@ -404,17 +419,26 @@ class Engine:
         if rules.produce is not None and carried:
             rules.produce.rates.refund(rules.produce.found.owner, carried, now)
 
-    def _slow(self, rules: Rules, batches: Sequence[Batch], items: Sequence[int], judgement: Judgement, now: float) -> None:
+    def _slow(
+        self,
+        rules: Rules,
+        batches: Sequence[Batch],
+        items: Sequence[int],
+        judgement: Judgement,
+        decisions: list[Decision],
+        now: float,
+    ) -> None:
         """Slow down who writes to a volume past its soft limit."""
         found = None
         if items and not self.storage.calm:
             found = self.slowing.rates.find(rules.user, rules.client_id, client_ids=rules.by_client_id)
         if found is None:
             return
-        judgement.slowed, judgement.weights = found.owner, self.slowing.weights(batches, items)
+        judgement.slowed = found.owner
+        judgement.weights |= self.slowing.weights(batches, items)
         capped = self._capped(Verdict(0, self.slowing.slow(found, batches, items, now)), now).decision
         if capped is not None:
-            judgement.decisions.append(capped)
+            decisions.append(capped)
 
     def _judge_ids(
         self, rules: Rules, batches: Sequence[Batch], limited: Sequence[int], refusals: Refusals, now: float
@@ -569,6 +593,10 @@ class Engine:
         if mute:
             self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
         return replace(verdict, decision=decision)
+
+    def give_up_mutations(self, receipt: Receipt, now: float) -> None:  # noqa: ARG002
+        """A request does not go on after all: take back all that was recorded of it."""
+        self.controller_mutations.credit(receipt, list(receipt.parts))
 
     def credit_mutations(self, receipt: object, items: Iterable[int]) -> int:
         """Take back what `Verdict.receipt` has recorded for these items, as it did not happen. Units that did not happen,

@@ -6,12 +6,13 @@ long its client is throttled. Codes are those of the Kafka protocol."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.fence import Fence, Fenced, Part
+from quota.kinds.bytes_in import OTHERS
 
 NOT_ENOUGH_REPLICAS: Final = 19
 """retried by every client"""
@@ -21,6 +22,8 @@ STORAGE_ERROR: Final = 56
 """KAFKA_STORAGE_ERROR: retried, with fresh metadata"""
 MAX_IDS: Final = 10
 """Producer ids of one request that are counted; a producer has one."""
+MAX_TOLD: Final = 10
+"""Topics of one request that a quota tells of one by one; what is to be said of others is said of `OTHERS`, all together."""
 FENCE: Final = "sequence_fence"
 
 
@@ -55,6 +58,12 @@ class Judgement:
     slowed: Entity | None = None
     """against whose slowed rate something was counted, and how much for each batch"""
     weights: dict[int, float] = field(default_factory=dict)
+    pieces: list[tuple[int, float]] = field(default_factory=list)
+    """of a request that was judged piece by piece: the batch before which each ends, and when it was judged"""
+
+    def when(self, i: int) -> float:
+        """When batch i was judged, and counted if it was."""
+        return next(when for stop, when in self.pieces if i < stop)
 
     @property
     def throttle(self) -> float:
@@ -63,10 +72,11 @@ class Judgement:
 
 
 class Refusals:
-    """The refusals of one request as they come, with the fence: batch by batch, in order."""
+    """The refusals of one request as they come, with the fence: batch by batch, in order. `now` is the time."""
 
-    def __init__(self, fence: Fence, batches: Sequence[Batch], owner: Entity, now: float) -> None:
-        self._fence, self._batches, self._owner, self._now = fence, batches, owner, now
+    def __init__(self, fence: Fence, batches: Sequence[Batch], owner: Entity) -> None:
+        self._fence, self._batches, self._owner = fence, batches, owner
+        self.now = 0.0
         self.refused: dict[int, Refused] = {}
         self._user = owner.user or ""
         self._fenced: dict[tuple[str, bool], list[int]] = {}
@@ -78,7 +88,7 @@ class Refusals:
             return False
         for topic in _names(batch):
             part = topic, batch.partition
-            fenced = self._fence.blocks(self._user, batch.producer_id, batch.epoch, batch.sequence, part, self._now)
+            fenced = self._fence.blocks(self._user, batch.producer_id, batch.epoch, batch.sequence, part, self.now)
             if fenced is not None:
                 break
         else:
@@ -102,7 +112,7 @@ class Refusals:
     def refuse(self, i: int, code: int, message: str, quota: str) -> None:
         """A quota refuses batch i."""
         batch = self._batches[i]
-        self._fence.refused(self._user, batch.producer_id, batch.epoch, batch.sequence, _part(batch), code, quota, self._now)
+        self._fence.refused(self._user, batch.producer_id, batch.epoch, batch.sequence, _part(batch), code, quota, self.now)
         self.refused[i] = Refused(code, message)
 
     def admit(self, i: int) -> None:
@@ -118,6 +128,82 @@ class Refusals:
             Decision(FENCE, Action.REFUSE, self._owner, tuple(items), len(items), 0, 0.0, self.refused[items[0]].message)
             for items in self._fenced.values()
         ]
+
+
+class Over:
+    """What is to be said of the topics of one request that are over their thresholds."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[Decision | None, list[int]]] = {}
+
+    def alone(self, topic: str) -> bool:
+        """Is this topic one of those that are told of one by one?"""
+        return topic in self._said or len(self._said) < MAX_TOLD
+
+    def find(self, topic: str) -> list[Decision | None]:
+        """What is said of this topic already, None for nothing; no element if it was not asked yet."""
+        found = self._said.get(topic if self.alone(topic) else OTHERS)
+        return [] if found is None else [found[0]]
+
+    def add(self, topic: str, decision: Decision | None, item: int) -> None:
+        """This is said of a topic if it is the first, and concerns this item."""
+        key = topic if self.alone(topic) else OTHERS
+        said = self._said.get(key)
+        if said is None:
+            if decision is not None and key == OTHERS:
+                decision = replace(decision, entity=Entity(None, None, OTHERS))
+            said = self._said[key] = decision, []
+        said[1].append(item)
+
+    def decisions(self) -> list[Decision]:
+        return [replace(decision, items=tuple(items)) for decision, items in self._said.values() if decision is not None]
+
+
+class Judging:
+    """A Produce request that is judged piece by piece, in its order. Each piece is judged as a request of its own would be:
+    whatever its batches count is counted when it is decided that they go on, so others may be judged between two pieces.
+    `judgement` says what was decided up to now. `at`: the batch that is next."""
+
+    __slots__ = ("at", "batches", "confirmed", "counted", "full", "ids", "judgement", "over", "rates", "refusals", "slowed")
+
+    def __init__(self, fence: Fence, owner: Entity, batches: Sequence[Batch], *, confirmed: bool, in_topics: bool) -> None:
+        self.batches, self.confirmed = batches, confirmed
+        self.at = 0
+        self.refusals, self.over = Refusals(fence, batches, owner), Over()
+        self.judgement = Judgement(self.refusals.refused, in_topics=in_topics)
+        self.full: list[Decision] = []
+        self.ids: list[Decision] = []
+        self.slowed: list[Decision] = []
+        self.rates: list[Decision] = []
+        self.counted: list[int] = []
+        """batches of pieces that were counted against the byte rate"""
+
+    @property
+    def done(self) -> bool:
+        """Is the whole request judged?"""
+        return self.at >= len(self.batches)
+
+    def charged(self) -> list[int]:
+        """The batches that go on, as far as that is decided."""
+        return [i for i in range(self.at) if i not in self.refusals.refused]
+
+    def finish(self) -> Judgement:
+        """What becomes of the request, all of it judged."""
+        by_volume: dict[str, list[Decision]] = {}
+        for decision in self.full:
+            by_volume.setdefault(decision.message, []).append(decision)
+        full = [it for said in by_volume.values() for it in as_one(said)]
+        kinds = [*self.refusals.decisions(), *full, *as_one(self.ids), *self.over.decisions(), *as_one(self.slowed)]
+        self.judgement.decisions = [*kinds, *(replace(it, items=tuple(self.counted)) for it in as_one(self.rates))]
+        return self.judgement
+
+
+def as_one(decisions: Sequence[Decision]) -> Sequence[Decision]:
+    """What was said of the same at several pieces of a request: how it stands in the end, and the longest throttle."""
+    if len(decisions) < 2:
+        return decisions
+    items = tuple(i for decision in decisions for i in decision.items)
+    return [replace(decisions[-1], items=items, throttle=max(decision.throttle for decision in decisions))]
 
 
 def _part(batch: Batch) -> Part:

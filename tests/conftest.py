@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from localkafka import LocalCluster
+from localkafka.versions import TESTED, release_of, whole
 from tests import parallel, properties  # noqa: F401  properties has the profiles
 from tests.support import World
 
@@ -33,6 +34,9 @@ OPT_IN = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     for option, text in OPT_IN.values():
         parser.addoption(option, action="store_true", help=text)
+    parser.addoption(
+        "--kafka", default=[*TESTED][-1], help=f"the brokers' version, for -m every_kafka: {', '.join(TESTED)}, or any"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,17 +57,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
 
 
+def version_of(config: pytest.Config) -> str:
+    """Of the brokers, as `--kafka` says."""
+    return whole(config.getoption("--kafka"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what the brokers of this version cannot do."""
+    version = version_of(item.config)
+    for marker in item.iter_markers("since"):
+        release, what = marker.args
+        if release_of(version) < release_of(release):
+            pytest.skip(f"Kafka {version} has no {what}, which came with {release}")
+
+
 @pytest.fixture(scope="session")
-def kafka1() -> Iterator[LocalCluster]:
+def kafka_version(pytestconfig: pytest.Config) -> str:
+    """Of the brokers that clusters shared by tests consist of. Clients and tools are the newest all the same."""
+    return version_of(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kafka1(kafka_version: str) -> Iterator[LocalCluster]:
     """One broker. A test that uses it makes topics of its own, and leaves the broker running."""
-    with LocalCluster(1, jvm_flags=QUICK_START, progress=_say) as cluster:
+    with LocalCluster(1, version=kafka_version, jvm_flags=QUICK_START, progress=_say) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def kafka3() -> Iterator[LocalCluster]:
+def kafka3(kafka_version: str) -> Iterator[LocalCluster]:
     """Three brokers. A test that stops one starts it again."""
-    with LocalCluster(3, jvm_flags=QUICK_START, progress=_say) as cluster:
+    with LocalCluster(3, version=kafka_version, jvm_flags=QUICK_START, progress=_say) as cluster:
         yield cluster
 
 

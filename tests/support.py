@@ -236,9 +236,10 @@ class World:
         self.services.admission.served(inf)
         self.dialogues: list[Dialogue] = []
 
-    def dialogue(self, user: str = "ANONYMOUS", *, connected: bool = True) -> Dialogue:
-        """A client that just connected; `connected`: its broker is reached as soon as it says something."""
-        made = Dialogue(self, user, connected)
+    def dialogue(self, user: str = "ANONYMOUS", *, connected: bool = True, broker: int | None = None) -> Dialogue:
+        """A client that just connected; `connected`: its broker is reached as soon as it says something; `broker`: the one whose
+        address it came to, None for the bootstrap address."""
+        made = Dialogue(self, user, connected, broker)
         self.dialogues.append(made)
         return made
 
@@ -256,9 +257,9 @@ class World:
 class Dialogue:
     """One client, its session and its broker. The time is `now`; steps that take a time move it."""
 
-    def __init__(self, world: World, user: str, connected: bool) -> None:
+    def __init__(self, world: World, user: str, connected: bool, broker: int | None = None) -> None:
         self.world, self.port = world, Port()
-        self.session = Session(world.services, HANDLERS, self.port, Peer("10.0.0.1:1234", endpoint))
+        self.session = Session(world.services, HANDLERS, self.port, Peer("10.0.0.1:1234", endpoint, broker=broker))
         self.session.client.user = user
         self.port.when_full = self.session.client_full
         self.now = 0.0

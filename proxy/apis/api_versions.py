@@ -1,14 +1,19 @@
-"""ApiVersions: key 18, versions 0-4 (KIP-35, KIP-511). Charges nothing, refuses nothing.
+"""ApiVersions: key 18, versions 0-5 (KIP-35, KIP-511, KIP-1242). Charges nothing, refuses nothing.
 
 The broker's ranges are cut to what the proxy understands, of the APIs that it must understand; others pass as they are,
 newer than the proxy too. A version of this request that the proxy does not know is answered as Kafka answers it: with
-error 35 and the range of this API, and the client asks again."""
+error 35 and the range of this API, and the client asks again.
+
+Since version 5 a client may say which broker of which cluster it expects to reach, and a broker that is another one answers with
+error 129 REBOOTSTRAP_REQUIRED. Brokers have the same ids through the proxy as without it, so a client that came to the address of
+a broker is compared with that broker, and is told when its address has become that of another. The bootstrap address leads to any
+broker: a broker that has no port is shown there too (`routes`), so a client that comes there is not compared."""
 
 from __future__ import annotations
 
 from proxy.session.client import Client
 from proxy.session.plans import Answer, Forward, Outcome, Plain, Request, Whole
-from proxy.wire.api_versions import MAX_VERSION, Understood, clamp, unsupported
+from proxy.wire.api_versions import FIRST_WITH_TARGET, MAX_VERSION, Understood, clamp, unsupported, without_target
 from proxy.wire.headers import API_VERSIONS
 from proxy.wire.primitives import Buffer
 
@@ -20,7 +25,11 @@ class ApiVersions(Plain):
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
         if request.version > MAX_VERSION:
             return Answer(unsupported(request.correlation_id))
-        return Forward(_Clamp(request.version, client.services.understood))
+        plan = _Clamp(request.version, client.services.understood)
+        if request.version < FIRST_WITH_TARGET or client.broker is not None:
+            return Forward(plan)
+        request.join()
+        return Forward(plan, without_target(request.buf, request.start, request.body, request.end))
 
 
 class _Clamp(Whole):

@@ -13,17 +13,12 @@ from proxy.session.plans import Ask, InSteps, Question, Request
 from proxy.wire import metadata
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import BadBytes, Buffer
-from proxy.wire.steps import FEW, MANY, finish_at_once
-
-
-def ask(client: Client, request: Request, keys: Iterable[Key]) -> Ask:
-    """Ask about these topics, in the client's name; the answer stands in `client.asked` when the request is looked at again.
-    Names come first where there are names and ids: a broker takes no mixture, and the handler asks again."""
-    return finish_at_once(asking(client, request, keys))
+from proxy.wire.steps import FEW, MANY, freed
 
 
 def asking(client: Client, request: Request, keys: Iterable[Key]) -> Generator[None, None, Ask]:
-    """The same in steps."""
+    """Ask about these topics, in the client's name; the answer stands in `client.asked` when the request is looked at again.
+    Names come first where there are names and ids: a broker takes no mixture, and the handler asks again. In steps."""
     names: dict[Key, None] = {}
     ids: dict[Key, None] = {}
     for i, key in enumerate(keys):
@@ -31,6 +26,7 @@ def asking(client: Client, request: Request, keys: Iterable[Key]) -> Generator[N
             yield
         (ids if key[0] is None else names)[key] = None
     asked = list(names or ids)
+    yield from freed(names, ids)
     frame = yield from metadata.asking(request.correlation_id, client.client_id or "", asked)
     return Ask(frame, request.correlation_id, _Sizes(client, asked, request.key, request.version))
 
@@ -70,6 +66,7 @@ class _Sizes(Question, InSteps):
             if name is not None and size > 0:
                 came(client, name, size)
         client.services.cluster.learn_topics(frame, metadata.ASK_VERSION)
+        yield from freed(found)
         return []
 
     def give_up(self) -> None:

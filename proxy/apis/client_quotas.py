@@ -15,18 +15,20 @@ It does not read requests that do not alter any of its keys; these pass as they 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from proxy.apis.in_steps import JudgedInSteps, Look
 from proxy.session.client import Client
 from proxy.session.desk import Alteration, Desk
-from proxy.session.plans import FORWARD, Answer, Ask, Forward, Outcome, Plain, Question, Request, Wait, Whole
+from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Forward, InSteps, Outcome, Plain, Question, Request, Wait
 from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
 from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.steps import FEW, MANY
 from quota.entity import DEFAULT, Entity
-from quota.keys import KEYS, named, wrong_entity, wrong_together, wrong_value
+from quota.keys import KEYS, Values, named, wrong_entity, wrong_together, wrong_value
 from quota.layers import Change
 
 USER, CLIENT_ID = "user", "client-id"
@@ -61,23 +63,24 @@ def entity_of(who: Who) -> Entity:
 
 
 MAX_READ: Final = 8192
-"""Bytes of a request that are read of users who may not alter quotas: two milliseconds' worth."""
+"""Bytes of a request that are read of users who may not alter quotas, and of a filter: two milliseconds' worth."""
 
 
 class DescribeClientQuotas(Plain):
     key, versions = wire.DESCRIBE, wire.VERSIONS
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
-        if _too_large(client, request):
+        if request.size > MAX_READ:
             return FORWARD
         try:
-            wanted = wire.read_filter(_body(request), request.version)
+            request.join()
+            wanted = wire.read_filter(bytes(request.buf[request.body : request.end]), request.version)
         except BadBytes:  # for the broker to judge
             return FORWARD
         return Forward(_Both(client.services.desk, wanted, request.version))
 
 
-class _Both(Whole):
+class _Both(InSteps):
     """The broker's answer with the proxy's limits in it."""
 
     __slots__ = ("_desk", "_version", "_wanted")
@@ -86,12 +89,24 @@ class _Both(Whole):
         super().__init__()
         self._desk, self._wanted, self._version = desk, wanted, version
 
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        found = {who: values for entity, values in self._desk.table.items() if self._wanted.matches(who := who_of(entity))}
+    def in_steps(self, size: int) -> bool:
+        return size > LARGE or len(self._desk.table) > FEW
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
         try:
-            return wire.with_entries(bytes(buf[start:end]), self._version, found) if found else None
+            pieces = None if wire.is_error(frame, self._version) else (yield from self._with_own(frame))
         except BadBytes:  # of a newer broker: better without the proxy's than not at all
-            return None
+            pieces = None
+        return [frame] if pieces is None else pieces
+
+    def _with_own(self, frame: bytes) -> Generator[None, None, list[Buffer] | None]:
+        found: dict[Who, Values] = {}
+        for i, (entity, values) in enumerate(self._desk.table.items()):
+            if i % FEW == FEW - 1:
+                yield
+            if self._wanted.matches(who := who_of(entity)):
+                found[who] = values
+        return (yield from wire.with_entries(frame, self._version, found)) if found else None
 
 
 @dataclass(slots=True)
@@ -107,9 +122,15 @@ class _Order:
     throttle_ms: int = 0
     alteration: Alteration | None = None
 
-    def accepted(self) -> list[Change]:
-        """What is to be done of the proxy's own, now that nothing is wrong with the rest of these entries."""
-        return [change for i, changes in self.own.items() if self.results.get(i, DONE) == DONE for change in changes]
+    def accepted(self) -> Generator[None, None, list[Change]]:
+        """What is to be done of the proxy's own, now that nothing is wrong with the rest of these entries. In steps."""
+        found: list[Change] = []
+        for n, (i, changes) in enumerate(self.own.items()):
+            if n % MANY == MANY - 1:
+                yield
+            if self.results.get(i, DONE) == DONE:
+                found += changes
+        return found
 
     def written(self, alteration: Alteration) -> None:
         """The changes were written, or not."""
@@ -118,46 +139,56 @@ class _Order:
                 if self.results.get(i, DONE) == DONE:
                     self.results[i] = Result(*alteration.refusal)
 
-    def answer(self, request: Request) -> bytes:
-        results = [(entry.who, self.results.get(i, DONE)) for i, entry in enumerate(self.entries)]
-        return wire.alter_response(request.correlation_id, request.version, self.throttle_ms, results)
+    def answer(self, request: Request) -> Generator[None, None, bytes]:
+        results: list[tuple[Who, Result]] = []
+        for i, entry in enumerate(self.entries):
+            if i % MANY == MANY - 1:
+                yield
+            results.append((entry.who, self.results.get(i, DONE)))
+        return (yield from wire.alter_response(request.correlation_id, request.version, self.throttle_ms, results))
 
 
-class AlterClientQuotas(Plain):
+class AlterClientQuotas(JudgedInSteps[_Order]):
     key, versions = wire.ALTER, wire.VERSIONS
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
-        order: _Order | None = client.progress
+    def judged(self, client: Client, look: Look[_Order], held: bool) -> Generator[None, None, Outcome]:  # noqa: ARG002
+        request, order = look.request, look.read
         if order is None:
-            order = _read(client, request)
+            order = look.read = yield from _read(client, request)
             if order is None:
                 return FORWARD
-            client.progress = order
             if order.theirs:
-                return _ask(client, request, order)
-        if order.alteration is None and not order.validate_only and (changes := order.accepted()):
+                return (yield from _ask(client, request, order))
+        if order.alteration is None and not order.validate_only and (changes := (yield from order.accepted())):
             order.alteration = client.services.desk.alter(changes, client.requester(self.key, request.version))
             if not order.alteration.done:
                 return Wait(order.alteration)
         if order.alteration is not None:
             order.written(order.alteration)
-        client.progress = None
-        return Answer(order.answer(request))
+        return Answer((yield from order.answer(request)))
 
 
-def _read(client: Client, request: Request) -> _Order | None:
-    """The request, judged as far as the proxy can; None when it is the broker's alone."""
-    if _too_large(client, request):
+def _read(client: Client, request: Request) -> Generator[None, None, _Order | None]:
+    """The request, judged as far as the proxy can; None when it is the broker's alone. In steps."""
+    if request.size > MAX_READ and not client.services.desk.may_alter(client.user):  # the broker answers it alone
         return None
     try:
-        entries, validate_only = wire.read_alterations(_body(request), request.version)
+        request.join()
+        body = bytes(request.buf[request.body : request.end])
+        entries, validate_only = yield from wire.read_alterations(body, request.version)
     except BadBytes:  # for the broker to judge
         return None
     if not any(op.key in KEYS for entry in entries for op in entry.ops):
         return None
     order = _Order(entries, validate_only)
-    times = Counter(frozenset(entry.who) for entry in entries)
+    times: Counter[frozenset[tuple[str, str | None]]] = Counter()
     for i, entry in enumerate(entries):
+        if i % MANY == MANY - 1:
+            yield
+        times[frozenset(entry.who)] += 1
+    for i, entry in enumerate(entries):
+        if i % FEW == FEW - 1:
+            yield
         own = [op for op in entry.ops if op.key in KEYS]
         theirs = tuple(op for op in entry.ops if op.key not in KEYS)
         if own:
@@ -203,9 +234,9 @@ def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Chan
     return changes
 
 
-def _ask(client: Client, request: Request, order: _Order) -> Ask:
-    """What the broker has to judge."""
-    frame = wire.alter_request(
+def _ask(client: Client, request: Request, order: _Order) -> Generator[None, None, Ask]:
+    """What the broker has to judge. In steps."""
+    frame = yield from wire.alter_request(
         request.correlation_id,
         client.client_id or "",
         request.version,
@@ -215,7 +246,7 @@ def _ask(client: Client, request: Request, order: _Order) -> Ask:
     return Ask(frame, request.correlation_id, _Verdicts(order, request.version))
 
 
-class _Verdicts(Question):
+class _Verdicts(Question, InSteps):
     """What the broker says of its part."""
 
     __slots__ = ("_order", "_version")
@@ -224,10 +255,10 @@ class _Verdicts(Question):
         super().__init__()
         self._order, self._version = order, version
 
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
         order = self._order
         try:
-            order.throttle_ms, results = wire.read_results(bytes(buf[start:end]), self._version)
+            order.throttle_ms, results = yield from wire.read_results(frame, self._version)
         except BadBytes:
             order.results |= dict.fromkeys(order.theirs, STRANGE)
         else:
@@ -237,13 +268,3 @@ class _Verdicts(Question):
 
     def give_up(self) -> None:
         """A client waits for what its broker says, however long that takes: so it does here."""
-
-
-def _too_large(client: Client, request: Request) -> bool:
-    """True for a request that would take too long to read, of somebody who may not alter quotas. The broker answers it alone."""
-    return request.size > MAX_READ and not client.services.desk.may_alter(client.user)
-
-
-def _body(request: Request) -> bytes:
-    request.join()
-    return bytes(request.buf[request.body : request.end])

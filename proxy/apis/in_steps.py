@@ -4,48 +4,61 @@ between."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from proxy.session.answers import LARGE
 from proxy.session.client import Client
-from proxy.session.plans import Again, Outcome, Plain, Request, Steps
+from proxy.session.plans import LARGE, Again, Outcome, Plain, Request, Steps
 
 R = TypeVar("R")
 
 
 @dataclass(slots=True)
 class Look(Generic[R]):
-    """A request that is looked at, more than once perhaps: what was read of it, and once it is clear what is to be done."""
+    """A request that is looked at, more than once perhaps: what was read of it, and once it is clear what is to be done. It stands
+    in `Client.progress` meanwhile. `undo` gives back what was charged for it, with the time; None while nothing is."""
 
     request: Request
     read: R | None = None
     outcome: Outcome | None = None
+    undo: Callable[[float], None] | None = None
+
+    def give_up(self, now: float) -> None:
+        """Its connection ends, and the request does not go on."""
+        if self.undo is not None:
+            self.undo(now)
+
+    def judge(self, client: Client, work: Generator[None, None, Outcome], *, large: bool, now: float) -> Outcome:
+        """Do this work, which says what to do with the request: in the turns of its connection if it is `large`, else at once."""
+        client.now, client.progress = now, self
+        steps = self._find_out(work)
+        if large:
+            return Steps(steps)
+        for _ in steps:
+            pass
+        return self.take(client)
+
+    def take(self, client: Client) -> Outcome:
+        """What to do with the request, now that it is clear. From here on it is the session's."""
+        outcome, self.outcome = self.outcome, None
+        assert outcome is not None
+        if not isinstance(outcome, Again):
+            self.undo = client.progress = None
+        return outcome
+
+    def _find_out(self, work: Generator[None, None, Outcome]) -> Iterator[None]:
+        self.outcome = yield from work
 
 
 class JudgedInSteps(Plain, Generic[R]):
-    """An API with such requests. What has become of one stands in `Client.progress`."""
+    """An API with such requests."""
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        look: Look[R] | None = client.progress
-        if look is None:
-            look = client.progress = Look(request)
-        if look.outcome is None:
-            client.now = now
-            work = self._judge(client, look, held)
-            if request.size > LARGE:
-                return Steps(work)
-            for _ in work:
-                pass
-        outcome, look.outcome = look.outcome, None
-        assert outcome is not None
-        if not isinstance(outcome, Again):
-            client.progress = None
-        return outcome
-
-    def _judge(self, client: Client, look: Look[R], held: bool) -> Iterator[None]:
-        look.outcome = yield from self.judged(client, look, held)
+        look: Look[R] = client.progress or Look(request)
+        if look.outcome is not None:
+            return look.take(client)
+        return look.judge(client, self.judged(client, look, held), large=request.size > LARGE, now=now)
 
     @abstractmethod
     def judged(self, client: Client, look: Look[R], held: bool) -> Generator[None, None, Outcome]:

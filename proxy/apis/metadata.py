@@ -12,7 +12,8 @@ itself: it is the same load, and otherwise the way round.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from functools import partial
 
 from proxy.apis.addresses import Patch
 from proxy.apis.asking import asking, came
@@ -23,9 +24,9 @@ from proxy.session.plans import Forward, InSteps, Outcome, Request
 from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import INT32, Buffer
-from proxy.wire.steps import MANY
+from proxy.wire.steps import FEW, MANY
 from quota.book import Found
-from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.controller_mutations import MutationLimit, Receipt
 
 
 class Metadata(JudgedInSteps[list[str]]):
@@ -58,7 +59,7 @@ class Metadata(JudgedInSteps[list[str]]):
         found = _limit(client)
         if found is None or not new:
             return Forward(_Learn(self.key, request.version, client))
-        return (yield from self._charge(client, request, new, found))
+        return (yield from self._charge(client, look, new, found))
 
     def _unknown(self, client: Client, names: list[str]) -> Generator[None, None, list[str]]:
         """Those of these topics that are not known to exist."""
@@ -75,16 +76,20 @@ class Metadata(JudgedInSteps[list[str]]):
         return unknown
 
     def _charge(
-        self, client: Client, request: Request, new: list[str], found: Found[MutationLimit]
+        self, client: Client, look: Look[list[str]], new: list[str], found: Found[MutationLimit]
     ) -> Generator[None, None, Outcome]:
-        engine, total, now = client.services.engine, client.api_sum(self.key), client.now
-        each = client.services.cluster.default_partitions
-        verdict = yield from engine.charging_mutations(found, [each] * len(new), refusable=True, now=now, mute=False)
+        engine, total, now, request = client.services.engine, client.api_sum(self.key), client.now, look.request
+        each, receipt = client.services.cluster.default_partitions, Receipt(found, {})
+        look.undo = partial(_undo, client, new, receipt)
+        costs = [each] * len(new)
+        verdict = yield from engine.charging_mutations(found, costs, refusable=True, now=now, mute=False, receipt=receipt)
+        if engine.would:  # before somebody else is judged
+            client.would_have(self.key, request.version)
         decision = verdict.decision
         refused = set() if decision is None else set(decision.items)
         total.mutations += verdict.charged
         for i, name in enumerate(new):
-            if i % MANY == MANY - 1:
+            if i % FEW == FEW - 1:
                 yield
             if i not in refused:
                 client.services.expected.add(client.user, name, Charge(verdict.receipt, i, each, now))
@@ -94,6 +99,7 @@ class Metadata(JudgedInSteps[list[str]]):
         total.refuse(decision.quota, len(plan.refused))
         client.services.watcher.decided(decision, client.requester(self.key, request.version, tuple(plan.refused)))
         header = request.buf[request.start + 4 : request.body]
+        yield
         kept = yield from wire.without(request.buf, request.body, request.end, request.version, set(plan.refused))
         return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
 
@@ -106,6 +112,16 @@ class Metadata(JudgedInSteps[list[str]]):
         if (missed := expected.drop(client.user, name)) is not None:
             client.services.engine.credit_mutations(missed.receipt, (missed.item,))
         return False
+
+
+def _undo(client: Client, names: Sequence[str], receipt: Receipt, now: float) -> None:
+    """A request does not go on, as its connection ends: take back what was charged for these topics."""
+    expected = client.services.expected
+    for name in names:
+        charge = expected.still(client.user, name, now)
+        if charge is not None and charge.receipt is receipt:
+            expected.drop(client.user, name)
+    client.services.engine.give_up_mutations(receipt, now)
 
 
 def _limit(client: Client) -> Found[MutationLimit] | None:

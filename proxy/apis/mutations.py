@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -30,10 +31,10 @@ from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
 from proxy.wire.items import Answered, Item, ItemApi, Items, Key, Result
 from proxy.wire.primitives import INT32, BadBytes, Buffer
-from proxy.wire.steps import FEW, MANY
+from proxy.wire.steps import FEW, MANY, freed
 from quota.book import Found
 from quota.decision import Action, Decision, Verdict
-from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.controller_mutations import MutationLimit, Part, Receipt
 
 TOPIC_ALREADY_EXISTS: Final = 36
 REQUEST_TIMED_OUT: Final = 7
@@ -98,6 +99,7 @@ class MutationApi(JudgedInSteps[_Asked]):
             if topic.key in first:
                 free.add(i)
             first.add(topic.key)
+        yield from freed(first)
         return free
 
     def judged(self, client: Client, look: Look[_Asked], held: bool) -> Generator[None, None, Outcome]:
@@ -112,11 +114,14 @@ class MutationApi(JudgedInSteps[_Asked]):
                 raise
             if items.validate_only:
                 return FORWARD
-            look.read = _Asked(items, (yield from self.free(items)) | (yield from self._exempt(client, items)))
+            nothing = yield from self.free(items)
+            nothing |= yield from self._exempt(client, items)
+            look.read = _Asked(items, nothing)
         (items, free), found = look.read, self._limit(client)
         if found is None:
             client.api_sum(self.key).mutations += yield from self._estimated(client, items, free)
-            client.asked = {}  # a quota may have gone while its broker was asked
+            asked, client.asked = client.asked, {}  # a quota may have gone while its broker was asked
+            yield from freed(asked, items.topics)
             return FORWARD
         costs, charged, missing = yield from self._costs(client, items, free)
         # Old versions are done in full, so they wait until the mute is over: one connection goes on, and mutes its entity again.
@@ -128,7 +133,7 @@ class MutationApi(JudgedInSteps[_Asked]):
         missing = missing or (yield from self.doubtful(client, items, costs, found))
         if missing:
             return (yield from asking(client, request, missing))
-        return (yield from self._charge(client, request, items, costs, free, found))
+        return (yield from self._charge(client, look, items, costs, free, found))
 
     def _limit(self, client: Client) -> Found[MutationLimit] | None:
         return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
@@ -172,19 +177,31 @@ class MutationApi(JudgedInSteps[_Asked]):
     def _charge(
         self,
         client: Client,
-        request: Request,
+        look: Look[_Asked],
         items: Items,
         costs: Sequence[int],
         free: set[int],
         found: Found[MutationLimit],
     ) -> Generator[None, None, Outcome]:
         """Of some topics nothing can come, as the broker said. It may not know yet; what is done is charged then."""
-        late = [i for i, cost in enumerate(costs) if not cost and i not in free]
-        client.asked, now = {}, client.now
+        late: list[int] = []
+        for i, cost in enumerate(costs):
+            if i % MANY == MANY - 1:
+                yield
+            if not cost and i not in free:
+                late.append(i)
+        asked, client.asked = client.asked, {}
+        yield from freed(asked)
         if not (any(costs) or late):
+            yield from freed(items.topics)
             return FORWARD
-        engine, refusable = client.services.engine, request.version >= self.wire.first_refusable
-        verdict = yield from engine.charging_mutations(found, costs, refusable=refusable, now=now)
+        now = client.now
+        engine, request, receipt = client.services.engine, look.request, Receipt(found, {})
+        refusable = request.version >= self.wire.first_refusable
+        look.undo = partial(engine.give_up_mutations, receipt)
+        verdict = yield from engine.charging_mutations(found, costs, refusable=refusable, now=now, receipt=receipt)
+        if engine.would:  # before somebody else is judged
+            client.would_have(self.key, request.version)
         if verdict.decision is not None and verdict.decision.action is Action.REFUSE:
             verdict = replace(verdict, decision=(yield from _with_twins(verdict.decision, items)))
         total, decision = client.api_sum(self.key), verdict.decision
@@ -202,7 +219,9 @@ class MutationApi(JudgedInSteps[_Asked]):
             throttle_ms = ceil(decision.throttle * 1000)
             frame = yield from self.wire.refusal(request.correlation_id, request.version, items, decision.message, throttle_ms)
             return Answer(frame, told.left())
+        yield
         refused = set(decision.items)
+        yield
         kept = yield from self.wire.without(items, refused, request.buf, request.body, request.end, request.version)
         header = request.buf[request.start + 4 : request.body]
         size = len(header) + sum(len(piece) for piece in kept)
@@ -222,6 +241,7 @@ def _with_twins(decision: Decision, items: Items) -> Generator[None, None, Decis
             yield
         if topic.key in refused:
             found.append(i)
+    yield from freed(refused)
     return replace(decision, items=tuple(found))
 
 
@@ -288,6 +308,7 @@ class _Told:
                 yield
             charged -= engine.credit_mutations(receipt, (i,))
         self.total.mutations += charged
+        yield from freed(*_parts(receipt), *_parts(verdict.receipt))
 
     def _learn(self, topic: Item, result: Result) -> None:
         """What has come, grown or gone, before any broker says so."""
@@ -309,6 +330,11 @@ class _Told:
                     services.engine.credit_mutations(charge.receipt, (charge.item,))
 
 
+def _parts(receipt: object) -> tuple[dict[int, list[Part]], ...]:
+    """What is in it, which nobody needs once the broker has answered."""
+    return (receipt.parts,) if isinstance(receipt, Receipt) else ()
+
+
 class _Settle(InSteps):
     """The answer to a request within its limit."""
 
@@ -323,10 +349,7 @@ class _Settle(InSteps):
         answer = yield from told.wire.answer(frame, told.sent.version, told.items)
         yield from told.settle(answer)
         pieces = yield from self.patched(answer)
-        for parts in (answer.told, told.items.topics):  # freeing them takes its time too
-            while parts:
-                yield
-                del parts[-MANY:]
+        yield from freed(answer.told, answer.of, told.items.topics)
         return pieces
 
     def patched(self, answer: Answered) -> Generator[None, None, list[Buffer]]:

@@ -13,15 +13,17 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.apis.produced import MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, question
+from proxy.apis.in_steps import Look
+from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, question, uncount
 from proxy.session.client import Aim, Client
-from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Request
+from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Request, Steps
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -43,9 +45,8 @@ from quota.produce import Batch
 NOT_WITHIN, NOT_COUNTED, COUNTED = 0, 1, 2
 """Is a request within every limit of bytes, and was something counted for it that an error gives back?"""
 MAX_JUDGED: Final = 1000
-"""Partitions of a request that are judged one by one. Each takes 1 to 8 us (compiled; most where it is refused), so that up to 250
-are judged within 2 ms. Producers with very many partitions on one broker have some hundreds in a request, so that less would lock
-them out: what is above closes the connection."""
+"""Partitions of a request that are judged one by one. Producers with very many partitions on one broker have some hundreds in a
+request; what is above this closes the connection."""
 
 
 class Produce:
@@ -79,6 +80,12 @@ class Produce:
 
     def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
         version = request.version
+        look: Look[None] | None = client.progress
+        if look is not None:
+            outcome = None if look.outcome is None else look.take(client)
+            client.progress = None
+            if outcome is not None:
+                return outcome
         habits: Habits | None = client.memo.get(version)
         if habits is None:
             habits = client.memo[version] = Habits(client, version)
@@ -87,19 +94,50 @@ class Produce:
         engine = client.services.engine
         with_ids = engine.producer_ids.unchecked < ANY_ID or bool(engine.fence.by_id) or bool(engine.fence.overflowing)
         found = skim(places(frame, body), version, producer_ids=with_ids)
-        within = NOT_WITHIN
-        if _calm(client, found, now):
-            within = passes(client, found, version >= FIRST_TOPIC_ID, now) if engine.looks_at_produce else NOT_COUNTED
+        if len(found.topics) > AT_ONCE:
+            look = Look(request)
+            return look.judge(client, _many(client, look, habits, found, held), large=True, now=now)
+        within = _within(client, found, version, now)
         if not within:
             return judge(client, request, habits, found, now, held)
-        for topic, size, records in found.topics:
-            total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
-            total.requests += 1
-            total.record_bytes += size
-            total.records += records
+        _add(client, found, version, 0, len(found.topics))
         if request.chunks is None:
             habits.requests.remember(frame, request.header_stop, found)
         return habits.usual(found.acks, within)
+
+
+def _within(client: Client, found: Skim, version: int, now: float) -> int:
+    """Does a request go on without being judged batch by batch?"""
+    if not _calm(client, found, now):
+        return NOT_WITHIN
+    return passes(client, found, version >= FIRST_TOPIC_ID, now) if client.services.engine.looks_at_produce else NOT_COUNTED
+
+
+def _many(client: Client, look: Look[None], habits: Habits, found: Skim, held: bool) -> Generator[None, None, Outcome]:
+    """What to do with a request of very many topics, in steps."""
+    version = look.request.version
+    within = _within(client, found, version, client.now)
+    if not within:
+        _bound(found)
+        yield
+        return (yield from _judging(client, look, habits, held))
+    if within == COUNTED:
+        look.undo = partial(uncount, client)
+    outcome = habits.usual(found.acks, within)
+    for start in range(0, len(found.topics), AT_ONCE):
+        yield
+        _add(client, found, version, start, min(start + AT_ONCE, len(found.topics)))
+    return outcome
+
+
+def _add(client: Client, found: Skim, version: int, start: int, stop: int) -> None:
+    """Add these topics of a request to their sums."""
+    for i in range(start, stop):
+        topic, size, records = found.topics[i]
+        total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
+        total.requests += 1
+        total.record_bytes += size
+        total.records += records
 
 
 def passes_one(client: Client, topic: bytes, size: int, by_id: bool, acks: int, now: float) -> int:
@@ -181,43 +219,65 @@ def _calm(client: Client, found: Skim, now: float) -> bool:
 
 def judge(client: Client, request: Request, habits: Habits, skimmed: Skim, now: float, held: bool) -> Outcome:
     """What becomes of a request that is not within every limit, or whose limits have to be looked at batch by batch."""
-    if skimmed.partition_count > MAX_JUDGED:
-        raise BadBytes(f"a Produce request of {skimmed.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
-    engine, version = client.services.engine, request.version
-    pieces = places((request.buf, request.start, request.end, request.chunks), request.body)
-    judged = _read(client, skim(pieces, version, details=True, producer_ids=True), version, now)
-    if len(judged.found.producer_ids or ()) > MAX_PRODUCER_IDS and engine.producer_ids.find(client.user) is not None:
+    _bound(skimmed)
+    look: Look[None] = Look(request)
+    work = _judging(client, look, habits, held)
+    outcome = look.judge(client, work, large=skimmed.partition_count > AT_ONCE, now=now)
+    if not isinstance(outcome, Steps):
+        client.progress = None
+    return outcome
+
+
+def _bound(found: Skim) -> None:
+    if found.partition_count > MAX_JUDGED:
+        raise BadBytes(f"a Produce request of {found.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
+
+
+def _judging(client: Client, look: Look[None], habits: Habits, held: bool) -> Generator[None, None, Outcome]:
+    """The same in steps, each of which is right by itself: what a batch counts is counted when it is decided that it goes on."""
+    request, engine = look.request, client.services.engine
+    version, pieces = request.version, places((request.buf, request.start, request.end, request.chunks), request.body)
+    found = skim(pieces, version, details=True, producer_ids=True)
+    yield
+    judged = yield from _read(client, found, version)
+    if len(found.producer_ids or ()) > MAX_PRODUCER_IDS and engine.producer_ids.find(client.user) is not None:
         raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
     rules, batches = judged.rules, judged.batches
-    wait = engine.hold_full(rules, batches, now) or engine.hold_produce(rules, batches, now, held=held)
+    wait = engine.hold_full(rules, batches, client.now) or engine.hold_produce(rules, batches, client.now, held=held)
     if wait is not None:
         judged.tell([wait])
         return Hold(wait.throttle)
-    judgement = judged.judgement = engine.judge_produce(rules, batches, now, confirmed=judged.counted)
+    look.undo = judged.give_up
+    judgement = yield from judged.judge()
     for decision in judgement.decisions:
         if decision.action is Action.REFUSE:
             client.api_sum(PRODUCE).refuse(decision.quota, len(decision.items))
     judged.tell(judgement.decisions)
-    if judged.counted:
-        judged.count([i for i in range(len(batches)) if i not in judgement.refused])
     client.api_sum(PRODUCE).throttle_ms += ceil(judgement.throttle * 1000)
-    if not judgement.refused:
-        usual = _usual(client, request, habits, judged)
-        return replace(usual, throttle=judgement.throttle) if judgement.throttle else usual
-    return _refuse(client, request, habits, judged, pieces)
+    if engine.would:
+        client.would_have(PRODUCE, version)
+    if judged.counted:
+        yield from judged.count([i for i in range(len(batches)) if i not in judgement.refused])
+    if judgement.refused:
+        return (yield from _refuse(client, request, habits, judged, pieces))
+    usual = _usual(client, request, habits, judged)
+    return replace(usual, throttle=judgement.throttle) if judgement.throttle else usual
 
 
-def _refuse(client: Client, request: Request, habits: Habits, judged: Judged, pieces: list[Place]) -> Outcome:
+def _refuse(
+    client: Client, request: Request, habits: Habits, judged: Judged, pieces: list[Place]
+) -> Generator[None, None, Outcome]:
     """A part of a request is refused, or all of it; the rest goes on, and the answers are merged. acks=0: the connection is closed
-    behind the rest. What nobody has confirmed of that stays with what is expected of the user."""
+    behind the rest. What nobody has confirmed of that stays with what is expected of the user. In steps."""
     judgement, parts, version, acks = judged.judgement, judged.parts, request.version, judged.found.acks
     refused = {parts[i]: Refusal(why.code, why.message) for i, why in judgement.refused.items()}
     everything = len(refused) == len(set(parts))
     if everything and acks:
-        return Answer(refusal(request.correlation_id, version, refused, ceil(judgement.throttle * 1000)), judgement.throttle)
+        frame = yield from refusal(request.correlation_id, version, refused, ceil(judgement.throttle * 1000))
+        return Answer(frame, judgement.throttle)
     kept: list[Buffer] = []
     if not everything:
-        kept = without(pieces, judged.found, version, refused)
+        kept = yield from without(pieces, judged.found, version, refused)
         header = bytes(request.buf[request.start + 4 : request.body])
         kept = [INT32.pack(len(header) + sum(map(len, kept))), header, *kept]
     if not acks:
@@ -226,9 +286,9 @@ def _refuse(client: Client, request: Request, habits: Habits, judged: Judged, pi
     return Forward(plan, kept, throttle=judgement.throttle)
 
 
-def _read(client: Client, found: Skim, version: int, now: float) -> Judged:
-    """What is judged, in the order of the request."""
-    by_id = version >= FIRST_TOPIC_ID
+def _read(client: Client, found: Skim, version: int) -> Generator[None, None, Judged]:
+    """What is judged, in the order of the request. In steps."""
+    by_id, now = version >= FIRST_TOPIC_ID, client.now
     client.rules(now)
     listed: list[Batch] = []
     aims: list[Aim] = []
@@ -238,6 +298,8 @@ def _read(client: Client, found: Skim, version: int, now: float) -> Judged:
         counted = counted and aim.may_count(client, found.acks, now)
         topic_id = str(UUID(bytes=topic)) if by_id else None
         listed += [Batch(aim.name, aim.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches]
+        if len(aims) // AT_ONCE < (len(aims) + len(batches)) // AT_ONCE:
+            yield
         aims += [aim] * len(batches)
     return Judged(client, version, found, aims, listed, counted, now)
 

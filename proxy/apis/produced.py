@@ -13,21 +13,28 @@ behind it, and what is before its answer was written; on each connection anew, u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from math import ceil
+from typing import Final
 
 from proxy.session.client import Aim, Client, Counted
 from proxy.session.plans import Plan, Request, Stream
 from proxy.wire import metadata
-from proxy.wire.addresses import PRODUCE, patch_addresses
+from proxy.wire.addresses import PRODUCE, patch_addresses, patching_addresses
 from proxy.wire.primitives import Buffer
 from proxy.wire.produce import FIRST_TOPIC_ID, Skim, base_offset_at, errors_of, numbers_size, went_well
 from proxy.wire.refusals import Part, Refusal, parts_of, with_refused
+from proxy.wire.steps import finish_at_once
 from proxy.wire.throttle import tell
 from quota.decision import Decision
-from quota.engine import Rules
-from quota.produce import Batch, Judgement
+from quota.engine import Metered, Rules
+from quota.produce import Batch, Judgement, Judging
 
+LARGE_ANSWER: Final = 4096
+"""Bytes of an answer above which it is looked at in steps: about a hundred partitions."""
+AT_ONCE: Final = 100
+"""Partitions that are judged or settled in one step, 1 to 8 us each (compiled). A request with more, and its answer, is looked at
+in the turns of its connection."""
 MAX_NAMED = 10
 """Topics that a decision names."""
 MAX_UNSETTLED = 2000
@@ -38,9 +45,9 @@ NOTHING: Mapping[Part, int] = {}
 
 
 class Judged:
-    """A request that was judged batch by batch at `when`. `counted`: was what went on of it counted then?"""
+    """A request that is judged batch by batch, or was. `counted`: is what goes on of it counted then?"""
 
-    __slots__ = ("aims", "batches", "client", "counted", "found", "judgement", "parts", "rules", "version", "when")
+    __slots__ = ("aims", "batches", "client", "counted", "found", "judgement", "judging", "parts", "rules", "version")
 
     def __init__(
         self, client: Client, version: int, found: Skim, aims: Sequence[Aim], batches: Sequence[Batch], counted: bool, now: float
@@ -49,8 +56,28 @@ class Judged:
         self.client, self.version, self.found, self.aims, self.batches = client, version, found, aims, batches
         self.rules: Rules = client.rules(now)
         self.parts = parts_of(found)
-        self.counted, self.when = counted, now
+        self.counted = counted
         self.judgement = Judgement()
+        self.judging: Judging | None = None
+
+    def judge(self) -> Generator[None, None, Judgement]:
+        """What becomes of it, in steps, each of which is judged as of its own time."""
+        client, engine = self.client, self.client.services.engine
+        judging = self.judging = engine.begin_produce(self.rules, self.batches, confirmed=self.counted)
+        while True:
+            engine.judge_some(judging, self.rules, AT_ONCE, client.now)
+            if judging.done:
+                break
+            if engine.would:  # before somebody else is judged
+                client.would_have(PRODUCE, self.version)
+            yield
+        self.judgement = judging.finish()
+        return self.judgement
+
+    def give_up(self, now: float) -> None:
+        """It does not go on, as its connection ends: give back what was counted."""
+        if self.judging is not None:
+            self.client.services.engine.give_up_produce(self.rules, self.judging, now)
 
     def tell(self, decisions: Sequence[Decision]) -> None:
         """Tell the operator what was decided. Of names that no broker has confirmed nothing is told."""
@@ -64,8 +91,8 @@ class Judged:
                     break
             client.services.watcher.decided(decision, client.requester(PRODUCE, self.version, tuple(names)))
 
-    def settle(self, errors: Mapping[Part, int], acks: int, now: float) -> float:
-        """The broker has answered. Seconds of the throttle that follows, 0 for none."""
+    def settle(self, errors: Mapping[Part, int], acks: int) -> Generator[None, None, float]:
+        """The broker has answered. Seconds of the throttle that follows, 0 for none. In steps."""
         client, engine = self.client, self.client.services.engine
         sent = [i for i in range(len(self.batches)) if i not in self.judgement.refused]
         failed = [i for i in sent if errors.get(self.parts[i], 0)]
@@ -74,30 +101,42 @@ class Judged:
             engine.confirmed.revoke(self.rules.user, name)
         if self.counted:
             if failed:
-                engine.credit_produce(self.rules, self.batches, self.judgement, failed, self.when, now)
+                engine.credit_produce(self.rules, self.batches, self.judgement, failed, client.now)
             return 0.0
-        for aim in {id(self.aims[i]): self.aims[i] for i in sent}.values():
+        lost = set(failed)
+        counting = engine.begin_produce(self.rules, self.batches)
+        for start in range(0, len(sent), AT_ONCE):
+            if start:
+                yield
+            some, now = sent[start : start + AT_ONCE], client.now
+            self._confirm(some, refused, acks, now)
+            engine.answered_produce(self.rules, self.batches, self.judgement, some, now)
+            engine.count_some(counting, self.rules, [i for i in some if i not in lost], now)
+            if engine.would:
+                client.would_have(PRODUCE, self.version)
+        found = counting.finish()
+        self.tell(found.decisions)
+        client.api_sum(PRODUCE).throttle_ms += ceil(found.throttle * 1000)
+        throttle, now = found.throttle, client.now
+        yield from self.count([i for i in sent if i not in lost])
+        return max(throttle - (client.now - now), 0.0)
+
+    def _confirm(self, items: Sequence[int], refused: Collection[str], acks: int, now: float) -> None:
+        """Brokers have let the user write to the topics of these batches, but for those that are refused."""
+        for aim in {id(self.aims[i]): self.aims[i] for i in items}.values():
             if aim.name in refused:
                 continue
             if acks:
-                aim.pair = engine.confirmed.confirm(self.rules.user, aim.name, now)
+                aim.pair = self.client.services.engine.confirmed.confirm(self.rules.user, aim.name, now)
             else:
                 aim.reached = True
-        engine.bytes_in.answered(self.rules.user, sum(self.batches[i].size for i in sent), self.when, now)
-        lost = set(failed)
-        written = [i for i in sent if i not in lost]
-        self.count(written)
-        found = engine.count_written(self.rules, self.batches, written, now)
-        self.tell(found.decisions)
-        client.api_sum(PRODUCE).throttle_ms += ceil(found.throttle * 1000)
-        if engine.would:
-            client.would_have(PRODUCE, self.version)
-        return found.throttle
 
-    def count(self, items: Sequence[int]) -> None:
-        """Add batches to the sums of their topics; a topic of which none is among them is not named."""
+    def count(self, items: Sequence[int]) -> Generator[None, None, None]:
+        """Add batches to the sums of their topics; a topic of which none is among them is not named. In steps."""
         going, i = set(items), 0
-        for (topic, *_), batches in zip(self.found.topics, self.found.batches or (), strict=True):
+        for n, ((topic, *_), batches) in enumerate(zip(self.found.topics, self.found.batches or (), strict=True)):
+            if n % AT_ONCE == AT_ONCE - 1:
+                yield
             mine = range(i, i + len(batches))
             i += len(batches)
             if self.counted or any(j in going for j in mine):
@@ -107,6 +146,20 @@ class Judged:
                     if j in going:
                         total.record_bytes += batch.size
                         total.records += batch.records or 0
+
+
+def uncount(client: Client, now: float) -> None:
+    """The last request that was counted by topics does not go on, as its connection ends."""
+    when, aim, size, rate, several = client.charged.pop()
+    for _, to, carried in several or ((b"", aim, size),):
+        _give_back(to, carried, rate, when, now)
+
+
+def _give_back(aim: Aim, size: int, rate: Metered | None, when: float, now: float) -> None:
+    if aim.meter is not None:
+        aim.meter.give_back(size, now, when)
+    if rate is not None and not aim.exempt:
+        rate.rates.refund(rate.found.owner, size, now)
 
 
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
@@ -123,10 +176,7 @@ def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: fl
         client.services.engine.confirmed.revoke(client.user, to.name)
         if not all(failed):
             continue
-        if to.meter is not None:
-            to.meter.give_back(carried, now, when)
-        if rate is not None and not to.exempt:
-            rate.rates.refund(rate.found.owner, carried, now)
+        _give_back(to, carried, rate, when, now)
 
 
 class ProducePatch:
@@ -165,6 +215,22 @@ class ProducePatch:
 
     def stream(self, size: int) -> Stream:
         raise NotImplementedError
+
+    def in_steps(self, size: int) -> bool:
+        return size > LARGE_ANSWER
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        if went_well(frame, 0, len(frame), self._version):
+            if self._credits:
+                self._pop()
+            return [frame]
+        yield
+        if self._credits:
+            errors = errors_of(frame, self._version)
+            yield
+            credit(self._client, self._pop(), errors, self._client.now)
+            yield
+        return (yield from _shown(frame, self._version, self._client)) if self._addresses else [frame]
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         frame, offsets = bytes(buf), start + self._offsets_at
@@ -229,22 +295,30 @@ class Settle:
     def stream(self, size: int) -> Stream:
         raise NotImplementedError
 
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        return self.finish_chunks([buf[start:end]])
+    def in_steps(self, size: int) -> bool:  # noqa: ARG002
+        return len(self._judged.batches) > AT_ONCE
 
-    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
-        frame, judged = b"".join(chunks), self._judged
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        judged = self._judged
         client, version = judged.client, judged.version
         client.unsettled -= len(judged.batches)
         errors = NOTHING if not self._acks or went_well(frame, 0, len(frame), version) else errors_of(frame, version)
-        self.mute = judged.settle(errors, self._acks, client.now)
+        yield
+        self.mute = yield from judged.settle(errors, self._acks)
         self.waits = self.waits or self.mute > 0
         if not self._acks:
             self._total.response_bytes -= len(frame)
             return []
-        pieces = patch_addresses(PRODUCE, version, frame, client.endpoint) if self._addresses else None
-        pieces = [frame] if pieces is None else pieces
+        pieces: list[Buffer] = [frame]
+        if self._addresses:
+            pieces = yield from _shown(frame, version, client)
         return tell(PRODUCE, version, pieces, ceil(self.mute * 1000)) if self.mute else pieces
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        return self.finish_chunks([buf[start:end]])
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        return finish_at_once(self.work(b"".join(chunks)))
 
 
 class Last:
@@ -262,6 +336,12 @@ class Last:
 
     def stream(self, size: int) -> Stream:
         raise NotImplementedError
+
+    def in_steps(self, size: int) -> bool:
+        return self._inner.in_steps(size)
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        return self._inner.work(frame)
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         return self._inner.finish(buf, start, end)
@@ -286,16 +366,28 @@ class Merge:
     def stream(self, size: int) -> Stream:
         raise NotImplementedError
 
+    def in_steps(self, size: int) -> bool:  # noqa: ARG002
+        return len(self._order) > AT_ONCE
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        merged, inner = (yield from with_refused(frame, self._version, self._order, self._refused)), self._inner
+        if inner is None:
+            return [merged]
+        pieces = yield from inner.work(merged)
+        self.mute, self.waits = inner.mute, inner.waits
+        return pieces
+
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         return self.finish_chunks([buf[start:end]])
 
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
-        merged, inner = with_refused(b"".join(chunks), self._version, self._order, self._refused), self._inner
-        if inner is None:
-            return [merged]
-        pieces = inner.finish(merged, 0, len(merged))
-        self.mute, self.waits = inner.mute, inner.waits
-        return [merged] if pieces is None else pieces
+        return finish_at_once(self.work(b"".join(chunks)))
+
+
+def _shown(frame: bytes, version: int, client: Client) -> Generator[None, None, list[Buffer]]:
+    """An answer with the addresses of brokers replaced, in steps."""
+    pieces = yield from patching_addresses(PRODUCE, version, frame, client.endpoint)
+    return [frame] if pieces is None else pieces
 
 
 def question(client: Client, request: Request) -> bytes:

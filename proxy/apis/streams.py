@@ -6,7 +6,7 @@ The larger ones stream; node endpoints at their end (KIP-951) are then blanked i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from math import ceil
 
 from proxy.session.client import Client
@@ -42,6 +42,12 @@ class Delivery:
 
     @mute.setter
     def mute(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    def in_steps(self, size: int) -> bool:  # noqa: ARG002
+        return False
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
         raise NotImplementedError
 
     @property

@@ -15,85 +15,87 @@ charged to `controller_mutations`, as if the member had created them itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
-from proxy.apis.asking import ask, came
+from proxy.apis.asking import asking, came
+from proxy.apis.in_steps import JudgedInSteps, Look
 from proxy.session.client import Client
 from proxy.session.expected import Charge
-from proxy.session.plans import FORWARD, Answer, Forward, Hold, Outcome, Plain, Request, Whole
+from proxy.session.plans import FORWARD, LARGE, Answer, Forward, Hold, InSteps, Outcome
+from proxy.session.topologies import MOST_OF_A_GROUP
 from proxy.wire import streams_group_heartbeat as wire
 from proxy.wire.items import NO_ID
 from proxy.wire.primitives import Buffer
+from proxy.wire.steps import FEW, MANY
 from proxy.wire.streams_group_heartbeat import Heartbeat, Topology
 from quota.book import Found
 from quota.decision import Action
 from quota.engine import MAX_HOLD
-from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.controller_mutations import MutationLimit, Receipt
 
 NO_ROOM = "The topology names too many topics, or those of all Streams groups of this principal do; try again later."
 
 
-class StreamsGroupHeartbeat(Plain):
+class _Read(NamedTuple):
+    """What was read of a request: what it says, and the topology of its group."""
+
+    heartbeat: Heartbeat
+    topology: Topology
+
+
+class StreamsGroupHeartbeat(JudgedInSteps[_Read]):
     key = wire.KEY
     versions = wire.VERSIONS
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        services = client.services
+    def judged(self, client: Client, look: Look[_Read], held: bool) -> Generator[None, None, Outcome]:
+        services, request = client.services, look.request
         found = services.engine.find_mutation_limit(client.user, client.client_id or "")
         if found is None:
             client.asked = {}
             return FORWARD
-        request.join()
-        heartbeat = wire.read_heartbeat(request.buf, request.body, request.end, request.version)
-        if heartbeat.topology is None:
-            topology = services.topologies.get(client.user, heartbeat.group, now)
-            if topology is None:
-                return FORWARD
-        else:
-            topology = services.topologies.join(client.user, heartbeat.group, heartbeat.topology, now)
+        if look.read is None:
+            request.join()
+            reading = wire.read_heartbeat(request.buf, request.body, request.end, request.version, MOST_OF_A_GROUP)
+            heartbeat, too_many = yield from reading
+            if heartbeat.topology is None:
+                topology = services.topologies.get(client.user, heartbeat.group, client.now)
+                if topology is None:
+                    return FORWARD
+            elif too_many:
+                topology = None
+            else:
+                topology = services.topologies.join(client.user, heartbeat.group, heartbeat.topology, client.now)
             if topology is None:
                 return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
-        return self._judge(client, request, heartbeat, topology, found, now, held)
+            look.read = _Read(heartbeat, topology)
+        return (yield from self._judge(client, look, found, held))
 
-    def _judge(
-        self,
-        client: Client,
-        request: Request,
-        heartbeat: Heartbeat,
-        topology: Topology,
-        found: Found[MutationLimit],
-        now: float,
-        held: bool,
-    ) -> Outcome:
-        sizes = _sizes(client, topology)
+    def _judge(self, client: Client, look: Look[_Read], found: Found[MutationLimit], held: bool) -> Generator[None, None, Outcome]:
+        assert look.read is not None
+        topology = look.read.topology
+        sizes = yield from _sizes(client, topology)
         if missing := [(name, NO_ID) for name, size in sizes.items() if size is None and (name, NO_ID) not in client.asked]:
-            return ask(client, request, missing)
+            return (yield from asking(client, look.request, missing))
         known = {name: size or max(client.asked.get((name, NO_ID), 0), 0) for name, size in sizes.items()}
         client.asked = {}
         if not all(known[name] for part in topology for name in part.sources):
             return FORWARD
-        wanted = _wanted(topology, known, client.services.cluster.default_partitions)
+        yield
+        wanted = yield from _wanted(topology, known, client.services.cluster.default_partitions)
         free = client.services.engine.limits.exempt.topics
-        new = {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, now)}
-        return self._charge(client, request, heartbeat, new, found, now, held) if new else FORWARD
+        yield
+        new = {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, client.now)}
+        return (yield from self._charge(client, look, new, found, held)) if new else FORWARD
 
     def _charge(
-        self,
-        client: Client,
-        request: Request,
-        heartbeat: Heartbeat,
-        new: dict[str, int],
-        found: Found[MutationLimit],
-        now: float,
-        held: bool,
-    ) -> Outcome:
-        engine, watcher, by = (
-            client.services.engine,
-            client.services.watcher,
-            client.requester(self.key, request.version, tuple(new)),
-        )
+        self, client: Client, look: Look[_Read], new: dict[str, int], found: Found[MutationLimit], held: bool
+    ) -> Generator[None, None, Outcome]:
+        assert look.read is not None
+        engine, watcher, request, now = client.services.engine, client.services.watcher, look.request, client.now
+        by = client.requester(self.key, request.version, tuple(new))
         more = sum(cost - _charged(client, name, now) for name, cost in new.items())
         if engine.refuses_mutations(found, [more], now):
             decision = engine.charge_mutations(found, [more], refusable=True, now=now, mute=False).decision
@@ -104,58 +106,88 @@ class StreamsGroupHeartbeat(Plain):
                 return Hold(wait.throttle)
             watcher.decided(decision, by)
             client.api_sum(self.key).refuse(decision.quota, len(new))
-            return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, decision.message))
-        expected = client.services.expected
-        for name in new:
+            return Answer(wire.try_again(request.correlation_id, request.version, look.read.heartbeat, decision.message))
+        expected, receipt = client.services.expected, Receipt(found, {})
+        for i, name in enumerate(new):
+            if i % FEW == FEW - 1:
+                yield
             if (before := expected.drop(client.user, name)) is not None:
                 engine.credit_mutations(before.receipt, (before.item,))
-        verdict = engine.charge_mutations(found, list(new.values()), refusable=False, now=now, mute=False)
-        charges = {name: Charge(verdict.receipt, i, cost, now, lasts=True) for i, (name, cost) in enumerate(new.items())}
-        for name, charge in charges.items():
+        charges = {name: Charge(receipt, i, cost, now, lasts=True) for i, (name, cost) in enumerate(new.items())}
+        plan = _Settle(client, request.version, charges)
+        look.undo = plan.undo
+        costs = list(new.values())
+        charging = engine.charging_mutations(found, costs, refusable=False, now=now, mute=False, receipt=receipt)
+        plan.charged = (yield from charging).charged
+        if engine.would:  # before somebody else is judged
+            client.would_have(self.key, request.version)
+        for i, (name, charge) in enumerate(charges.items()):
+            if i % FEW == FEW - 1:
+                yield
             expected.add(client.user, name, charge)
-        return Forward(_Settle(client, request.version, charges, verdict.charged))
+        return Forward(plan)
 
 
-class _Settle(Whole):
+class _Settle(InSteps):
     """The answer to a heartbeat for which topics were charged: after an error none is created."""
 
-    __slots__ = ("_charged", "_charges", "_client", "_total", "_user", "_version")
+    __slots__ = ("_charges", "_client", "_total", "_user", "_version", "charged")
 
-    def __init__(self, client: Client, version: int, charges: dict[str, Charge], charged: int) -> None:
+    def __init__(self, client: Client, version: int, charges: dict[str, Charge]) -> None:
         super().__init__()
         self._client, self._user, self._version = client, client.user, version
-        self._charges, self._charged, self._total = charges, charged, client.api_sum(wire.KEY)
+        self._charges, self._total = charges, client.api_sum(wire.KEY)
+        self.charged = 0
 
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+    def in_steps(self, size: int) -> bool:
+        return size > LARGE or len(self._charges) > FEW
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        if wire.error_of(frame, self._version):
+            for i, (name, charge) in enumerate(self._charges.items()):
+                if i % FEW == FEW - 1:
+                    yield
+                self._give_back(name, charge)
+        self._total.mutations += self.charged
+        return [frame]
+
+    def undo(self, now: float) -> None:  # noqa: ARG002
+        """The heartbeat does not go on, as its connection ends."""
+        for name, charge in self._charges.items():
+            self._give_back(name, charge)
+
+    def _give_back(self, name: str, charge: Charge) -> None:
         services = self._client.services
-        if wire.error_of(bytes(buf[start:end]), self._version):
-            for name, charge in self._charges.items():
-                self._charged -= services.engine.credit_mutations(charge.receipt, (charge.item,))
-                if services.expected.still(self._user, name, charge.when) is charge:
-                    services.expected.drop(self._user, name)
-        self._total.mutations += self._charged
-        return None
+        self.charged -= services.engine.credit_mutations(charge.receipt, (charge.item,))
+        if services.expected.still(self._user, name, charge.when) is charge:
+            services.expected.drop(self._user, name)
 
 
-def _sizes(client: Client, topology: Topology) -> dict[str, int | None]:
-    """Partitions of all topics of a topology, None of those that are not known to exist."""
+def _sizes(client: Client, topology: Topology) -> Generator[None, None, dict[str, int | None]]:
+    """Partitions of all topics of a topology, None of those that are not known to exist. In steps."""
     sizes: dict[str, int | None] = {}
+    looked = 0
     for part in topology:
         for name in chain(part.sources, (topic.name for topic in part.repartitions), (topic.name for topic in part.changelogs)):
+            looked += 1
+            if looked % MANY == 0:
+                yield
             size = sizes[name] = client.services.cluster.topic_size(name)
             if size is not None:
                 came(client, name, size)
     return sizes
 
 
-def _wanted(topology: Topology, known: Mapping[str, int], default: int) -> dict[str, int]:
+def _wanted(topology: Topology, known: Mapping[str, int], default: int) -> Generator[None, None, dict[str, int]]:
     """Partitions of the internal topics that are not there, as many as there may be (RepartitionTopics and ChangelogTopics of the
-    group coordinator)."""
+    group coordinator). In steps."""
     read = [known[name] for part in topology for name in part.sources]
     named = [topic.partitions for part in topology for topic in part.repartitions]
     largest = max([default, *read, *named])
     wanted: dict[str, int] = {}
-    for part in topology:
+    for i, part in enumerate(topology):
+        if i % FEW == FEW - 1:
+            yield
         repartitions = {topic.name: known[topic.name] or topic.partitions or largest for topic in part.repartitions}
         tasks = max([*(known[name] for name in part.sources), *repartitions.values()], default=largest)
         for name, partitions in (*repartitions.items(), *((topic.name, tasks) for topic in part.changelogs)):

@@ -13,7 +13,11 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
+
+from asn1crypto.core import ObjectIdentifier
+from asn1crypto.parser import parse
+from asn1crypto.x509 import Certificate
 
 from proxy.wire.primitives import BadBytes
 
@@ -29,81 +33,31 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID", "0.9.2342.19200300.100.1.25": "DC",
 }  # fmt: skip
 """The keywords of RFC 2253; other types are written as numbers."""
-_SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 """UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java takes the bytes of each for UTF-8."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
-
-
-class _Element(NamedTuple):
-    """Where an element of DER begins, where its value begins, and where it ends."""
-
-    tag: int
-    start: int
-    value: int
-    end: int
 
 
 def distinguished_name(der: bytes) -> str:
     """The subject of a certificate, as X500Principal.getName() prints it: last part first, values of one part joined by `+`.
     `BadBytes` when it is not a certificate (DER)."""
     try:
-        parts = ["+".join(_attributes(der, part)) for part in _within(der, _subject(der), _SEQUENCE)]
-    except (IndexError, ValueError, StopIteration, RuntimeError):
+        subject = Certificate.load(der, strict=True)["tbs_certificate"]["subject"]
+        parts = ["+".join(_attribute(each.contents) for each in part) for part in subject.chosen]
+    except (ValueError, TypeError):
         raise BadBytes("what should be a certificate is none") from None
     return ",".join(reversed(parts))
 
 
-def _subject(der: bytes) -> _Element:
-    """Certificate: {{[0] version, serial, algorithm, issuer, validity, subject, …}, …}; the version may be left out."""
-    body = next(_within(der, _element(der, 0, len(der)), _SEQUENCE))
-    fields = list(_within(der, body, _SEQUENCE))
-    return fields[5 if fields[0].tag == _VERSION else 4]
-
-
-def _attributes(der: bytes, part: _Element) -> Iterator[str]:
-    for attribute in _within(der, part, _SET):
-        kind, value = _within(der, attribute, _SEQUENCE)
-        if kind.tag != _OID:
-            raise ValueError("no type")
-        dotted = _dotted(der[kind.value : kind.end])
-        if dotted in _KEYWORDS and value.tag in _TEXTS:
-            yield f"{_KEYWORDS[dotted]}={_escaped(der[value.value : value.end].decode(errors='replace'))}"
-        else:
-            yield f"{_KEYWORDS.get(dotted, dotted)}=#{der[value.start : value.end].hex()}"
-
-
-def _within(der: bytes, outer: _Element, tag: int) -> Iterator[_Element]:
-    """The elements inside another one, which has to have this tag."""
-    if outer.tag != tag:
-        raise ValueError("another tag")
-    pos = outer.value
-    while pos < outer.end:
-        element = _element(der, pos, outer.end)
-        yield element
-        pos = element.end
-
-
-def _element(der: bytes, start: int, limit: int) -> _Element:
-    length, value = der[start + 1], start + 2
-    if length & 0x80:
-        value += length & 0x7F
-        length = int.from_bytes(der[start + 2 : value], "big")
-    if value + length > limit:
-        raise ValueError("longer than what is around it")
-    return _Element(der[start], start, value, value + length)
-
-
-def _dotted(oid: bytes) -> str:
-    """An object identifier in digits; its first two numbers stand in one."""
-    numbers, number = [], 0
-    for byte in oid:
-        number = number << 7 | byte & 0x7F
-        if byte < 0x80:
-            numbers.append(number)
-            number = 0
-    first = min(numbers[0] // 40, 2)
-    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+def _attribute(pair: bytes) -> str:
+    """A type and its value, as they are encoded; the library would refuse values of odd types."""
+    _, _, _, head, body, _ = parse(pair)
+    value = pair[len(head) + len(body) :]
+    _, _, tag, _, text, _ = parse(value, strict=True)
+    dotted = ObjectIdentifier.load(head + body, strict=True).dotted
+    if dotted in _KEYWORDS and tag in _TEXTS:
+        return f"{_KEYWORDS[dotted]}={_escaped(text.decode(errors='replace'))}"
+    return f"{_KEYWORDS.get(dotted, dotted)}=#{value.hex()}"
 
 
 def _escaped(text: str) -> str:

@@ -244,7 +244,7 @@ class Arrived:
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
         self.transport, self.welcome = transport, None
         here = _plain(transport.get_extra_info("sockname") or ("", 0)).host
-        return Peer(str(self.address), partial(self.door.route.endpoint, reached_at=here), self.guest)
+        return Peer(str(self.address), partial(self.door.route.endpoint, reached_at=here), self.guest, self.broker(transport))
 
     def located(self) -> str | None:
         """Where it is from is known by now: the limit that it is over, None without one."""
@@ -262,10 +262,15 @@ class Arrived:
         elif self.welcome is not None:
             self.welcome.cancel()
 
-    def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
-        node_id, route = self.node_id, self.door.route
+    def broker(self, transport: asyncio.BaseTransport) -> int | None:
+        """The broker whose address it came to; None for the bootstrap address."""
+        route = self.door.route
         if isinstance(route, NameRoute):
-            node_id = route.node_of(server_name_of(transport.get_extra_info("ssl_object")))
+            return route.node_of(server_name_of(transport.get_extra_info("ssl_object")))
+        return self.node_id
+
+    def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
+        node_id = self.broker(transport)
         return self.door.bootstrap_addresses() if node_id is None else self.door.broker_addresses(node_id)
 
     def left(self) -> None:

@@ -14,6 +14,7 @@ from proxy.net.upstream import BrokerError, Upstream
 from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import Entry, Filter, Result, Who
 from proxy.wire.primitives import BadBytes
+from proxy.wire.steps import finish_at_once
 
 T = TypeVar("T")
 AT_ONCE = 1000
@@ -44,8 +45,8 @@ class QuotaClient(BrokerClient):
         for start in range(0, len(entries), AT_ONCE):
             part = entries[start : start + AT_ONCE]
             try:
-                request = wire.alter_request(self._next(), CLIENT_ID, version, part, validate_only=validate_only)
-                _, results = wire.read_results(await self._send(request), version)
+                request = finish_at_once(wire.alter_request(self._next(), CLIENT_ID, version, part, validate_only=validate_only))
+                _, results = finish_at_once(wire.read_results(await self._send(request), version))
             except BadBytes as e:
                 raise self._not_understood(e) from None
             except ConnectionError:

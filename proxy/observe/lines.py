@@ -22,6 +22,8 @@ LARGEST_SIZE: Final = 1 << 50
 """what larger sizes of volumes, and throttle times, are written as: a report takes nothing larger"""
 LATEST: Final = 253_402_300_799.0
 """the last time that is written, in seconds since the epoch: throttles may end later"""
+_NAMES: Final = {**api_key_map, 93: "streams_group_topology_description_update", 94: "unregister_controller"}
+"""API key -> name: those that kio knows, and those that Kafka 4.4 adds"""
 Line = dict[str, Any]
 
 
@@ -138,13 +140,13 @@ def producer_ids_line(author: Author, user: str, usage: Usage, window: float, st
 
 def api_name(key: int) -> str:
     """Kafka's name of an API; `key-<n>` for one that is not known."""
-    name = api_key_map.get(key)
+    name = _NAMES.get(key)
     return f"key-{key}" if name is None else "".join(part.capitalize() for part in name.split("_"))
 
 
 def api_label(key: int) -> str:
     """The same for metrics, where made-up keys must not make new series."""
-    return api_name(key) if key in api_key_map else "unknown"
+    return api_name(key) if key in _NAMES else "unknown"
 
 
 def iso(seconds: float) -> str:

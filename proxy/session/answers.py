@@ -11,9 +11,8 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from proxy.session.budget import Budget
-from proxy.session.plans import Answer, InSteps, Plan, Question, Stream
+from proxy.session.plans import Answer, Plan, Question, Stream
 from proxy.session.tally import Sum
-from proxy.session.throttled import Throttled
 from proxy.wire.headers import RESPONSE_START
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 
@@ -24,9 +23,6 @@ AT_ONCE: Final = 8
 """Answers that are changed or read before it is seen whether the turn of the connection is over; a large one counts as several."""
 BYTES: Final = 256
 """Bytes of an answer for which it counts as one more."""
-
-LARGE: Final = 1 << 14
-"""Bytes above which a response is looked at in steps, if its plan knows how to."""
 
 Send = Callable[[list[Buffer]], None]
 
@@ -183,7 +179,7 @@ class Answers:
                     self._begin(plan, data, start, end)
                     return True
                 if plan is not None:
-                    if end - pos > LARGE and _in_steps(plan):
+                    if plan.in_steps(end - pos):
                         sent = self._start_in(plan, data, sent, pos, end)
                         return False
                     pieces = plan.finish(data, pos, end)
@@ -239,7 +235,6 @@ class Answers:
 
     def _start(self, plan: Plan, frame: bytes) -> None:
         """A whole response is looked at in several turns; the first of them is another one."""
-        assert isinstance(plan, InSteps | Throttled)
         self._work, self._working, self._worked_at = plan.work(frame), plan, len(frame)
 
     def _advance(self, work: Generator[None, None, list[Buffer]]) -> bool:
@@ -313,7 +308,7 @@ class Answers:
         plan, self._plan, self._stream = self._plan, None, None
         chunks, self._chunks = self._chunks, []
         if plan is not None:
-            if _in_steps(plan) and sum(map(len, chunks)) > LARGE:
+            if plan.in_steps(sum(map(len, chunks))):
                 self._start(plan, b"".join(chunks))
                 return
             if chunks and (pieces := plan.finish_chunks(chunks)):
@@ -324,11 +319,6 @@ class Answers:
 
 def _nowhere(pieces: list[Buffer]) -> None:
     """Where answers go when the client is gone."""
-
-
-def _in_steps(plan: Plan) -> bool:
-    """True if this plan looks at large answers in several turns."""
-    return isinstance(plan, InSteps) or (isinstance(plan, Throttled) and plan.in_steps)
 
 
 def _never() -> bool:

@@ -35,7 +35,7 @@ MAX_CLIENT_ID: Final = 1024
 """Bytes of a client id that are looked at."""
 
 MAX_APIS: Final = 200
-"""APIs that a connection has sums of its own for; Kafka has 93. What a client makes up beyond that is summed up."""
+"""APIs that a connection has sums of its own for; Kafka has 95. What a client makes up beyond that is summed up."""
 
 MAX_RETIRED_SUMS: Final = 100
 """Sums of earlier client ids of a connection that are kept for answers still to come."""
@@ -74,7 +74,8 @@ Counted = tuple[float, Aim, int, Metered | None, list[tuple[bytes, Aim, int]] | 
 
 class Client:
     """The client of one connection. `user` is the name of its principal, `client_id` what it claims; `endpoint` says under
-    which (host, port) it is shown a broker, the bootstrap address for None. `too_many`: its user has too many connections."""
+    which (host, port) it is shown a broker, the bootstrap address for None. `broker` is the one whose address it came to, None for
+    the bootstrap address. `too_many`: its user has too many connections."""
 
     __slots__ = (
         "_aims",
@@ -84,6 +85,7 @@ class Client:
         "_topic_sums",
         "address",
         "asked",
+        "broker",
         "charged",
         "client_id",
         "endpoint",
@@ -106,6 +108,7 @@ class Client:
         self.services = services
         self.address = peer.address
         self.endpoint = peer.endpoint
+        self.broker = peer.broker
         self.guest = peer.guest
         self.user = ANONYMOUS
         self.let_in = False
@@ -135,7 +138,8 @@ class Client:
         """What the broker said of topics for the request that is looked at: partitions by name or id, 0 of those that are not
         there, `HIDDEN`, or `NOT_TOLD`."""
         self.progress: Any = None
-        """What a handler has done so far for the request that is looked at, where that takes several looks."""
+        """What a handler has done so far for the request that is looked at, where that takes several looks. `give_up(now)` is
+        called where the request does not go on, as the connection ends: what was charged for it is given back."""
 
     @property
     def principal(self) -> str:
@@ -278,6 +282,8 @@ class Client:
 
     def forget(self) -> None:
         """The end: give all sums back."""
+        if self.progress is not None:
+            self.progress.give_up(self.now)
         self.services.census.forget(self.user)
         self._retire()
         for s in self._retired:

@@ -7,6 +7,7 @@ somebody else's. A topic that is seen to exist is expected no longer: its charge
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from quota.fair_share import FairShare
@@ -34,7 +35,7 @@ class Expected:
     def __init__(self, most: int = MOST) -> None:
         self._share = FairShare(most)
         self._charges: dict[str, dict[str, Charge]] = {}
-        self._names: dict[str, dict[str, None]] = {}
+        self._names: dict[str, OrderedDict[str, None]] = {}  # whose first is found at once, however many were dropped before it
 
     def __len__(self) -> int:
         return self._share.held
@@ -45,7 +46,7 @@ class Expected:
         while not self._share.take(principal):
             self.drop(principal, next(iter(self._names[principal])))
         self._charges.setdefault(name, {})[principal] = charge
-        self._names.setdefault(principal, {})[name] = None
+        self._names.setdefault(principal, OrderedDict())[name] = None
 
     def still(self, principal: str, name: str, now: float) -> Charge | None:
         """What this principal was charged for this topic, if it may still come because of that."""

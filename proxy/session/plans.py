@@ -16,6 +16,8 @@ from proxy.wire.headers import request_body
 from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.steps import finish_at_once
 
+LARGE: Final = 1 << 14
+"""Bytes above which a request or a response that can be looked at in steps is."""
 MAX_JOINED: Final = 1 << 20
 """Bytes of a request that is read topic by topic. No controller does so much at once (KRaft: 10 000 records)."""
 
@@ -83,6 +85,12 @@ class Plan(Protocol):
     def holds(self, size: int) -> bool:
         """Is a response of `size` bytes to be held until it is whole?"""
 
+    def in_steps(self, size: int) -> bool:
+        """Is a response of `size` bytes, once it is whole, looked at in several turns, by `work`? Else `finish` does it at once."""
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        """`finish` in small steps: a whole response frame; the pieces to send instead."""
+
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         """A whole response frame, 4-byte size included: the pieces to send instead, or None to send it as it is."""
 
@@ -112,6 +120,12 @@ class Whole:
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True
 
+    def in_steps(self, size: int) -> bool:  # noqa: ARG002
+        return False
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        raise NotImplementedError
+
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         raise NotImplementedError
 
@@ -129,9 +143,8 @@ class InSteps(Whole):
 
     __slots__ = ()
 
-    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
-        """`finish` in small steps: a whole response frame; the pieces to send instead."""
-        raise NotImplementedError
+    def in_steps(self, size: int) -> bool:
+        return size > LARGE
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         return finish_at_once(self.work(bytes(buf[start:end])))

@@ -135,6 +135,8 @@ class Peer:
     """(host, port) under which this client is shown a broker; the bootstrap address for None"""
     guest: Guest | None = None
     """how the connection is counted; `Census.let_in` has to be told when it is let in"""
+    broker: int | None = None
+    """the node id of the broker whose address it came to; None for the bootstrap address"""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from math import ceil
 
 from proxy.session.client import Client
-from proxy.session.plans import InSteps, Plan, Stream
+from proxy.session.plans import Plan, Stream
 from proxy.wire.addresses import PRODUCE
 from proxy.wire.primitives import Buffer
 from proxy.wire.throttle import NOWHERE, overlay, tell, throttle_place
@@ -39,14 +39,11 @@ class Throttled:
     def holds(self, size: int) -> bool:
         return self._key == PRODUCE or (self._inner is not None and self._inner.holds(size))
 
-    @property
-    def in_steps(self) -> bool:
-        """True if its own plan looks at large answers in steps."""
-        return isinstance(self._inner, InSteps)
+    def in_steps(self, size: int) -> bool:
+        return self._inner is not None and self._inner.in_steps(size)
 
     def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
-        """`InSteps.work` of its own plan, with the throttle time besides."""
-        assert isinstance(self._inner, InSteps)
+        assert self._inner is not None
         pieces = yield from self._inner.work(frame)
         return self._tell(pieces)
 

@@ -57,7 +57,8 @@ class Topologies:
         self._sweep(now)
         key = principal, group
         before = self._known.get(key, _NOTHING)
-        new = tuple(part for part in dict.fromkeys(topology) if part not in before.topology)
+        there = set(before.topology)
+        new = tuple(part for part in dict.fromkeys(topology) if part not in there)
         size = sum(part.names + 1 for part in new)
         if before.size + size > MOST_OF_A_GROUP or not self._share.take(principal, size):
             return None

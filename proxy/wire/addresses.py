@@ -7,13 +7,15 @@ brokers: they pass."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import Final
 
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import response_layout
-from proxy.wire.layout import Endpoint, rewrite_endpoints
+from proxy.wire.layout import Endpoint, rewriting_endpoints
 from proxy.wire.primitives import INT32, Buffer
+from proxy.wire.steps import finish_at_once
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -59,10 +61,15 @@ def patch_addresses(key: int, version: int, frame: Buffer, endpoint: Endpoint) -
 
     What stands behind the last address is neither read nor copied.
     """
+    return finish_at_once(patching_addresses(key, version, frame, endpoint))
+
+
+def patching_addresses(key: int, version: int, frame: Buffer, endpoint: Endpoint) -> Generator[None, None, list[Buffer] | None]:
+    """The same in steps, as far as `rewriting_endpoints` is."""
     end = len(frame)
     body = response_body(frame, 0, end, key, version)
     shown = partial(_of_no_broker, endpoint) if key in _OF_CONTROLLERS else endpoint
-    pieces = rewrite_endpoints(response_layout(key, version), frame, body, end, shown)
+    pieces = yield from rewriting_endpoints(response_layout(key, version), frame, body, end, shown)
     if len(pieces) == 1:
         return None
     size = body - 4 + sum(len(piece) for piece in pieces)

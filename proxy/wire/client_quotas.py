@@ -7,27 +7,29 @@ have something to say about."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Generator, Mapping, Sequence
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_writer
-from kio.static.primitive import i32Timedelta
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
 
 from proxy.wire.headers import response_body
-from proxy.wire.kio_bridge import decode_request, decode_response, encode_request, encode_response, response_layout
-from proxy.wire.layout import Rewriter
-from proxy.wire.primitives import INT32, BadBytes, Buffer, encode_array_length
+from proxy.wire.kio_bridge import decode_request, decode_response, encode_request, request_frame, response_frame, response_layout
+from proxy.wire.layout import layout_of
+from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, fixed
+from proxy.wire.steps import FEW, MANY
 
 DESCRIBE: Final = 48
 ALTER: Final = 49
 VERSIONS: Final = (0, 1)
+FIRST_COMPACT: Final = 1
 EXACT, DEFAULT_NAME, ANY_NAME = 0, 1, 2
 """kinds of match of a filter"""
 
+T = TypeVar("T")
 Who = tuple[tuple[str, str | None], ...]
 """An entity: (type, name or None for the default) of each of its parts."""
 
@@ -88,50 +90,93 @@ DONE: Final = Result(0, None)
 def read_filter(body: bytes, version: int) -> Filter:
     """What a DescribeClientQuotas request asks for."""
     request = decode_request(DESCRIBE, version, body)
-    return Filter(tuple(Component(c.entity_type, c.match_type, c.match) for c in _all(request.components)), request.strict)
+    components = dict.fromkeys(Component(c.entity_type, c.match_type, c.match) for c in _all(request.components))
+    return Filter(tuple(components), request.strict)
 
 
-def read_alterations(body: bytes, version: int) -> tuple[list[Entry], bool]:
-    """(what an AlterClientQuotas request wants, whether it only wants to know if that would do)."""
-    request = decode_request(ALTER, version, body)
-    entries = [
-        Entry(_who(entry.entity), tuple(Op(op.key, float(op.value), op.remove) for op in _all(entry.ops)))
-        for entry in _all(request.entries)
-    ]
-    return entries, request.validate_only
+def read_alterations(body: bytes, version: int) -> Generator[None, None, tuple[list[Entry], bool]]:
+    """(what an AlterClientQuotas request wants, whether it only wants to know if that would do). In steps."""
+    schema, end = load_request_schema(ALTER, version), len(body)
+    entries: list[Entry] = []
+    at = yield from _read_entries(schema, body, 0, lambda entry, _: entries.append(_alteration(entry)))
+    layout_of(schema, strict=True).skip_tags(body, fixed(at, 1, end), end)
+    return entries, body[at] != 0
 
 
-def alter_request(correlation_id: int, client_id: str, version: int, entries: Sequence[Entry], *, validate_only: bool) -> bytes:
-    """A whole AlterClientQuotas request."""
-    schema = load_request_schema(ALTER, version)
-    parts = _parts(schema)
-    made = tuple(
-        parts.EntryData(
-            entity=_entity(parts, entry.who),
-            ops=tuple(parts.OpData(key=op.key, value=op.value, remove=op.remove) for op in entry.ops),
-        )
-        for entry in entries
-    )
-    return encode_request(correlation_id, client_id, schema(entries=made, validate_only=validate_only))  # type: ignore[call-arg]
+def _alteration(entry: Any) -> Entry:
+    return Entry(_who(entry.entity), tuple(Op(op.key, float(op.value), op.remove) for op in _all(entry.ops)))
 
 
-def read_results(frame: bytes, version: int) -> tuple[int, dict[frozenset[tuple[str, str | None]], Result]]:
-    """(throttle time in ms, what became of each entity) of an AlterClientQuotas response."""
-    response = decode_response(ALTER, version, frame)
-    results = {frozenset(_who(e.entity)): Result(int(e.error_code), e.error_message) for e in _all(response.entries)}
-    return _ms(response.throttle_time), results
+def alter_request(
+    correlation_id: int, client_id: str, version: int, entries: Sequence[Entry], *, validate_only: bool
+) -> Generator[None, None, bytes]:
+    """A whole AlterClientQuotas request, in steps."""
+    parts, tags = _parts(load_request_schema(ALTER, version)), b"\0" if version >= FIRST_COMPACT else b""
+
+    def made(entry: Entry) -> bytes:
+        ops = tuple(parts.OpData(key=op.key, value=op.value, remove=op.remove) for op in entry.ops)
+        return _encoded(parts.EntryData(entity=_entity(parts, entry.who), ops=ops))
+
+    array = yield from _encode_entries(entries, made, version)
+    body = array + (b"\1" if validate_only else b"\0") + tags
+    return request_frame(ALTER, version, correlation_id, client_id, body, tagged=version >= FIRST_COMPACT)
 
 
-def alter_response(correlation_id: int, version: int, throttle_ms: int, results: Sequence[tuple[Who, Result]]) -> bytes:
-    """A whole AlterClientQuotas response."""
-    schema = load_response_schema(ALTER, version)
-    parts = _parts(schema)
-    entries = tuple(
-        parts.EntryData(error_code=ErrorCode(result.error), error_message=result.message, entity=_entity(parts, who))
-        for who, result in results
-    )
-    time = i32Timedelta.parse(timedelta(milliseconds=throttle_ms))
-    return encode_response(correlation_id, schema(throttle_time=time, entries=entries))  # type: ignore[call-arg]
+def read_results(frame: bytes, version: int) -> Generator[None, None, tuple[int, dict[frozenset[tuple[str, str | None]], Result]]]:
+    """(throttle time in ms, what became of each entity) of an AlterClientQuotas response, in steps."""
+    start, results = response_body(frame, 0, len(frame), ALTER, version), {}
+
+    def take(entry: Any, _: Buffer) -> None:
+        results[frozenset(_who(entry.entity))] = Result(int(entry.error_code), entry.error_message)
+
+    at = yield from _read_entries(load_response_schema(ALTER, version), frame, fixed(start, 4, len(frame)), take)
+    layout_of(load_response_schema(ALTER, version), strict=True).skip_tags(frame, at, len(frame))
+    return INT32.unpack_from(frame, start)[0], results
+
+
+def alter_response(
+    correlation_id: int, version: int, throttle_ms: int, results: Sequence[tuple[Who, Result]]
+) -> Generator[None, None, bytes]:
+    """A whole AlterClientQuotas response, in steps."""
+    parts, compact = _parts(load_response_schema(ALTER, version)), version >= FIRST_COMPACT
+
+    def made(told: tuple[Who, Result]) -> bytes:
+        who, result = told
+        code, entity = ErrorCode(result.error), _entity(parts, who)
+        return _encoded(parts.EntryData(error_code=code, error_message=result.message, entity=entity))
+
+    array = yield from _encode_entries(results, made, version)
+    return response_frame(correlation_id, INT32.pack(throttle_ms) + array + (b"\0" if compact else b""), tagged=compact)
+
+
+def _read_entries(schema: Any, buf: bytes, pos: int, take: Callable[[Any, Buffer], None]) -> Generator[None, None, int]:
+    """Read the entries that stand there, each checked before kio may see it, and hand them over with their bytes; the position
+    behind them. In steps."""
+    view, array, end = memoryview(buf), layout_of(schema, strict=True).array("entries"), len(buf)
+    read = entity_reader(_parts(schema).EntryData)
+    count, pos = array.count(buf, pos, end)
+    if count < 0:
+        raise BadBytes("a null array where none may be")
+    for i in range(count):
+        if i % FEW == FEW - 1:
+            yield
+        start, pos = pos, array.element.skip(buf, pos, end)
+        try:
+            entry, _ = read(buf, start)
+        except (SerialError, ValueError, KeyError, OverflowError) as e:
+            raise BadBytes(f"an entry of quotas: {e}") from e
+        take(entry, view[start:pos])
+    return pos
+
+
+def _encode_entries(entries: Sequence[T], made: Callable[[T], bytes], version: int) -> Generator[None, None, bytes]:
+    """An array of them, in steps."""
+    found = [encode_array_length(len(entries), version >= FIRST_COMPACT)]
+    for i, entry in enumerate(entries):
+        if i % FEW == FEW - 1:
+            yield
+        found.append(made(entry))
+    return b"".join(found)
 
 
 def describe_request(correlation_id: int, client_id: str, version: int, wanted: Filter) -> bytes:
@@ -149,37 +194,53 @@ def read_description(frame: bytes, version: int) -> tuple[Result, dict[Who, dict
     return Result(int(response.error_code), response.error_message), found
 
 
-def with_entries(frame: bytes, version: int, own: Mapping[Who, Mapping[str, float]]) -> list[Buffer] | None:
-    """A DescribeClientQuotas response with these limits too; None when it is an error, and stays as it is."""
-    response = decode_response(DESCRIBE, version, frame)
-    if int(response.error_code) or response.entries is None:
-        return None
-    layout, parts = response_layout(DESCRIBE, version), _parts(type(response))
-    end = len(frame)
+def is_error(frame: bytes, version: int) -> bool:
+    """Is this DescribeClientQuotas response an error? The code stands behind the throttle time."""
+    at = response_body(frame, 0, len(frame), DESCRIBE, version) + 4
+    return bool(INT16.unpack_from(frame, fixed(at, 2, len(frame)) - 2)[0])
+
+
+def with_entries(frame: bytes, version: int, own: Mapping[Who, Mapping[str, float]]) -> Generator[None, None, list[Buffer] | None]:
+    """A DescribeClientQuotas response with these limits too; None when it is an error, and stays as it is. In steps."""
+    schema, end = load_response_schema(DESCRIBE, version), len(frame)
+    layout, parts = response_layout(DESCRIBE, version), _parts(schema)
     start = layout.skip_to("entries", frame, response_body(frame, 0, end, DESCRIBE, version), end)
-    first, spans = layout.array("entries").elements(frame, start, end)
-    left = {frozenset(who): (who, values) for who, values in own.items()}
-    r = Rewriter(frame, start, end, lambda _: ("", 0))
-    r.replace(start, first)  # the count, which is put in front at last
-    count = len(spans)
-    for entry, (at, stop) in zip(response.entries, spans, strict=True):
-        shared = left.pop(frozenset(_who(entry.entity)), None)
-        if shared is not None:
-            values = {**{v.key: float(v.value) for v in _all(entry.values)}, **shared[1]}
-            r.replace(at, stop, _entry(parts, _who(entry.entity), values))
-    stop = spans[-1][1] if spans else first
-    r.replace(stop, stop, *(_entry(parts, who, values) for who, values in left.values()))
-    body: list[Buffer] = [memoryview(frame)[4:start], encode_array_length(count + len(left), layout.tagged is not None)]
-    body += r.finish(end)
+    count, _ = layout.array("entries").count(frame, start, end)
+    if is_error(frame, version) or count < 0:
+        return None
+    left: dict[frozenset[tuple[str, str | None]], tuple[Who, Mapping[str, float]]] = {}
+    for i, (who, values) in enumerate(own.items()):
+        if i % MANY == MANY - 1:
+            yield
+        left[frozenset(who)] = who, values
+    kept: list[Buffer] = []
+
+    def take(entry: Any, as_it_is: Buffer) -> None:
+        who = _who(entry.entity)
+        shared = left.pop(frozenset(who), None)
+        if shared is None:
+            kept.append(as_it_is)
+        else:
+            kept.append(_entry(parts, who, {v.key: float(v.value) for v in _all(entry.values)} | dict(shared[1])))
+
+    stop = yield from _read_entries(schema, frame, start, take)
+    for i, (who, values) in enumerate(left.values()):
+        if i % FEW == FEW - 1:
+            yield
+        kept.append(_entry(parts, who, values))
+    total = encode_array_length(len(kept), layout.tagged is not None)
+    body: list[Buffer] = [memoryview(frame)[4:start], total, b"".join(kept), memoryview(frame)[stop:]]
     return [INT32.pack(sum(map(len, body))), *body]
 
 
 def _entry(parts: Any, who: Who, values: Mapping[str, float]) -> bytes:
-    entry = parts.EntryData(
-        entity=_entity(parts, who), values=tuple(parts.ValueData(key=key, value=value) for key, value in values.items())
-    )
+    made = tuple(parts.ValueData(key=key, value=value) for key, value in values.items())
+    return _encoded(parts.EntryData(entity=_entity(parts, who), values=made))
+
+
+def _encoded(entity: Any) -> bytes:
     out = BytesIO()
-    entity_writer(type(entry))(out, entry)
+    entity_writer(type(entity))(out, entity)
     return out.getvalue()
 
 
@@ -201,7 +262,3 @@ def _all(array: Any) -> Any:
     if array is None:
         raise BadBytes("a null array where none may be")
     return array
-
-
-def _ms(time: timedelta) -> int:
-    return int(time.total_seconds() * 1000)

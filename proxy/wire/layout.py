@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from functools import cache
 from typing import Any, Final, Protocol, cast
 
@@ -28,6 +28,7 @@ from proxy.wire.primitives import (
     string,
     uvarint,
 )
+from proxy.wire.steps import FEW, finish_at_once
 
 MAX_DEPTH: Final = 32
 """No message of the protocol nests deeper; schemas are finite, so this only guards the compiler."""
@@ -202,6 +203,10 @@ class Entity:
     def skip(self, buf: Buffer, pos: int, end: int) -> int:
         for _, part in self.fields:
             pos = part.skip(buf, pos, end)
+        return self.skip_tags(buf, pos, end)
+
+    def skip_tags(self, buf: Buffer, pos: int, end: int) -> int:
+        """The position behind its tagged fields, which start at `pos`."""
         if self.tagged is None:
             return pos
         count, pos = uvarint(buf, pos, end)
@@ -239,12 +244,7 @@ class Entity:
             stop = part.skip(buf, pos, end)
             found[name] = (pos, stop)
             pos = stop
-        if self.tagged is None:
-            return found, pos
-        count, pos = uvarint(buf, pos, end)
-        for _ in range(count):
-            pos = self._skip_tag(buf, pos, end)
-        return found, pos
+        return found, self.skip_tags(buf, pos, end)
 
     def _skip_tag(self, buf: Buffer, pos: int, end: int) -> int:
         tag, pos = uvarint(buf, pos, end)
@@ -292,13 +292,38 @@ class Entity:
 
 def rewrite_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> list[Buffer]:
     """The body at [pos, end) in pieces, every broker address replaced. What follows the last address is not looked at."""
+    return finish_at_once(rewriting_endpoints(layout, buf, pos, end, endpoint))
+
+
+def rewriting_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> Generator[None, None, list[Buffer]]:
+    """The same in steps where addresses stand in tagged fields only, behind everything else."""
     r = Rewriter(buf, pos, end, endpoint)
-    if layout.tags_hold_endpoint:
+    last = max((i for i, (_, part) in enumerate(layout.fields) if part.holds_endpoint), default=-1)
+    if not layout.tags_hold_endpoint:
+        layout.rewrite_fields(r, last + 1)
+    elif last >= 0:
         layout.rewrite(r)
     else:
-        last = max((i for i, (_, part) in enumerate(layout.fields) if part.holds_endpoint), default=-1)
-        layout.rewrite_fields(r, last + 1)
+        for _, part in layout.fields:
+            r.pos = yield from skipping(part, buf, r.pos, end)
+        layout.rewrite_tags(r)
     return r.finish(end)
+
+
+def skipping(part: Layout, buf: Buffer, pos: int, end: int) -> Generator[None, None, int]:
+    """`Layout.skip` in steps, for what may have very many elements."""
+    if isinstance(part, Entity):
+        for _, field in part.fields:
+            pos = (yield from skipping(field, buf, pos, end)) if isinstance(field, Array) else field.skip(buf, pos, end)
+        return part.skip_tags(buf, pos, end)
+    if not isinstance(part, Array) or isinstance(part.element, Fixed):
+        return part.skip(buf, pos, end)
+    count, pos = part.count(buf, pos, end)
+    for i in range(count):
+        if i % FEW == FEW - 1:
+            yield
+        pos = yield from skipping(part.element, buf, pos, end)
+    return pos
 
 
 @cache

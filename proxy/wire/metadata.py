@@ -15,7 +15,7 @@ from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import request_frame, request_layout, response_layout
 from proxy.wire.layout import Array, Entity
 from proxy.wire.primitives import INT16, INT32, Buffer, encode_array_length, encode_string, fixed, string
-from proxy.wire.steps import FEW, MANY, finish_at_once
+from proxy.wire.steps import FEW, MANY, finish_at_once, freed
 
 KEY: Final = 3
 VERSIONS: Final = (0, 13)
@@ -185,4 +185,6 @@ def asking(correlation_id: int, client_id: str, topics: Sequence[tuple[str | Non
             yield
         parts.append(topic_id + encode_string(name, compact=True) + b"\0")
     parts.append(b"\0\0\0")  # creates none, tells no authorized operations, no tagged fields
-    return request_frame(KEY, ASK_VERSION, correlation_id, client_id, b"".join(parts), tagged=True)
+    body = b"".join(parts)
+    yield from freed(parts)
+    return request_frame(KEY, ASK_VERSION, correlation_id, client_id, body, tagged=True)

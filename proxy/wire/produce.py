@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from proxy.wire.frames import Frame, Place
 from proxy.wire.headers import response_body
-from proxy.wire.kio_bridge import response_layout
 from proxy.wire.primitives import COMPILED, INT16, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
@@ -420,8 +419,15 @@ def throttle_at(frame: Buffer, start: int, end: int, version: int) -> int:
         return -1
     if version < FIRST_COMPACT:
         return fixed(start, 12, end) and end - 4
-    body = response_body(frame, start, end, 0, version)
-    return fixed(response_layout(0, version).skip_to("throttle_time", frame, body, end), 4, end) - 4
+    pos = response_body(frame, start, end, 0, version)
+    data, behind = bytes(frame), 6 + numbers_size(version)
+    topics, pos = array(data, pos, end, True)
+    for _ in range(topics):
+        _, partitions, pos = topic_head(data, pos, end, True, version >= FIRST_TOPIC_ID)
+        for _ in range(partitions):
+            pos = _skip_reasons(data, fixed(pos, behind, end), end, True)
+        pos = skip_tags(data, pos, end)
+    return fixed(pos, 4, end) - 4
 
 
 def with_throttle(frame: Buffer, version: int, throttle_ms: int) -> bytes:

@@ -6,6 +6,7 @@ Source: StreamsGroupHeartbeatRequest/Response.json of Apache Kafka 4.2; KIP-1071
 from __future__ import annotations
 
 import datetime
+from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
 from kio.index import load_response_schema
@@ -14,8 +15,9 @@ from kio.static.primitive import i32Timedelta
 
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import encode_response, request_layout
-from proxy.wire.layout import Array, Entity, Nullable
+from proxy.wire.layout import Array, Entity, Nullable, skipping
 from proxy.wire.primitives import INT8, INT16, INT32, Buffer, fixed, string
+from proxy.wire.steps import FEW
 
 KEY: Final = 88
 VERSIONS: Final = (0, 0)
@@ -54,41 +56,62 @@ class Heartbeat(NamedTuple):
     topology: Topology | None
 
 
-def read_heartbeat(buf: Buffer, pos: int, end: int, version: int) -> Heartbeat:
-    """A request body, or `BadBytes`."""
+def read_heartbeat(buf: Buffer, pos: int, end: int, version: int, most: int) -> Generator[None, None, tuple[Heartbeat, bool]]:
+    """(a request body, whether its topology names more than `most` topics: then it is read no further, and empty), or
+    `BadBytes`. In steps."""
     layout = request_layout(KEY, version)
     group, at = string(buf, pos, end, compact=True)
     member, at = string(buf, at, end, compact=True)
     epoch = INT32.unpack_from(buf, fixed(at, 4, end) - 4)[0]
     at = layout.skip_to("topology", buf, pos, end)
+    heartbeat = Heartbeat(group or "", member or "", epoch, None)
     if INT8.unpack_from(buf, fixed(at, 1, end) - 1)[0] < 0:
-        return Heartbeat(group or "", member or "", epoch, None)
+        return heartbeat, False
     outer = next(part for name, part in layout.fields if name == "topology")
     assert isinstance(outer, Nullable)
     assert isinstance(outer.inner, Entity)
     array = outer.inner.array("subtopologies")
     assert isinstance(array.element, Entity)
-    _, places = array.elements(buf, outer.inner.skip_to("subtopologies", buf, at + 1, end), end)
-    return Heartbeat(group or "", member or "", epoch, tuple(_subtopology(array.element, buf, *place) for place in places))
+    count, at = array.count(buf, outer.inner.skip_to("subtopologies", buf, at + 1, end), end)
+    found: list[Subtopology] = []
+    names = 0
+    for _ in range(count):
+        part, at = yield from _subtopology(array.element, buf, at, end, most - names)
+        if part is None:
+            return heartbeat._replace(topology=()), True
+        found.append(part)
+        names += part.names + 1
+    return heartbeat._replace(topology=tuple(found)), False
 
 
-def _subtopology(layout: Entity, buf: Buffer, start: int, stop: int) -> Subtopology:
-    spans = layout.spans(buf, start, stop)
-    _, sources = layout.array("source_topics").elements(buf, spans["source_topics"][0], stop)
-    return Subtopology(
-        tuple(string(buf, *place, compact=True)[0] or "" for place in sources),
-        _internal(layout.array("repartition_source_topics"), buf, spans["repartition_source_topics"]),
-        _internal(layout.array("state_changelog_topics"), buf, spans["state_changelog_topics"]),
-    )
-
-
-def _internal(topics: Array, buf: Buffer, place: tuple[int, int]) -> tuple[Internal, ...]:
-    """Name and partitions (int32) stand first."""
-    found = []
-    for start, stop in topics.elements(buf, *place)[1]:
-        name, at = string(buf, start, stop, compact=True)
-        found.append(Internal(name or "", max(INT32.unpack_from(buf, at)[0], 0)))
-    return tuple(found)
+def _subtopology(
+    layout: Entity, buf: Buffer, pos: int, end: int, most: int
+) -> Generator[None, None, tuple[Subtopology | None, int]]:
+    """(a part of a topology, None where it names more topics than that; the position behind it). In steps."""
+    sources: list[str] = []
+    internal: dict[str, list[Internal]] = {"repartition_source_topics": [], "state_changelog_topics": []}
+    for name, field in layout.fields:
+        if name != "source_topics" and name not in internal:
+            pos = yield from skipping(field, buf, pos, end)
+            continue
+        assert isinstance(field, Array)
+        count, pos = field.count(buf, pos, end)
+        most -= max(count, 0)
+        if most < 0:
+            return None, pos
+        for i in range(count):
+            if i % FEW == FEW - 1:
+                yield
+            text, at = string(buf, pos, end, compact=True)
+            if name == "source_topics":
+                sources.append(text or "")
+                pos = at
+            else:  # name and partitions (int32) stand first
+                pos = field.element.skip(buf, pos, end)
+                internal[name].append(Internal(text or "", max(INT32.unpack_from(buf, at)[0], 0)))
+    yield
+    topics = (tuple(found) for found in internal.values())
+    return Subtopology(tuple(sources), *topics), layout.skip_tags(buf, pos, end)
 
 
 def error_of(frame: Buffer, version: int) -> int:

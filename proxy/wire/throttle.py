@@ -17,6 +17,9 @@ from proxy.wire.primitives import INT32, Buffer
 from proxy.wire.produce import with_throttle
 
 NOWHERE: Final = -INT32.size
+_LIKE_BEFORE: Final = {(28, 6): 5, (42, 3): 2, (89, 1): 0}
+"""(API key, version) of Kafka 4.4 that kio has no schema of -> an older version that begins alike: TxnOffsetCommit (KIP-1319),
+DeleteGroups and StreamsGroupDescribe (KIP-1331)."""
 
 
 @cache
@@ -24,7 +27,7 @@ def throttle_place(key: int, version: int) -> int:
     """Where the field stands in a response frame that begins with it, as brokers write them: without tagged fields in the
     header. `NOWHERE` where it stands elsewhere, or the version has none, or is not known."""
     try:
-        first = fields(load_response_schema(key, version))[0].name
+        first = fields(load_response_schema(key, _LIKE_BEFORE.get((key, version), version)))[0].name
     except (ImportError, IndexError, KioIndexError):  # not known, or without fields
         return NOWHERE
     if first != "throttle_time":

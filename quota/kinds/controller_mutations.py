@@ -147,10 +147,17 @@ class ControllerMutations:
         return finish_at_once(self.charging(found, partitions, refusable=refusable, now=now))
 
     def charging(
-        self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float
+        self,
+        found: Found[MutationLimit],
+        partitions: Sequence[int],
+        *,
+        refusable: bool,
+        now: float,
+        receipt: Receipt | None = None,
     ) -> Generator[None, None, Verdict]:
-        """The same in steps of `AT_ONCE` topics. What others charge meanwhile takes room from the topics that are left."""
-        receipt = Receipt(found, {})
+        """The same in steps of `AT_ONCE` topics. What others charge meanwhile takes room from the topics that are left. `receipt`:
+        an empty one of this limit to be used, so that whoever gives up half way can take back what was recorded by then."""
+        receipt = Receipt(found, {}) if receipt is None else receipt
         if not any(amount > 0 for amount in partitions):
             return Verdict(0, None, receipt)
         window = self._window(found, now)

@@ -51,7 +51,7 @@ def test_metadata_of_a_newer_broker_reaches_its_client(world):
     assert b"\1\x63\2ab" in d.to_client
 
 
-@pytest.mark.parametrize("version", [5, 99, 0x7FFF])
+@pytest.mark.parametrize("version", [6, 99, 0x7FFF])
 def test_a_version_of_api_versions_that_the_proxy_does_not_know_is_answered_as_kafka_does(world, version):
     d = world().dialogue()
     frame = b"\0\x12" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff\0\2x\2y\0"

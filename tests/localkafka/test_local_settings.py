@@ -90,8 +90,8 @@ def test_users_that_would_break_kafkas_notation_are_refused(users: dict[str, str
         check_users(users)
 
 
-@pytest.mark.parametrize("wrong", [{"brokers": 0}, {"brokers": 4}, {"log_dirs": 0}])
-def test_a_cluster_of_an_impossible_shape_is_refused(wrong: dict[str, int]) -> None:
+@pytest.mark.parametrize("wrong", [{"brokers": 0}, {"brokers": 4}, {"log_dirs": 0}, {"log_dirs": 2, "version": "3.6.2"}])
+def test_a_cluster_of_an_impossible_shape_is_refused(wrong: dict[str, int | str]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LocalCluster(**wrong)  # type: ignore[arg-type]
 

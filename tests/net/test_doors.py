@@ -116,6 +116,25 @@ def test_who_comes_in_while_the_proxy_stops_is_sent_off_in_peace(world: Callable
     run(close())
 
 
+def test_a_client_comes_to_a_broker_or_to_the_bootstrap_address(world: Callable[..., World]) -> None:
+    """As which the session takes it: what it says about the broker that it expects is compared with this (KIP-1242)."""
+
+    async def come() -> None:
+        d = door(world)
+        d.open()
+        d.route.cover([5])
+        (_, port), (_, bootstrap) = d.route.endpoint(5, ""), d.route.endpoint(None, "")
+        for at, broker in ((port, 5), (bootstrap, None)):
+            with knock(at):
+                await until(lambda: len(d.shared.connections) == 1)
+                (connection,) = d.shared.connections
+                assert connection.session.client.broker == broker
+            await until(lambda: not d.shared.connections)
+        d.close()
+
+    run(come())
+
+
 def test_a_door_that_is_closed_opens_no_port_for_a_broker(world: Callable[..., World]) -> None:
     async def close() -> None:
         d = door(world, broker_ports="0")

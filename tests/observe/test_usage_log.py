@@ -296,6 +296,7 @@ def test_incidents_are_counted_and_said(room):
         (18, "ApiVersions"),
         (36, "SaslAuthenticate"),
         (23, "OffsetForLeaderEpoch"),
+        (94, "UnregisterController"),
         (9999, "key-9999"),
         (4, "key-4"),
     ],

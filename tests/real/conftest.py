@@ -12,6 +12,7 @@ from tests.certs import Authority
 from tests.conftest import QUICK_START
 from tests.real import secured
 from tests.real.proxies import ProxyProcess
+from tests.real.raw import connect
 from tests.real.tenancy import tenant_cluster
 
 _numbers = itertools.count()
@@ -22,6 +23,26 @@ def proxy(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A proxy without quotas."""
     with ProxyProcess(tmp_path_factory.mktemp("proxy"), kafka3.bootstrap_servers) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _served(request: pytest.FixtureRequest) -> None:
+    """Skip what the brokers of this version do not serve."""
+    marker = request.node.get_closest_marker("api")
+    if marker is not None:
+        key, *versions = marker.args
+        version = versions[0] if versions else request.node.callspec.params["version"]
+        low, high = request.getfixturevalue("served").get(key, (1, 0))
+        if not low <= version <= high:
+            pytest.skip(f"Kafka {request.getfixturevalue('kafka_version')} does not serve version {version} of API {key}")
+
+
+@pytest.fixture(scope="session")
+def served(kafka3: LocalCluster) -> dict[int, tuple[int, int]]:
+    """API key -> versions, as the brokers say."""
+    with connect(kafka3.brokers[0].address) as connection:
+        answer = connection.decoded(18, 3, client_software_name="raw", client_software_version="1")
+    return {int(api.api_key): (api.min_version, api.max_version) for api in answer.api_keys}
 
 
 @pytest.fixture
@@ -37,24 +58,25 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="session")
-def tenants1() -> Iterator[LocalCluster]:
+def tenants1(kafka_version: str) -> Iterator[LocalCluster]:
     """One broker with logins and an authorizer (`tenancy`)."""
-    with tenant_cluster(1) as cluster:
+    with tenant_cluster(1, version=kafka_version) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def tenants3() -> Iterator[LocalCluster]:
+def tenants3(kafka_version: str) -> Iterator[LocalCluster]:
     """Three such brokers. A test that stops one starts it again."""
-    with tenant_cluster(3) as cluster:
+    with tenant_cluster(3, version=kafka_version) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def secure_kafka(authority: Authority) -> Iterator[LocalCluster]:
+def secure_kafka(authority: Authority, kafka_version: str) -> Iterator[LocalCluster]:
     """One broker that speaks TLS and takes four kinds of logins."""
     own = authority.server("broker", "localhost", "127.0.0.1")
+    tls = Tls(own.cert, own.key)
     with LocalCluster(
-        1, sasl=secured.USERS, tls=Tls(own.cert, own.key), properties=secured.PROPERTIES, jvm_flags=QUICK_START
+        1, version=kafka_version, sasl=secured.USERS, tls=tls, properties=secured.PROPERTIES, jvm_flags=QUICK_START
     ) as cluster:
         yield cluster

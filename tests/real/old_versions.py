@@ -95,8 +95,9 @@ BODIES: Final[dict[tuple[int, int], Callable[[Side], bytes]]] = {
 }
 """(API key, version) -> its body."""
 
-CLOSED: Final = {("4.2.0", 0, version) for version in range(3)}
-"""Kafka 4 advertises these for the sake of old librdkafka, and closes the connection of whoever uses them (KIP-896)."""
+CLOSED: Final = {(0, version) for version in range(3)}
+"""(API key, version): Kafka 4 advertises these for the sake of old librdkafka, and closes the connection of whoever uses them
+(KIP-896)."""
 
 SAME_LENGTH: Final = {38: "token and times", 39: "the new time", 40: "the new time"}
 """Of these only the error and the length are compared, and what is volatile in them."""

@@ -16,6 +16,7 @@ import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
 from localkafka import LocalCluster, Node, run_java
+from localkafka.versions import Release, release_of
 from tests.conftest import QUICK_START
 from tests.real import every_api, old_versions
 from tests.real.proxies import ProxyProcess
@@ -28,9 +29,8 @@ NAMES_BROKERS = {(3, 0), (10, 0), (55, 2), (60, 0)}
 PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",
-    "delegation.token.secret.key": "a secret of all brokers",
-    "metric.reporters": "Telemetry",
 }
+TOKENS_SINCE, TELEMETRY_SINCE, KAFKA_4 = (3, 6), (3, 7), (4, 0)
 
 Ranges = dict[int, tuple[int, int]]
 
@@ -39,7 +39,7 @@ Ranges = dict[int, tuple[int, int]]
 class Twins:
     """Both ways to one broker."""
 
-    version: str
+    release: Release
     direct: Side
     through: Side
     ranges: Ranges
@@ -49,20 +49,27 @@ class Twins:
 
 
 @contextmanager
-def twins_of(version: str, folder: Path, **more: str) -> Iterator[Twins]:
-    """A broker of this version, with `more` settings, and a proxy."""
-    agent = folder / "telemetry.jar"
-    run_java(JAVA / "AgentJar.java", str(JAVA / "Telemetry.java"), str(agent), version=version, check=True)
-    flags = [*QUICK_START, f"-javaagent:{agent}"]
+def twins_of(version: str, folder: Path) -> Iterator[Twins]:
+    """A broker of this version, with all that it has switched on, and a proxy."""
+    release, flags, properties = release_of(version), list(QUICK_START), dict(PROPERTIES)
+    if release >= TOKENS_SINCE:
+        properties["delegation.token.secret.key"] = "a secret of all brokers"
+    if release >= TELEMETRY_SINCE:
+        agent = folder / "telemetry.jar"
+        run_java(JAVA / "AgentJar.java", str(JAVA / "Telemetry.java"), str(agent), version=version, check=True)
+        flags.append(f"-javaagent:{agent}")
+        properties["metric.reporters"] = "Telemetry"
+    if TELEMETRY_SINCE <= release < KAFKA_4:
+        properties["group.coordinator.rebalance.protocols"] = "classic,consumer"
     with ExitStack() as stack:
-        kafka = LocalCluster(1, version=version, properties=PROPERTIES | more, sasl=dict([ADMIN, BOB]), jvm_flags=flags)
+        kafka = LocalCluster(1, version=version, properties=properties, sasl=dict([ADMIN, BOB]), jvm_flags=flags)
         stack.enter_context(kafka)
         proxy = ProxyProcess(folder, kafka.bootstrap_servers, {"listen": {"bootstrap": "127.0.0.7:0"}})
         stack.enter_context(proxy)
-        yield connected(version, kafka, proxy, stack)
+        yield connected(release, kafka, proxy, stack)
 
 
-def connected(version: str, kafka: LocalCluster, proxy: ProxyProcess, stack: ExitStack) -> Twins:
+def connected(release: Release, kafka: LocalCluster, proxy: ProxyProcess, stack: ExitStack) -> Twins:
     (node,) = kafka.brokers
     ports = node.listeners
     host, _, bootstrap = proxy.bootstrap.rpartition(":")
@@ -74,7 +81,7 @@ def connected(version: str, kafka: LocalCluster, proxy: ProxyProcess, stack: Exi
     for side in (direct, through):
         side.notes |= {"ranges": ranges, "log_dir": str(node.log_dirs[0])}
     every_api.prepare(direct, through)
-    return Twins(version, direct, through, ranges, {ports.client, ports.internal, ports.controller}, node)
+    return Twins(release, direct, through, ranges, {ports.client, ports.internal, ports.controller}, node)
 
 
 def ranges_of(side: Side) -> Ranges:
@@ -99,11 +106,11 @@ def same_answers(twins: Twins, key: int) -> None:
     for version in range(low, high + 1):
         if version in schema_name_map[api_key_map[key]]:
             met |= compare(twins, key, version)
-        elif (twins.version, key, version) in old_versions.CLOSED:
+        elif twins.release >= KAFKA_4 and (key, version) in old_versions.CLOSED:
             check_closed(twins, key, version)
         else:
             compare_old(twins, key, version)
-    wanted = every_api.WANTED_ERRORS.get(key, set()) - every_api.NEWER_ERRORS.get((twins.version, key), set())
+    wanted = every_api.wanted_errors(key, twins.release)
     assert met - {0} == wanted, f"the request asks for the errors {wanted}, and got {met - {0}}"
 
 
@@ -118,7 +125,7 @@ def compare(twins: Twins, key: int, version: int) -> set[int]:
     for side in (twins.direct, twins.through):
         frame = answer_of(side, key, version)
         check_shown(twins, side, key, version, frame)
-        comparable = Comparable(side, every_api.VOLATILE.get(key, {}), listing=key in every_api.LISTINGS)
+        comparable = Comparable(side, every_api.VOLATILE.get(key, {}), listing=every_api.lists(key, twins.release))
         answer = comparable.of(every_api.decode(key, version, frame))
         answers.append(in_order(answer, key))
         met |= comparable.errors
@@ -156,7 +163,9 @@ def compare_old(twins: Twins, key: int, version: int) -> None:
     for side in (twins.direct, twins.through):
         frame = side.connection.ask_bytes(key, version, old_versions.BODIES[key, version](side))
         assert side is twins.direct or not shows(frame, twins.ports)
-        body = frame[8:].replace(f"twin-{side.letter}-".encode(), b"twin-")
+        body = frame[8:]
+        if not every_api.lists(key, twins.release):
+            body = body.replace(f"twin-{side.letter}-".encode(), b"twin-")
         answers.append((body[:2], len(body)) if key in old_versions.SAME_LENGTH else body)
     assert answers[0] == answers[1], f"version {version}: {answers[0]!r} directly, {answers[1]!r} through the proxy"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import struct
 import uuid
 from typing import Any
 
@@ -14,7 +15,7 @@ from localkafka import LocalCluster, tool
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import Connection, connect
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.every_kafka]
 SOON = i32Timedelta.parse(datetime.timedelta(milliseconds=100))
 
 
@@ -46,6 +47,7 @@ def check_hidden(frame: bytes, kafka: LocalCluster) -> None:
         assert b"CONTROLLER\x0a127.0.0.1" + node.listeners.controller.to_bytes(2, "big") not in frame
 
 
+@pytest.mark.api(3)
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_shows_the_proxys_ports(proxy: ProxyProcess, kafka3: LocalCluster, version: int) -> None:
     with connect(proxy.bootstrap) as connection:
@@ -66,6 +68,7 @@ def test_every_shown_address_leads_to_the_broker_it_stands_for(proxy: ProxyProce
         assert log_dirs == {str(folder) for folder in kafka3.brokers[node_id].log_dirs}
 
 
+@pytest.mark.api(10)
 @pytest.mark.parametrize("version", range(7))
 def test_find_coordinator(proxy: ProxyProcess, kafka3: LocalCluster, version: int) -> None:
     with connect(proxy.bootstrap) as connection:
@@ -82,6 +85,7 @@ def test_find_coordinator(proxy: ProxyProcess, kafka3: LocalCluster, version: in
         check_hidden(connection.ask(10, version, **keys), kafka3)
 
 
+@pytest.mark.api(60)
 @pytest.mark.parametrize("version", range(3))
 def test_describe_cluster(proxy: ProxyProcess, kafka3: LocalCluster, version: int) -> None:
     with connect(proxy.bootstrap) as connection:
@@ -91,6 +95,7 @@ def test_describe_cluster(proxy: ProxyProcess, kafka3: LocalCluster, version: in
     assert not {broker.port for broker in answer.brokers} & set(real_ports(kafka3).values())
 
 
+@pytest.mark.api(55, 2)
 def test_describe_quorum_hides_the_controllers(proxy: ProxyProcess, kafka3: LocalCluster) -> None:
     asked: dict[str, Any] = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
     with connect(proxy.bootstrap) as connection:
@@ -115,6 +120,7 @@ def check_endpoints(answer: Any, leader: int, shown: dict[int, int]) -> None:
     assert [(endpoint.node_id, endpoint.port) for endpoint in answer.node_endpoints] == [(leader, shown[leader])]
 
 
+@pytest.mark.api(0)
 @pytest.mark.parametrize("version", range(10, 14))
 def test_node_endpoints_of_produce(proxy: ProxyProcess, kafka3: LocalCluster, topic: str, version: int) -> None:
     address, topic_id, leader, shown = ask_wrong_leader(proxy, topic)
@@ -125,6 +131,7 @@ def test_node_endpoints_of_produce(proxy: ProxyProcess, kafka3: LocalCluster, to
         check_hidden(connection.ask(0, version, **asked), kafka3)
 
 
+@pytest.mark.api(1)
 @pytest.mark.parametrize("version", range(16, 19))
 def test_node_endpoints_of_fetch(proxy: ProxyProcess, kafka3: LocalCluster, topic: str, version: int) -> None:
     address, topic_id, leader, shown = ask_wrong_leader(proxy, topic)
@@ -155,12 +162,28 @@ def empty_batch() -> bytes:
     return out.getvalue()
 
 
-def test_the_api_versions_of_a_broker_3_are_all_there(proxy: ProxyProcess, kafka3: LocalCluster) -> None:
+@pytest.mark.parametrize("at", ["bootstrap", "broker"])
+def test_a_client_that_expects_a_broker_gets_along_with_brokers_that_do_not_know_of_this(
+    proxy: ProxyProcess, served: dict[int, tuple[int, int]], at: str
+) -> None:
+    """ApiVersions 5 (KIP-1242), by hand: a broker of an older Kafka says what it knows, and the client asks again."""
+    assert served[18][1] < 5, "this Kafka knows of it: send it the id of another cluster, too"
+    with connect(proxy.bootstrap) as connection:
+        broker = connection.decoded(3, 12, topics=[]).brokers[0]
+    body = b"\0" + b"\7apache" + b"\x064.4.0" + b"\x08another" + int(broker.node_id).to_bytes(4, "big") + b"\0"
+    with connect(proxy.bootstrap if at == "bootstrap" else f"{broker.host}:{broker.port}") as connection:
+        told = connection.ask_bytes(18, 5, body)
+        assert told[8:] == b"\0\x23" + b"\0\0\0\1" + b"\0\x12" + struct.pack(">hh", *served[18])
+        again = connection.decoded(18, 3, client_software_name="apache", client_software_version="4.4.0")
+    assert again.error_code == 0
+
+
+def test_the_api_versions_of_a_broker_are_all_there(proxy: ProxyProcess, kafka3: LocalCluster) -> None:
     with connect(proxy.bootstrap) as through, connect(kafka3.brokers[0].address) as direct:
         ours, theirs = (
             {
                 api.api_key: (api.min_version, api.max_version)
-                for api in connection.decoded(18, 4, client_software_name="raw", client_software_version="1").api_keys
+                for api in connection.decoded(18, 3, client_software_name="raw", client_software_version="1").api_keys
             }
             for connection in (through, direct)
         )

@@ -14,9 +14,9 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 
 from localkafka import LocalCluster, run_java, tool
-from tests.real.proxies import ProxyProcess
+from tests.real.proxies import ProxyProcess, wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.every_kafka]
 RECORDS = 300
 
 
@@ -66,7 +66,13 @@ def test_a_producer_that_wants_no_answers(proxy: ProxyProcess, name: str) -> Non
     assert consume(proxy, name, name, RECORDS + 6) == [-1] * 6 + list(range(RECORDS))
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "classic",
+        pytest.param("consumer", marks=pytest.mark.since("4.0", "groups of protocol `consumer` unless asked for (KIP-848)")),
+    ],
+)
 def test_groups_share_the_work_and_remember_offsets(proxy: ProxyProcess, name: str, protocol: str) -> None:
     create(proxy, name)
     produce(proxy, name)
@@ -97,7 +103,7 @@ def test_transactions_commit_and_abort(proxy: ProxyProcess, name: str) -> None:
 def test_librdkafka_admin(proxy: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
     create(proxy, name, 2)
     through, direct = (AdminClient({"bootstrap.servers": servers}) for servers in (proxy.bootstrap, kafka3.bootstrap_servers))
-    assert len(through.list_topics(name, timeout=20).topics[name].partitions) == 2
+    wait_until(lambda: len(through.list_topics(name, timeout=20).topics[name].partitions) == 2, "the topic")
     described, real = (admin.describe_cluster().result(20) for admin in (through, direct))
     assert described.cluster_id == real.cluster_id
     assert {node.id for node in described.nodes} == {node.id for node in real.nodes}
@@ -153,6 +159,7 @@ def test_java_tools(proxy: ProxyProcess, name: str) -> None:
     assert name in described.stdout
 
 
+@pytest.mark.since("4.2", "share groups (KIP-932)")
 def test_java_share_consumer_and_transactions(proxy: ProxyProcess, name: str) -> None:
     """One Java program: a transaction commits, a share group gets its records and acknowledges them."""
     create(proxy, name, 3)

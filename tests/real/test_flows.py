@@ -18,7 +18,7 @@ from tests.real.raw import Connection, connect
 from tests.real.records import record_batch
 from tests.real.twins import ms, shows, until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.every_kafka]
 
 JAVA = Path(__file__).parent / "java"
 HELD = 4 << 20
@@ -40,7 +40,8 @@ def leaders(address: str, topic: str) -> tuple[uuid.UUID, dict[int, int], dict[i
 
 def create(address: str, topic: str, partitions: int = 1) -> None:
     with connect(address) as connection:
-        wanted = [{"name": topic, "num_partitions": partitions, "replication_factor": 1}]
+        for_ever = [{"name": "retention.ms", "value": "-1"}]  # the timestamps of records are long ago
+        wanted = [{"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": for_ever}]
         assert connection.decoded(19, 7, topics=wanted, timeout=ms(30_000)).topics[0].error_code == 0
 
 
@@ -60,6 +61,7 @@ def produce(connection: Connection, topic: str, *values: bytes) -> None:
     )
 
 
+@pytest.mark.since("4.2", "share groups (KIP-932)")
 def test_java_transactions_groups_of_all_protocols_and_pages(proxy: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
     """The same program, at the same time, directly and through the proxy: it prints the same."""
     with ThreadPoolExecutor(2) as pool:
@@ -80,6 +82,7 @@ def test_java_transactions_groups_of_all_protocols_and_pages(proxy: ProxyProcess
         assert line in through.stdout
 
 
+@pytest.mark.api(1)
 @pytest.mark.parametrize("version", [7, 12, 13, 18], ids="v{}".format)
 def test_fetch_sessions(proxy: ProxyProcess, kafka3: LocalCluster, name: str, version: int) -> None:
     """All, then only what is new, then from the start again, with a wrong epoch, and without what is forgotten: the end."""
@@ -138,6 +141,7 @@ def fetch_session(connection: Connection, version: int, topic: str, topic_id: uu
     ]
 
 
+@pytest.mark.api(75, 0)
 def test_topics_are_described_page_by_page(proxy: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
     topics = [f"{name}-{i}" for i in range(3)]
     for topic in topics:
@@ -163,6 +167,7 @@ def described(connection: Connection, topics: list[str]) -> Iterator[Any]:
         cursor = {"topic_name": page.next_cursor.topic_name, "partition_index": page.next_cursor.partition_index}
 
 
+@pytest.mark.api(78)
 @pytest.mark.parametrize("version", [1, 2], ids="v{}".format)
 def test_a_share_consumer_at_the_wrong_broker_is_shown_the_right_one(
     proxy: ProxyProcess, kafka3: LocalCluster, name: str, version: int
@@ -188,6 +193,7 @@ def test_a_share_consumer_at_the_wrong_broker_is_shown_the_right_one(
     assert answers[0].responses == answers[1].responses
 
 
+@pytest.mark.api(78, 1)
 def test_a_share_group_reads_more_than_the_proxy_holds(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
     """Answers above the 4 MiB that the proxy holds: they come whole, and are counted by topic."""
     count, size = 16, 700_000

@@ -6,11 +6,24 @@ from functools import cache
 
 import pytest
 
-from proxy.session.answers import LARGE
+from proxy.session.plans import LARGE
 from proxy.session.session import State
 from quota.kinds.controller_mutations import MutationLimit
 from tests.messages import read_response
-from tests.session.creating import BEAT, HEARTBEAT, create, created, delete, deleted, described, grow, grown, metadata
+from tests.session.creating import (
+    BEAT,
+    HEARTBEAT,
+    create,
+    created,
+    delete,
+    deleted,
+    described,
+    grow,
+    grown,
+    heartbeat,
+    metadata,
+    subtopology,
+)
 from tests.support import Dialogue, Entity, World
 
 NAMES = tuple(f"topic-{i:05d}" for i in range(2000))
@@ -187,3 +200,76 @@ def test_a_large_answer_to_a_client_over_its_request_rate_takes_several_turns_to
     assert d.session.state is State.MUTED
     assert world.services.budget.held == 0
     assert d.to_broker
+
+
+PARTS = [subtopology(sources=("orders",), changelogs=tuple(f"part-{p}-{i}-changelog" for i in range(100))) for p in range(15)]
+JOINING = heartbeat(4, "app", *PARTS)
+
+
+def test_a_large_topology_is_read_and_charged_in_several_turns():
+    world = World(limits={Entity("alice", None): MutationLimit(5, 10_000)})
+    world.cluster.sizes = {"orders": 2}
+    d, other = world.dialogue("alice"), world.dialogue("bob")
+    d.port.out_of_time = True
+    d.client(JOINING)
+    assert d.port.wants_turn
+    other.client(HEARTBEAT)
+    assert other.to_broker == HEARTBEAT
+    assert through_turns(d) > len(PARTS)
+    assert d.told() == b""
+    assert through_turns(d) > len(PARTS)
+    assert d.to_broker == JOINING
+    found = world.engine.find_mutation_limit("alice", "app")
+    assert found is not None
+    assert world.engine.controller_mutations.standing(found, 0.0).left == 10_000 - 2 * 1500
+
+
+def charged(world: World) -> float:
+    found = world.engine.find_mutation_limit("alice", "app")
+    assert found is not None
+    return world.engine.controller_mutations.standing(found, 0.0).average
+
+
+def until_it_is_charged(d: Dialogue, more: int) -> None:
+    """Turns until something is charged for the request that is looked at, and some more."""
+    while not charged(d.world):
+        d.turn()
+    for _ in range(more):
+        d.turn()
+    assert d.to_broker == b"", "it went out by now"
+
+
+@pytest.mark.parametrize("more", [0, 3, 20])
+def test_a_member_that_leaves_while_it_is_charged_is_charged_for_nothing(more):
+    world = World(limits={Entity("alice", None): MutationLimit(5, 10_000)})
+    world.cluster.sizes = {"orders": 2}
+    d = world.dialogue("alice")
+    d.port.out_of_time = True
+    d.client(JOINING)
+    through_turns(d)
+    d.told()
+    until_it_is_charged(d, more)
+    d.session.broker_lost(None)
+    assert charged(world) == 0
+    assert not len(world.services.expected)
+
+
+CHARGED = {name: case for name, case in CASES.items() if name not in ("create what is there", "delete what is not there")}
+
+
+@pytest.mark.parametrize(("asked", "there", "answer"), CHARGED.values(), ids=CHARGED)
+@pytest.mark.parametrize("more", [0, 2])
+def test_topics_of_a_request_that_never_goes_out_cost_nothing(asked, there, answer, more):  # noqa: ARG001
+    world = limited()
+    d = world.dialogue("alice")
+    d.port.out_of_time = True
+    d.client(asked)
+    while not charged(world):
+        if d.port.wants_turn:
+            d.turn()
+        else:
+            d.told(there)
+    until_it_is_charged(d, more)
+    d.session.broker_lost(None)
+    assert charged(world) == 0
+    assert not len(world.services.expected)

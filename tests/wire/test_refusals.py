@@ -12,6 +12,7 @@ from kio.serial import entity_reader
 
 from proxy.wire.produce import skim
 from proxy.wire.refusals import Refusal, parts_of, refusal, with_refused, without
+from proxy.wire.steps import finish_at_once
 from tests.messages import batch, make, part_of, read_response, response
 from tests.wire.test_produce import body, named
 
@@ -51,7 +52,7 @@ def test_what_goes_on_is_the_rest_however_it_was_cut(version):
         found = skim(pieces, version, details=True)
         parts = parts_of(found)
         refused = {part for part in parts if chance.random() < 0.5}
-        whole, rest = decoded(data, version), decoded(b"".join(without(pieces, found, version, refused)), version)
+        whole, rest = decoded(data, version), decoded(b"".join(finish_at_once(without(pieces, found, version, refused))), version)
         assert asked(rest, version) == {part: records for part, records in asked(whole, version).items() if part not in refused}
         assert (rest.acks, rest.timeout, rest.transactional_id) == (whole.acks, whole.timeout, whole.transactional_id)
         assert all(topic.partition_data for topic in rest.topic_data) or any(not topic.partition_data for topic in whole.topic_data)
@@ -73,7 +74,7 @@ def told(entity: Any, version: int) -> dict[tuple[bytes, int], tuple[int, int, s
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_answer_to_what_is_refused_whole(version):
     parts = [(named(version, "orders"), 3), (named(version, "orders"), 1), (named(version, "bills"), 0)]
-    answer = read_response(0, version, refusal(7, version, dict.fromkeys(parts, WHY), 250))
+    answer = read_response(0, version, finish_at_once(refusal(7, version, dict.fromkeys(parts, WHY), 250)))
     assert told(answer, version) == dict.fromkeys(parts, (19, -1, WHY.message if version >= 8 else None))
     assert list(told(answer, version)) == parts
     assert answer.throttle_time.total_seconds() == 0.25
@@ -97,7 +98,7 @@ def test_the_broker_s_answer_with_what_is_refused_besides(version):
             topics.append(make(topic_schema, chance, partition_responses=made, **which))
         frame = response(0, version, 9, chance, responses=tuple(topics))
         before = read_response(0, version, frame)
-        after = read_response(0, version, with_refused(frame, version, order, refused))
+        after = read_response(0, version, finish_at_once(with_refused(frame, version, order, refused)))
         wanted = {**told(before, version), **dict.fromkeys(refused, (19, -1, WHY.message if version >= 8 else None))}
         assert told(after, version) == wanted
         assert [part[0] for part in told(after, version)] == [part[0] for part in order]

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from proxy.wire.headers import client_id_end, request_body
+from proxy.wire.steps import finish_at_once
 from proxy.wire.streams_group_heartbeat import Internal, Subtopology, error_of, read_heartbeat, try_again
 from tests.messages import read_response, request, response
 from tests.session.creating import heartbeat, subtopology
@@ -16,10 +17,16 @@ FULL = [
 ]
 
 
-def read(frame: bytes, end: int | None = None):
+def read(frame: bytes, end: int | None = None, most: int = 1000):
+    found, too_many = read_at_most(frame, end, most)
+    assert not too_many
+    return found
+
+
+def read_at_most(frame: bytes, end: int | None, most: int):
     end = len(frame) if end is None else end
     body = request_body(frame, client_id_end(frame, 0, len(frame)), len(frame), 88, 0)
-    return read_heartbeat(frame, body, end, 0)
+    return finish_at_once(read_heartbeat(frame, body, end, 0, most))
 
 
 def test_a_member_that_joins():
@@ -48,6 +55,15 @@ def test_no_part_of_a_topology_passes():
     at = frame.index(b"b-changelog") + len(b"b-changelog")
     for size in range(40, at):
         assert bad(read, frame, size), f"{size} of {len(frame)} bytes pass"
+
+
+def test_no_more_topics_are_read_than_are_wanted():
+    frame = heartbeat(4, "app", *FULL)
+    assert len(read(frame, most=8).topology) == 2
+    for most in range(7):
+        found, too_many = read_at_most(frame, len(frame), most)
+        assert too_many
+        assert (found.group, found.topology) == ("app", ())
 
 
 def test_errors_are_seen():

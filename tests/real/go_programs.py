@@ -1,0 +1,39 @@
+"""Go programs that tests run. In: a folder with go.mod, go.sum and sources. Out: the program, built once and kept in the cache
+folder under the hash of the folder's files; the test is skipped, with the reason, where it cannot be built."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from localkafka.jars import cache_dir, locked
+
+LIMIT = 900.0
+"""Seconds for a build, with its downloads."""
+
+
+def go_program(folder: Path) -> Path:
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    digest = hashlib.sha256(b"".join(file.name.encode() + b"\0" + file.read_bytes() for file in files)).hexdigest()[:16]
+    made = cache_dir() / "go" / f"{folder.name}-{digest}"
+    if made.exists():
+        return made
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("there is no Go on PATH, which builds this client")
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with locked(made, print):
+        if not made.exists():
+            partial = made.with_name(f"{made.name}.partial")
+            build = [go, "build", "-buildvcs=false", "-o", str(partial), "."]
+            settings = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+            ran = subprocess.run(build, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT, check=False)
+            if ran.returncode:
+                pytest.skip(f"Go cannot build this client: {ran.stderr.strip()[-300:]}")
+            partial.rename(made)
+    return made
