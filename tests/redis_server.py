@@ -25,7 +25,7 @@ NAMES = ("redis-server", "valkey-server")
 MISSING = (
     "no redis-server and no valkey-server on the PATH: `make redis` installs one as root on Debian, or use your system's package"
 )
-START_LIMIT = 20.0
+START_LIMIT = 60.0
 
 
 def program() -> str | None:

@@ -14,7 +14,7 @@ from proxy.config.models import Settings
 from proxy.net.serve import Proxy
 from proxy.observe.operations import Log
 
-LIMIT = 20.0
+LIMIT = 100.0
 PROXY_ITSELF = b"kafka-quota-proxy"
 
 

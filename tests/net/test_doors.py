@@ -69,13 +69,13 @@ def test_who_is_evicted_in_the_moment_it_comes_in_leaves_nothing_behind(world: C
         for _ in range(50):
             comers.append(knock(d.port))
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: not d.welcoming and len(d.shared.connections) == 1)
             for sock in comers[:-1]:
                 assert await asyncio.get_running_loop().sock_recv(sock, 1) == b""
         for sock in comers:
             sock.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: not d.shared.connections)
 
     run(flood())
@@ -90,7 +90,7 @@ def test_who_is_evicted_while_its_broker_is_being_connected_is_gone(world: Calla
         d.bootstrap_addresses = lambda: [HostPort("127.0.0.1", 1)]
         d.open()
         comers = [knock(d.port, HEARTBEAT)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: [each.session.state for each in d.shared.connections] == [State.CONNECTING])
             comers.append(knock(d.port, HEARTBEAT))
             assert await asyncio.get_running_loop().sock_recv(comers[0], 1) == b""
@@ -108,7 +108,7 @@ def test_who_comes_in_while_the_proxy_stops_is_sent_off_in_peace(world: Callable
         early = knock(d.port, b"hello")
         d.shared.draining = True
         d.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await asyncio.get_running_loop().sock_recv(early, 1) == b"", "a reset would be an error"
         early.close()
         await until(lambda: not d.shared.connections)

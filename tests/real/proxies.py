@@ -20,7 +20,7 @@ import yaml
 
 from proxy import compiled
 
-START_LIMIT = 30.0
+START_LIMIT = 90.0
 
 
 class ProxyProcess:
