@@ -261,6 +261,11 @@ CHARGED = [name for name in CASES if name not in ("create what is there", "delet
 @pytest.mark.parametrize("more", [0, 2])
 def test_topics_of_a_request_that_never_goes_out_cost_nothing(name, more):
     asked, there, _ = made(name)
+    world = limited()
+    d = world.dialogue("alice")
+    d.port.out_of_time = True
+    d.client(asked)
+    while not charged(world):
         if d.port.wants_turn:
             d.turn()
         else:
