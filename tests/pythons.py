@@ -19,8 +19,8 @@ ROOT = Path(__file__).parent.parent
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 ROOMS = ("wire", "session", "apis", "quota", "identity", "cluster", "config", "contracts", "fuzz")
 """Folders of tests that need no more than the proxy does."""
-LEFT_OUT = ("tests/quota/test_fleet.py", "tests/contracts/test_docs.py")
-"""Those in them that need the packages of the load test."""
+LEFT_OUT = ("tests/quota/test_fleet.py", "tests/contracts/test_docs.py", "tests/contracts/test_compiled.py")
+"""Those in them that need the packages of the load test, or a compiler."""
 TOOLS = ("pytest", "pytest-timeout", "hypothesis", "cryptography")
 
 
