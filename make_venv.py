@@ -59,7 +59,7 @@ def main() -> int:
 def make(folder: Path) -> None:
     """All of it, in three steps."""
     begin = time.monotonic()
-    say("Setting up: about a minute when everything was downloaded before; else 0.6 GB are downloaded first.")
+    say("Setting up: about a minute, one more to compile for the first time; 0.6 GB are downloaded where they were not before.")
     log = folder / "setup.log"
     python = folder / "bin" / "python"
     with Step(f"{folder.name}: Python {sys.version.split()[0]}"):
