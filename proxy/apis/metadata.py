@@ -24,7 +24,7 @@ from proxy.session.plans import Forward, InSteps, Outcome, Request
 from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import INT32, Buffer
-from proxy.wire.steps import FEW, MANY
+from proxy.wire.steps import FEW, MANY, freed
 from quota.book import Found
 from quota.kinds.controller_mutations import MutationLimit, Receipt
 
@@ -45,7 +45,12 @@ class Metadata(JudgedInSteps[list[str]]):
             request.join()
             look.read = yield from wire.read_auto_create(request.buf, request.body, request.end, request.version)
         unknown = yield from self._unknown(client, look.read)
-        missing: list[Key] = [(name, NO_ID) for name in unknown if (name, NO_ID) not in client.asked]
+        missing: list[Key] = []
+        for i, name in enumerate(unknown):
+            if i % MANY == MANY - 1:
+                yield
+            if (name, NO_ID) not in client.asked:
+                missing.append((name, NO_ID))
         if missing:
             return (yield from asking(client, request, missing))
         new: list[str] = []
@@ -55,7 +60,8 @@ class Metadata(JudgedInSteps[list[str]]):
             absent = client.asked.get((name, NO_ID), 0) in (0, NOT_TOLD)
             if absent and not self._is_expected(client, name, client.now):
                 new.append(name)
-        client.asked = {}
+        asked, client.asked = client.asked, {}
+        yield from freed(asked)
         found = _limit(client)
         if found is None or not new:
             return Forward(_Learn(self.key, request.version, client))
