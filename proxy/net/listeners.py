@@ -11,6 +11,7 @@ import contextlib
 import errno
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,11 @@ from proxy.wire.primitives import BadBytes
 from proxy.wire.proxy_protocol import FIRST, header_size, source_address
 
 BACKLOG: Final = 1024
+UNSENT: Final = 1 << 18
+"""Bytes that the kernel takes of a connection beyond what is on its way; it would take 4 MiB for a client that reads nothing, and
+brokers would be asked for as much."""
+_NOTSENT_LOWAT: Final = 25
+"""TCP_NOTSENT_LOWAT of Linux, which Python names from 3.12 on."""
 PAUSE: Final = 1.0
 """Seconds without accepting when that failed, as when file descriptors have run out."""
 
@@ -303,6 +309,8 @@ def _listen(host: str, port: int, reuse_port: bool) -> list[socket.socket]:
             if reuse_port:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if sys.platform == "linux":
+                sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, UNSENT)
             sock.setblocking(False)
             at = sockets[0].getsockname()[1] if len(sockets) > 1 else port
             try:

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
+import sys
+import termios
 from collections.abc import AsyncIterator, Callable
 from math import inf
 from typing import Any, cast
@@ -115,6 +118,15 @@ class Here:
             found += connection.transport.get_write_buffer_size()
             if connection._broker is not None:
                 found += connection._broker.transport.get_write_buffer_size()
+        return found
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait in the kernel for clients."""
+        found = 0
+        for connection in self.proxy.shared.connections:
+            answer = fcntl.ioctl(connection.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+            found += int.from_bytes(answer, sys.byteorder)
         return found
 
     def hits(self, limit: str) -> int:

@@ -136,7 +136,7 @@ def test_who_says_nothing_for_long_is_closed() -> None:
 
 
 def test_a_client_that_does_not_read_is_not_read_for_and_harms_nobody() -> None:
-    """64 MiB of answers: what waits in the proxy is bounded, others go on, and all of it arrives once it is read."""
+    """64 MiB of answers: what waits in the proxy and its kernel is bounded, others go on, and all of it arrives once it is read."""
     size, count = 4 * MIB, 16
     broker = Broker()
 
@@ -157,6 +157,7 @@ def test_a_client_that_does_not_read_is_not_read_for_and_harms_nobody() -> None:
             for _ in range(100):
                 await other.ask(frame(50, 99))
                 assert here.unsent < 2 * MIB
+                assert here.queued < 2 * MIB
                 assert here.held == here.unsent > MIB // 4
             (line,) = here.log.find("limit reached", limit="limits.memory_per_connection")
             assert (line["client"], line["action"]) == (client.address, "waits")
