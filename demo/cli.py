@@ -41,7 +41,10 @@ def demo(out: Path, seconds: int, brokers: int, keep: bool) -> None:
     console = Console()
     try:
         sys.exit(_run(out, seconds, brokers, keep, console))
-    except Interrupted as interrupted:
+    except (Interrupted, SystemError) as error:  # Python wraps what a signal raises while a library in C makes an object
+        interrupted = error.__cause__ if isinstance(error, SystemError) else error
+        if not isinstance(interrupted, Interrupted):
+            raise
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         console.print("stopped; nothing is left running", highlight=False)
