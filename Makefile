@@ -6,8 +6,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests wait more than they work, so there are more workers than cores. What shares a cluster or Spark shares a worker (tests/parallel.py).
-WORKERS := -n $(shell echo $$((2 * $$(nproc))))
+# What shares a cluster or Spark shares a worker (tests/parallel.py). More workers than cores are quicker, and less steady.
+WORKERS ?= -n $(shell nproc)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -200,6 +200,7 @@ def test_no_volume_fills_and_everybody_goes_on_by_themselves(
         java = JavaFlood(proxy.bootstrap, name, records["java"])
         proxy.wait_for("volume at its limit")
         wait_until(lambda: proxy.metric("refused_items_total", quota="storage") > 50, "clients to be refused again and again")
+        wait_until(lambda: '"producer-1"' in proxy.get("/throttles")[1], "Java, which takes longest to start, to be refused too")
         assert proxy.metric("storage_throttle_factor") == 0
         assert rdkafka.acknowledged < records["rdkafka"]
         delete(proxy.bootstrap, f"{name}-old")
