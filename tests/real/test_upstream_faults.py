@@ -94,6 +94,12 @@ def live(address: str) -> set[int]:
         return {broker.node_id for broker in connection.decoded(3, 12, topics=[]).brokers}
 
 
+def stopped(pid: int | None) -> bool:
+    """True if no thread of the process runs any more: on a busy machine they go on for a while after the signal."""
+    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
 def all_back(kafka: LocalCluster) -> None:
     wait_until(lambda: all(live(node.address) == {0, 1, 2} for node in kafka.brokers), "all brokers to be back", LIMIT)
 
@@ -127,6 +133,7 @@ def test_a_broker_that_hangs_holds_up_its_own_clients_only_and_no_record_is_lost
         assert aio.first.wait(LIMIT)
 
         hanging.brokers[HUNG].signal(signal.SIGSTOP)
+        wait_until(lambda: stopped(hanging.brokers[HUNG].pid), "all threads of the broker to stop")
         aio.hang.set()
         held_up.send(*(f"hung {i}" for i in range(RECORDS, 2 * RECORDS)))
         other.send(*(f"other {i}" for i in range(RECORDS, 2 * RECORDS)))
