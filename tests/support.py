@@ -300,6 +300,14 @@ class Dialogue:
         self.session.turn(self.now)
         return self._told_nothing()
 
+    def turns(self) -> int:
+        """All turns that the session wants, one by one; how many."""
+        taken = 0
+        while self.port.wants_turn:
+            self.turn()
+            taken += 1
+        return taken
+
     def wake(self, when: float | None = None) -> Dialogue:
         """The timer goes off, by default at the time that was asked for."""
         due = when if when is not None else self.port.wake

@@ -107,9 +107,7 @@ class ClientConnection(asyncio.Protocol):
             self.session.drain()
 
     def data_received(self, data: bytes) -> None:
-        now = self._now()
-        self._shared.turns.begin(now)
-        self.session.client_bytes(data, now)
+        self.session.client_bytes(data, self._shared.turns.begin())
 
     def eof_received(self) -> bool:
         """A client may close its half and still read; TLS knows no such thing."""
@@ -141,8 +139,7 @@ class ClientConnection(asyncio.Protocol):
         self._charge_client(0)
         self._read_broker_or_not()
         self._read_or_not()
-        now = self._now()
-        self._shared.turns.begin(now)
+        now = self._shared.turns.begin()
         with self._closing_at_errors():
             self.session.client_drained(now)
 
@@ -258,9 +255,7 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_connected(self, broker: BrokerConnection) -> None:
         self._broker = broker
-        now = self._now()
-        self._shared.turns.begin(now)
-        self.session.broker_connected(now)
+        self.session.broker_connected(self._shared.turns.begin())
 
     def broker_full(self, size: int) -> None:
         """The broker does not take what was written, `size` bytes by now; 0: it does again."""
@@ -315,8 +310,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _wake(self) -> None:
         self._timer = None
-        now = self._now()
-        self._shared.turns.begin(now)
+        now = self._shared.turns.begin()
         with self._closing_at_errors():
             self.session.wake(now)
 
@@ -363,7 +357,6 @@ class BrokerConnection(asyncio.Protocol):
     def __init__(self, client: ClientConnection) -> None:
         self._client = client
         self._session = client.session
-        self._now = asyncio.get_running_loop().time
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -374,9 +367,7 @@ class BrokerConnection(asyncio.Protocol):
             self._client.broker_connected(self)
 
     def data_received(self, data: bytes) -> None:
-        now = self._now()
-        self._client.turns.begin(now)
-        self._session.broker_bytes(data, now)
+        self._session.broker_bytes(data, self._client.turns.begin())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._session.broker_lost(None if exc is None else f"lost: {exc}")

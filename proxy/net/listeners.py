@@ -131,7 +131,7 @@ class Door:
     def _accept_some(self, sock: socket.socket, node_id: int | None) -> None:
         """Accept as many connections as fit into a turn."""
         turns = self.shared.turns
-        turns.begin(self._loop.time())
+        turns.begin()
         while self._accept(sock, node_id) and not turns.over():
             pass
 

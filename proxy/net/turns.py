@@ -48,12 +48,13 @@ class Turns:
         """Connections that wait for their turn."""
         return len(self._queue)
 
-    def begin(self, now: float) -> None:
-        """A turn begins, in the pass of the event loop at this time of its."""
-        begins = self._clock()
+    def begin(self) -> float:
+        """A turn begins; the event loop's time, which is that of the pass."""
+        now, begins = self._loop.time(), self._clock()
         if now != self._now:
             self._now, self._pass_ends = now, begins + PASS
         self._ends = min(begins + SLICE, self._pass_ends)
+        return now
 
     def over(self) -> bool:
         """True if the turn that runs has taken its time."""

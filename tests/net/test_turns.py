@@ -23,7 +23,11 @@ class Loop:
     """An event loop whose passes are run by hand."""
 
     def __init__(self) -> None:
+        self.now = 7.0
         self.soon: list[Callable[[], None]] = []
+
+    def time(self) -> float:
+        return self.now
 
     def call_soon(self, work: Callable[[], None]) -> None:
         self.soon.append(work)
@@ -35,7 +39,7 @@ class Loop:
 
 
 class Busy:
-    """A connection that takes whole turns, so many of them."""
+    """A connection that uses up each of its turns. `wanted`: how many turns it still needs."""
 
     def __init__(self, turns: Turns, clock: Clock, wanted: int, order: list[Busy]) -> None:
         self._turns, self._clock, self.wanted, self._order = turns, clock, wanted, order
@@ -55,15 +59,16 @@ def made() -> tuple[Turns, Loop, Clock]:
 
 
 def test_connections_that_read_share_what_a_pass_has():
-    turns, _, clock = made()
+    turns, loop, clock = made()
     for _ in range(50):
-        turns.begin(7.0)
+        turns.begin()
         while not turns.over():
             clock.now += SLICE / 5
     assert clock.now - 100.0 <= PASS + SLICE / 5
-    turns.begin(7.0)
+    turns.begin()
     assert turns.over()
-    turns.begin(7.001)
+    loop.now = 7.001
+    turns.begin()
     assert not turns.over(), "another pass"
 
 
@@ -87,7 +92,7 @@ def test_who_waits_goes_on_however_busy_the_passes_are():
     turns, loop, clock = made()
     waits = Busy(turns, clock, 1, [])
     turns.wait(waits)
-    turns.begin(7.0)
+    turns.begin()
     clock.now += 10 * PASS
     loop.run_pass()
     assert waits.wanted == 0

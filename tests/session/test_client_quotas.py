@@ -423,14 +423,6 @@ def test_a_large_request_of_somebody_who_may_not_alter_quotas_is_the_brokers_alo
     assert d.to_broker == b""
 
 
-def through_turns(d: Dialogue) -> int:
-    turns = 0
-    while d.port.wants_turn:
-        d.turn()
-        turns += 1
-    return turns
-
-
 MANY = [((USER, f"user-{i}"),) for i in range(1000)]
 
 
@@ -442,11 +434,11 @@ def test_very_many_alterations_are_looked_at_in_several_turns(admin: Dialogue, d
     assert admin.port.wants_turn
     other.client(HEARTBEAT)
     assert other.to_broker == HEARTBEAT
-    assert through_turns(admin) > 20
+    assert admin.turns() > 20
     entries = read_request(49, 1, admin.to_broker).entries
     assert [(e.entity[0].entity_name, e.ops[0].key) for e in entries] == [(who[0][1], THEIRS) for who in MANY]
     admin.broker(altered(1, *((who, 0, None) for who in MANY)))
-    assert through_turns(admin) > 20
+    assert admin.turns() > 20
     assert results(admin.to_client) == [(who, 0) for who in MANY]
     assert len(desk.table) == len(MANY)
     assert admin.session.idle
@@ -460,5 +452,5 @@ def test_very_many_limits_are_described_in_several_turns(admin: Dialogue, desk: 
     assert admin.to_broker == asked
     admin.broker(response(48, 1, 7, error_code=0, error_message=None, entries=()))
     assert admin.to_client == b""
-    assert through_turns(admin) > 20
+    assert admin.turns() > 20
     assert len(read_response(48, 1, admin.to_client).entries) == 1000

@@ -34,14 +34,6 @@ def dialogue(world: World, *, in_turns: bool = True) -> Dialogue:
     return d
 
 
-def through_turns(d: Dialogue) -> int:
-    turns = 0
-    while d.port.wants_turn:
-        d.turn()
-        turns += 1
-    return turns
-
-
 CASES = {
     "all refused": busy,
     "half refused": lambda: busy(half=True),
@@ -57,11 +49,11 @@ each_case = pytest.mark.parametrize("world", CASES.values(), ids=CASES)
 def outcome(world: World, *, in_turns: bool) -> tuple[object, ...]:
     d = dialogue(world, in_turns=in_turns)
     d.client(REQUEST)
-    turns = through_turns(d)
+    turns = d.turns()
     sent = d.to_broker
     if sent:
         d.broker(written(asked(sent)))
-        turns += through_turns(d)
+        turns += d.turns()
     if in_turns:
         assert turns >= len(PARTS) // AT_ONCE
     said = [(it.quota, it.action, sorted(it.items), round(it.throttle, 6)) for it, _ in world.watcher.decisions]
@@ -86,19 +78,19 @@ def test_others_are_served_in_between_and_what_is_behind_waits(world):
         other.client(HEARTBEAT).broker(BEAT)
         assert (other.to_broker, other.to_client) == (HEARTBEAT, BEAT)
         d.turn()
-    through_turns(d)
+    d.turns()
     assert d.session.state is not State.ASKING
 
 
 def test_refused_and_written_partitions_are_merged_in_several_turns():
     d = dialogue(busy(half=True))
     d.client(REQUEST)
-    through_turns(d)
+    d.turns()
     sent = asked(d.to_broker)
     assert sent == PARTS[::2]
     d.broker(written(sent))
     assert d.to_client == b"", "not before it was looked at as a whole"
-    assert through_turns(d) > 2
+    assert d.turns() > 2
     said = told(d.to_client)
     assert list(said) == PARTS
     assert [code for code, _ in said.values()] == [0, 19] * (len(PARTS) // 2)
@@ -135,7 +127,7 @@ def test_what_others_send_in_between_is_judged_as_if_it_came_before_the_rest():
     single = write({("mine", 0): records(SIZE)})
     other.client(single)
     assert other.to_broker == single
-    through_turns(d)
+    d.turns()
     assert asked(d.to_broker) == PARTS
     assert world.engine.bytes_in.total.count == SIZE * (len(PARTS) + 1)
 
@@ -151,9 +143,9 @@ def test_a_request_without_an_answer_is_settled_in_several_turns():
     world = World(produce={ALICE: 1e9}, topics=TopicLimits(1e9), strangers=True)
     d = dialogue(world)
     d.client(write({part: records(SIZE) for part in PARTS}, acks=0))
-    through_turns(d)
+    d.turns()
     sent = d.to_broker
     assert asked(sent[: last_frame(sent)]) == PARTS
     d.broker(described(12, 1, {}))
-    assert through_turns(d) >= len(PARTS) // AT_ONCE
+    assert d.turns() >= len(PARTS) // AT_ONCE
     assert world.engine.bytes_in.total.count == SIZE * len(PARTS)

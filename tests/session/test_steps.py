@@ -60,15 +60,6 @@ def limited() -> World:
     return World(limits={Entity("alice", None): MutationLimit(5, 1500)})
 
 
-def through_turns(d: Dialogue) -> int:
-    """All turns that it wants, one by one; how many."""
-    turns = 0
-    while d.port.wants_turn:
-        d.turn()
-        turns += 1
-    return turns
-
-
 def outcome(asked: bytes, there: dict[str, int], answer: bytes, *, in_turns: bool) -> tuple[object, ...]:
     """What comes of such a request and its answer, and how it stands then."""
     world = limited()
@@ -76,13 +67,13 @@ def outcome(asked: bytes, there: dict[str, int], answer: bytes, *, in_turns: boo
     d.port.out_of_time = in_turns
     d.client(asked)
     sent = b""
-    while through_turns(d) + (not in_turns) and d.session.state is State.ASKING:
+    while d.turns() + (not in_turns) and d.session.state is State.ASKING:
         sent += d.told(there)
     sent += d.to_broker
     turned = d.session.state
     d.broker(answer)
     if in_turns:
-        assert through_turns(d) >= len(KEPT) // 100
+        assert d.turns() >= len(KEPT) // 100
     found = world.engine.find_mutation_limit("alice", "app")
     assert found is not None
     charged = world.engine.controller_mutations.average(found, 0.0)
@@ -108,10 +99,10 @@ def test_a_large_request_takes_several_turns_and_what_is_behind_it_waits(case):
         assert d.to_broker == b"", "before it is clear what is to be done"
         assert not d.port.reading
         d.turn()
-    through_turns(d)
+    d.turns()
     while d.session.state is State.ASKING:
         assert d.told(there) == b"", "nothing behind it goes on"
-        through_turns(d)
+        d.turns()
     got = d.to_broker
     assert got
     assert (HEARTBEAT in got) == (d.session.state is State.OPEN)
@@ -139,10 +130,10 @@ def test_a_client_that_leaves_in_the_midst_leaves_nothing_behind(case, turns):
         d.turn()
     assert world.services.budget.held > 0
     d.session.client_lost()
-    through_turns(d)
+    d.turns()
     while d.session.state is State.ASKING:
         d.told(there)
-        through_turns(d)
+        d.turns()
     d.session.broker_lost(None)
     assert d.port.closes == 1
     assert world.services.budget.held == 0
@@ -158,7 +149,7 @@ def test_a_client_that_leaves_in_the_midst_of_its_answer_leaves_nothing_behind()
     assert d.session.in_flight == 1
     d.turn()
     d.session.client_lost()
-    through_turns(d)
+    d.turns()
     assert d.port.closes == 1
     assert d.to_client == b""
     assert world.services.budget.held == 0
@@ -169,7 +160,7 @@ def test_bytes_that_are_no_request_close_the_connection_in_whatever_turn():
     d = limited().dialogue("alice")
     d.port.out_of_time = True
     d.client(asked[:-2000] + b"\xff" * 2000)
-    through_turns(d)
+    d.turns()
     assert d.port.closes == 1
     assert d.to_broker == b""
 
@@ -193,7 +184,7 @@ def test_a_large_answer_to_a_client_over_its_request_rate_takes_several_turns_to
     d.broker(BEAT, created(7, 2, *names))
     assert d.port.wants_turn
     assert world.services.budget.held > 16_384
-    assert through_turns(d) > 5
+    assert d.turns() > 5
     told = d.to_client
     assert told.startswith(BEAT)
     assert read_response(19, 7, told[len(BEAT) :]).throttle_time.total_seconds() > 1
@@ -215,9 +206,9 @@ def test_a_large_topology_is_read_and_charged_in_several_turns():
     assert d.port.wants_turn
     other.client(HEARTBEAT)
     assert other.to_broker == HEARTBEAT
-    assert through_turns(d) > len(PARTS)
+    assert d.turns() > len(PARTS)
     assert d.told() == b""
-    assert through_turns(d) > len(PARTS)
+    assert d.turns() > len(PARTS)
     assert d.to_broker == JOINING
     found = world.engine.find_mutation_limit("alice", "app")
     assert found is not None
@@ -246,7 +237,7 @@ def test_a_member_that_leaves_while_it_is_charged_is_charged_for_nothing(more):
     d = world.dialogue("alice")
     d.port.out_of_time = True
     d.client(JOINING)
-    through_turns(d)
+    d.turns()
     d.told()
     until_it_is_charged(d, more)
     d.session.broker_lost(None)
