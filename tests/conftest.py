@@ -4,7 +4,7 @@ Real clusters, started when a test first asks, stopped at the end of the session
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -55,6 +55,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in off)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """A test that fails shows what the running proxies complained of."""
+    report: Any = yield
+    if report.when == "call" and report.failed:
+        from tests.real.proxies import RUNNING
+
+        report.sections += [(f"complaints of {proxy.folder.name}", proxy.complaints()) for proxy in RUNNING]
+    return report
 
 
 def version_of(config: pytest.Config) -> str:

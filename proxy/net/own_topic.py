@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -20,6 +20,8 @@ from proxy.config.units import HostPort
 from proxy.net.broker_client import CLIENT_ID, BrokerClient, BrokerError, secret_of
 from proxy.net.upstream import Upstream
 from proxy.wire.metadata import Broker, Topic
+
+T = TypeVar("T")
 
 PATIENCE: Final = 8.0
 """Seconds that anything asked of the brokers may take."""
@@ -65,8 +67,7 @@ class OwnTopic:
         }
         new = NewTopic(name=self.name, num_partitions=1, replication_factor=replicas, topic_configs=whole)
         async with started(AIOKafkaAdminClient(bootstrap_servers=servers, **self.access())) as admin:
-            async with asyncio.timeout(PATIENCE):
-                answer = await admin.create_topics([new])
+            answer = await within(admin.create_topics([new]), "creating the topic")
         code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
         if code not in (0, _TOPIC_EXISTS):
             raise TopicError(f"it cannot be created: {message or said(for_code(code)())}")
@@ -75,8 +76,7 @@ class OwnTopic:
     async def policy(self, admin: AIOKafkaAdminClient) -> str | None:
         """Its `cleanup.policy`; None where the proxy may not ask for its settings."""
         asked = ConfigResource(ConfigResourceType.TOPIC, self.name, {POLICY: ""})
-        async with asyncio.timeout(PATIENCE):
-            (answer,) = await admin.describe_configs([asked])
+        (answer,) = await within(admin.describe_configs([asked]), "asking for the settings of the topic")
         found = {name: value for resource in answer.resources for name, value, *_ in resource[4]}
         return found.get(POLICY)
 
@@ -111,13 +111,33 @@ def replicas_of(brokers: list[Broker]) -> int:
 async def started(client: Any) -> AsyncIterator[Any]:
     """A client of aiokafka while it is used."""
     try:
-        async with asyncio.timeout(PATIENCE):
-            await client.start()
+        await within(client.start(), "reaching the brokers")
         yield client
     finally:
-        with contextlib.suppress(KafkaError, OSError, TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                await (client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop())
+        with contextlib.suppress(KafkaError, OSError, TopicError):
+            await within(client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop(), "leaving the brokers")
+
+
+async def within(work: Coroutine[Any, Any, T], what: str) -> T:
+    """What this call of aiokafka returns. `TopicError` after `PATIENCE` even where the call goes on after it was cancelled, as some
+    do: they suppress the error that cancels them."""
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=PATIENCE)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        task.cancel()
+        task.add_done_callback(_forget)
+        raise TopicError(f"{what} took more than {PATIENCE:g} s")
+    return task.result()
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """What became of a call that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def why(error: Exception) -> str:

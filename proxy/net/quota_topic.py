@@ -30,6 +30,7 @@ from proxy.net.own_topic import (
     said,
     started,
     why,
+    within,
 )
 from proxy.net.upstream import Upstream
 from proxy.observe.operations import Log
@@ -139,8 +140,7 @@ class QuotaTopic:
             started(AIOKafkaProducer(acks="all", max_batch_size=MAX_BATCH, **access)) as producer,
         ):
             consumer.assign([at])
-            async with asyncio.timeout(PATIENCE):
-                await consumer.seek_to_beginning(at)
+            await within(consumer.seek_to_beginning(at), "finding the beginning")
             self._position = 0
             self.reader.begin()
             end = await _end(consumer, at)
@@ -171,7 +171,7 @@ class QuotaTopic:
 
     async def _take_some(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
         """`TopicError` when the topic is not what was read so far, or cannot be asked for."""
-        found = await consumer.getmany(at, timeout_ms=int(LOOK * 1000), max_records=AT_ONCE)
+        found = await within(consumer.getmany(at, timeout_ms=int(LOOK * 1000), max_records=AT_ONCE), "reading")
         if records := found.get(at):
             self.reader.take(records)
         elif await _end(consumer, at) < await _position(consumer, at):
@@ -209,8 +209,7 @@ class QuotaTopic:
                 return
             if empty:
                 wanted = ConfigResource(ConfigResourceType.TOPIC, self.name, {POLICY: _COMPACT})
-                async with asyncio.timeout(PATIENCE):
-                    (changed,) = await admin.alter_configs([wanted])
+                (changed,) = await within(admin.alter_configs([wanted]), "mending the settings of the topic")
                 if changed.resources[0][0] == 0:
                     self._log.info("quota topic mended", topic=self.name, was={POLICY: policy})
                     return
@@ -234,10 +233,8 @@ class QuotaTopic:
 
 
 async def _end(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:
-    async with asyncio.timeout(PATIENCE):
-        return int((await consumer.end_offsets([at]))[at])
+    return int((await within(consumer.end_offsets([at]), "asking where the topic ends"))[at])
 
 
 async def _position(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:
-    async with asyncio.timeout(PATIENCE):
-        return int(await consumer.position(at))
+    return int(await within(consumer.position(at), "asking how far it was read"))

@@ -21,6 +21,8 @@ import yaml
 from proxy import compiled
 
 START_LIMIT = 90.0
+RUNNING: list[ProxyProcess] = []
+"""The proxies of the moment, whose complaints a failed test shows."""
 
 
 class ProxyProcess:
@@ -60,6 +62,7 @@ class ProxyProcess:
         self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_events, self._read_errors)]
         for thread in self._threads:
             thread.start()
+        RUNNING.append(self)
         started = self.wait_for("started")
         self.bootstrap = started["bootstrap"]
         self.admin = started["admin"]
@@ -73,8 +76,15 @@ class ProxyProcess:
             assert code == 0, (code, self.stderr)
             assert not self.stderr, self.stderr
 
+    def complaints(self) -> str:
+        """Its last warnings and errors, with what went well again."""
+        told = [event for event in self.events if event.get("level") != "info" or str(event.get("event", "")).endswith("is up")]
+        return "\n".join(json.dumps(event) for event in told[-30:])
+
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
+        if self in RUNNING:
+            RUNNING.remove(self)
         self.process.terminate()
         try:
             code = self.process.wait(30)
