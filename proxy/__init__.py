@@ -1,6 +1,6 @@
 """The data plane: bytes in, decisions applied, bytes out.
 
-A client connects to a listener of `net`; its bytes go to a `session`, which cuts frames with `wire`, asks `apis` what
+A client connects to a listener of `clients`; its bytes go to a `session`, which cuts frames with `wire`, asks `apis` what
 to do with each, asks `quota` what a request may cost, and hands the same buffers on to the broker. The answer comes
 back the same way. `observe` is told and changes nothing.
 
@@ -10,7 +10,12 @@ back the same way. `observe` is told and changes nothing.
 - `session/`   one client connection: state, in-flight queue, mute, merge. Sans-IO: callbacks in, calls on a small port out
 - `cluster/`   what is known of the cluster: brokers and their addresses, topic ids
 - `identity/`  who is on this connection
-- `net/`       the only asyncio: listeners, upstream connections, the proxy's own broker client, admin HTTP, start and stop
+- `clients/`   sockets towards clients and operators: listeners, connections, admin HTTP
+- `upstream/`  what the proxy itself asks the brokers and keeps there: brokers, volumes, quotas, logs
+- `fleet/`     what proxies of one cluster share
+- `process/`   start, stop, reload
+- `supervise`  sees that no work of the proxy ends in silence
+- `tls`        TLS contexts for clients and brokers; why a connection failed, in words
 - `observe/`   operations log, metrics, usage log. Sees everything, changes nothing
 - `operate/`   commands for operators
 - `cli`        the console command

@@ -95,7 +95,7 @@ def serve(
     settings = _load(config, over, every_listener)
     if not settings.upstream.bootstrap_servers:
         _fail("which cluster? give --upstream HOST:PORT, or set `upstream.bootstrap_servers` in the settings file")
-    from proxy.net.serve import run
+    from proxy.process.serve import run
 
     sys.exit(run(settings, lambda: load_settings(config, over, every_listener), config))
 
@@ -111,8 +111,8 @@ def check_config(file: Path | None, print_schema: bool) -> None:
     if file is None:
         _fail("which file? kafka-quota-proxy check-config FILE")
     settings = _load(file, {})
-    from proxy.net.serve import contexts_of
-    from proxy.net.tls import TlsError
+    from proxy.process.serve import contexts_of
+    from proxy.tls import TlsError
 
     try:
         contexts_of(settings)

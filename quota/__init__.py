@@ -5,7 +5,7 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `entity`    who: a user and a client id, and Kafka's eight levels of precedence
 - `keys`      the limits that there are, by their names in the Kafka protocol; what can be one
 - `layers`    tables of limits: the settings file, what was set meanwhile, and what holds
-- `book`      the limits that operators set, looked up by entity
+- `limits`      the limits that operators set, looked up by entity
 - `windows/`  arithmetic of rates, one concept a file
 - `kinds/`    one file per quota: what it charges and what it answers
 - `decision`  what a kind says of a request
@@ -20,6 +20,6 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `steps`     work in small steps
 - `state`     what a restart must not lose: values to bytes and back
 - `ledger`    what many proxies have charged together
-- `news`      what they tell each other at once
+- `events`      what they tell each other at once
 - `engine`    the one object the proxy asks: a kind each, and the mutes that entities have to serve
 """

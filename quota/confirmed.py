@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from quota.fair_share import FairShare
-from quota.rounds import Rounds
+from quota.round_robin import RoundRobin
 
 MOST: Final = 100_000
 HOLDS: Final = 3600.0
@@ -41,7 +41,7 @@ class Confirmations:
     def __init__(self, most: int = MOST) -> None:
         self._shares = FairShare(most)
         self._pairs: dict[str, OrderedDict[str, Pair]] = {}
-        self._rounds: Rounds[str] = Rounds(SWEEP, SWEPT)
+        self._rounds: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
 
     def __len__(self) -> int:
         return self._shares.held

@@ -11,17 +11,17 @@ from enum import Enum
 from math import inf
 from typing import Final, Protocol, TypeVar
 
-from quota.book import Found, QuotaBook
 from quota.confirmed import Confirmations
 from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
 from quota.fence import Fence
 from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Receipt
-from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_book
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user_limit_table
 from quota.kinds.rates import RateLimit, RateMeter, Rates
 from quota.kinds.storage import Check, Event, Produced, Storage, StorageLimits
 from quota.ledger import Sums
+from quota.limit_table import Found, LimitTable
 from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Judging, Over, Refusals
 from quota.shares import Share
 from quota.slowing import Slowing
@@ -64,19 +64,19 @@ class Mode(Enum):
     """taken, and the client throttled"""
 
 
-def no_rates() -> QuotaBook[RateLimit]:
+def no_rates() -> LimitTable[RateLimit]:
     """Nobody is limited."""
-    return QuotaBook({})
+    return LimitTable({})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """All that operators limit, and `max_throttle`: seconds that any throttle lasts at most. Debt beyond it stays in its window."""
 
-    controller_mutations: QuotaBook[MutationLimit]
+    controller_mutations: LimitTable[MutationLimit]
     max_throttle: float = 30.0
     exempt: Exempt = Exempt()
-    producer_ids: QuotaBook[ProducerIdLimit] = field(default_factory=lambda: user_book({}))
+    producer_ids: LimitTable[ProducerIdLimit] = field(default_factory=lambda: user_limit_table({}))
     count_unlimited: bool = True
     """Are producer ids of users without a limit counted too, for metrics?"""
     cleanup_interval: float = 60.0
@@ -84,9 +84,9 @@ class Limits:
     storage: StorageLimits | None = None
     hold_new_ids: bool = False
     """Does InitProducerId wait while its user is over the limit?"""
-    producer_byte_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
-    consumer_byte_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
-    request_rate: QuotaBook[RateLimit] = field(default_factory=no_rates)
+    producer_byte_rate: LimitTable[RateLimit] = field(default_factory=no_rates)
+    consumer_byte_rate: LimitTable[RateLimit] = field(default_factory=no_rates)
+    request_rate: LimitTable[RateLimit] = field(default_factory=no_rates)
     topics: TopicLimits | None = None
     topics_mode: Mode = Mode.TRANSIENT
     observed: Mapping[str, Action] = field(default_factory=dict)
@@ -229,14 +229,14 @@ class Engine:
     def change(self, limits: Limits) -> None:
         """These limits hold from now on. What entities have used stays used; mutes that began go on."""
         self.limits = limits
-        self.producer_rate.book = limits.producer_byte_rate
-        self.consumer_rate.book = limits.consumer_byte_rate
-        self.request_rate.book = limits.request_rate
+        self.producer_rate.limits = limits.producer_byte_rate
+        self.consumer_rate.limits = limits.consumer_byte_rate
+        self.request_rate.limits = limits.request_rate
         self.bytes_in.change(limits.topics, limits.exempt.topics)
         self.storage.change(limits.storage)
         self.slowing.change(limits.producer_byte_rate)
         self._settle()
-        self.controller_mutations.book = limits.controller_mutations
+        self.controller_mutations.limits = limits.controller_mutations
         self.producer_ids.change(limits.producer_ids, limits.exempt.users, limits.count_unlimited)
         self._next_cleanup = 0.0
 

@@ -63,7 +63,7 @@ class Fence:
         self.overflows = 0
         """batches that were refused without being remembered, or as their user is in overflow"""
         self.tell: Callable[..., None] | None = None
-        """who else wants to know: what happened, the user, and more (`quota.news`)"""
+        """who else wants to know: what happened, the user, and more (`quota.fleet_events`)"""
         self._fenced: dict[Key, Fenced] = {}  # in the order in which they expire
         self._by_producer: dict[tuple[str, int], int] = {}
         self._told: dict[Key, float] = {}  # of those that are fenced

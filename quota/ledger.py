@@ -29,7 +29,7 @@ from urllib.parse import quote
 from zlib import crc32
 
 from quota.entity import Entity
-from quota.rounds import Rounds
+from quota.round_robin import RoundRobin
 from quota.turns import TurnsOnce
 
 MOST: Final = 700_000
@@ -220,7 +220,7 @@ class Shard:
         """when the store last answered, and since when it does so without a pause"""
         self.close: TurnsOnce[Entry] = TurnsOnce()
         """that have used half of what they may or more, the longest not looked at first"""
-        self.reads: Rounds[Entry] = Rounds(READ_EVERY, READS)
+        self.reads: RoundRobin[Entry] = RoundRobin(READ_EVERY, READS)
 
 
 class Ledger:

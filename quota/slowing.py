@@ -12,21 +12,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from quota.book import Found, QuotaBook
 from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit, Rates
 from quota.kinds.storage import NAME, Scope, Seen, Storage, size
+from quota.limit_table import Found, LimitTable
 from quota.produce import STORAGE_ERROR, Batch, Refusals
 
 LONGEST_WAIT: Final = 10.0
 """Seconds that whoever is refused is throttled at most, and held at once: less than clients wait for an answer."""
 
 
-class SlowedBook(QuotaBook[RateLimit]):
+class SlowedBook(LimitTable[RateLimit]):
     """The rates that are multiplied by the factor: everybody has one."""
 
-    def __init__(self, rates: QuotaBook[RateLimit], storage: Storage) -> None:
+    def __init__(self, rates: LimitTable[RateLimit], storage: Storage) -> None:
         super().__init__({})
         self._rates, self._storage = rates, storage
 
@@ -43,13 +43,13 @@ class SlowedBook(QuotaBook[RateLimit]):
 class Slowing:
     """The storage quota of one proxy, as Produce requests see it."""
 
-    def __init__(self, storage: Storage, rates: QuotaBook[RateLimit]) -> None:
+    def __init__(self, storage: Storage, rates: LimitTable[RateLimit]) -> None:
         self.storage = storage
         self.rates = Rates(NAME, storage.title, "bytes", SlowedBook(rates, storage))
 
-    def change(self, rates: QuotaBook[RateLimit]) -> None:
+    def change(self, rates: LimitTable[RateLimit]) -> None:
         """These byte rates hold now, or others were measured."""
-        self.rates.book = SlowedBook(rates, self.storage)
+        self.rates.limits = SlowedBook(rates, self.storage)
 
     def wait(self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], now: float) -> Decision | None:
         """A request with a batch at factor 0 waits until volumes are looked at again, where settings say so."""

@@ -32,7 +32,10 @@ SECONDS = {
     "tests/real/test_confirmed_topics.py": 45,
     "tests/localkafka/": 30,
     "tests/real/": 20,
-    "tests/net/": 10,
+    "tests/clients/": 10,
+    "tests/fleet/": 10,
+    "tests/process/": 10,
+    "tests/upstream/": 10,
     "tests/": 1,
 }
 """Units, or the beginnings of their paths → what they take, about, on two cores; the first that fits counts."""

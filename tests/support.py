@@ -13,14 +13,13 @@ from proxy.apis.registry import by_key, default_handlers, understood
 from proxy.hashing import murmur3
 from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census
-from proxy.session.desk import CLOSED_DESK, Desk
+from proxy.session.dynamic_quotas import NO_DYNAMIC_QUOTAS, DynamicQuotas
 from proxy.session.port import Bounds, Peer, Services
 from proxy.session.requester import Requester
 from proxy.session.session import Session, State
 from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes, Buffer
-from quota.book import QuotaBook
 from quota.confirmed import Confirmations, Pair
 from quota.decision import Action, Decision
 from quota.engine import Engine, Exempt, Limits, Mode
@@ -28,8 +27,9 @@ from quota.entity import Entity
 from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
-from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
+from quota.limit_table import LimitTable
 
 HANDLERS = by_key(default_handlers())
 ALICE = Entity("alice", None)
@@ -188,7 +188,7 @@ class World:
     max_in_flight: int = 1000
     memory_total: int = 1 << 30
     max_connections_per_principal: int | None = None
-    desk: Desk = CLOSED_DESK
+    dynamic_quotas: DynamicQuotas = NO_DYNAMIC_QUOTAS
     logins: bool = False
     """the cluster wants logins"""
     strangers: bool = False
@@ -199,13 +199,13 @@ class World:
     def __post_init__(self) -> None:
         self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
         self.cluster.default_partitions = self.default_partitions
-        ids = user_book({entity: ProducerIdLimit(rate, self.ids_mode) for entity, rate in self.producer_ids.items()})
+        ids = user_limit_table({entity: ProducerIdLimit(rate, self.ids_mode) for entity, rate in self.producer_ids.items()})
         produce, consume, requests = (
-            QuotaBook({entity: RateLimit(rate) for entity, rate in rates.items()})
+            LimitTable({entity: RateLimit(rate) for entity, rate in rates.items()})
             for rates in (self.produce, self.consume, self.requests)
         )
         limits = Limits(
-            QuotaBook(self.limits),
+            LimitTable(self.limits),
             self.max_throttle,
             self.exempt,
             ids,
@@ -230,7 +230,7 @@ class World:
             Bounds(self.max_frame, self.max_held_response, self.max_in_flight),
             Budget(self.memory_total),
             Census(1000, per_principal=self.max_connections_per_principal),
-            desk=self.desk,
+            dynamic_quotas=self.dynamic_quotas,
             admission=Admission(logins=self.logins),
         )
         self.services.admission.served(inf)

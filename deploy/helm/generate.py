@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from configfile.load import model_in
 from proxy.config.models import Settings
-from proxy.net.reload import LIVE
+from proxy.process.reload import LIVE
 
 HERE = Path(__file__).parent
 CHART = HERE / "kafka-quota-proxy"

@@ -21,7 +21,7 @@ from typing import Final
 
 from proxy.apis.in_steps import JudgedInSteps, Look
 from proxy.session.client import Client
-from proxy.session.desk import Alteration, Desk
+from proxy.session.dynamic_quotas import Alteration, DynamicQuotas
 from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Forward, InSteps, Outcome, Plain, Question, Request, Wait
 from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
@@ -29,7 +29,7 @@ from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY
 from quota.entity import DEFAULT, Entity
 from quota.keys import KEYS, Values, named, wrong_entity, wrong_together, wrong_value
-from quota.layers import Change
+from quota.overrides import Change
 
 USER, CLIENT_ID = "user", "client-id"
 NOT_ALLOWED, INVALID = 31, 42
@@ -77,20 +77,20 @@ class DescribeClientQuotas(Plain):
             wanted = wire.read_filter(bytes(request.buf[request.body : request.end]), request.version)
         except BadBytes:  # for the broker to judge
             return FORWARD
-        return Forward(_Both(client.services.desk, wanted, request.version))
+        return Forward(_Both(client.services.dynamic_quotas, wanted, request.version))
 
 
 class _Both(InSteps):
     """The broker's answer with the proxy's limits in it."""
 
-    __slots__ = ("_desk", "_version", "_wanted")
+    __slots__ = ("_dynamic_quotas", "_version", "_wanted")
 
-    def __init__(self, desk: Desk, wanted: Filter, version: int) -> None:
+    def __init__(self, dynamic_quotas: DynamicQuotas, wanted: Filter, version: int) -> None:
         super().__init__()
-        self._desk, self._wanted, self._version = desk, wanted, version
+        self._dynamic_quotas, self._wanted, self._version = dynamic_quotas, wanted, version
 
     def in_steps(self, size: int) -> bool:
-        return size > LARGE or len(self._desk.table) > FEW
+        return size > LARGE or len(self._dynamic_quotas.table) > FEW
 
     def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
         try:
@@ -101,7 +101,7 @@ class _Both(InSteps):
 
     def _with_own(self, frame: bytes) -> Generator[None, None, list[Buffer] | None]:
         found: dict[Who, Values] = {}
-        for i, (entity, values) in enumerate(self._desk.table.items()):
+        for i, (entity, values) in enumerate(self._dynamic_quotas.table.items()):
             if i % FEW == FEW - 1:
                 yield
             if self._wanted.matches(who := who_of(entity)):
@@ -160,7 +160,7 @@ class AlterClientQuotas(JudgedInSteps[_Order]):
             if order.theirs:
                 return (yield from _ask(client, request, order))
         if order.alteration is None and not order.validate_only and (changes := (yield from order.accepted())):
-            order.alteration = client.services.desk.alter(changes, client.requester(self.key, request.version))
+            order.alteration = client.services.dynamic_quotas.alter(changes, client.requester(self.key, request.version))
             if not order.alteration.done:
                 return Wait(order.alteration)
         if order.alteration is not None:
@@ -170,7 +170,7 @@ class AlterClientQuotas(JudgedInSteps[_Order]):
 
 def _read(client: Client, request: Request) -> Generator[None, None, _Order | None]:
     """The request, judged as far as the proxy can; None when it is the broker's alone. In steps."""
-    if request.size > MAX_READ and not client.services.desk.may_alter(client.user):  # the broker answers it alone
+    if request.size > MAX_READ and not client.services.dynamic_quotas.may_alter(client.user):  # the broker answers it alone
         return None
     try:
         request.join()
@@ -212,10 +212,10 @@ class _Refused(Exception):
 
 def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Change]:
     """The changes of one entry; `_Refused` when any of them is not right. `times`: how often its entity stands in the request."""
-    desk = client.services.desk
-    if not desk.may_alter(client.user):
+    dynamic_quotas = client.services.dynamic_quotas
+    if not dynamic_quotas.may_alter(client.user):
         raise _Refused(NOT_ALLOWED, f"{client.principal} may not alter {ops[0].key}: it is none of the proxy's `quotas.admins`.")
-    if (closed := desk.closed()) is not None:
+    if (closed := dynamic_quotas.closed()) is not None:
         raise _Refused(*closed)
     try:
         entity = entity_of(who)
@@ -228,7 +228,7 @@ def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Chan
             raise _Refused(INVALID, f"{key} of {named(entity)} stands {count} times in the request; once is right.")
     changes = [Change(entity, op.key, None if op.remove else op.value) for op in ops]
     wrongs = [wrong_value(*change) for change in changes if change.value is not None]  # type: ignore[arg-type]
-    wrongs.append(wrong_together(desk.outlook(changes).get(entity, {})))
+    wrongs.append(wrong_together(dynamic_quotas.outlook(changes).get(entity, {})))
     if (wrong := next(filter(None, wrongs), None)) is not None:
         raise _Refused(INVALID, f"{named(entity)}: {wrong}.")
     return changes

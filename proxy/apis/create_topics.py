@@ -11,8 +11,8 @@ from proxy.session.client import Client
 from proxy.wire.create_topics import CREATE_TOPICS
 from proxy.wire.items import Item, Items, Key
 from proxy.wire.steps import MANY
-from quota.book import Found
 from quota.kinds.controller_mutations import MutationLimit
+from quota.limit_table import Found
 
 
 class CreateTopics(MutationApi):

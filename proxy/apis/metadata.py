@@ -25,8 +25,8 @@ from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import INT32, Buffer
 from proxy.wire.steps import FEW, MANY, freed
-from quota.book import Found
 from quota.kinds.controller_mutations import MutationLimit, Receipt
+from quota.limit_table import Found
 
 
 class Metadata(JudgedInSteps[list[str]]):

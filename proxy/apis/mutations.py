@@ -32,9 +32,9 @@ from proxy.wire.delete_topics import KEY as DELETE_TOPICS
 from proxy.wire.items import Answered, Item, ItemApi, Items, Key, Result
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY, freed
-from quota.book import Found
 from quota.decision import Action, Decision, Verdict
 from quota.kinds.controller_mutations import MutationLimit, Part, Receipt
+from quota.limit_table import Found
 
 TOPIC_ALREADY_EXISTS: Final = 36
 REQUEST_TIMED_OUT: Final = 7

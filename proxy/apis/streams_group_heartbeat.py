@@ -31,10 +31,10 @@ from proxy.wire.items import NO_ID
 from proxy.wire.primitives import Buffer
 from proxy.wire.steps import FEW, MANY
 from proxy.wire.streams_group_heartbeat import Heartbeat, Topology
-from quota.book import Found
 from quota.decision import Action
 from quota.engine import MAX_HOLD
 from quota.kinds.controller_mutations import MutationLimit, Receipt
+from quota.limit_table import Found
 
 NO_ROOM = "The topology names too many topics, or those of all Streams groups of this principal do; try again later."
 

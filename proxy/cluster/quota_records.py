@@ -17,7 +17,7 @@ import orjson
 
 from quota.entity import Entity
 from quota.keys import KEYS, wrong_entity, wrong_value
-from quota.layers import Change
+from quota.overrides import Change
 
 VERSION: Final = 1
 BY: Final = "by"

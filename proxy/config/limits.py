@@ -7,7 +7,6 @@ from typing import get_args
 
 from proxy.config.models import EntityQuota, Kind, Settings
 from proxy.config.storage import AvailableLimit, UsedLimit
-from quota.book import QuotaBook
 from quota.decision import Action
 from quota.engine import Exempt, Limits, Mode
 from quota.entity import Entity
@@ -15,10 +14,11 @@ from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTI
 from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
-from quota.kinds.producer_ids import ProducerIdLimit, Windows, user_book
+from quota.kinds.producer_ids import ProducerIdLimit, Windows, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Scope, StorageLimits
-from quota.layers import Table
+from quota.limit_table import LimitTable
+from quota.overrides import Table
 
 
 def table_of(settings: Settings) -> Table:
@@ -32,7 +32,7 @@ def _values(entity: EntityQuota) -> Values:
 
 
 def limits_of(settings: Settings, table: Table | None = None) -> Limits:
-    """The quota book of these settings, with the limits of a table in the place of their own."""
+    """The quota limits of these settings, with the limits of a table in the place of their own."""
     if table is None:
         table = table_of(settings)
     algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
@@ -46,7 +46,7 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
     ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
     exempt, topics = settings.exempt, settings.quotas.topics
     return Limits(
-        controller_mutations=QuotaBook(mutations),
+        controller_mutations=LimitTable(mutations),
         max_throttle=settings.limits.max_throttle,
         exempt=Exempt(
             frozenset(exempt.users),
@@ -54,7 +54,7 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
             frozenset(exempt.topics),
             frozenset((client.user, client.client_id) for client in exempt.clients),
         ),
-        producer_ids=user_book(ids),
+        producer_ids=user_limit_table(ids),
         count_unlimited=settings.quotas.producer_ids.count_unlimited,
         cleanup_interval=settings.quotas.producer_ids.cleanup_interval,
         storage=storage_of(settings),
@@ -79,10 +79,10 @@ def observed_of(settings: Settings) -> dict[str, Action]:
     return {kind: Action.REFUSE if refuses.get(kind) else Action.THROTTLE for kind in kinds}
 
 
-def _rates(table: Table, setting: str) -> QuotaBook[RateLimit]:
+def _rates(table: Table, setting: str) -> LimitTable[RateLimit]:
     """The limits of one kind of rate, by its name in the settings."""
     key = SETTINGS[setting].name
-    return QuotaBook({entity: _rate(values[key]) for entity, values in table.items() if key in values})
+    return LimitTable({entity: _rate(values[key]) for entity, values in table.items() if key in values})
 
 
 # The same limit is the same object, which tells books apart at once where they are of thousands.

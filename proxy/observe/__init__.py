@@ -12,6 +12,6 @@ in time is dropped and counted.
 - `intervals`   stretches of monotonic time, with the wall clock as their label
 - `usage_log`   closes intervals, and limits how often one entity is in the log
 - `volumes`     volumes that cross their limits or will, to both logs
-- `board`       who is throttled now, and what was refused lately: for the admin page
+- `throttle_status`       who is throttled now, and what was refused lately: for the admin page
 - `watcher`     what sessions report: incidents to the operations log, decisions to both logs
 """

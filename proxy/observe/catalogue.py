@@ -15,9 +15,9 @@ from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Quotas, Settings
 from proxy.config.storage import Storage
 from proxy.hashing import murmur3
-from proxy.observe.board import Board
 from proxy.observe.lines import Author
 from proxy.observe.metrics import Gauges, LedgerStands, ProxyCollector
+from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.tally import Tally
@@ -42,7 +42,7 @@ def families() -> Iterator[Metric]:
     engine = Engine(limits_of(settings), murmur3, windows_of(settings))
     tally = Tally()
     usage = UsageLog(tally, Author("", ""), None, 1, lambda: 0.0, lambda: 0.0)
-    observer = Observer(structlog.get_logger(), usage, Board(lambda: 0.0, lambda: 0.0))
+    observer = Observer(structlog.get_logger(), usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     nothing: dict[str, Any] = {gauge.name: lambda: 0 for gauge in fields(Gauges)}
     gauges = Gauges(**nothing | {"ledger": lambda: LedgerStands._make([0] * len(LedgerStands._fields))})
     return ProxyCollector(engine, tally, usage, observer, gauges, lambda: 0.0).collect()

@@ -60,7 +60,8 @@ class LedgerStands(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """Figures that `net` knows: connections, memory, brokers known, whether the upstream answered last time, settings."""
+    """Figures that only the running process knows: connections, memory, brokers known, whether the upstream answered last time,
+    settings."""
 
     client_connections: Callable[[], int]
     brokers: Callable[[], int]

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Final
 
-from proxy.observe.board import Board
 from proxy.observe.lines import api_name
 from proxy.observe.operations import Log
+from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.session.requester import Requester
 from quota.decision import Action, Decision
@@ -30,8 +30,8 @@ MOST_OVER: Final = 10_000
 class Observer:
     """The `Watcher` of all sessions."""
 
-    def __init__(self, log: Log, usage: UsageLog, board: Board) -> None:
-        self._log, self._usage, self._board = log, usage, board
+    def __init__(self, log: Log, usage: UsageLog, throttle_status: ThrottleStatus) -> None:
+        self._log, self._usage, self._throttle_status = log, usage, throttle_status
         self._over: dict[tuple[str, Entity], str] = {}
         """quotas and entities that were told of, and in whose share"""
         self._over_shares = FairShare(MOST_OVER)
@@ -54,7 +54,7 @@ class Observer:
         """Every decision is counted and offered to the usage log; the first of an entity since it was within its limit
         is an event of operations."""
         self._usage.decided(decision, request)
-        self._board.decided(decision, request)
+        self._throttle_status.decided(decision, request)
         if decision.action is Action.HOLD:
             self.held_requests[decision.quota] += 1
             return
@@ -101,7 +101,7 @@ class Observer:
     def would_have(self, decision: Decision, request: Requester) -> None:
         """The same for a quota that is only observed."""
         self._usage.decided(decision, request, mode="observe")
-        self._board.decided(decision, request, mode="observe")
+        self._throttle_status.decided(decision, request, mode="observe")
         self.would_have_done[decision.quota, decision.action.value] += 1
         self._tell_once("over quota, only observed", (f"{decision.quota}, observed", decision.entity), decision, request)
 
@@ -149,7 +149,7 @@ class Observer:
 
     def sweep(self) -> None:
         """Limits that bit more than once since the last time: how often."""
-        self._board.sweep()
+        self._throttle_status.sweep()
         for (limit, host), times in self._said.items():
             if times > 1:
                 self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)

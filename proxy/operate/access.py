@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from configfile.access import Access, AccessError, access_of
 from proxy.config.upstream import UpstreamSasl, UpstreamTls
-from proxy.net.tls import TlsError, client_context
-from proxy.net.upstream import Upstream, no_tls
+from proxy.tls import TlsError, client_context
+from proxy.upstream.connector import Upstream, no_tls
 
 __all__ = ["AccessError", "upstream_of"]
 

@@ -16,7 +16,7 @@ from proxy.apis.client_quotas import entity_of, who_of
 from proxy.wire.client_quotas import Entry, Op, Who
 from quota.entity import Entity
 from quota.keys import KEYS, Values
-from quota.layers import Difference, Table, differences
+from quota.overrides import Difference, Table, differences
 
 
 def own(found: Mapping[Who, Values]) -> Table:

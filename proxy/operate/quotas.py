@@ -18,15 +18,15 @@ import click
 from proxy.config.limits import table_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.units import HostPort, parse_server
-from proxy.net.quota_client import QuotaClient, ask, said
-from proxy.net.upstream import BrokerError, Upstream
 from proxy.operate import plan, show, suggest
 from proxy.operate.access import AccessError, upstream_of
 from proxy.operate.entities import TYPES, filter_of, ops_of, parts_of, spelled_out, who_of_parts
+from proxy.upstream.connector import BrokerError, Upstream
+from proxy.upstream.quota_client import QuotaClient, ask, said
 from proxy.wire.client_quotas import DONE, Entry, Filter, Result, Who
 from quota.entity import Entity
 from quota.keys import wrong_value
-from quota.layers import Change, Difference, Table, changed
+from quota.overrides import Change, Difference, Table, changed
 
 T = TypeVar("T")
 Found = dict[Who, dict[str, float]]

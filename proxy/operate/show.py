@@ -15,7 +15,7 @@ from proxy.operate.plan import in_order, plain
 from proxy.operate.suggest import Suggestion
 from proxy.wire.client_quotas import Who
 from quota.keys import KEYS, Values, named
-from quota.layers import Difference
+from quota.overrides import Difference
 
 _UNITS: Final = {"producer_byte_rate": "bytes/s", "consumer_byte_rate": "bytes/s", "request_percentage": "%"} | {
     "controller_mutation_rate": "partitions/s",

@@ -12,7 +12,7 @@
 - `knock`     the question by which the proxy sees whether a broker serves a connection
 - `budget`    the memory that all sessions may hold together, and how many connections there may be
 - `presence`  how many connections users have at other proxies
-- `desk`      where quotas are altered, as sessions see it
+- `dynamic_quotas`      where quotas are altered, as sessions see it
 - `expected`  topics that clients had created by naming them and that are about to be there
 - `topologies`  of Streams groups, whose internal topics brokers create
 - `session`   the connection itself: cuts frames, judges requests, mutes, keeps to its limits

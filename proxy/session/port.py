@@ -1,4 +1,4 @@
-"""What a session needs of the outside. `net` implements it on sockets, tests on lists.
+"""What a session needs of the outside. `clients.connection` implements it on sockets, tests on lists.
 
 A session never waits: it changes its state, then says what is to be done.
 """
@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census, Guest
-from proxy.session.desk import CLOSED_DESK, Desk
+from proxy.session.dynamic_quotas import NO_DYNAMIC_QUOTAS, DynamicQuotas
 from proxy.session.expected import Expected
 from proxy.session.requester import Requester
 from proxy.session.tally import Tally
@@ -166,7 +166,7 @@ class Services:
     census: Census = field(default_factory=lambda: Census(10_000))
     expected: Expected = field(default_factory=Expected)
     topologies: Topologies = field(default_factory=Topologies)
-    desk: Desk = CLOSED_DESK
+    dynamic_quotas: DynamicQuotas = NO_DYNAMIC_QUOTAS
     admission: Admission = field(default_factory=Admission)
 
     @property

@@ -1,7 +1,7 @@
 """The connection of one client: asks handlers about its requests, keeps answers in order, mutes.
 
-In: what the sockets and the timer of `net` report, with the time. Out: calls on a `Port`. It leaves meaning to `apis`
-and `wire`, limits to `quota`.
+In: what the sockets and the timer of `clients.connection` report, with the time. Out: calls on a `Port`. It leaves meaning to
+`apis` and `wire`, limits to `quota`.
 
 A request is judged when it is whole, before any byte of it goes on; those that nobody touches go on in the buffers that
 they came in.

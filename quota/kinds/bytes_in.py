@@ -34,7 +34,7 @@ from typing import Final, Literal, NamedTuple
 
 from quota.decision import Action, Decision, Verdict, figure
 from quota.entity import Entity
-from quota.rounds import Rounds
+from quota.round_robin import RoundRobin
 from quota.windows.ewma import MINUTE, Meter
 from quota.windows.rate import RateWindow
 
@@ -165,11 +165,11 @@ class Flow(Meter):
 class TopicMeter(Flow):
     """The bytes of one topic."""
 
-    __slots__ = ("_book", "_total", "explicit", "gone", "name", "until")
+    __slots__ = ("_quota", "_total", "explicit", "gone", "name", "until")
 
-    def __init__(self, book: BytesIn, name: str, epoch: float, sampled: bool) -> None:
+    def __init__(self, quota: BytesIn, name: str, epoch: float, sampled: bool) -> None:
         super().__init__(epoch, sampled)
-        self._book, self._total = book, book.total
+        self._quota, self._total = quota, quota.total
         self.name = name
         self.explicit = -1.0
         """its own threshold, infinite if it is exempt; below 0 for the default share"""
@@ -183,13 +183,13 @@ class TopicMeter(Flow):
             self.fresh += size
             self._total.fresh += size
             return True
-        return self._book.admit(self, size, now)
+        return self._quota.admit(self, size, now)
 
     def give_back(self, size: float, now: float, when: float | None = None) -> None:
-        meter = self._book.meters.get(self.name) if self.gone else self
+        meter = self._quota.meters.get(self.name) if self.gone else self
         if meter is not None:
             Flow.give_back(meter, size, now, when)
-            self._book.touch(meter)
+            self._quota.touch(meter)
         self._total.give_back(size, now, when)
 
 
@@ -225,8 +225,8 @@ class BytesIn:
         self.meters: dict[str, TopicMeter] = {}
         self._expected: dict[str, Flow] = {}
         """by user: bytes that no broker has confirmed"""
-        self._rounds: Rounds[str] = Rounds(SWEEP, SWEPT)
-        self._users: Rounds[str] = Rounds(SWEEP, SWEPT)
+        self._rounds: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
+        self._users: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
         self._shared = False
         self._touched: set[TopicMeter] = set()
 

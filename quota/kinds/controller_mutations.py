@@ -25,11 +25,11 @@ from itertools import islice
 from math import ceil, fsum
 from typing import Final, NamedTuple
 
-from quota.book import Found, QuotaBook
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.fair_share import FairShare
-from quota.rounds import Rounds
+from quota.limit_table import Found, LimitTable
+from quota.round_robin import RoundRobin
 from quota.steps import finish_at_once
 from quota.windows import Mark
 from quota.windows.spread import SpreadRate
@@ -111,13 +111,13 @@ class ControllerMutations:
     name: Final = NAME
     title: Final = "controller mutation"
 
-    def __init__(self, book: QuotaBook[MutationLimit]) -> None:
-        self.book = book
+    def __init__(self, limits: LimitTable[MutationLimit]) -> None:
+        self.limits = limits
         """Operators may put another in its place; windows whose limit is another take it when they are next charged, and what
         was used stays used."""
         self._windows: OrderedDict[Entity, tuple[MutationLimit, Window]] = OrderedDict()
         self._room = FairShare(MAX_ENTITIES)
-        self._rounds: Rounds[Entity] = Rounds(0.0, SWEPT)
+        self._rounds: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
         self._charged: dict[Entity, int] | None = None
         self._learned: dict[Entity, list[Part]] = {}
 
@@ -126,12 +126,12 @@ class ControllerMutations:
         return len(self._windows)
 
     def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[MutationLimit] | None:
-        """The limit that holds for this client, if any; `client_ids` as in `QuotaBook.find`. Where the user has as many windows as
+        """The limit that holds for this client, if any; `client_ids` as in `LimitTable.find`. Where the user has as many windows as
         it may have, a further client id is one of the others."""
-        found = self.book.find(user, client_id, client_ids=client_ids)
+        found = self.limits.find(user, client_id, client_ids=client_ids)
         if found is None or found.owner in self._windows or self._room.has_room(user):
             return found
-        return self.book.shared(found)
+        return self.limits.shared(found)
 
     def refuses(self, found: Found[MutationLimit], partitions: Sequence[int], now: float) -> bool:
         """Would `charge` refuse any of these now? Nothing is recorded.
@@ -264,7 +264,7 @@ class ControllerMutations:
 
     def learn(self, owner: Entity, amount: float, now: float) -> None:
         """Another proxy has charged so much, or, below 0, credited it."""
-        limit, units = self.book.of(owner), round(amount)
+        limit, units = self.limits.of(owner), round(amount)
         if limit is None or not units:
             return
         parts = self._learned.setdefault(owner, [])
@@ -282,7 +282,7 @@ class ControllerMutations:
 
     def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
         """So many weighed elsewhere, `age` seconds ago, besides what was `charged` here since: what is missing is recorded."""
-        limit = self.book.of(owner)
+        limit = self.limits.of(owner)
         if limit is not None:
             bucket = limit.algorithm is Algorithm.TOKEN_BUCKET
             passed = limit.rate * age if bucket else level * age * limit.rate / limit.burst
@@ -295,7 +295,7 @@ class ControllerMutations:
 
     def most(self, owner: Entity) -> float:
         """What may be charged at once."""
-        limit = self.book.of(owner)
+        limit = self.limits.of(owner)
         return 0.0 if limit is None else limit.burst
 
     def _note(self, owner: Entity, amount: int) -> None:

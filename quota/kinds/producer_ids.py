@@ -27,9 +27,9 @@ from heapq import nlargest
 from math import inf
 from typing import Final, NamedTuple
 
-from quota.book import Found, QuotaBook
 from quota.decision import Action, Busiest, Decision, Standing, Verdict
 from quota.entity import DEFAULT, Entity
+from quota.limit_table import Found, LimitTable
 from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import Hash
 from quota.windows.samples import Samples
@@ -135,17 +135,17 @@ class ProducerIds:
 
     def __init__(
         self,
-        book: QuotaBook[ProducerIdLimit],
+        limits: LimitTable[ProducerIdLimit],
         hash128: Hash,
         windows: Windows = Windows(),
         *,
         exempt: frozenset[str] = frozenset(),
         count_unlimited: bool = True,
     ) -> None:
-        """`book` has users only, see `user_book`; `exempt` are users without a limit whatever it says. ValueError for windows
-        that are none."""
+        """`limits` has users only, see `user_limit_table`; `exempt` are users without a limit whatever it says. ValueError for
+        windows that are none."""
         self.windows = windows
-        self._book, self._hash = book, hash128
+        self._limits, self._hash = limits, hash128
         self._exempt, self._count_unlimited = exempt, count_unlimited
         self._uncounted: set[str] = set()
         """users who are known to have no limit, where such are not counted"""
@@ -171,20 +171,20 @@ class ProducerIds:
         return self._bytes
 
     @property
-    def book(self) -> QuotaBook[ProducerIdLimit]:
+    def limits(self) -> LimitTable[ProducerIdLimit]:
         """Operators may put another in its place, which holds at once; what was counted stays counted."""
-        return self._book
+        return self._limits
 
-    @book.setter
-    def book(self, book: QuotaBook[ProducerIdLimit]) -> None:
-        self.change(book, self._exempt, self._count_unlimited)
+    @limits.setter
+    def limits(self, limits: LimitTable[ProducerIdLimit]) -> None:
+        self.change(limits, self._exempt, self._count_unlimited)
 
-    def change(self, book: QuotaBook[ProducerIdLimit], exempt: frozenset[str], count_unlimited: bool) -> None:
+    def change(self, limits: LimitTable[ProducerIdLimit], exempt: frozenset[str], count_unlimited: bool) -> None:
         """These limits hold from now on; what was counted stays counted, but of users who are counted no more. Looks at those
         only whose limit may be another."""
-        touched = book.touched(self._book)
+        touched = limits.touched(self._limits)
         alike = (exempt, count_unlimited) == (self._exempt, self._count_unlimited)
-        self._book, self._exempt, self._count_unlimited = book, exempt, count_unlimited
+        self._limits, self._exempt, self._count_unlimited = limits, exempt, count_unlimited
         if alike and not touched:
             return
         self._uncounted.clear()
@@ -201,7 +201,7 @@ class ProducerIds:
 
     def find(self, user: str) -> Found[ProducerIdLimit] | None:
         """The limit that holds for a user, if any."""
-        return None if user in self._exempt else self._book.find(user, "")
+        return None if user in self._exempt else self._limits.find(user, "")
 
     def is_calm(self, user: str, id: int, now: float) -> bool:
         """Does a batch with this id change nothing? The short cut for ids above `unchecked`: no need to `charge` it then."""
@@ -340,7 +340,7 @@ class ProducerIds:
 
     def _settle(self) -> None:
         """Which ids have to be looked at."""
-        counts = bool(self._book) or self._count_unlimited
+        counts = bool(self._limits) or self._count_unlimited
         over = any(known.limit is not None and known.seen.count() > known.limit.rate for known in self._users.values())
         self.unchecked = ANY_ID if not counts else NO_SHORT_CUT if over else NO_ID
 
@@ -468,12 +468,12 @@ class ProducerIds:
         return users
 
 
-def user_book(limits: Mapping[Entity, ProducerIdLimit]) -> QuotaBook[ProducerIdLimit]:
+def user_limit_table(limits: Mapping[Entity, ProducerIdLimit]) -> LimitTable[ProducerIdLimit]:
     """Limits of users, the default user included. ValueError for one that looks at client ids, which the seed rules out."""
     for entity in limits:
         if entity.client_id is not None:
             raise ValueError(f"a producer id quota is for users only, not for {entity}")
-    return QuotaBook(limits)
+    return LimitTable(limits)
 
 
 def _save_kind(out: Writer, windows: Windows, hash128: Hash) -> None:

@@ -22,11 +22,11 @@ from itertools import islice
 from math import fsum, inf
 from typing import Final
 
-from quota.book import Found, QuotaBook
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.fair_share import FairShare
-from quota.rounds import Rounds
+from quota.limit_table import Found, LimitTable
+from quota.round_robin import RoundRobin
 from quota.shares import Shares
 from quota.windows.rate import RateWindow
 
@@ -85,19 +85,19 @@ class Rates:
     """The quota of all entities. `name` is its key in settings, `title` how people call it, `unit` what is counted."""
 
     def __init__(
-        self, name: str, title: str, unit: str, book: QuotaBook[RateLimit], samples: int = 11, window: float = 1.0
+        self, name: str, title: str, unit: str, limits: LimitTable[RateLimit], samples: int = 11, window: float = 1.0
     ) -> None:
         """`samples` in 2 to 1000 of `window` > 0 seconds; else ValueError."""
         self.name, self.title, self.unit = name, title, unit
         self.samples, self.window = samples, window
         self.version = 0
         """of the limits"""
-        self._book, self._factor = book, 1.0
+        self._limits, self._factor = limits, 1.0
         self._shares = False
         self._touched: set[RateMeter] = set()
         self._meters: OrderedDict[Entity, RateMeter] = OrderedDict()
         self._room = FairShare(MAX_ENTITIES)
-        self._rounds: Rounds[Entity] = Rounds(0.0, SWEPT)
+        self._rounds: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
         RateWindow(1.0, samples, window)
 
     def __len__(self) -> int:
@@ -105,13 +105,13 @@ class Rates:
         return len(self._meters)
 
     @property
-    def book(self) -> QuotaBook[RateLimit]:
+    def limits(self) -> LimitTable[RateLimit]:
         """Operators may put another in its place; what was used stays used, see `RateWindow.change`."""
-        return self._book
+        return self._limits
 
-    @book.setter
-    def book(self, book: QuotaBook[RateLimit]) -> None:
-        self._book = book
+    @limits.setter
+    def limits(self, limits: LimitTable[RateLimit]) -> None:
+        self._limits = limits
         self._changed()
 
     @property
@@ -128,16 +128,16 @@ class Rates:
             self._changed()
 
     def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[RateLimit] | None:
-        """The limit that holds for this client, if any, before `factor`; `client_ids` as in `QuotaBook.find`. Where the user has
+        """The limit that holds for this client, if any, before `factor`; `client_ids` as in `LimitTable.find`. Where the user has
         as many windows as it may have, a further client id is one of the others."""
-        found = self._book.find(user, client_id, client_ids=client_ids)
+        found = self._limits.find(user, client_id, client_ids=client_ids)
         if found is None or found.owner in self._meters or self._room.has_room(user):
             return found
-        return self._book.shared(found)
+        return self._limits.shared(found)
 
     def limit_of(self, owner: Entity) -> float:
         """What an owner may use per second; infinite without a limit."""
-        limit = self._book.of(owner)
+        limit = self._limits.of(owner)
         return inf if limit is None else max(limit.rate * self._factor, LEAST)
 
     def meter(self, owner: Entity, now: float) -> RateMeter:
@@ -156,8 +156,8 @@ class Rates:
         if owner.client_id is None or self._room.has_room(user):
             return owner
         self._forget_idle(now)
-        limit = self._book.of(owner)
-        return owner if limit is None or self._room.has_room(user) else self._book.shared(Found(limit, owner)).owner
+        limit = self._limits.of(owner)
+        return owner if limit is None or self._room.has_room(user) else self._limits.shared(Found(limit, owner)).owner
 
     def _make(self, owner: Entity) -> RateMeter:
         meter = self._meters.get(owner)
@@ -212,7 +212,7 @@ class Rates:
 
     def learn(self, owner: Entity, amount: float, now: float) -> None:
         """Another proxy has charged so much, or, below 0, taken it back."""
-        if self._book.of(owner) is not None:
+        if self._limits.of(owner) is not None:
             self.meter(owner, now).learn(amount, now)
 
     def level(self, owner: Entity, now: float) -> float:
@@ -222,7 +222,7 @@ class Rates:
 
     def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
         """Elsewhere the window of an owner had this level `age` seconds ago: so it has here, with what was `charged` here since."""
-        if self._book.of(owner) is None:
+        if self._limits.of(owner) is None:
             return
         meter = self.meter(owner, now)
         full = meter.limit * (self.samples - 1) * self.window

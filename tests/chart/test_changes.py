@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from proxy.config.load import load_settings
-from proxy.net.reload import _waiting
+from proxy.process.reload import _waiting
 from tests.chart.helm import CHART, Helm, Manifest, one
 
 BEFORE: dict[str, Any] = {

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.cluster.quota_records import BadRecord, author, decode, encode
 from quota.entity import DEFAULT, Entity
-from quota.layers import Change
+from quota.overrides import Change
 
 BY = {"principal": "User:admin", "client": "10.0.0.1:5", "client_id": None, "proxy": "one", "at": "2026-01-01T00:00:00.000Z"}
 RATE, IDS = "controller_mutations_rate", "producer_ids_rate"

@@ -391,8 +391,8 @@ def accepted(*, refused_every: float = 0, poll_every: float = 0, seen_every: flo
     """Bytes per second of `orders` that pass in two minutes: 5,000 are wanted, where 500 of 1,000 are its threshold. Meanwhile
     answers come every so many seconds: that a client may not see it, all that an identity without rights sees, that it is there,
     and that it is not."""
-    book = BytesIn(TopicLimits(1000, {"orders": 500}))
-    topics = Topics(book)
+    limits = BytesIn(TopicLimits(1000, {"orders": 500}))
+    topics = Topics(limits)
     there = metadata(12, ("orders", 7), partitions=2)
     learn(topics, there)
     passed = 0
@@ -403,7 +403,7 @@ def accepted(*, refused_every: float = 0, poll_every: float = 0, seen_every: flo
                 learn(topics, frame)
         if poll_every and step % int(poll_every * 10) == 0:
             learn_all(topics)
-        passed += 500 * book.topic("orders", now).take(500, now)
+        passed += 500 * limits.topic("orders", now).take(500, now)
     return passed / 120
 
 

@@ -89,8 +89,8 @@ quotas:
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
     text = DESIGN.replace("quotas:\n", f"quotas:\n  controller_mutations_algorithm: {algorithm.value}\n")
-    book = limits_of(load(tmp_path, text)).controller_mutations
-    assert {book.find(*who).limit for who in (("alice", "x"), ("carol", "x"), ("bob", "etl"))} == {  # type: ignore[union-attr]
+    limits = limits_of(load(tmp_path, text)).controller_mutations
+    assert {limits.find(*who).limit for who in (("alice", "x"), ("carol", "x"), ("bob", "etl"))} == {  # type: ignore[union-attr]
         MutationLimit(5, 500, algorithm),
         MutationLimit(100, 1100, algorithm),
         MutationLimit(0.5, 5.5, algorithm),

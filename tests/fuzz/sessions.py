@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from proxy.cluster.topics import Topics
-from proxy.session.desk import Alteration, ClosedDesk, Refusal
+from proxy.session.dynamic_quotas import Alteration, NoDynamicQuotas, Refusal
 from proxy.session.port import Peer
 from proxy.session.requester import Requester
 from proxy.session.session import Session, State
@@ -22,7 +22,7 @@ from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
-from quota.layers import Change
+from quota.overrides import Change
 from tests.fuzz import bystander
 from tests.fuzz.corpus import AUTHENTICATE, HANDSHAKE, PAIRS, TOKENS, Pair, corpus, logins
 from tests.fuzz.mutations import mutate
@@ -60,7 +60,7 @@ def cut(data: bytes, chance: Random) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(sorted({0, len(data), *inner}))]
 
 
-class Desk(ClosedDesk):
+class DynamicQuotas(NoDynamicQuotas):
     """Anybody may alter anything; it is done a moment later."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Victim:
             max_held_response=200,
             max_in_flight=4,
             memory_total=memory_total,
-            desk=Desk(),
+            dynamic_quotas=DynamicQuotas(),
         )
         self.port = Port()
         self.session = Session(self.world.services, HANDLERS, self.port, Peer("10.0.0.1:1", endpoint))
@@ -161,10 +161,10 @@ class Victim:
 
     def _settle(self) -> None:
         self._wait()
-        desk = self.world.desk
-        assert isinstance(desk, Desk)
-        while desk.under_way:
-            desk.under_way.pop().finish(self.now)
+        dynamic_quotas = self.world.dynamic_quotas
+        assert isinstance(dynamic_quotas, DynamicQuotas)
+        while dynamic_quotas.under_way:
+            dynamic_quotas.under_way.pop().finish(self.now)
             self._wait()
         state, watcher = self.session.state, self.world.watcher
         reports = len(watcher.client_failures) + len(watcher.broker_failures) + sum(closed for _, closed in watcher.limits)

@@ -39,9 +39,9 @@ controller mutations stands twice where somebody never pauses, as spreading lets
 |---|---|---|---|
 {gains}
 
-Not in the table is what nobody else can do to alice: a wall clock that is set (`tests/net/test_wall_clock.py`), and what the proxy
-promises to the very client that asks, such as how much a rate lets pass and that a consumer of many absent topics gets them all
-(`tests/quota`, `tests/real/test_named_topics.py`).
+Not in the table is what nobody else can do to alice: a wall clock that is set (`tests/process/test_wall_clock.py`), and what the
+proxy promises to the very client that asks, such as how much a rate lets pass and that a consumer of many absent topics gets them
+all (`tests/quota`, `tests/real/test_named_topics.py`).
 """
 
 

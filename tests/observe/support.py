@@ -14,7 +14,7 @@ from proxy.observe.lines import Author
 from proxy.observe.writer import Folder, LogWriter, Place
 
 
-class Desk:
+class LogFiles:
     """A writer in a folder. `work` does what its thread would do."""
 
     def __init__(

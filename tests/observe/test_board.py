@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.observe.board import HOUR, MOST, Board
+from proxy.observe.throttle_status import HOUR, MOST, ThrottleStatus
 from proxy.session.requester import Requester
 from quota.decision import Action, Decision
 from quota.entity import Entity
@@ -15,7 +15,7 @@ ALICE = Entity("alice", None)
 class Room:
     def __init__(self) -> None:
         self.now = 1000.0
-        self.board = Board(lambda: self.now, lambda: 1_700_000_000.0 + self.now)
+        self.throttle_status = ThrottleStatus(lambda: self.now, lambda: 1_700_000_000.0 + self.now)
 
     def decide(
         self,
@@ -29,13 +29,13 @@ class Room:
     ) -> None:
         decision = Decision("controller_mutations", action, entity, tuple(range(items)), 7.5, 5, throttle, "why")
         by = Requester(f"User:{user}", "app", "10.0.0.1:5", 19, 7, topics)
-        self.board.decided(decision, by, mode)
+        self.throttle_status.decided(decision, by, mode)
 
     def throttled(self) -> list[dict[str, Any]]:
-        return list(self.board.seen()["throttled"])
+        return list(self.throttle_status.seen()["throttled"])
 
     def refused(self) -> dict[str | None, int]:
-        return {line["topic"]: line["items"] for line in self.board.seen()["refused_last_hour"]}
+        return {line["topic"]: line["items"] for line in self.throttle_status.seen()["refused_last_hour"]}
 
 
 def test_since_when_and_until_when():
@@ -77,9 +77,9 @@ def test_what_was_refused_by_topic_within_an_hour():
     assert room.refused() == {"a": 1, None: 2}
     room.now += HOUR
     assert room.refused() == {}
-    room.board.sweep()
-    assert not room.board._refused
-    assert not room.board._throttled
+    room.throttle_status.sweep()
+    assert not room.throttle_status._refused
+    assert not room.throttle_status._throttled
 
 
 def test_what_is_observed_stands_apart():
@@ -87,7 +87,7 @@ def test_what_is_observed_stands_apart():
     room.decide(Action.REFUSE, 5, "a", mode="observe")
     room.decide(Action.REFUSE, 3, "a")
     assert [(one["mode"], one["seconds_left"]) for one in room.throttled()] == [("enforce", 3), ("observe", 5)]
-    assert [line["mode"] for line in room.board.seen()["refused_last_hour"]] == ["enforce", "observe"]
+    assert [line["mode"] for line in room.throttle_status.seen()["refused_last_hour"]] == ["enforce", "observe"]
 
 
 def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
@@ -97,7 +97,7 @@ def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
         room.now += 0.001
         entity = Entity("mallory", f"client-{i}" + "x" * 1000)
         room.decide(Action.REFUSE, 100, f"topic-{i}", entity=entity, user="mallory")
-    seen = room.board.seen()
+    seen = room.throttle_status.seen()
     assert len(seen["throttled"]) == len(seen["refused_last_hour"]) < 0.9 * MOST
     others = {"user": "mallory", "client_id": "<others>", "topic": None}
     assert seen["throttled"][0]["entity"] == others
@@ -109,10 +109,10 @@ def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
     room.decide(Action.REFUSE, 100, "bills", entity=Entity("bob", None), user="bob")
     assert room.refused()["bills"] == 1
     room.now += 2 * HOUR
-    room.board.sweep()
-    assert (room.board._throttled_shares.held, room.board._refused_shares.held) == (0, 0)
+    room.throttle_status.sweep()
+    assert (room.throttle_status._throttled_shares.held, room.throttle_status._refused_shares.held) == (0, 0)
     for _ in range(500):
         room.now += 30
         room.decide(Action.REFUSE, 1, "same")
-    (same,) = (sums for (_, topic), sums in room.board._refused.items() if topic == "same")
+    (same,) = (sums for (_, topic), sums in room.throttle_status._refused.items() if topic == "same")
     assert len(same._slices) <= 61

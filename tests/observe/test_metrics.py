@@ -7,8 +7,8 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.observe.board import Board
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
+from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.tally import OTHER
@@ -16,17 +16,17 @@ from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, StorageLimits, Volume
 from tests.messages import request, response
-from tests.observe.support import Desk
+from tests.observe.support import LogFiles
 from tests.observe.test_usage_log import BY, Log
 from tests.session.creating import create
 from tests.support import World
 
 
 def make_room(tmp_path, limits, producer_ids=None):
-    desk = Desk(tmp_path / "logs")
+    log_files = LogFiles(tmp_path / "logs")
     world = World(limits=limits, producer_ids=producer_ids or {})
-    usage = UsageLog(world.tally, desk.author, desk.writer, 3, lambda: 0.0, lambda: 0.0)
-    observer = Observer(Log(), usage, Board(lambda: 0.0, lambda: 0.0))
+    usage = UsageLog(world.tally, log_files.author, log_files.writer, 3, lambda: 0.0, lambda: 0.0)
+    observer = Observer(Log(), usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     gauges = Gauges(
         client_connections=lambda: 7,
         brokers=lambda: 3,

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from proxy.hashing import murmur3
-from proxy.observe.board import Board
 from proxy.observe.lines import api_name, iso
+from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.requester import Requester
 from proxy.session.tally import OTHER, Tally, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity
-from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, user_book
-from tests.observe.support import Desk
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, user_limit_table
+from tests.observe.support import LogFiles
 
 ALICE = Entity("alice", None)
 BY = Requester("User:alice", "app", "10.0.0.1:5", 19, 7, tuple(f"t{i}" for i in range(12)))
@@ -46,9 +46,9 @@ class Clock:
 
 @pytest.fixture
 def room(tmp_path):
-    desk, tally, clock, jumps = Desk(tmp_path / "logs"), Tally(), Clock(), []
-    usage = UsageLog(tally, desk.author, desk.writer, 3, lambda: clock.wall, lambda: clock.now, jumped=jumps.append)
-    return SimpleNamespace(desk=desk, tally=tally, clock=clock, usage=usage, jumps=jumps)
+    log_files, tally, clock, jumps = LogFiles(tmp_path / "logs"), Tally(), Clock(), []
+    usage = UsageLog(tally, log_files.author, log_files.writer, 3, lambda: clock.wall, lambda: clock.now, jumped=jumps.append)
+    return SimpleNamespace(log_files=log_files, tally=tally, clock=clock, usage=usage, jumps=jumps)
 
 
 def test_intervals_follow_each_other_without_a_hole(room):
@@ -57,8 +57,8 @@ def test_intervals_follow_each_other_without_a_hole(room):
         traffic.requests += 1
         room.clock.pass_time(seconds)
         room.usage.close_interval()
-    room.desk.work()
-    assert [(line["start"], line["end"]) for line in room.desk.lines()] == [
+    room.log_files.work()
+    assert [(line["start"], line["end"]) for line in room.log_files.lines()] == [
         ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:10.000Z"),
         ("2026-01-01T00:00:10.000Z", "2026-01-01T00:00:21.500Z"),
     ]
@@ -74,8 +74,8 @@ def test_a_wall_clock_that_is_set_neither_stops_the_log_nor_bends_an_interval(ro
             room.clock.wall += step
         room.clock.pass_time(1.0)
     room.usage.tick()
-    room.desk.work()
-    lines = room.desk.lines()
+    room.log_files.work()
+    lines = room.log_files.lines()
     begin = [1_767_225_600.0, 1_767_225_610.0, 1_767_225_620.0 + step, 1_767_225_630.0 + step]
     assert [(line["start"], line["end"], line["requests"]) for line in lines] == [
         (iso(start), iso(start + 10), 10) for start in begin
@@ -86,18 +86,18 @@ def test_a_wall_clock_that_is_set_neither_stops_the_log_nor_bends_an_interval(ro
 def test_an_interval_without_traffic_has_no_lines(room):
     room.tally.take(TallyKey("User:alice", "app", None, None, 3))
     room.usage.close_interval()
-    room.desk.work()
-    assert room.desk.lines() == []
+    room.log_files.work()
+    assert room.log_files.lines() == []
 
 
 def test_the_log_has_the_active_producer_ids_of_each_interval(room):
-    ids = ProducerIds(user_book({ALICE: ProducerIdLimit(100)}), murmur3)
+    ids = ProducerIds(user_limit_table({ALICE: ProducerIdLimit(100)}), murmur3)
     ids.charge("alice", [1, 2, 3], 0.0)
     ids.charge("bob", [4, 4], 0.0)
     usage = UsageLog(
         room.tally,
-        room.desk.author,
-        room.desk.writer,
+        room.log_files.author,
+        room.log_files.writer,
         3,
         lambda: room.clock.wall,
         lambda: room.clock.now,
@@ -105,8 +105,8 @@ def test_the_log_has_the_active_producer_ids_of_each_interval(room):
     )
     room.clock.pass_time(10)
     usage.close_interval()
-    room.desk.work()
-    lines = room.desk.lines()
+    room.log_files.work()
+    lines = room.log_files.lines()
     assert [(line["type"], line["user"], line["active"], line["counted"], line["limit"]) for line in lines] == [
         ("producer_ids", "alice", 3, 3, 100),
         ("producer_ids", "bob", 1, 1, None),
@@ -121,8 +121,8 @@ def test_decisions_of_one_entity_are_limited_per_interval_and_counted(room):
     room.usage.decided(decision(Entity("bob", None)), BY)
     room.usage.close_interval()
     room.usage.decided(decision(), BY)
-    room.desk.work()
-    lines = room.desk.lines()
+    room.log_files.work()
+    lines = room.log_files.lines()
     assert [line["entity"]["user"] for line in lines] == ["alice"] * 3 + ["bob", "alice"]
     assert [line["left_out"] for line in lines] == [0, 0, 0, 0, 5]
 
@@ -132,8 +132,8 @@ def test_decisions_of_one_principal_are_limited_whatever_its_client_ids(room):
     for i in range(50_000):
         room.usage.decided(decision(Entity("mallory", f"made-up-{i}")), mallory)
     room.usage.decided(decision(), BY)
-    room.desk.work()
-    lines = room.desk.lines()
+    room.log_files.work()
+    lines = room.log_files.lines()
     assert [line["principal"] for line in lines] == ["User:mallory"] * 30 + ["User:alice"]
     assert len(room.usage._left_out) < 10_000
     for _ in range(5):
@@ -141,14 +141,14 @@ def test_decisions_of_one_principal_are_limited_whatever_its_client_ids(room):
     room.usage.close_interval()
     room.usage.decided(decision(), BY)
     room.usage.decided(decision(Entity("mallory", "made-up-40")), mallory)
-    room.desk.work()
-    assert [line["left_out"] for line in room.desk.lines()[-2:]] == [3, 1]
+    room.log_files.work()
+    assert [line["left_out"] for line in room.log_files.lines()[-2:]] == [3, 1]
 
 
 def test_a_decision_says_what_was_used_what_is_allowed_and_what_is_left(room):
     room.usage.decided(decision(), BY)
-    room.desk.work()
-    (line,) = room.desk.lines()
+    room.log_files.work()
+    (line,) = room.log_files.lines()
     assert (line["usage"], line["limit"], line["left"], line["throttle_ms"]) == (5.6, 5.0, 0.12345, 12_000)
 
 
@@ -156,15 +156,15 @@ def test_a_decision_says_what_was_used_what_is_allowed_and_what_is_left(room):
 def test_a_throttle_without_end_is_written_as_a_number_that_a_report_takes(room, throttle):
     """10 MB at a throttle factor of 0 are such a one."""
     room.usage.decided(replace(decision(), throttle=throttle), BY)
-    room.desk.work()
-    (line,) = room.desk.lines()
+    room.log_files.work()
+    (line,) = room.log_files.lines()
     assert line["throttle_ms"] == 2**50
 
 
 def test_totals_go_on_over_intervals_with_and_without_a_writer(room):
-    for writer in (room.desk.writer, None):
+    for writer in (room.log_files.writer, None):
         tally = Tally()
-        usage = UsageLog(tally, room.desk.author, writer, 3, lambda: 0.0, lambda: 0.0)
+        usage = UsageLog(tally, room.log_files.author, writer, 3, lambda: 0.0, lambda: 0.0)
         for _ in range(2):
             whole, part = tally.take(TallyKey("u", None, None, None, 0)), tally.take(TallyKey("u", None, "t", None, 0))
             whole.requests, whole.request_bytes, whole.response_bytes, part.requests = 2, 30, 4, 1
@@ -176,9 +176,9 @@ def test_totals_go_on_over_intervals_with_and_without_a_writer(room):
 
 def test_a_stop_logs_the_running_interval(room):
     room.tally.take(TallyKey("User:alice", "app", None, None, 3)).requests = 1
-    room.desk.writer.start()
+    room.log_files.writer.start()
     room.usage.stop()
-    assert [line["requests"] for line in room.desk.lines()] == [1]
+    assert [line["requests"] for line in room.log_files.lines()] == [1]
 
 
 def test_past_its_share_a_principal_is_summed_up_and_the_others_keep_their_lines():
@@ -213,7 +213,7 @@ def test_sums_that_nobody_holds_are_dropped_when_they_are_logged():
 
 def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
     log = Log()
-    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
+    observer = Observer(log, room.usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     for _ in range(5):
         observer.decided(decision(), BY)
     assert [event for _, event, _ in log.events] == ["over quota"]
@@ -232,7 +232,7 @@ def test_an_entity_over_its_quota_is_an_event_of_operations_once(room):
 
 def test_who_makes_up_client_ids_does_not_fill_the_log_of_operations(room):
     log = Log()
-    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
+    observer = Observer(log, room.usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     mallory = Requester("User:mallory", "x", "10.0.0.2:5", 0, 7, ())
     for i in range(20_000):
         observer.decided(decision(Entity("mallory", f"made-up-{i}")), mallory)
@@ -246,7 +246,7 @@ def test_who_makes_up_client_ids_does_not_fill_the_log_of_operations(room):
 
 def test_a_quota_that_lasts_is_said_once_for_an_entity(room):
     log = Log()
-    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
+    observer = Observer(log, room.usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     observer.decided(decision(), BY)
     observer.forget_quiet(set(), ("controller_mutations",))
     observer.decided(decision(), BY)
@@ -258,7 +258,7 @@ def test_a_quota_that_lasts_is_said_once_for_an_entity(room):
 
 def test_a_broker_that_does_not_tell_is_said_once_for_a_host_and_counted(room):
     log = Log()
-    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
+    observer = Observer(log, room.usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     for _ in range(3):
         observer.not_told(BY)
     assert [(level, event) for level, event, _ in log.events] == [("warning", "broker did not tell")]
@@ -274,14 +274,14 @@ def test_a_broker_that_does_not_tell_is_said_once_for_a_host_and_counted(room):
 
 
 def test_a_throttle_refuses_nothing(room):
-    observer = Observer(Log(), room.usage, Board(lambda: 0.0, lambda: 0.0))
+    observer = Observer(Log(), room.usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     observer.decided(decision(action=Action.THROTTLE), BY)
     assert observer.refused_items == {}
 
 
 def test_incidents_are_counted_and_said(room):
     log = Log()
-    observer = Observer(log, room.usage, Board(lambda: 0.0, lambda: 0.0))
+    observer = Observer(log, room.usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     observer.client_failed("10.0.0.1:5", "app", "garbage")
     observer.broker_failed("10.0.0.1:5", "away")
     assert (observer.client_failures, observer.broker_failures) == (1, 1)

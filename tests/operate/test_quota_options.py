@@ -15,7 +15,7 @@ from proxy.operate.entities import filter_of, ops_of, parts_of, spelled_out, who
 from proxy.operate.quotas import quotas
 from proxy.wire.client_quotas import Component, Op
 from quota.entity import DEFAULT, Entity
-from quota.layers import changed
+from quota.overrides import changed
 from tests.certs import Authority
 
 USER, CLIENT = "user", "client-id"

@@ -13,10 +13,10 @@ import tracemalloc
 from collections.abc import Callable
 
 from proxy.hashing import murmur3
-from quota.book import Found, QuotaBook
 from quota.engine import Engine, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from quota.limit_table import Found, LimitTable
 
 TOPICS = [4] * 50
 ENTITIES = 10_000
@@ -24,7 +24,7 @@ ROUNDS = 2_000
 
 
 def engine(rate: float, burst: float, algorithm: Algorithm) -> Engine:
-    return Engine(Limits(QuotaBook({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})), murmur3)
+    return Engine(Limits(LimitTable({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})), murmur3)
 
 
 def limit_of(one: Engine, user: str) -> Found[MutationLimit]:

@@ -15,7 +15,7 @@ from random import Random
 
 from proxy.hashing import murmur3
 from quota.entity import DEFAULT, Entity
-from quota.kinds.producer_ids import Mode, ProducerIdLimit, ProducerIds, user_book
+from quota.kinds.producer_ids import Mode, ProducerIdLimit, ProducerIds, user_limit_table
 from quota.windows.timed import TimedFilter
 
 ROUNDS = 50_000
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def quota(rate: float, mode: Mode = Mode.THROTTLE) -> ProducerIds:
-    return ProducerIds(user_book({Entity(DEFAULT, None): ProducerIdLimit(rate, mode)}), murmur3)
+    return ProducerIds(user_limit_table({Entity(DEFAULT, None): ProducerIdLimit(rate, mode)}), murmur3)
 
 
 def cpu(work: Callable[[int], object], rounds: int) -> float:

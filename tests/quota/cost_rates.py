@@ -16,10 +16,10 @@ from collections.abc import Callable
 from itertools import repeat
 from pathlib import Path
 
-from quota.book import QuotaBook
 from quota.entity import Entity
 from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.rates import RateLimit, Rates
+from quota.limit_table import LimitTable
 
 ROUNDS = 1_000_000
 ALICE = Entity("alice", None)
@@ -42,8 +42,8 @@ def _nothing(amount: int, now: float) -> bool:  # noqa: ARG001
 
 
 def main() -> None:
-    rates = Rates("producer_byte_rate", "producer byte rate", "bytes", QuotaBook({ALICE: RateLimit(1e12)}))
-    tight = Rates("producer_byte_rate", "producer byte rate", "bytes", QuotaBook({ALICE: RateLimit(1)}))
+    rates = Rates("producer_byte_rate", "producer byte rate", "bytes", LimitTable({ALICE: RateLimit(1e12)}))
+    tight = Rates("producer_byte_rate", "producer byte rate", "bytes", LimitTable({ALICE: RateLimit(1)}))
     found = tight.find("alice", "app")
     assert found is not None
     tight.charge(found, 10**6, 0.0)

@@ -18,11 +18,11 @@ from itertools import count
 from math import inf
 from typing import Final
 
-from quota.book import Found, QuotaBook
 from quota.engine import MAX_HOLD
 from quota.entity import DEFAULT, Entity
 from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, Shard
+from quota.limit_table import Found, LimitTable
 from tests.quota.ledger_store import Store
 
 MAX_THROTTLE: Final = 30.0
@@ -102,9 +102,9 @@ class User:
 class Node:
     """A proxy."""
 
-    def __init__(self, number: int, plan: Plan, book: QuotaBook[RateLimit]) -> None:
+    def __init__(self, number: int, plan: Plan, limits: LimitTable[RateLimit]) -> None:
         self.name = f"proxy-{number}"
-        self.rates = Rates("producer_byte_rate", "producer byte rate", "bytes", book)
+        self.rates = Rates("producer_byte_rate", "producer byte rate", "bytes", limits)
         if plan.shared:
             self.rates.publish()
         self.ledger = Ledger(
@@ -142,8 +142,8 @@ class Fleet:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.random = plan, random.Random(plan.seed)
         limit = RateLimit(plan.requests * SIZE)
-        self.book = QuotaBook({Entity(DEFAULT, None): limit})
-        self.nodes = [Node(number, plan, self.book) for number in range(plan.proxies)]
+        self.limits = LimitTable({Entity(DEFAULT, None): limit})
+        self.nodes = [Node(number, plan, self.limits) for number in range(plan.proxies)]
         self.stores = [Store() for _ in range(plan.shards)]
         self.users = [User(f"busy-{number}", plan) for number in range(plan.busy)]
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
@@ -203,7 +203,7 @@ class Fleet:
         plan = self.plan
         order = self.random.sample(self.nodes, len(self.nodes))
         weights = [1 / (place + 1) ** plan.skew for place in range(len(order))]
-        found = self.book.find(user.name, "")
+        found = self.limits.find(user.name, "")
         assert found is not None
         for node in self.random.choices(order, weights, k=plan.connections):
             self._go_on(user, found, node)
@@ -307,7 +307,7 @@ NAMESPACE: Final = "kafka-quota-proxy"
 
 
 def wire_size(batch: Batch, answer: Answer) -> tuple[int, int]:
-    """Bytes of a batch and of its answer in the protocol of Redis, as `proxy.net.redis_store` has them."""
+    """Bytes of a batch and of its answer in the protocol of Redis, as `proxy.fleet.redis_store` has them."""
     prefix = f"{{{NAMESPACE}/1/{batch.shard}}}:"
     words: list[object] = ["EVALSHA", "0" * 40, len(batch.items) + 3, f"{prefix}g", f"{prefix}p/{BOOT}", f"{prefix}n"]
     words += [BOOT, batch.generation, batch.number, 600, "", 604800, BOOT]

@@ -11,11 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
-from quota.book import Found, QuotaBook
 from quota.decision import Action, Decision
 from quota.engine import Engine, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from quota.limit_table import Found, LimitTable
 from quota.windows import spread, token_bucket
 from tests.properties import examples
 
@@ -27,7 +27,7 @@ class Room:
     """An engine with one limit, for everybody, and time that goes on by steps."""
 
     def __init__(self, limit: MutationLimit, max_throttle: float = 1e9) -> None:
-        self.engine = Engine(Limits(QuotaBook({Entity(DEFAULT, None): limit}), max_throttle), murmur3)
+        self.engine = Engine(Limits(LimitTable({Entity(DEFAULT, None): limit}), max_throttle), murmur3)
         self.now = 0.0
 
     def __deepcopy__(self, memo: dict[int, object]) -> Room:
@@ -222,7 +222,7 @@ def test_a_changed_limit_holds_at_once_and_what_was_used_stays_used(algorithm):
     room = example(algorithm)
     room.charge(400)
     for rate, burst, admits in ((5, 400, algorithm is Algorithm.TOKEN_BUCKET), (5, 399, False), (10, 1000, True), (1, 100, False)):
-        room.engine.change(Limits(QuotaBook({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})))
+        room.engine.change(Limits(LimitTable({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})))
         assert room.admits(0.0) == admits
         assert room.refuses(1) != admits
 
@@ -231,7 +231,7 @@ def test_a_changed_limit_holds_at_once_and_what_was_used_stays_used(algorithm):
 def test_a_changed_algorithm_goes_on_from_what_was_used(first, then):
     room = example(first)
     verdict = room.charge(*[80] * 7)
-    room.engine.change(Limits(QuotaBook({Entity(DEFAULT, None): MutationLimit(5, 500, then)}), 1e9))
+    room.engine.change(Limits(LimitTable({Entity(DEFAULT, None): MutationLimit(5, 500, then)}), 1e9))
     assert room.decide(1).throttle == pytest.approx(12)
     assert room.engine.credit_mutations(verdict.receipt, range(7)) == 560
     assert not room.admits(0.0), "a credit to the window that is gone makes no room in the new one"

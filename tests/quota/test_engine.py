@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
-from quota.book import QuotaBook
 from quota.decision import Action, Decision, Verdict
 from quota.engine import MAX_HOLD, Engine, Exempt, Limits, Rules
 from quota.entity import DEFAULT, Entity
 from quota.kinds import controller_mutations
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
-from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
+from quota.limit_table import LimitTable
 from quota.produce import Batch
 
 ALICE = Entity("alice", None)
@@ -20,7 +20,7 @@ FIVE = MutationLimit(5, 500)
 
 
 def engine(limits: dict[Entity, MutationLimit] | None = None, max_throttle: float = 30.0, exempt: Exempt = Exempt()) -> Engine:  # noqa: B008
-    return Engine(Limits(QuotaBook(limits or {ALICE: FIVE}), max_throttle, exempt), murmur3)
+    return Engine(Limits(LimitTable(limits or {ALICE: FIVE}), max_throttle, exempt), murmur3)
 
 
 def charge(e: Engine, partitions: list[int], now: float, *, refusable: bool = True, user: str = "alice", client_id: str = "app"):
@@ -122,11 +122,11 @@ def test_who_is_exempt_from_which_limits(exempt, limited):
     for key in (*OF_USERS, *OF_CLIENT_IDS):
         e = Engine(
             Limits(
-                QuotaBook({key: FIVE}),
+                LimitTable({key: FIVE}),
                 exempt=exempt,
-                producer_byte_rate=QuotaBook({key: RateLimit(5)}),
-                consumer_byte_rate=QuotaBook({key: RateLimit(5)}),
-                request_rate=QuotaBook({key: RateLimit(5)}),
+                producer_byte_rate=LimitTable({key: RateLimit(5)}),
+                consumer_byte_rate=LimitTable({key: RateLimit(5)}),
+                request_rate=LimitTable({key: RateLimit(5)}),
             ),
             murmur3,
         )
@@ -213,7 +213,7 @@ def test_sweeping_forgets_what_has_passed_and_nothing_else():
 @pytest.mark.parametrize("key", [Entity(None, DEFAULT), Entity(DEFAULT, DEFAULT), Entity("mallory", DEFAULT)])
 def test_new_client_ids_are_no_way_round_a_limit_and_take_nobodys_window(monkeypatch, key):
     monkeypatch.setattr(controller_mutations, "MAX_ENTITIES", 90)
-    quota = ControllerMutations(QuotaBook({key: FIVE, Entity("alice", None): FIVE, Entity(None, "named"): FIVE}))
+    quota = ControllerMutations(LimitTable({key: FIVE, Entity("alice", None): FIVE, Entity(None, "named"): FIVE}))
 
     def charge(user: str, name: str, amount: int) -> Verdict:
         found = quota.find(user, name)
@@ -265,8 +265,8 @@ BOB = Entity("bob", None)
 
 
 def counting(rate: float = 2, count_unlimited: bool = True, **more: object) -> Engine:
-    ids = user_book({ALICE: ProducerIdLimit(rate)})
-    return Engine(Limits(QuotaBook({}), producer_ids=ids, count_unlimited=count_unlimited, **more), murmur3)  # type: ignore[arg-type]
+    ids = user_limit_table({ALICE: ProducerIdLimit(rate)})
+    return Engine(Limits(LimitTable({}), producer_ids=ids, count_unlimited=count_unlimited, **more), murmur3)  # type: ignore[arg-type]
 
 
 def test_a_throttle_for_producer_ids_is_capped_told_and_mutes():
@@ -335,9 +335,9 @@ def test_nobody_is_looked_at_where_nobody_is_counted():
     assert len(e.producer_ids) == 0
     assert e.producer_ids.is_calm("bob", 7, 0.0), "known to be of no interest"
     e.charge_producer_ids("alice", [1], 0.0)
-    e.change(Limits(QuotaBook({}), count_unlimited=False))
+    e.change(Limits(LimitTable({}), count_unlimited=False))
     assert (len(e.producer_ids), e.producer_ids.unchecked, e.producer_ids.size_bytes) == (0, 2**63 - 1, 0)
-    e.change(Limits(QuotaBook({}), producer_ids=user_book({BOB: ProducerIdLimit(1)}), count_unlimited=False))
+    e.change(Limits(LimitTable({}), producer_ids=user_limit_table({BOB: ProducerIdLimit(1)}), count_unlimited=False))
     assert not e.producer_ids.is_calm("bob", 7, 0.0)
     e.charge_producer_ids("bob", [1, 2], 0.0)
     assert e.mutes.left("producer_ids", BOB, 0.0) > 0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from quota.book import QuotaBook
 from quota.entity import DEFAULT, Entity, levels
+from quota.limit_table import LimitTable
 
 ORDER = [
     Entity("alice", "app"),
@@ -35,18 +35,18 @@ def test_the_levels_are_those_of_kafka_in_its_order():
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
 def test_the_most_specific_limit_holds(first):
-    book = QuotaBook({key: i for i, key in enumerate(ORDER) if i >= first})
-    found = book.find("alice", "app")
+    limits = LimitTable({key: i for i, key in enumerate(ORDER) if i >= first})
+    found = limits.find("alice", "app")
     assert found is not None
     assert found.limit == first
     assert found.owner == OWNERS[ORDER[first]]
-    assert book.of(found.owner) == first
+    assert limits.of(found.owner) == first
 
 
 @pytest.mark.parametrize("key", ORDER, ids=str)
 @pytest.mark.parametrize(("user", "client_id"), [("bob", "app"), ("alice", "other"), ("bob", "other")])
 def test_a_limit_holds_only_for_those_it_is_about_and_windows_are_shared_per_level(key, user, client_id):
-    found = QuotaBook({key: "limit"}).find(user, client_id)
+    found = LimitTable({key: "limit"}).find(user, client_id)
     about = key.user in (None, DEFAULT, user) and key.client_id in (None, DEFAULT, client_id)
     assert (found is not None) == about
     if found is not None:
@@ -56,15 +56,15 @@ def test_a_limit_holds_only_for_those_it_is_about_and_windows_are_shared_per_lev
 
 
 def test_without_limits_of_client_ids_those_of_users_are_left():
-    book = QuotaBook(dict.fromkeys(ORDER[-2:], "limit") | {Entity("bob", DEFAULT): "bob"})
-    assert book.find("alice", "app", client_ids=False) is None
-    assert book.find("bob", "app", client_ids=False) == ("bob", Entity("bob", "app"))
+    limits = LimitTable(dict.fromkeys(ORDER[-2:], "limit") | {Entity("bob", DEFAULT): "bob"})
+    assert limits.find("alice", "app", client_ids=False) is None
+    assert limits.find("bob", "app", client_ids=False) == ("bob", Entity("bob", "app"))
 
 
 def test_no_limit():
-    assert QuotaBook[int]({}).find("alice", "app") is None
-    assert not QuotaBook[int]({})
-    assert QuotaBook({ORDER[0]: 1}).of(Entity("alice", None)) is None
+    assert LimitTable[int]({}).find("alice", "app") is None
+    assert not LimitTable[int]({})
+    assert LimitTable({ORDER[0]: 1}).of(Entity("alice", None)) is None
 
 
 def test_how_an_entity_reads():

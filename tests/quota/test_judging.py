@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
-from quota.book import QuotaBook
 from quota.decision import Action, Decision
 from quota.engine import Engine, Exempt, Limits, Mode, Rules
 from quota.entity import Entity
 from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.producer_ids import Mode as IdMode
-from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
+from quota.limit_table import LimitTable
 from quota.produce import Batch
 
 ALICE = Entity("alice", None)
@@ -34,10 +34,10 @@ requests = st.lists(batches, max_size=12, unique_by=lambda batch: (batch.topic, 
 
 def engine(topics_mode: Mode, ids_mode: IdMode) -> Engine:
     limits = Limits(
-        QuotaBook({}),
+        LimitTable({}),
         exempt=Exempt(topics=frozenset({"free"})),
-        producer_ids=user_book({ALICE: ProducerIdLimit(1, ids_mode)}),
-        producer_byte_rate=QuotaBook({ALICE: RateLimit(2000.0)}),
+        producer_ids=user_limit_table({ALICE: ProducerIdLimit(1, ids_mode)}),
+        producer_byte_rate=LimitTable({ALICE: RateLimit(2000.0)}),
         topics=TopicLimits(1000.0, {"a": 100.0}),
         topics_mode=topics_mode,
     )

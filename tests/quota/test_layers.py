@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from quota.entity import DEFAULT, Entity
 from quota.keys import KEYS, MAX_NAME, SETTINGS, named, wrong_entity, wrong_together, wrong_value
-from quota.layers import Change, Difference, changed, differences, merged
+from quota.overrides import Change, Difference, changed, differences, merged
 
 RATE, BURST, IDS = "controller_mutations_rate", "controller_mutations_burst", "producer_ids_rate"
 ALICE, BOB, APP = Entity("alice", None), Entity("bob", None), Entity(None, "app")

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quota.book import Found, QuotaBook
 from quota.engine import Engine, Limits
 from quota.entity import Entity
 from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import Algorithm, ControllerMutations, MutationLimit, Receipt
 from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, key_of
+from quota.limit_table import Found, LimitTable
 from tests.properties import examples
 from tests.quota.ledger_store import Store
 
@@ -290,7 +290,7 @@ def test_owners_that_are_past_are_forgotten_here() -> None:
 
 def test_the_windows_of_rates_are_those_of_the_fleet() -> None:
     store = Store()
-    limit = QuotaBook({ALICE: RateLimit(100.0)})
+    limit = LimitTable({ALICE: RateLimit(100.0)})
     kinds = [Rates("producer_byte_rate", "producer byte rate", "bytes", limit) for _ in range(2)]
     for kind in kinds:
         kind.publish()
@@ -372,7 +372,7 @@ class Fleet:
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_mutations_of_the_fleet_count_and_so_do_credits(algorithm: Algorithm) -> None:
     found = Found(MutationLimit(5, 50, algorithm), ALICE)
-    a, b, c = (ControllerMutations(QuotaBook({ALICE: found.limit})) for _ in range(3))
+    a, b, c = (ControllerMutations(LimitTable({ALICE: found.limit})) for _ in range(3))
     fleet = Fleet(a, b)
     b.charge(found, [1], refusable=True, now=0.0)
     receipt = a.charge(found, [30, 40], refusable=True, now=0.0).receipt
@@ -425,7 +425,7 @@ def test_topics_of_the_fleet_share_their_thresholds(meter: Literal["ewma", "wind
 
 def test_who_is_far_from_a_limit_and_says_nothing_is_looked_at_now_and_then() -> None:
     """Else Redis would be asked of every owner at every interval."""
-    limit = QuotaBook({ALICE: RateLimit(100.0)})
+    limit = LimitTable({ALICE: RateLimit(100.0)})
     a, b = (Rates("producer_byte_rate", "producer byte rate", "bytes", limit) for _ in range(2))
     fleet = Fleet(a, b)
     for kind in (a, b):
@@ -449,7 +449,7 @@ def test_who_is_far_from_a_limit_and_says_nothing_is_looked_at_now_and_then() ->
 
 
 def test_every_kind_is_published() -> None:
-    kinds = Engine(Limits(QuotaBook({})), lambda id: (id, id)).publish()
+    kinds = Engine(Limits(LimitTable({})), lambda id: (id, id)).publish()
     names = {"producer_byte_rate", "consumer_byte_rate", "request_rate", "storage", "bytes_in", "controller_mutations"}
     assert {kind.name for kind in kinds} == names
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from proxy.hashing import murmur3
-from quota.book import QuotaBook
 from quota.engine import Engine, Limits
 from quota.entity import Entity
-from quota.news import BURST, MOST, PER_SECOND, News
+from quota.fleet_events import BURST, MOST, PER_SECOND, FleetEvents
+from quota.limit_table import LimitTable
 from quota.turns import Turns
 
 PART = ("orders", 0)
@@ -19,14 +19,14 @@ PART = ("orders", 0)
 class Proxy:
     def __init__(self) -> None:
         self.now = 0.0
-        self.engine = Engine(Limits(QuotaBook({})), murmur3)
-        self.news = News(self.engine, lambda: self.now)
+        self.engine = Engine(Limits(LimitTable({})), murmur3)
+        self.events = FleetEvents(self.engine, lambda: self.now)
 
     def refuse(self, user: str, id: int) -> None:
         self.engine.fence.refused(user, id, 0, 0, PART, 19, "bytes_in", self.now)
 
     def told(self, most: int = 10**6) -> list[list[Any]]:
-        return [event for _, (_, event) in self.news.take(most)]
+        return [event for _, (_, event) in self.events.take(most)]
 
 
 def test_users_take_turns() -> None:
@@ -49,10 +49,10 @@ def test_nobody_pushes_out_what_others_tell() -> None:
     for id in range(2 * MOST):
         here.refuse("mallory", id)
     here.refuse("alice", 7)
-    assert here.news.lost > 0
+    assert here.events.lost > 0
     first = here.told(3)
     assert ["refused", "alice", 7, 0, 0, "orders", 0, 19, "bytes_in", False] in first
-    there.news.hear("here", first + here.told(), 0.0, 1.0)
+    there.events.hear("here", first + here.told(), 0.0, 1.0)
     assert there.engine.fence.blocks("alice", 7, 0, 1, PART, 2.0)
     assert there.engine.fence.blocks("mallory", 2 * MOST - 1, 0, 1, PART, 2.0), "what is lost is told as an overflow"
     assert there.engine.fence.blocks("alice", 2 * MOST - 1, 0, 1, PART, 2.0) is None
@@ -62,11 +62,11 @@ def test_a_user_tells_so_much_in_the_long_run() -> None:
     here = Proxy()
     for id in range(100_000):
         here.now = id / 100  # 1000 s
-        here.news._ids("mallory", [id])
+        here.events._ids("mallory", [id])
         if id % 100 == 0:
             here.told()
-    assert here.news.told <= BURST + 1000 * PER_SECOND
-    here.news._ids("alice", [1])
+    assert here.events.told <= BURST + 1000 * PER_SECOND
+    here.events._ids("alice", [1])
     assert ["ids", "alice", [1]] in here.told()
 
 
@@ -93,9 +93,9 @@ def test_mutes_of_one_user_leave_room_for_those_of_others() -> None:
 )
 def test_fences_of_nobody_are_not_heard(event: list[Any]) -> None:
     here = Proxy()
-    here.news.others = refuse_all
-    here.news.hear("an older proxy", [event], 0.0, 1.0)
-    assert here.news.heard == 0
+    here.events.others = refuse_all
+    here.events.hear("an older proxy", [event], 0.0, 1.0)
+    assert here.events.heard == 0
     assert len(here.engine.fence) == 0
     assert not here.engine.fence.overflowing
 

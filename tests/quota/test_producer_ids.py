@@ -11,7 +11,7 @@ from proxy.hashing import murmur3
 from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from quota.kinds import producer_ids
-from quota.kinds.producer_ids import MAGIC, Mode, ProducerIdLimit, ProducerIds, Windows, user_book
+from quota.kinds.producer_ids import MAGIC, Mode, ProducerIdLimit, ProducerIds, Windows, user_limit_table
 from quota.state import BadState, Reader, Writer
 from tests.properties import examples
 
@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 
 def quota(rate: float | None = None, mode: Mode = Mode.THROTTLE, windows: Windows = Windows()) -> ProducerIds:  # noqa: B008
-    return ProducerIds(user_book({} if rate is None else {ALICE: ProducerIdLimit(rate, mode)}), murmur3, windows)
+    return ProducerIds(user_limit_table({} if rate is None else {ALICE: ProducerIdLimit(rate, mode)}), murmur3, windows)
 
 
 def rejecting(rate: float) -> ProducerIds:
@@ -78,15 +78,15 @@ def test_an_id_that_was_seen_a_moment_ago_is_new_again_once_its_filter_is_past()
 
 
 def test_it_is_per_user_and_client_ids_have_no_limit_of_their_own():
-    book = user_book({ALICE: ProducerIdLimit(1), Entity(DEFAULT, None): ProducerIdLimit(2)})
-    one = ProducerIds(book, murmur3)
+    limits = user_limit_table({ALICE: ProducerIdLimit(1), Entity(DEFAULT, None): ProducerIdLimit(2)})
+    one = ProducerIds(limits, murmur3)
     for id in range(3):
         one.charge("alice", [id], 0.0)
         one.charge("bob", [id], 0.0)
     assert (one.standing("alice", 0.0).tokens, one.standing("bob", 0.0).tokens) == (-2, -1)
     assert one.find("bob") == (ProducerIdLimit(2), Entity("bob", None))
     with pytest.raises(ValueError, match="client-id app"):
-        user_book({Entity("alice", "app"): ProducerIdLimit(1)})
+        user_limit_table({Entity("alice", "app"): ProducerIdLimit(1)})
 
 
 def test_users_without_a_limit_and_exempt_clients_are_counted_and_nothing_follows():
@@ -104,9 +104,9 @@ def test_users_without_a_limit_and_exempt_clients_are_counted_and_nothing_follow
 def test_another_limit_holds_at_once_and_what_was_counted_stays():
     one = quota(10)
     one.charge("alice", range(5), 0.0)
-    one.book = user_book({ALICE: ProducerIdLimit(4)})
+    one.limits = user_limit_table({ALICE: ProducerIdLimit(4)})
     assert one.charge("alice", [0], 0.0).decision.throttle == pytest.approx(HOUR / 4)
-    one.book = user_book({})
+    one.limits = user_limit_table({})
     assert one.charge("alice", [0], 0.0).decision is None
 
 
@@ -114,7 +114,7 @@ def test_who_is_active_when_throttle_becomes_reject_keeps_its_place():
     one = quota(2)
     one.charge("alice", [1, 2], 0.0)
     one.charge("alice", [1, 2], 1800.0)
-    one.book = rejecting(2).book
+    one.limits = rejecting(2).limits
     assert one.charge("alice", [1, 2], 1900.0).decision is None
     assert one.charge("alice", [3], 3600.0).decision.action is Action.REFUSE
     assert one.charge("alice", [1, 2], 3601.0) == one.charge("bob", [], 3601.0)
@@ -151,7 +151,7 @@ def test_metrics_tell_rate_tokens_and_average_throttle():
 
 
 def test_the_busiest_are_those_nearest_to_their_limit_then_those_with_most_ids():
-    one = ProducerIds(user_book({ALICE: ProducerIdLimit(10), Entity("bob", None): ProducerIdLimit(2)}), murmur3)
+    one = ProducerIds(user_limit_table({ALICE: ProducerIdLimit(10), Entity("bob", None): ProducerIdLimit(2)}), murmur3)
     for user, ids in (("alice", 3), ("bob", 1), ("carol", 7), ("dave", 9)):
         one.charge(user, range(ids), 0.0)
     assert [name for name, _ in one.busiest(3, 0.0).shown] == ["bob", "alice", "dave"]
@@ -214,9 +214,9 @@ STEPS = st.lists(
 @examples(400)
 def test_what_was_seen_lately_makes_no_difference(steps, rate, mode):
     """The same with a memory of recent ids, with a tiny one, and without."""
-    book, now = user_book({Entity(DEFAULT, None): ProducerIdLimit(rate, mode)}), 0
+    limits, now = user_limit_table({Entity(DEFAULT, None): ProducerIdLimit(rate, mode)}), 0
     windows = Windows(20, 11, 1e-9)
-    usual, never = ProducerIds(book, murmur3, windows), ProducerIds(book, murmur3, windows)
+    usual, never = ProducerIds(limits, murmur3, windows), ProducerIds(limits, murmur3, windows)
     for passed, user, ids in steps:
         now += passed
         never._recent.clear()
@@ -227,7 +227,7 @@ def test_what_was_seen_lately_makes_no_difference(steps, rate, mode):
 @given(STEPS, st.integers(1, 6))
 @examples(400)
 def test_reject_never_remembers_more_than_the_limit_and_never_refuses_who_is_known(steps, rate):
-    one = ProducerIds(user_book({Entity(DEFAULT, None): ProducerIdLimit(rate, Mode.REJECT)}), murmur3, Windows(20, 11, 1e-9))
+    one = ProducerIds(user_limit_table({Entity(DEFAULT, None): ProducerIdLimit(rate, Mode.REJECT)}), murmur3, Windows(20, 11, 1e-9))
     now, last = 0, {}
     for passed, user, ids in steps:
         now += passed
@@ -265,7 +265,7 @@ def test_who_was_charged_longest_ago_is_forgotten_first(monkeypatch):
 
 def test_beyond_the_bytes_filters_do_not_grow_and_small_users_still_find_room(monkeypatch):
     monkeypatch.setattr(producer_ids, "MAX_BYTES", 40_000)
-    one = ProducerIds(user_book({ALICE: ProducerIdLimit(100)}), murmur3)
+    one = ProducerIds(user_limit_table({ALICE: ProducerIdLimit(100)}), murmur3)
     for id in range(30_000):
         one.charge("hog", [id], 0.0)
     assert one.size_bytes <= 20_000, "nobody takes more than what is left free"
@@ -419,9 +419,9 @@ def test_every_cut_and_every_changed_byte_is_refused_and_nothing_that_runs_is_lo
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (ProducerIds(user_book({}), murmur3, Windows(1800)), "seconds=3600"),
-        (ProducerIds(user_book({}), murmur3, Windows(false_positives=0.02)), "false_positives=0.01"),
-        (ProducerIds(user_book({}), lambda id: (id, id)), "hashed"),
+        (ProducerIds(user_limit_table({}), murmur3, Windows(1800)), "seconds=3600"),
+        (ProducerIds(user_limit_table({}), murmur3, Windows(false_positives=0.02)), "false_positives=0.01"),
+        (ProducerIds(user_limit_table({}), lambda id: (id, id)), "hashed"),
     ],
 )
 def test_a_state_of_other_windows_or_another_hash_is_refused(other, why):

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quota.book import QuotaBook
 from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from quota.kinds import rates as module
 from quota.kinds.rates import RateLimit, Rates
+from quota.limit_table import LimitTable
 from quota.windows.rate import RateWindow
 from tests.properties import examples
 
@@ -54,8 +54,8 @@ class Kafka:
 
 
 def rates(limits: dict[Entity, float], **more: float) -> Rates:
-    book = QuotaBook({entity: RateLimit(rate) for entity, rate in limits.items()})
-    return Rates("producer_byte_rate", "producer byte rate", "bytes", book, **more)
+    limits = LimitTable({entity: RateLimit(rate) for entity, rate in limits.items()})
+    return Rates("producer_byte_rate", "producer byte rate", "bytes", limits, **more)
 
 
 def throttle(one: Rates, amount: float, now: float, user: str = "alice") -> float:
@@ -295,17 +295,17 @@ def test_another_limit_holds_at_once_and_what_was_used_stays_used():
     one = rates({ALICE: 100})
     meter = one.meter(ALICE, 0.0)
     assert meter.take(600, 0.0)
-    one.book = QuotaBook({ALICE: RateLimit(80)})
+    one.limits = LimitTable({ALICE: RateLimit(80)})
     assert not meter.take(201, 0.0)
     assert meter.take(200, 0.0)
-    one.book = QuotaBook({ALICE: RateLimit(1000)})
+    one.limits = LimitTable({ALICE: RateLimit(1000)})
     assert one.stands(one.find("alice", "app"), 0.0) == (80, 1000, 9200)
 
 
 def test_what_was_allowed_when_it_happened_is_no_debt_under_a_lower_limit():
     one = rates({ALICE: 100})
     assert one.meter(ALICE, 0.0).take(1000, 0.0)
-    one.book = QuotaBook({ALICE: RateLimit(1)})
+    one.limits = LimitTable({ALICE: RateLimit(1)})
     assert one.stands(one.find("alice", "app"), 0.0) == (pytest.approx(1), 1, pytest.approx(0, abs=1e-9))
     assert throttle(one, 2, 0.0) == pytest.approx(2), "not the 990 s that the burst would take at this rate"
 
@@ -313,9 +313,9 @@ def test_what_was_allowed_when_it_happened_is_no_debt_under_a_lower_limit():
 def test_debt_stays_debt_but_for_what_a_higher_limit_allows():
     one = rates({ALICE: 100})
     assert throttle(one, 1500, 0.0) == 5
-    one.book = QuotaBook({ALICE: RateLimit(50)})
+    one.limits = LimitTable({ALICE: RateLimit(50)})
     assert throttle(one, 0, 0.0) == 10
-    one.book = QuotaBook({ALICE: RateLimit(200)})
+    one.limits = LimitTable({ALICE: RateLimit(200)})
     assert throttle(one, 0, 0.0) == 0
     assert one.stands(one.find("alice", "app"), 0.0).left == 1000
 
@@ -341,10 +341,10 @@ def test_a_factor_multiplies_every_limit_at_once_and_0_divides_nothing():
 def test_without_a_limit_nothing_follows():
     one = rates({ALICE: 100})
     found, meter = one.find("alice", "app"), one.meter(ALICE, 0.0)
-    one.book = QuotaBook({})
+    one.limits = LimitTable({})
     assert meter.take(10**9, 0.0)
     assert one.charge(found, 10**9, 0.0).decision is None
-    one.book = QuotaBook({ALICE: RateLimit(100)})
+    one.limits = LimitTable({ALICE: RateLimit(100)})
     assert throttle(one, 100, 0.0) == pytest.approx(1)
 
 

@@ -10,10 +10,10 @@ from itertools import pairwise
 import pytest
 
 from proxy.hashing import murmur3
-from quota.book import QuotaBook
 from quota.engine import MAX_HOLD, Engine, Limits, Rules
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
+from quota.limit_table import LimitTable
 from quota.produce import Batch
 
 BURST = 10.0
@@ -24,8 +24,8 @@ class Sharing:
     """Connections of one user with requests of these sizes. `accepted`: (time, connection, bytes)."""
 
     def __init__(self, rate: float, sizes: list[int], pause: float = 0.0) -> None:
-        book = QuotaBook({Entity("alice", None): RateLimit(rate)})
-        self.engine = Engine(Limits(QuotaBook({}), producer_byte_rate=book), murmur3)
+        limits = LimitTable({Entity("alice", None): RateLimit(rate)})
+        self.engine = Engine(Limits(LimitTable({}), producer_byte_rate=limits), murmur3)
         self.sizes = sizes
         self.takes = min(sizes) / rate / 20
         """seconds of a request that nothing slows"""

@@ -41,7 +41,7 @@ class House:
     """A proxy and where its listeners are."""
 
     proxy: ProxyProcess
-    doors: dict[str, str]
+    listeners: dict[str, str]
 
 
 def subject(name: str, unit: str) -> x509.Name:
@@ -78,9 +78,9 @@ def house(
         "quotas": {"entities": [{"user": "limited", "controller_mutations_rate": 10, "controller_mutations_burst": 20}]},
     }
     with ProxyProcess(tmp_path_factory.mktemp("listeners"), kafka3.bootstrap_servers, settings) as proxy:
-        doors = proxy.wait_for("started")["listeners"]
-        balancer.target = doors["balanced"]
-        yield House(proxy, doors)
+        listeners = proxy.wait_for("started")["listeners"]
+        balancer.target = listeners["balanced"]
+        yield House(proxy, listeners)
 
 
 def metadata(connection: Connection) -> dict[int, tuple[str, int]]:
@@ -100,7 +100,7 @@ def port_of(address: str) -> int:
 
 
 def test_every_listener_shows_its_own_addresses(house: House, kafka3: LocalCluster) -> None:
-    with connect(house.doors["main"]) as main, connect(house.doors["named"]) as named:
+    with connect(house.listeners["main"]) as main, connect(house.listeners["named"]) as named:
         first, second = metadata(main), metadata(named)
     assert {host for host, _ in first.values()} == {"127.0.0.1"}
     assert {host for host, _ in second.values()} == {"localhost"}
@@ -111,13 +111,13 @@ def test_every_listener_shows_its_own_addresses(house: House, kafka3: LocalClust
 
 
 def test_ipv6(house: House, kafka3: LocalCluster, name: str) -> None:
-    with socket.create_connection(("::1", port_of(house.doors["six"])), 20) as sock:
+    with socket.create_connection(("::1", port_of(house.listeners["six"])), 20) as sock:
         shown = metadata(Connection(sock))
     assert {host for host, _ in shown.values()} == {"::1"}
     for node_id, address in shown.items():
         with socket.create_connection(address, 20) as sock:
             assert is_broker(Connection(sock), kafka3, node_id)
-    producer = Producer({"bootstrap.servers": house.doors["six"]})
+    producer = Producer({"bootstrap.servers": house.listeners["six"]})
     producer.produce(name, b"x")
     assert producer.flush(20) == 0
     assert principals(house.proxy, name) == {"User:ANONYMOUS"}
@@ -126,7 +126,7 @@ def test_ipv6(house: House, kafka3: LocalCluster, name: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_listener_for_all_addresses_takes_ipv4_and_ipv6(house: House, host: str) -> None:
     """Who came by IPv4 is shown an IPv4 address."""
-    with socket.create_connection((host, port_of(house.doors["both"])), 20) as sock:
+    with socket.create_connection((host, port_of(house.listeners["both"])), 20) as sock:
         shown = metadata(Connection(sock))
     assert {at for at, _ in shown.values()} == {host}
     with socket.create_connection(shown[0], 20) as sock:
@@ -136,9 +136,9 @@ def test_a_listener_for_all_addresses_takes_ipv4_and_ipv6(house: House, host: st
 # ---------------------------------------------------------------------- certificates of clients
 
 
-def certified(house: House, door: str, authority: Authority, pair: Pair | None) -> dict[str, Any]:
+def certified(house: House, listener: str, authority: Authority, pair: Pair | None) -> dict[str, Any]:
     own = {} if pair is None else {"ssl.certificate.location": str(pair.cert), "ssl.key.location": str(pair.key)}
-    return librdkafka(house.doors[door], authority, **own)
+    return librdkafka(house.listeners[listener], authority, **own)
 
 
 def produced_by(house: House, topic: str, settings: dict[str, Any]) -> set[str]:
@@ -149,7 +149,7 @@ def produced_by(house: House, topic: str, settings: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("door", "who", "user"),
+    ("listener", "who", "user"),
     [
         ("mutual", subject("etl", "Teams"), "TEAM-ETL"),
         ("mutual", None, "plain"),
@@ -158,21 +158,21 @@ def produced_by(house: House, topic: str, settings: dict[str, Any]) -> set[str]:
     ids=["first rule", "second rule", "no rules"],
 )
 def test_a_certificate_says_who_the_client_is(
-    house: House, authority: Authority, name: str, door: str, who: x509.Name | None, user: str
+    house: House, authority: Authority, name: str, listener: str, who: x509.Name | None, user: str
 ) -> None:
-    assert produced_by(house, name, certified(house, door, authority, authority.client("plain", who))) == {f"User:{user}"}
+    assert produced_by(house, name, certified(house, listener, authority, authority.client("plain", who))) == {f"User:{user}"}
 
 
 def test_a_certificate_may_be_left_out_where_it_is_only_asked_for(house: House, authority: Authority, name: str) -> None:
     assert produced_by(house, name, certified(house, "asked", authority, None)) == {"User:ANONYMOUS"}
 
 
-def refused(house: House, door: str, authority: Authority, pair: Pair | None) -> str:
+def refused(house: House, listener: str, authority: Authority, pair: Pair | None) -> str:
     """Nothing is answered; the reason that the operations log gives."""
     before = len(house.proxy.lines("client connection closed"))
     with (
         pytest.raises((ConnectionError, ssl.SSLError)),
-        raw_tls(house.doors[door], authority, own=pair) as connection,
+        raw_tls(house.listeners[listener], authority, own=pair) as connection,
     ):
         connection.ask(18, 0)
     lines = wait_until(lambda: house.proxy.lines("client connection closed")[before:], "a line about the refusal")
@@ -181,9 +181,9 @@ def refused(house: House, door: str, authority: Authority, pair: Pair | None) ->
 
 def test_without_the_right_certificate_nobody_comes_in(house: House, authority: Authority, tmp_path: Path) -> None:
     assert "did not return a certificate" in refused(house, "mutual", authority, None)
-    for door in ("mutual", "asked"):
-        assert "certificate" in refused(house, door, authority, Authority(tmp_path).client("plain"))
-        assert "expired" in refused(house, door, authority, authority.client("late", expired=True))
+    for listener in ("mutual", "asked"):
+        assert "certificate" in refused(house, listener, authority, Authority(tmp_path).client("plain"))
+        assert "expired" in refused(house, listener, authority, authority.client("late", expired=True))
 
 
 def test_a_certificate_that_no_rule_fits_names_nobody(house: House, authority: Authority) -> None:
@@ -195,7 +195,7 @@ def test_a_certificate_that_no_rule_fits_names_nobody(house: House, authority: A
 
 def test_quotas_hold_for_the_user_of_a_certificate(house: House, authority: Authority, name: str) -> None:
     topics = [{"name": f"{name}-{i}", "num_partitions": 10, "replication_factor": 1} for i in range(4)]
-    with raw_tls(house.doors["mutual"], authority, own=authority.client("limited")) as connection:
+    with raw_tls(house.listeners["mutual"], authority, own=authority.client("limited")) as connection:
         answer = connection.decoded(19, 7, topics=topics, validate_only=False)
     assert [topic.error_code for topic in answer.topics] == [0, 0, THROTTLING_QUOTA_EXCEEDED, THROTTLING_QUOTA_EXCEEDED]
     assert "user limited" in answer.topics[-1].error_message
@@ -205,24 +205,24 @@ def test_quotas_hold_for_the_user_of_a_certificate(house: House, authority: Auth
 
 
 def test_names_lead_to_brokers_at_one_port(house: House, kafka3: LocalCluster, authority: Authority) -> None:
-    port = port_of(house.doors["names"])
-    with raw_tls(house.doors["names"], authority, NAME) as connection:
+    port = port_of(house.listeners["names"])
+    with raw_tls(house.listeners["names"], authority, NAME) as connection:
         assert metadata(connection) == {node: (f"broker-{node}.{NAME}", port) for node in range(3)}
     for node_id in range(3):
         for asked in (f"broker-{node_id}.{NAME}", f"BROKER-{node_id}.{NAME.upper()}"):
-            with raw_tls(house.doors["names"], authority, asked) as connection:
+            with raw_tls(house.listeners["names"], authority, asked) as connection:
                 assert is_broker(connection, kafka3, node_id)
 
 
 def test_other_names_lead_to_any_broker(house: House, authority: Authority) -> None:
     for asked in ("127.0.0.1", "localhost", f"broker-x.{NAME}"):
-        with raw_tls(house.doors["names"], authority, asked) as connection:
+        with raw_tls(house.listeners["names"], authority, asked) as connection:
             assert len(metadata(connection)) == 3
 
 
 def test_a_broker_that_is_not_there(house: House, authority: Authority) -> None:
     before = len(house.proxy.lines("broker connection closed"))
-    with raw_tls(house.doors["names"], authority, f"broker-77.{NAME}") as connection, pytest.raises(ConnectionError):
+    with raw_tls(house.listeners["names"], authority, f"broker-77.{NAME}") as connection, pytest.raises(ConnectionError):
         connection.ask(18, 0)
     line = wait_until(lambda: house.proxy.lines("broker connection closed")[before:], "a line about it")[0]
     assert line["reason"] == "the broker has left the cluster"
@@ -233,7 +233,7 @@ def test_java_finds_brokers_by_name(house: House, authority: Authority, name: st
     names = [NAME, *(f"broker-{node}.{NAME}" for node in range(3))]
     hosts.write_text("".join(f"127.0.0.1 {each}\n" for each in names))
     settings.write_text(
-        f"bootstrap.servers={NAME}:{port_of(house.doors['names'])}\nsecurity.protocol=SSL\n"
+        f"bootstrap.servers={NAME}:{port_of(house.listeners['names'])}\nsecurity.protocol=SSL\n"
         f"ssl.truststore.type=PEM\nssl.truststore.location={authority.file}\n"
     )
     done = run_java(Path(__file__).parent / "java" / "Named.java", str(settings), name, str(hosts))
@@ -247,7 +247,7 @@ def test_one_port_of_a_load_balancer_is_enough(
     house: House, authority: Authority, balancer: Balancer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiokafka through a load balancer that speaks the PROXY protocol, TLS and names behind it."""
-    admin = AdminClient({"bootstrap.servers": house.doors["main"]})
+    admin = AdminClient({"bootstrap.servers": house.listeners["main"]})
     admin.create_topics([NewTopic(name, 3, 1)])[name].result(20)
     asked: set[str] = set()
     real = socket.getaddrinfo
@@ -280,7 +280,7 @@ def test_one_port_of_a_load_balancer_is_enough(
 def said_of(house: House, first: bytes) -> dict[str, Any]:
     """What the log says of a client that sends these bytes to the listener with the PROXY protocol, and is closed."""
     before = len(house.proxy.lines("client connection closed"))
-    with socket.create_connection(("127.0.0.1", port_of(house.doors["claimed"])), 20) as sock:
+    with socket.create_connection(("127.0.0.1", port_of(house.listeners["claimed"])), 20) as sock:
         sock.sendall(first)
         try:
             assert sock.recv(1) == b""
@@ -299,7 +299,7 @@ def test_a_client_is_who_the_load_balancer_says(house: House) -> None:
 
 
 def test_a_header_in_pieces_and_with_the_first_request(house: House) -> None:
-    with socket.create_connection(("127.0.0.1", port_of(house.doors["claimed"])), 20) as sock:
+    with socket.create_connection(("127.0.0.1", port_of(house.listeners["claimed"])), 20) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in header():
             sock.sendall(bytes([byte]))

@@ -26,10 +26,10 @@ from confluent_kafka.admin import (
 
 from localkafka import LocalCluster
 from proxy.config.units import HostPort
-from proxy.net.log_topic import LogTopic
-from proxy.net.upstream import Upstream
+from proxy.upstream.connector import Upstream
+from proxy.upstream.log_topic import LogTopic
 from tests.conftest import QUICK_START
-from tests.observe.support import Desk
+from tests.observe.support import LogFiles
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.steady import SteadyProducer, watermarks
 
@@ -211,11 +211,11 @@ class Direct:
         self.servers: list[HostPort] = []
         self.log = LogLines()
         self.topic = LogTopic(topic, "edge", most, lambda: self.servers, Upstream(5.0), self.log)  # type: ignore[arg-type]
-        self.desk = Desk(folder, others=[self.topic])
+        self.log_files = LogFiles(folder, others=[self.topic])
 
     def put(self, lines: int, size: int = 0) -> None:
-        self.desk.put(lines, size)
-        self.desk.work()
+        self.log_files.put(lines, size)
+        self.log_files.work()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):
@@ -255,14 +255,14 @@ def test_what_has_no_room_is_lost_and_told_in_the_topic_alone(kafka1: LocalClust
         made.put(4)
         made.put(3)
         made.put(1)
-        assert made.desk.complaints == ["5 lines wait for the brokers, and no more may"]
-        assert (made.topic.waiting, made.topic.losses.lines, made.desk.writer.dropped) == (5, 3, 3)
+        assert made.log_files.complaints == ["5 lines wait for the brokers, and no more may"]
+        assert (made.topic.waiting, made.topic.losses.lines, made.log_files.writer.dropped) == (5, 3, 3)
         made.servers = servers(kafka1)
         await made.until(lambda: not made.topic.waiting)
         made.put(2)
 
     made = direct(tmp_path, name, 5, script)
-    folder, topic = made.desk.lines(), lines_of(kafka1, name)
+    folder, topic = made.log_files.lines(), lines_of(kafka1, name)
     assert [line["seq"] for line in topic] == [1, 2, 3, 4, 8, 11, 9, 10]
     assert [line["lines"] for line in topic if line["type"] == "gap"] == [3]
     assert [line["lines"] for line in folder if line["type"] == "gap"] == [0]
@@ -279,7 +279,7 @@ def test_lines_that_are_sent_twice_count_once(
         made.servers = servers(kafka1)
         await made.until(lambda: made.topic.up)
         with monkeypatch.context() as patch:
-            patch.setattr("proxy.net.log_topic.PATIENCE", 0.0001)
+            patch.setattr("proxy.upstream.log_topic.PATIENCE", 0.0001)
             made.put(90)
             await made.until(lambda: any("did not take lines" in fields.get("reason", "") for _, fields in made.log))
         await made.until(lambda: not made.topic.waiting)
@@ -287,7 +287,7 @@ def test_lines_that_are_sent_twice_count_once(
     made = direct(tmp_path, name, 1000, script)
     found = lines_of(kafka1, name)
     assert len(found) >= 90
-    assert by_identity(found) == by_identity(made.desk.lines())
+    assert by_identity(found) == by_identity(made.log_files.lines())
 
 
 def test_lines_that_the_topic_takes_a_few_at_once_of(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:

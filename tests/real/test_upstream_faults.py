@@ -21,9 +21,9 @@ from kio.index import load_request_schema
 
 from localkafka import LocalCluster
 from proxy.wire.kio_bridge import encode_request
+from tests.clients.proxied import Broker, Visit, answer, answers, frame, proxied
 from tests.conftest import QUICK_START
-from tests.net.meeting import run
-from tests.net.proxied import Broker, Visit, answer, answers, frame, proxied
+from tests.fleet.meeting import run
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect, make
 from tests.real.steady import SteadyProducer, create, read_all

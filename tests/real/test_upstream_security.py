@@ -14,11 +14,11 @@ from proxy.cluster.brokers import Brokers
 from proxy.cluster.topics import Topics
 from proxy.config.units import HostPort, parse_host_port
 from proxy.config.upstream import UpstreamSasl, UpstreamTls
-from proxy.net.broker_client import BrokerClient
-from proxy.net.directory import Directory
-from proxy.net.follow import Follower
-from proxy.net.tls import client_context
-from proxy.net.upstream import BrokerError, Upstream
+from proxy.tls import client_context
+from proxy.upstream.broker_client import BrokerClient
+from proxy.upstream.connector import BrokerError, Upstream
+from proxy.upstream.directory import Directory
+from proxy.upstream.metadata_poller import MetadataPoller
 from proxy.wire.metadata import Broker
 from tests.certs import Authority
 from tests.conftest import QUICK_START
@@ -204,13 +204,13 @@ class Lines:
         return lambda event, **more: self.said.append((level, event, " ".join(map(str, more.values()))))
 
 
-def follow(kafka: LocalCluster, way: Upstream, times: int = 1) -> tuple[Follower, int, list[tuple[str, str, str]]]:
+def follow(kafka: LocalCluster, way: Upstream, times: int = 1) -> tuple[MetadataPoller, int, list[tuple[str, str, str]]]:
     """Ask the cluster some times: the follower, how many brokers are known, what was logged."""
     log = Lines()
     brokers = Brokers([address(kafka)], [], lambda _: None, lambda: 0.0)
 
-    async def asking() -> Follower:
-        follower = Follower(brokers, Directory(Topics(), None), lambda: False, 1.0, way, log)  # type: ignore[arg-type]
+    async def asking() -> MetadataPoller:
+        follower = MetadataPoller(brokers, Directory(Topics(), None), lambda: False, 1.0, way, log)  # type: ignore[arg-type]
         for _ in range(times):
             await follower.ask()
         return follower

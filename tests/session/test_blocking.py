@@ -5,8 +5,8 @@ from random import Random
 
 from proxy.session.budget import STRANGERS
 from proxy.session.session import State
-from quota.book import QuotaBook
 from quota.kinds.rates import RateLimit
+from quota.limit_table import LimitTable
 from tests.messages import request, response
 from tests.session.creating import BEAT, HEARTBEAT
 from tests.session.producing import records
@@ -60,11 +60,11 @@ def test_a_fetch_that_was_throttled_goes_on_after_the_limit_is_gone(world):
     d = w.dialogue("alice")
     d.client(fetch(11)).broker(SMALL)
     d.client(fetch(11))
-    w.engine.change(replace(w.engine.limits, consumer_byte_rate=QuotaBook({ALICE: RateLimit(100)})))
+    w.engine.change(replace(w.engine.limits, consumer_byte_rate=LimitTable({ALICE: RateLimit(100)})))
     d.broker(BIG)
     assert d.session.state is State.MUTED
     d.wake()
-    w.engine.change(replace(w.engine.limits, consumer_byte_rate=QuotaBook({})))
+    w.engine.change(replace(w.engine.limits, consumer_byte_rate=LimitTable({})))
     for _ in range(3):
         assert d.to_broker
         d.client(fetch(11)).broker(SMALL)

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 
-from proxy.session.desk import Alteration, Refusal
+from proxy.session.dynamic_quotas import Alteration, Refusal
 from proxy.session.requester import Requester
 from proxy.session.session import State
 from proxy.wire.client_quotas import Component, Filter
 from quota.entity import DEFAULT, Entity
 from quota.keys import Values
-from quota.layers import Change, Table, changed
+from quota.overrides import Change, Table, changed
 from tests.messages import make, part_of, read_request, read_response, request, response
 from tests.properties import examples
 from tests.session.creating import BEAT, HEARTBEAT
@@ -28,7 +28,7 @@ RATE, BURST, IDS, THEIRS = "controller_mutations_rate", "controller_mutations_bu
 USER, CLIENT = "user", "client-id"
 
 
-class Desk:
+class DynamicQuotas:
     """Takes every change, when it is told to."""
 
     def __init__(self) -> None:
@@ -62,13 +62,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def dynamic_quotas() -> DynamicQuotas:
+    return DynamicQuotas()
 
 
 @pytest.fixture
-def admin(desk: Desk) -> Iterator[Dialogue]:
-    world = World(desk=desk)
+def admin(dynamic_quotas: DynamicQuotas) -> Iterator[Dialogue]:
+    world = World(dynamic_quotas=dynamic_quotas)
     yield world.dialogue("admin")
     world.nothing_left()
 
@@ -121,29 +121,29 @@ A, B = ((USER, "alice"),), ((USER, "bob"),)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_own_limits_are_answered_once_they_are_written(admin: Dialogue, desk: Desk, version: int) -> None:
+def test_own_limits_are_answered_once_they_are_written(admin: Dialogue, dynamic_quotas: DynamicQuotas, version: int) -> None:
     admin.client(alter(1, (A, {IDS: 5.0, RATE: None}), version=version) + HEARTBEAT)
     assert admin.to_broker == b""
     assert admin.to_client == b""
     assert not admin.port.reading, "nothing behind it is looked at before"
-    ((changes, by, _),) = desk.asked
+    ((changes, by, _),) = dynamic_quotas.asked
     assert list(changes) == [Change(ALICE, IDS, 5.0), Change(ALICE, RATE, None)]
     assert (by.principal, by.client_address) == ("User:admin", "10.0.0.1:1234")
-    desk.done(now=3.0)
+    dynamic_quotas.done(now=3.0)
     assert results(admin.to_client, version) == [(A, 0)]
     assert admin.to_broker == HEARTBEAT
     admin.broker(BEAT)
     assert admin.to_client == BEAT
-    assert len(desk.asked) == 1
+    assert len(dynamic_quotas.asked) == 1
 
 
-def test_what_is_done_at_once_is_answered_at_once(admin: Dialogue, desk: Desk) -> None:
-    desk.at_once = True
+def test_what_is_done_at_once_is_answered_at_once(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    dynamic_quotas.at_once = True
     admin.client(alter(1, (A, {IDS: 5.0})))
     assert results(admin.to_client) == [(A, 0)]
     admin.client(alter(2, (A, {IDS: 6.0})))
     assert results(admin.to_client) == [(A, 0)], "the next is not taken for the one before"
-    assert desk.table == {ALICE: {IDS: 6.0}}
+    assert dynamic_quotas.table == {ALICE: {IDS: 6.0}}
 
 
 def test_what_is_about_the_brokers_alone_passes_as_it_is(admin: Dialogue) -> None:
@@ -153,74 +153,76 @@ def test_what_is_about_the_brokers_alone_passes_as_it_is(admin: Dialogue) -> Non
     assert admin.to_client == answer
 
 
-def test_both_parts_go_where_they_belong(admin: Dialogue, desk: Desk) -> None:
+def test_both_parts_go_where_they_belong(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(7, (A, {IDS: 5.0, THEIRS: 6.0}), (B, {THEIRS: 7.0}), (((USER, None),), {RATE: 8.0})))
     asked = read_request(49, 1, admin.to_broker)
     assert [[(op.key, op.value) for op in entry.ops] for entry in asked.entries] == [[(THEIRS, 6.0)], [(THEIRS, 7.0)]]
-    assert not desk.asked, "the broker's verdict comes first"
+    assert not dynamic_quotas.asked, "the broker's verdict comes first"
     admin.broker(altered(7, (B, 42, "no"), (A, 0, None), throttle_ms=20))
     assert admin.to_client == b""
-    assert [list(changes) for changes, _, _ in desk.asked] == [[Change(ALICE, IDS, 5.0), Change(Entity(DEFAULT, None), RATE, 8.0)]]
-    desk.done()
+    assert [list(changes) for changes, _, _ in dynamic_quotas.asked] == [
+        [Change(ALICE, IDS, 5.0), Change(Entity(DEFAULT, None), RATE, 8.0)]
+    ]
+    dynamic_quotas.done()
     frame = admin.to_client
     assert results(frame) == [(A, 0), (B, 42), (((USER, None),), 0)]
     assert message(frame, 1) == "no"
     assert read_response(49, 1, frame).throttle_time == datetime.timedelta(milliseconds=20)
 
 
-def test_what_the_broker_refuses_is_not_done_here_either(admin: Dialogue, desk: Desk) -> None:
+def test_what_the_broker_refuses_is_not_done_here_either(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(7, (A, {IDS: 5.0, THEIRS: -6.0})))
     assert admin.to_broker
     admin.broker(altered(7, (A, 31, "not you")))
     assert results(admin.to_client) == [(A, 31)]
-    assert not desk.asked
+    assert not dynamic_quotas.asked
 
 
-def test_a_broker_that_takes_its_time_is_waited_for(admin: Dialogue, desk: Desk) -> None:
+def test_a_broker_that_takes_its_time_is_waited_for(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(7, (A, {IDS: 5.0, THEIRS: 6.0})) + HEARTBEAT)
     assert admin.to_broker
     admin.wake()
     assert admin.port.wake is None
     assert admin.to_client == admin.to_broker == b""
-    assert not desk.asked
+    assert not dynamic_quotas.asked
     admin.broker(altered(7, (A, 0, None)))
-    desk.done()
+    dynamic_quotas.done()
     assert results(admin.to_client) == [(A, 0)]
     assert admin.to_broker == HEARTBEAT
     admin.broker(BEAT)
     assert admin.to_client == BEAT
 
 
-def test_an_answer_of_the_broker_that_nobody_understands(admin: Dialogue, desk: Desk) -> None:
+def test_an_answer_of_the_broker_that_nobody_understands(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(7, (A, {IDS: 5.0, THEIRS: 6.0}), (B, {IDS: 1.0})))
     assert admin.to_broker
     frame = altered(7, (A, 0, None))
     admin.broker(frame[:12] + b"\xff" * (len(frame) - 12))
-    assert [list(changes) for changes, _, _ in desk.asked] == [[Change(Entity("bob", None), IDS, 1.0)]]
-    desk.done()
+    assert [list(changes) for changes, _, _ in dynamic_quotas.asked] == [[Change(Entity("bob", None), IDS, 1.0)]]
+    dynamic_quotas.done()
     assert results(admin.to_client) == [(A, -1), (B, 0)]
 
 
-def test_a_write_that_fails_is_told(admin: Dialogue, desk: Desk) -> None:
+def test_a_write_that_fails_is_told(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(7, (A, {IDS: 5.0}), (B, {IDS: 0.0})))
-    desk.done(Refusal(8, "the topic is away"))
+    dynamic_quotas.done(Refusal(8, "the topic is away"))
     frame = admin.to_client
     assert results(frame) == [(A, 8), (B, 42)]
     assert message(frame) == "the topic is away"
 
 
-def test_only_validating(admin: Dialogue, desk: Desk) -> None:
+def test_only_validating(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(1, (A, {IDS: 5.0}), (B, {IDS: -1.0}), validate_only=True))
     assert results(admin.to_client) == [(A, 0), (B, 42)]
     admin.client(alter(2, (A, {IDS: 5.0, THEIRS: 6.0}), validate_only=True))
     assert read_request(49, 1, admin.to_broker).validate_only
     admin.broker(altered(2, (A, 0, None)))
     assert results(admin.to_client) == [(A, 0)]
-    assert not desk.asked
+    assert not dynamic_quotas.asked
 
 
-def test_who_is_no_admin_alters_nothing_of_the_proxys(desk: Desk) -> None:
-    world = World(desk=desk)
+def test_who_is_no_admin_alters_nothing_of_the_proxys(dynamic_quotas: DynamicQuotas) -> None:
+    world = World(dynamic_quotas=dynamic_quotas)
     bob = world.dialogue("bob").client(alter(1, (A, {IDS: 5.0, THEIRS: 1.0}), (B, {THEIRS: 1.0})))
     assert [len(entry.ops) for entry in read_request(49, 1, bob.to_broker).entries] == [1]
     bob.broker(altered(1, (B, 0, None)))
@@ -230,8 +232,8 @@ def test_who_is_no_admin_alters_nothing_of_the_proxys(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("refusal", [Refusal(42, "off"), Refusal(8, "away")])
-def test_a_desk_that_is_closed_says_why(admin: Dialogue, desk: Desk, refusal: Refusal) -> None:
-    desk.refusal = refusal
+def test_a_desk_that_is_closed_says_why(admin: Dialogue, dynamic_quotas: DynamicQuotas, refusal: Refusal) -> None:
+    dynamic_quotas.refusal = refusal
     admin.client(alter(1, (A, {IDS: 5.0})))
     frame = admin.to_client
     assert results(frame) == [(A, refusal.error)]
@@ -251,56 +253,56 @@ def test_a_desk_that_is_closed_says_why(admin: Dialogue, desk: Desk, refusal: Re
         (A, {"cluster_producer_byte_rate": 0.5}, "no whole number"),
     ],
 )
-def test_what_is_wrong_is_said(admin: Dialogue, desk: Desk, who: Who, ops: Ops, said: str) -> None:
+def test_what_is_wrong_is_said(admin: Dialogue, dynamic_quotas: DynamicQuotas, who: Who, ops: Ops, said: str) -> None:
     admin.client(alter(1, (who, {**ops, THEIRS: 5.0})))
     frame = admin.to_client
     assert results(frame) == [(who, 42)]
     assert said in message(frame)
-    assert not desk.asked
+    assert not dynamic_quotas.asked
 
 
-def test_an_entity_that_stands_twice_is_refused_twice(admin: Dialogue, desk: Desk) -> None:
+def test_an_entity_that_stands_twice_is_refused_twice(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     pair = ((USER, "a"), (CLIENT, "c"))
     admin.client(alter(1, (pair, {RATE: 1.0}), (pair[::-1], {RATE: 2.0})))
     assert results(admin.to_client) == [(pair, 42), (pair[::-1], 42)]
-    assert not desk.asked
+    assert not dynamic_quotas.asked
 
 
-def test_the_rate_that_a_burst_needs_may_stand_already_and_may_not_go(admin: Dialogue, desk: Desk) -> None:
-    desk.table, desk.at_once = {ALICE: {RATE: 5.0}}, True
+def test_the_rate_that_a_burst_needs_may_stand_already_and_may_not_go(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    dynamic_quotas.table, dynamic_quotas.at_once = {ALICE: {RATE: 5.0}}, True
     admin.client(alter(1, (A, {BURST: 50.0})))
     assert results(admin.to_client) == [(A, 0)]
     admin.client(alter(2, (A, {RATE: None})))
     assert results(admin.to_client) == [(A, 42)]
     admin.client(alter(3, (A, {RATE: None, BURST: None})))
     assert results(admin.to_client) == [(A, 0)]
-    assert desk.table == {}
+    assert dynamic_quotas.table == {}
 
 
-def test_a_client_that_went_away_is_altered_for_all_the_same(admin: Dialogue, desk: Desk) -> None:
+def test_a_client_that_went_away_is_altered_for_all_the_same(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(1, (A, {IDS: 5.0})) + HEARTBEAT)
     admin.session.client_lost()
-    desk.done()
-    assert desk.table == {ALICE: {IDS: 5.0}}
+    dynamic_quotas.done()
+    assert dynamic_quotas.table == {ALICE: {IDS: 5.0}}
     assert admin.to_broker == HEARTBEAT, "what it sent is still passed on"
     admin.broker(BEAT)
     assert admin.session.state is State.CLOSED
     assert admin.to_client == b""
 
 
-def test_a_session_that_ended_meanwhile_is_left_alone(admin: Dialogue, desk: Desk) -> None:
+def test_a_session_that_ended_meanwhile_is_left_alone(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(1, (A, {IDS: 5.0})))
     admin.session.broker_lost("gone")
-    desk.done()
+    dynamic_quotas.done()
     assert admin.session.state is State.CLOSED
     assert admin.port.closes == 1
 
 
-def test_a_proxy_that_stops_answers_first(admin: Dialogue, desk: Desk) -> None:
+def test_a_proxy_that_stops_answers_first(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     admin.client(alter(1, (A, {IDS: 5.0})))
     admin.session.drain()
     assert admin.port.closes == 0
-    desk.done()
+    dynamic_quotas.done()
     assert results(admin.to_client) == [(A, 0)]
     assert admin.port.closes == 1
 
@@ -353,8 +355,8 @@ def seen(frame: bytes, version: int = 1) -> dict[Who, dict[str, float]]:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_both_are_described(admin: Dialogue, desk: Desk, version: int) -> None:
-    desk.table = {ALICE: {RATE: 5.0}, Entity("bob", DEFAULT): {RATE: 6.0}, Entity(None, "app"): {RATE: 7.0}}
+def test_both_are_described(admin: Dialogue, dynamic_quotas: DynamicQuotas, version: int) -> None:
+    dynamic_quotas.table = {ALICE: {RATE: 5.0}, Entity("bob", DEFAULT): {RATE: 6.0}, Entity(None, "app"): {RATE: 7.0}}
     frame = describe(3, version=version)
     admin.client(frame)
     assert admin.to_broker == frame
@@ -365,8 +367,8 @@ def test_both_are_described(admin: Dialogue, desk: Desk, version: int) -> None:
     assert seen(admin.to_client, version) == expected
 
 
-def test_parts_of_an_entity_in_another_order_are_the_same_entity(admin: Dialogue, desk: Desk) -> None:
-    desk.table = {Entity("a", "c"): {RATE: 5.0}}
+def test_parts_of_an_entity_in_another_order_are_the_same_entity(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    dynamic_quotas.table = {Entity("a", "c"): {RATE: 5.0}}
     reverse = ((CLIENT, "c"), (USER, "a"))
     admin.client(describe(3)).broker(described(3, {reverse: {THEIRS: 1.0}}))
     assert admin.to_broker
@@ -374,16 +376,16 @@ def test_parts_of_an_entity_in_another_order_are_the_same_entity(admin: Dialogue
 
 
 @pytest.mark.parametrize("error", [31, 29])
-def test_who_may_not_see_the_brokers_sees_none(admin: Dialogue, desk: Desk, error: int) -> None:
-    desk.table = {ALICE: {RATE: 5.0}}
+def test_who_may_not_see_the_brokers_sees_none(admin: Dialogue, dynamic_quotas: DynamicQuotas, error: int) -> None:
+    dynamic_quotas.table = {ALICE: {RATE: 5.0}}
     answer = described(3, None, error=error)
     admin.client(describe(3)).broker(answer)
     assert admin.to_broker
     assert admin.to_client == answer
 
 
-def test_an_answer_with_nothing_to_add_stays_as_it_is(admin: Dialogue, desk: Desk) -> None:
-    desk.table = {ALICE: {RATE: 5.0}}
+def test_an_answer_with_nothing_to_add_stays_as_it_is(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    dynamic_quotas.table = {ALICE: {RATE: 5.0}}
     answer = described(3, {B: {THEIRS: 1.0}})
     admin.client(describe(3, (USER, 0, "bob"))).broker(answer)
     assert admin.to_broker
@@ -413,9 +415,9 @@ def test_filters_are_those_of_kafka(who: Any, asked: Any, strict: bool) -> None:
     assert Filter(tuple(Component(*one) for one in asked), strict).matches(who) == expected
 
 
-def test_a_large_request_of_somebody_who_may_not_alter_quotas_is_the_brokers_alone(world, desk: Desk) -> None:
+def test_a_large_request_of_somebody_who_may_not_alter_quotas_is_the_brokers_alone(world, dynamic_quotas: DynamicQuotas) -> None:
     """Reading it would keep the others waiting, for nothing."""
-    d = world(desk=desk).dialogue("mallory")
+    d = world(dynamic_quotas=dynamic_quotas).dialogue("mallory")
     many = alter(1, *(((("user", f"u{i}"),), {"controller_mutations_rate": 1.0}) for i in range(500)))
     d.client(many)
     assert d.to_broker == many
@@ -426,8 +428,8 @@ def test_a_large_request_of_somebody_who_may_not_alter_quotas_is_the_brokers_alo
 MANY = [((USER, f"user-{i}"),) for i in range(1000)]
 
 
-def test_very_many_alterations_are_looked_at_in_several_turns(admin: Dialogue, desk: Desk) -> None:
-    desk.at_once = True
+def test_very_many_alterations_are_looked_at_in_several_turns(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    dynamic_quotas.at_once = True
     other = admin.world.dialogue("bob")
     admin.port.out_of_time = True
     admin.client(alter(1, *((who, {IDS: 5.0, THEIRS: 7.0}) for who in MANY)))
@@ -440,12 +442,12 @@ def test_very_many_alterations_are_looked_at_in_several_turns(admin: Dialogue, d
     admin.broker(altered(1, *((who, 0, None) for who in MANY)))
     assert admin.turns() > 20
     assert results(admin.to_client) == [(who, 0) for who in MANY]
-    assert len(desk.table) == len(MANY)
+    assert len(dynamic_quotas.table) == len(MANY)
     assert admin.session.idle
 
 
-def test_very_many_limits_are_described_in_several_turns(admin: Dialogue, desk: Desk) -> None:
-    desk.table = {Entity(f"user-{i}", None): {IDS: 5.0} for i in range(1000)}
+def test_very_many_limits_are_described_in_several_turns(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    dynamic_quotas.table = {Entity(f"user-{i}", None): {IDS: 5.0} for i in range(1000)}
     admin.port.out_of_time = True
     asked = request(48, 1, 7, components=(), strict=False)
     admin.client(asked)

@@ -12,7 +12,7 @@ from proxy.wire.primitives import INT32, encode_string
 from quota.decision import Action
 from quota.engine import Exempt
 from quota.entity import DEFAULT, Entity
-from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from tests.messages import batch, part_of, produce, read_response, request, response
 from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import ALICE, byte_by_byte
@@ -199,13 +199,13 @@ def test_a_held_request_that_changes_nothing_any_more_does_not_spare_the_next_on
     first, second = over.dialogue("alice"), over.dialogue("alice")
     first.now = second.now = HOUR - 10
     limits = over.engine.limits
-    over.engine.change(replace(limits, producer_ids=user_book({ALICE: ProducerIdLimit(9)})))
+    over.engine.change(replace(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9)})))
     goes_on(second, write(1))
     over.engine.change(limits)
     over.engine.mutes.start("producer_ids", ALICE, second.now + 5)
     second.client(write(5))
     assert second.session.state is State.HELD
-    over.engine.change(replace(limits, producer_ids=user_book({ALICE: ProducerIdLimit(9)})))
+    over.engine.change(replace(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9)})))
     goes_on(first, write(5))
     second.wake()
     assert second.to_broker == write(5)
@@ -371,7 +371,7 @@ def test_every_user_has_the_default_limit_for_itself(world):
 def test_a_limit_that_is_changed_holds_for_the_next_request(over):
     limits = over.engine.limits
     d = over.dialogue("alice")
-    over.engine.change(replace(limits, producer_ids=user_book({ALICE: ProducerIdLimit(3)})))
+    over.engine.change(replace(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(3)})))
     goes_on(d, write(1))
     goes_on(d, write(1))
     over.engine.change(limits)
@@ -381,7 +381,7 @@ def test_a_limit_that_is_changed_holds_for_the_next_request(over):
     d.broker(written())
     assert d.to_client
     d.wake()
-    over.engine.change(replace(limits, producer_ids=user_book({}), count_unlimited=False))
+    over.engine.change(replace(limits, producer_ids=user_limit_table({}), count_unlimited=False))
     goes_on(d, write(1))
     assert len(over.engine.producer_ids) == 0
 

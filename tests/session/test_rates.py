@@ -13,7 +13,7 @@ from quota.decision import Action
 from quota.engine import Exempt, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds.producer_ids import Mode as IdMode
-from quota.kinds.producer_ids import ProducerIdLimit, user_book
+from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from tests.messages import read_response, request, response
 from tests.session.creating import HEARTBEAT
 from tests.session.producing import asked, records, throttle, told, write, written
@@ -262,7 +262,7 @@ def test_a_refused_id_is_fenced_until_it_comes_again_from_its_beginning(world):
     d = w.dialogue("alice")
     d.client(write({("orders", 0): records(100, 3, 0, 0)}))
     assert told(d.to_client)["orders", 0][0] == 19
-    w.engine.change(replace(w.engine.limits, producer_ids=user_book({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    w.engine.change(replace(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
     d.wake()
     d.client(write({("orders", 0): records(100, 3, 0, 1)}))
     assert d.to_broker == b"", "there is room by now, but its first batch is not written"
@@ -280,7 +280,7 @@ def test_a_fence_stands_when_its_id_is_known_by_another_partition(world):
         d.client(write({("orders", partition): records(100, 3, 0, 0)}))
         assert told(d.to_client)["orders", partition][0] == 19
         d.wake()
-    w.engine.change(replace(w.engine.limits, producer_ids=user_book({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    w.engine.change(replace(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
     assert throttled(d, write({("orders", 0): records(100, 3, 0, 0)})) == 0, "the id is known from now on"
     d.client(write({("orders", 1): records(100, 3, 0, 1)}))
     assert d.to_broker == b"", "the first batch of this partition is not written"
@@ -305,7 +305,7 @@ def test_a_refused_producer_that_comes_with_another_epoch_starts_anew(world):
     d.client(write({("orders", 0): records(100, 3, 0, 7)}))
     assert told(d.to_client)["orders", 0][0] == 19
     d.wake()
-    w.engine.change(replace(w.engine.limits, producer_ids=user_book({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    w.engine.change(replace(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
     d.client(write({("orders", 0): records(100, 3, 0, 8)}))
     assert told(d.to_client)["orders", 0][0] == 19
     assert throttled(d, write({("orders", 0): records(100, 3, 1, 0)})) == 0

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from proxy.session.session import State
-from quota.book import QuotaBook
 from quota.decision import Action
 from quota.engine import Exempt
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, Replicas, Scope, StorageLimits, Volume
+from quota.limit_table import LimitTable
 from tests.messages import batch, read_request, read_response, request
 from tests.session import producing
 from tests.session.producing import Parts, topic_id
@@ -253,7 +253,7 @@ def test_between_the_limits_whoever_has_no_rate_is_slowed_from_what_it_did(world
 
 def test_the_factor_multiplies_a_byte_rate(world: Any) -> None:
     w = world(max_frame=64 * MIB)
-    rates = QuotaBook({Entity("alice", None): RateLimit(MIB)})
+    rates = LimitTable({Entity("alice", None): RateLimit(MIB)})
     w.engine.change(replace(w.engine.limits, producer_byte_rate=rates, storage=SOFT))
     seen(w, data=300)
     d = w.dialogue("alice")

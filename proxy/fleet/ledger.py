@@ -1,0 +1,121 @@
+"""Carries the ledger of this proxy to Redis and back. In: a `quota.ledger.Ledger`, a `RedisStore`. Out: windows that are those of
+the fleet; a line when the store goes away and when it is back. Nothing waits for it.
+
+Every `sync_interval` what was charged is taken, whether the store answers or not; each shard has one batch under way, and what has
+failed is sent again, at longer intervals as long as nothing answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from proxy.config.ledger import Ledger as Settings
+from proxy.fleet.redis_store import RedisStore
+from proxy.fleet.store import StoreError
+from proxy.observe.operations import Log
+from quota.ledger import Away, Ledger, Shard, Sums
+
+COUNT_EVERY: Final = 1.0
+"""Seconds between two times that this proxy says it is there."""
+COUNTED: Final = 5.0
+"""Seconds for which it counts as there."""
+SLOWEST_RETRY: Final = 0.5
+ROUNDS: Final = 20
+"""Batches of a shard that follow each other at once where more has changed than one holds."""
+
+
+class LedgerLink:
+    """The ledger of one proxy with its store."""
+
+    def __init__(self, settings: Settings, kinds: list[Sums], store: RedisStore, clock: Callable[[], float], log: Log) -> None:
+        self._settings, self._store, self._clock, self._log = settings, store, clock, log
+        self.ledger = Ledger(
+            kinds,
+            clock(),
+            shards=settings.shards,
+            stale_after=settings.stale_after,
+            grace=2 * settings.sync_interval,
+            when_away=Away(settings.when_away),
+            proxies=settings.replicas,
+        )
+        self._wake = [asyncio.Event() for _ in self.ledger.shards]
+        self._next_count = [0.0] * settings.shards
+        self._away: bool | None = None
+        self.why_not = "it was not asked yet"
+        """what went wrong last"""
+        self.failures = 0
+        self.syncs, self.seconds = 0, 0.0
+        """answered batches, and how long they took together"""
+
+    @property
+    def up(self) -> bool:
+        """Do all shards answer?"""
+        return self._away is False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        interval = self._settings.sync_interval
+        try:
+            async with asyncio.TaskGroup() as group:
+                for shard, wake in zip(self.ledger.shards, self._wake, strict=True):
+                    group.create_task(self._follow(shard, wake))
+                group.create_task(self._tick(interval))
+        finally:
+            await self._store.close()
+
+    async def _tick(self, interval: float) -> None:
+        due = self._clock()
+        while True:
+            now = self._clock()
+            self.ledger.collect(now)
+            for wake in self._wake:
+                wake.set()
+            self._tell(now)
+            due = max(due + interval, now)
+            await asyncio.sleep(max(due - self._clock(), interval / 4))
+
+    async def _follow(self, shard: Shard, wake: asyncio.Event) -> None:
+        """One shard: a batch at every tick, more of them where more has changed."""
+        delay = 0.0
+        while True:
+            await wake.wait()
+            wake.clear()
+            if self.ledger.quiet(shard, self._clock()):
+                continue
+            try:
+                for _ in range(ROUNDS):
+                    await self._sync(shard)
+                    if not shard.changed and shard.batch is None:
+                        break
+            except StoreError as e:
+                self.failures += 1
+                self.why_not = str(e)
+                delay = min(max(delay * 2, self._settings.sync_interval / 2), SLOWEST_RETRY)
+                await asyncio.sleep(delay)
+            else:
+                delay = 0.0
+
+    async def _sync(self, shard: Shard) -> None:
+        began = self._clock()
+        counts = began >= self._next_count[shard.number]
+        batch = self.ledger.batch(shard, began)
+        reply = await self._store.send(batch, COUNTED if counts else 0.0)
+        now = self._clock()
+        self.ledger.answered(batch, reply.answer, now)
+        self.syncs += 1
+        self.seconds += now - began
+        if reply.proxies:
+            self._next_count[shard.number] = began + COUNT_EVERY
+            self.ledger.proxies = reply.proxies
+
+    def _tell(self, now: float) -> None:
+        away = self.ledger.away(now) > 0
+        if away == self._away or (self._away is None and not away and self.ledger.shards[0].generation == ""):
+            return
+        self._away = away
+        if away:
+            assumed = "others are taken to go on as they did" if self._settings.when_away == "share" else "each has an equal part"
+            self._log.error("ledger is away", reason=self.why_not, proxies=self.ledger.proxies, detail=assumed)
+        else:
+            self._log.info("ledger is up", proxies=self.ledger.proxies)

@@ -1,0 +1,170 @@
+"""Who is throttled now, by which quota, since when and until when; and what was refused within the last hour, by entity and topic.
+
+In: decisions as they are made. Out: a plain value for `/throttles`. Bounded: `MOST` entities and topics each, of which every
+principal that makes such requests has a share (`quota.fair_share`). What is beyond it stands in one line of that principal's user,
+with client id `<others>`, so nobody's line makes place for what others do."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.observe.lines import api_name, iso
+from proxy.session.requester import Requester
+from quota.decision import Action, Decision
+from quota.entity import OTHERS, Entity
+from quota.fair_share import FairShare
+
+MOST: Final = 1000
+SHOWN: Final = 200
+"""Characters of names that come from clients."""
+HOUR: Final = 3600.0
+SLICES: Final = 60
+"""An hour is counted in so many parts: what is older than an hour is forgotten by the minute."""
+Key = tuple[str, str, Entity]
+"""(quota, mode, whose)"""
+
+
+@dataclass(slots=True)
+class Throttled:
+    """Somebody over a limit. Times are monotonic seconds."""
+
+    since: float
+    until: float
+    decision: Decision
+    by: Requester
+    owner: str
+    """the principal in whose share it stands"""
+    requests: int = 0
+
+
+class Sums:
+    """How often something happened within the last hour; in the share of `owner`."""
+
+    __slots__ = ("_slices", "owner")
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self._slices: dict[int, int] = {}
+
+    def add(self, count: int, now: float) -> None:
+        slot = _slot(now)
+        self._slices[slot] = self._slices.get(slot, 0) + count
+        if len(self._slices) > SLICES + 1:
+            self._slices = {at: n for at, n in self._slices.items() if at > slot - SLICES}
+
+    def total(self, now: float) -> int:
+        first = _slot(now) - SLICES
+        return sum(count for at, count in self._slices.items() if at > first)
+
+
+def _slot(now: float) -> int:
+    return int(now // (HOUR / SLICES))
+
+
+class ThrottleStatus:
+    """`clock`: monotonic seconds; `wall`: seconds since the epoch."""
+
+    def __init__(self, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._clock, self._wall = clock, wall
+        self._throttled: OrderedDict[Key, Throttled] = OrderedDict()
+        self._refused: OrderedDict[tuple[Key, str], Sums] = OrderedDict()
+        self._throttled_shares, self._refused_shares = FairShare(MOST), FairShare(MOST)
+
+    def decided(self, decision: Decision, by: Requester, mode: str = "enforce") -> None:
+        """A request was throttled, refused or held, or would have been."""
+        now, key = self._clock(), (decision.quota, mode, decision.entity)
+        known = self._throttled.get(key)
+        if decision.action is not Action.HOLD and decision.throttle > 0:
+            if known is None and not self._throttled_shares.has_room(by.principal):
+                key = (decision.quota, mode, _others(by))
+                known = self._throttled.get(key)
+            if known is None:
+                known = self._throttled[key] = Throttled(now, now, decision, by, by.principal)
+                self._throttled_shares.charge(by.principal, 1)
+            if known.until <= now:
+                known.since, known.requests = now, 0
+            known.until = max(known.until, now + decision.throttle)
+            known.decision, known.by = decision, by
+        if known is not None:
+            known.requests += 1
+            self._throttled.move_to_end(key)
+        if decision.action is Action.REFUSE:
+            self._refuse((decision.quota, mode, decision.entity), decision, by, now)
+
+    def _refuse(self, key: Key, decision: Decision, by: Requester, now: float) -> None:
+        topics = by.topics[: len(decision.items)]
+        for topic in topics:
+            self._count(key, topic, 1, by, now)
+        if (rest := len(decision.items) - len(topics)) > 0:
+            self._count(key, "", rest, by, now)
+
+    def _count(self, key: Key, topic: str, items: int, by: Requester, now: float) -> None:
+        sums = self._refused.get((key, topic))
+        if sums is None and not self._refused_shares.has_room(by.principal):
+            key, topic = (*key[:2], _others(by)), ""
+            sums = self._refused.get((key, topic))
+        if sums is None:
+            sums = self._refused[key, topic] = Sums(by.principal)
+            self._refused_shares.charge(by.principal, 1)
+        self._refused.move_to_end((key, topic))
+        sums.add(items, now)
+
+    def sweep(self) -> None:
+        """Forget what has passed."""
+        now = self._clock()
+        for key in [key for key, known in self._throttled.items() if known.until <= now]:
+            self._throttled_shares.give_back(self._throttled.pop(key).owner)
+        for refused in [refused for refused, sums in self._refused.items() if not sums.total(now)]:
+            self._refused_shares.give_back(self._refused.pop(refused).owner)
+
+    def seen(self) -> dict[str, Any]:
+        """What `/throttles` says."""
+        now, wall = self._clock(), self._wall()
+        throttled = [
+            {
+                **_named(key),
+                "action": known.decision.action.value,
+                "usage": round(known.decision.usage, 3),
+                "limit": known.decision.limit,
+                "since": iso(wall - (now - known.since)),
+                "until": iso(wall + (known.until - now)),
+                "seconds_left": round(known.until - now, 3),
+                "requests": known.requests,
+                "principal": _short(known.by.principal),
+                "client_id": _short(known.by.client_id),
+                "client_address": known.by.client_address,
+                "api": api_name(known.by.api_key),
+                "message": _short(known.decision.message),
+            }
+            for key, known in reversed(self._throttled.items())
+            if known.until > now
+        ]
+        refused = [
+            {**_named(key), "topic": _short(topic) or None, "items": items}
+            for (key, topic), sums in reversed(self._refused.items())
+            if (items := sums.total(now))
+        ]
+        refused.sort(key=lambda line: -line["items"])
+        return {
+            "at": iso(wall),
+            "throttled": throttled,
+            "refused_last_hour": refused,
+        }
+
+
+def _others(by: Requester) -> Entity:
+    """What stands for further entities of a principal."""
+    return Entity(by.principal.removeprefix("User:"), OTHERS)
+
+
+def _named(key: Key) -> dict[str, Any]:
+    quota, mode, entity = key
+    whose = {"user": _short(entity.user), "client_id": _short(entity.client_id), "topic": _short(entity.topic)}
+    return {"quota": quota, "mode": mode, "entity": whose}
+
+
+def _short(name: str | None) -> str | None:
+    return name if name is None or len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"

@@ -1,0 +1,13 @@
+"""What the proxy itself asks the brokers, and keeps there.
+
+- `connector`        how brokers are reached: TLS, time, as whom
+- `broker_client`    the proxy's own requests to a broker
+- `metadata_poller`  asks the cluster for its brokers, again and again
+- `directory`        brokers and topics, as sessions see the cluster
+- `volumes`          looks at the volumes of all brokers, or of this machine, again and again
+- `internal_topic`   what the topics that the proxy itself uses have in common
+- `quota_topic`      the topic that keeps quotas that are altered while the proxy runs
+- `dynamic_quotas`   these quotas: how they are altered, and when they hold
+- `quota_client`     reads and alters quotas, for commands
+- `log_topic`        the topic that the usage log is sent to
+"""

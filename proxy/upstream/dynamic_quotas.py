@@ -1,0 +1,197 @@
+"""Where quotas are altered while the proxy runs. In: the settings file, records of the quota topic, and alterations by clients.
+Out: the limits in force, in the engine; a line for every change of them.
+
+The file is the base, what is in the topic wins, limit by limit. A change holds once it is read back from the topic, so that all
+proxies make the same changes in the same order. Engines swap all limits at once, on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from proxy.cluster.quota_records import BadRecord, Record, author, decode, encode
+from proxy.config.limits import limits_of, table_of
+from proxy.config.models import Settings
+from proxy.observe.operations import Log
+from proxy.session.dynamic_quotas import Alteration, Refusal
+from proxy.session.requester import Requester
+from proxy.supervise import tell_end
+from proxy.upstream.quota_topic import QuotaTopic, TopicError, Written
+from quota.engine import Engine
+from quota.entity import Entity
+from quota.keys import Values, named, wrong_together
+from quota.overrides import NOTHING, Change, Difference, Table, change, changed, count, difference, differences, merged, together
+
+By = Mapping[str, Any]
+"""Who made a change, as lines have it."""
+MAX_LIMITS: Final = 10_000
+"""Limits that may be set while proxies run, of all entities: all of them are put in force at once."""
+MAX_LINES: Final = 1000
+"""Changes at once that have a line each; the rest is counted."""
+NOT_AVAILABLE, INVALID = 8, 42
+"""BROKER_NOT_AVAILABLE, INVALID_REQUEST"""
+
+
+class DynamicQuotas:
+    """The `DynamicQuotas` of all sessions. `topic`: None where quotas stand in the file only. `clock`: monotonic, `wall`: an ISO
+    time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        topic: QuotaTopic | None,
+        clock: Callable[[], float],
+        wall: Callable[[], str],
+        log: Log,
+    ) -> None:
+        self._settings, self._engine, self._topic, self._clock, self._wall, self._log = settings, engine, topic, clock, wall, log
+        self._file = table_of(settings)
+        self._dynamic: Table = NOTHING
+        self._read: dict[Entity, Values] | None = None  # what was read of the topic so far, while it is read from its beginning
+        self.table: Table = self._file
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.changes = 0
+        """limits that became others since the start"""
+        self.skipped = 0
+        """records that could not be used"""
+        if topic is not None:
+            topic.reader = self
+
+    @property
+    def dynamic(self) -> Table:
+        """What was set while proxies run."""
+        return self._dynamic
+
+    def use(self, settings: Settings) -> None:
+        """The file is another."""
+        self._settings, self._file = settings, table_of(settings)
+        before = self._put_in_force()
+        self._tell([(it, {"principal": "the settings file"}) for it in differences(before, self.table)])
+
+    # ------------------------------------------------------------------ DynamicQuotas
+
+    def may_alter(self, user: str) -> bool:
+        return user in self._settings.quotas.admins
+
+    def closed(self) -> Refusal | None:
+        if self._topic is None:
+            return Refusal(INVALID, "Quotas of this proxy stand in its settings file only: `quotas.dynamic` is not set there.")
+        if (reason := self._topic.why_not) is not None:
+            return Refusal(NOT_AVAILABLE, f"Quotas of this proxy cannot be altered now: the topic {self._topic.name}: {reason}.")
+        return None
+
+    def outlook(self, changes: Sequence[Change]) -> Mapping[Entity, Values]:
+        then = changed({entity: self._dynamic.get(entity, {}) for entity, _, _ in changes}, changes)
+        return {entity: {**self._file.get(entity, {}), **then.get(entity, {})} for entity, _, _ in changes}
+
+    def alter(self, changes: Sequence[Change], by: Requester) -> Alteration:
+        alteration = Alteration()
+        task = asyncio.get_running_loop().create_task(self._alter(alteration, changes, by))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_end)
+        return alteration
+
+    async def _alter(self, alteration: Alteration, changes: Sequence[Change], by: Requester) -> None:
+        """One alteration at a time: the next may not fit what this one makes."""
+        assert self._topic is not None
+        alteration.refusal = Refusal(-1, "Quotas are not altered: an internal error of the proxy.")  # unless it comes to its end
+        try:
+            async with self._turn:
+                refusal = self._wrong_by_now(changes)
+                if refusal is None:
+                    who = {
+                        "at": self._wall(),
+                        "principal": by.principal,
+                        "client": by.client_address,
+                        "client_id": by.client_id,
+                        "proxy": self._settings.proxy_id,
+                    }
+                    await self._topic.write([encode(change, who) for change in changes])
+            alteration.refusal = refusal
+        except TopicError as e:
+            alteration.refusal = Refusal(NOT_AVAILABLE, f"Quotas are not altered: {e}.")
+        except Exception as e:  # a client waits for this
+            self._log.error("internal error", exc_info=e)
+        finally:
+            alteration.finish(self._clock())
+
+    def _wrong_by_now(self, changes: Sequence[Change]) -> Refusal | None:
+        for entity, values in self.outlook(changes).items():
+            if (wrong := wrong_together(values)) is not None:
+                return Refusal(INVALID, f"{named(entity)}: {wrong}.")
+        if (limits := count(changed(self._dynamic, changes))) > MAX_LIMITS:
+            return Refusal(INVALID, f"There would be {limits} limits beside those of the file; {MAX_LIMITS} is the most.")
+        return None
+
+    # ------------------------------------------------------------------ Reader of the topic
+
+    def begin(self) -> None:
+        self._read = {}
+
+    def take(self, records: Sequence[Written]) -> None:
+        changes = [*self._understood(records)]
+        if self._read is not None:
+            for what, _ in changes:
+                self._apply(self._read, what)
+            return
+        made, found = dict(self._dynamic), []
+        for what, by in changes:
+            before = together(self._file, made, what.entity)
+            self._apply(made, what)
+            found += [(it, by) for it in difference(what.entity, before, together(self._file, made, what.entity))]
+        self._dynamic = made
+        self._put_in_force()
+        self._tell(found)
+
+    def complete(self, *, nothing_ever: bool) -> Sequence[Record]:
+        assert self._read is not None
+        if nothing_ever and self._dynamic:
+            self._read = None
+            self._log.error("quotas written again", topic=self._topic and self._topic.name, limits=count(self._dynamic))
+            who = {"principal": "the proxy, as the topic was made anew", "proxy": self._settings.proxy_id, "at": self._wall()}
+            return [encode(Change(entity, *limit), who) for entity, values in self._dynamic.items() for limit in values.items()]
+        first = self._dynamic is NOTHING
+        self._dynamic, self._read = self._read, None
+        before = self._put_in_force()
+        if not first:
+            self._tell([(it, {"principal": "the topic, read again"}) for it in differences(before, self.table)])
+        self._log.info("quotas read", entities=len(self._dynamic), limits=count(self._dynamic), skipped=self.skipped)
+        return ()
+
+    def _understood(self, records: Iterable[Written]) -> Iterator[tuple[Change, By]]:
+        for record in records:
+            try:
+                yield decode(record.key, record.value), author(record.headers)
+            except BadRecord as e:
+                self._skip(record.offset, str(e))
+
+    def _apply(self, table: dict[Entity, Values], what: Change) -> None:
+        if what.value is not None and len(table) >= 2 * MAX_LIMITS and what.entity not in table:
+            self._skip(-1, f"there are {len(table)} entities with limits already")  # somebody else writes to the topic
+        else:
+            change(table, what)
+
+    def _skip(self, offset: int, reason: str) -> None:
+        self.skipped += 1
+        if self.skipped <= MAX_LINES:
+            self._log.error("quota record skipped", offset=offset, reason=reason)
+
+    # ------------------------------------------------------------------ in force
+
+    def _put_in_force(self) -> Table:
+        """Swap all limits at once. Those that held before."""
+        before, self.table = self.table, merged(self._file, self._dynamic)
+        self._engine.change(limits_of(self._settings, self.table))
+        return before
+
+    def _tell(self, found: Sequence[tuple[Difference, By]]) -> None:
+        """Who changed what."""
+        self.changes += len(found)
+        for (entity, key, old, new), by in found[:MAX_LINES]:
+            self._log.info("quota changed", entity=named(entity), quota=key, old=old, new=new, by=by)
+        if len(found) > MAX_LINES:
+            self._log.info("more quotas changed", changes=len(found) - MAX_LINES)

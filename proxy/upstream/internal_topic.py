@@ -1,0 +1,161 @@
+"""A topic of the cluster that the proxy itself uses: how it is found, made where it is not there, and spoken to. In: its name, the
+brokers to ask. Out: how aiokafka reaches it; `TopicError` with a reason for people.
+
+aiokafka speaks to the brokers, as the proxy's own identity. What stands in the topic is the business of those who use it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, for_code
+
+from proxy.config.units import HostPort
+from proxy.upstream.broker_client import CLIENT_ID, BrokerClient, BrokerError, secret_of
+from proxy.upstream.connector import Upstream
+from proxy.wire.metadata import Broker, Topic
+
+T = TypeVar("T")
+
+PATIENCE: Final = 8.0
+"""Seconds that anything asked of the brokers may take."""
+FIRST_RETRY, SLOWEST_RETRY = 0.25, 5.0
+MAX_BATCH: Final = 900_000
+"""Bytes of one message: less than the least `max.message.bytes` that clusters have."""
+POLICY: Final = "cleanup.policy"
+_TOPIC_EXISTS: Final = 36
+
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # what matters is said here
+logging.getLogger("aiokafka").propagate = False
+
+
+class TopicError(Exception):
+    """The topic cannot be used; the message says why."""
+
+
+class InternalTopic:
+    """`servers` are the brokers to ask, the known ones first."""
+
+    def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream) -> None:
+        self.name, self._servers, self._upstream = name, servers, upstream
+
+    async def look(self) -> tuple[Topic | None, list[Broker]]:
+        """The topic, and the brokers."""
+        reasons = []
+        for address in self._servers():
+            try:
+                async with BrokerClient(address, self._upstream) as client:
+                    return await client.topic(self.name), await client.brokers()
+            except (BrokerError, ConnectionError) as e:
+                reasons.append(str(e) or f"{address} closes the connection")
+        raise TopicError("; ".join(reasons) or "no broker is known")
+
+    async def create(self, servers: list[str], replicas: int, settings: Mapping[str, str]) -> dict[str, str] | None:
+        """Make it, with one partition and these settings. No replica that has not all of it may lead, and no write counts that only
+        one of three has. All its settings; None where somebody else made it just now."""
+        whole = {
+            "min.insync.replicas": str(max(replicas - 1, 1)),
+            "unclean.leader.election.enable": "false",
+            "max.message.bytes": str(MAX_BATCH + 100_000),
+            **settings,
+        }
+        new = NewTopic(name=self.name, num_partitions=1, replication_factor=replicas, topic_configs=whole)
+        async with started(AIOKafkaAdminClient(bootstrap_servers=servers, **self.access())) as admin:
+            answer = await within(admin.create_topics([new]), "creating the topic")
+        code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
+        if code not in (0, _TOPIC_EXISTS):
+            raise TopicError(f"it cannot be created: {message or said(for_code(code)())}")
+        return whole if code == 0 else None
+
+    async def policy(self, admin: AIOKafkaAdminClient) -> str | None:
+        """Its `cleanup.policy`; None where the proxy may not ask for its settings."""
+        asked = ConfigResource(ConfigResourceType.TOPIC, self.name, {POLICY: ""})
+        (answer,) = await within(admin.describe_configs([asked]), "asking for the settings of the topic")
+        found = {name: value for resource in answer.resources for name, value, *_ in resource[4]}
+        return found.get(POLICY)
+
+    def access(self) -> dict[str, Any]:
+        """How brokers are reached, as aiokafka has it."""
+        context, identity = self._upstream.context(), self._upstream.identity
+        access: dict[str, Any] = {
+            "client_id": CLIENT_ID,
+            "request_timeout_ms": int(PATIENCE * 1000),
+            "security_protocol": ("SASL_" if identity else "") + ("SSL" if context else "PLAINTEXT"),
+            "ssl_context": context,
+        }
+        if identity is None:
+            return access
+        access["sasl_mechanism"] = identity.mechanism
+        if identity.token_file is not None:
+            return access | {"sasl_oauth_token_provider": _Token(lambda: secret_of(identity))}
+        return access | {"sasl_plain_username": identity.username, "sasl_plain_password": secret_of(identity)}
+
+
+def addresses(brokers: list[Broker]) -> list[str]:
+    """The servers to start with."""
+    return [str(HostPort(broker.host, broker.port)) for broker in brokers]
+
+
+def replicas_of(brokers: list[Broker]) -> int:
+    """Three, or as many as there are brokers."""
+    return min(3, len(brokers))
+
+
+@contextlib.asynccontextmanager
+async def started(client: Any) -> AsyncIterator[Any]:
+    """A client of aiokafka while it is used."""
+    try:
+        await within(client.start(), "reaching the brokers")
+        yield client
+    finally:
+        with contextlib.suppress(KafkaError, OSError, TopicError):
+            await within(client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop(), "leaving the brokers")
+
+
+async def within(work: Coroutine[Any, Any, T], what: str) -> T:
+    """What this call of aiokafka returns. `TopicError` after `PATIENCE` even where the call goes on after it was cancelled, as some
+    do: they suppress the error that cancels them."""
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=PATIENCE)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not done:
+        task.cancel()
+        task.add_done_callback(_forget)
+        raise TopicError(f"{what} took more than {PATIENCE:g} s")
+    return task.result()
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """What became of a call that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+def why(error: Exception) -> str:
+    """What went wrong, for people: whatever a library makes of it."""
+    if isinstance(error, TopicError | BrokerError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def said(error: KafkaError) -> str:
+    return str(error) or type(error).__name__
+
+
+class _Token(AbstractTokenProvider):  # type: ignore[misc]
+    """Reads the token for every login."""
+
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+
+    async def token(self) -> str:
+        return await asyncio.to_thread(self._read)

@@ -1,0 +1,204 @@
+"""The topic that the usage log is sent to. In: lines, from the thread that makes them. Out: one record a line on a topic of the
+upstream cluster, with the proxy's id as key; how many lines wait, and how many were lost.
+
+Lines wait in a queue with a bound until the brokers have them. A batch whose fate is not known is sent again: its lines are told
+apart by (proxy, boot, seq), so a reader counts none twice. Nothing here holds up a client: when brokers take nothing, the queue
+fills, and what does not fit is lost, counted, and told by a `gap` line. Records go to the brokers directly, so that no quota of
+the proxy is about them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.partitioner import DefaultPartitioner
+
+from proxy.config.units import HostPort
+from proxy.observe.operations import Log
+from proxy.observe.writer import Losses
+from proxy.upstream.connector import Upstream
+from proxy.upstream.internal_topic import (
+    FIRST_RETRY,
+    PATIENCE,
+    POLICY,
+    SLOWEST_RETRY,
+    InternalTopic,
+    TopicError,
+    addresses,
+    replicas_of,
+    said,
+    started,
+    why,
+)
+
+BATCH: Final = 250_000
+"""Bytes of a batch: made in a thread, and sent in far less than a millisecond."""
+AT_ONCE: Final = 2000
+"""Lines that are looked at for a batch."""
+LINGER: Final = 0.1
+"""Seconds that the first line waits for others."""
+FINISH: Final = 3.0
+"""Seconds that a proxy which stops gives to what waits."""
+RETENTION: Final = {POLICY: "delete", "retention.ms": str(14 * 86_400_000)}
+"""Of a topic that the proxy makes: lines stay two weeks."""
+
+
+class LogTopic:
+    """A place of a `LogWriter`, with room for `most` lines. Made on the event loop; `write` is for the thread, the rest for the
+    loop."""
+
+    def __init__(
+        self, name: str, key: str, most: int, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, log: Log
+    ) -> None:
+        self.name, self._key, self._most, self._log = f"topic {name}", key.encode(), most, log
+        self.losses = Losses()
+        self.up = False
+        """Did the brokers take the last batch?"""
+        self._topic, self._own = name, InternalTopic(name, servers, upstream)
+        self._lines: deque[bytes] = deque()
+        self._lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._some, self._moved = asyncio.Event(), asyncio.Event()
+        self._ending = False
+        self._at_once = AT_ONCE
+        self._said = ""
+
+    @property
+    def waiting(self) -> int:
+        """Lines that the brokers do not have yet."""
+        return len(self._lines)
+
+    @property
+    def ready(self) -> bool:
+        """Once half of its room is free: what was lost is told when it is over."""
+        return len(self._lines) * 2 <= self._most
+
+    def write(self, lines: list[bytes]) -> None:
+        """Take these; OSError when there is no room for all of them."""
+        with self._lock:
+            if len(self._lines) + len(lines) > self._most:
+                raise OSError(errno.ENOBUFS, f"{self._most} lines wait for the brokers, and no more may")
+            self._lines += lines
+        with contextlib.suppress(RuntimeError):  # the proxy has ended
+            self._loop.call_soon_threadsafe(self._some.set)
+
+    def close(self) -> None: ...
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        delay = FIRST_RETRY
+        while True:
+            try:
+                await self._send_on()
+            except Exception as e:  # whatever the library makes of it: the data path goes on
+                if self.up:
+                    delay = FIRST_RETRY
+                self._fails(why(e))
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, SLOWEST_RETRY)
+
+    async def finish(self) -> None:
+        """Nothing more comes: see that the brokers have what waits. To be called before `run` is cancelled."""
+        self._ending = True
+        try:
+            async with asyncio.timeout(FINISH):
+                while self._lines:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            if self._lines:
+                self._log.error("usage log not sent", topic=self._topic, lines=len(self._lines), detail="the proxy stops")
+
+    # ------------------------------------------------------------------ sending
+
+    async def _send_on(self) -> None:
+        """See that the topic is right, and send until something fails."""
+        partition, servers = await self._prepare()
+        access = {"bootstrap_servers": servers, **self._own.access()}
+        async with started(AIOKafkaProducer(acks="all", max_batch_size=BATCH, **access)) as producer:
+            self._works()
+            while True:
+                await self._some.wait()
+                if not self._ending:
+                    await asyncio.sleep(LINGER)
+                while self._lines:
+                    await self._send_some(producer, partition)
+                self._some.clear()
+                if self._lines:  # they came just now
+                    self._some.set()
+
+    async def _send_some(self, producer: AIOKafkaProducer, partition: int) -> None:
+        batch, count = await asyncio.to_thread(self._fill, producer.create_batch())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await (await producer.send_batch(batch, self._topic, partition=partition))
+        except TimeoutError:
+            raise TopicError(f"the brokers did not take lines within {PATIENCE:g} s") from None
+        except (MessageSizeTooLargeError, RecordListTooLargeError) as e:
+            self._at_once = max(count // 2, 1)
+            if count > 1:
+                return
+            self.losses.add(1)
+            self._log.error("usage log not sent", topic=self._topic, lines=1, detail=said(e))
+        except KafkaError as e:
+            raise TopicError(f"the brokers did not take lines: {said(e)}") from None
+        else:
+            self._at_once = min(self._at_once * 2, AT_ONCE)
+        with self._lock:
+            for _ in range(count):
+                self._lines.popleft()
+        self._moved.set()
+
+    def _fill(self, batch: Any) -> tuple[Any, int]:
+        """A batch with the first of the lines, and how many. In a thread."""
+        with self._lock:
+            lines = list(islice(self._lines, self._at_once))
+        count = 0
+        for line in lines:
+            if batch.append(key=self._key, value=line, timestamp=None) is None:
+                break
+            count += 1
+        return batch, count
+
+    async def _prepare(self) -> tuple[int, list[str]]:
+        """See that there is such a topic, and that it keeps lines. The partition of this proxy, and the servers to start with."""
+        topic, brokers = await self._own.look()
+        servers = addresses(brokers)
+        if topic is None:
+            replicas = replicas_of(brokers)
+            settings = await self._own.create(servers, replicas, RETENTION)
+            if settings is not None:
+                self._log.info("usage log topic created", topic=self._topic, replicas=replicas, settings=settings)
+            topic, _ = await self._own.look()
+        async with started(AIOKafkaAdminClient(bootstrap_servers=servers, **self._own.access())) as admin:
+            policy = await self._own.policy(admin) or ""
+        if "compact" in policy:
+            raise TopicError(
+                f"its {POLICY} is {policy}: all lines of a proxy have the same key, and all but the last would go; set it to delete"
+            )
+        partitions = list(range(1 if topic is None else topic.partitions))
+        return DefaultPartitioner()(self._key, partitions, partitions), servers
+
+    # ------------------------------------------------------------------ saying so
+
+    def _works(self) -> None:
+        self.up = True
+        if self._said != "up":
+            self._said = "up"
+            self._log.info("usage log topic is up", topic=self._topic)
+
+    def _fails(self, reason: str) -> None:
+        self.up = False
+        if self._said != reason:
+            self._said = reason
+            detail = f"clients are served all the same; {self._most} lines may wait; trying on"
+            self._log.error("usage log topic is away", topic=self._topic, reason=reason, detail=detail)

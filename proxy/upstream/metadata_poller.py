@@ -1,0 +1,120 @@
+"""Follows the cluster: asks for its brokers, again and again, and once how many partitions a topic gets that does not say. In:
+the servers to ask. Out: brokers learnt, and whether the cluster answers.
+
+A cluster that wants authentication says nothing to a proxy without an identity of its own; then brokers are learnt from what
+clients are told, and the cluster counts as up because it answers at all. With an identity, a login that fails means that the
+cluster is away. What fails is said once, and once when it works again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from proxy.cluster.brokers import Brokers
+from proxy.config.units import HostPort
+from proxy.observe.operations import Log
+from proxy.upstream.broker_client import BrokerClient
+from proxy.upstream.connector import BrokerError, Upstream
+from proxy.upstream.directory import Directory
+from proxy.wire.metadata import Broker
+
+FIRST_RETRY = 0.25
+SLOWEST_RETRY = 5.0
+
+
+class MetadataPoller:
+    """`refresh` in seconds. What it learns goes to `directory`; all topics are asked for while `wants_topics`. `served` is called
+    whenever the cluster answers."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        directory: Directory,
+        wants_topics: Callable[[], bool],
+        refresh: float,
+        upstream: Upstream,
+        log: Log,
+        served: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._brokers, self._directory, self._wants_topics = brokers, directory, wants_topics
+        self._knows_default = False
+        self._refresh, self._upstream, self._log = refresh, upstream, log
+        self._served = served
+        self.up = False
+        """Did the cluster answer the last question?"""
+        self._said = ""
+        self._said_topics = False
+        self.answered = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        delay = FIRST_RETRY
+        while True:
+            await self.ask()
+            delay = self._refresh if self.up else min(delay * 2, SLOWEST_RETRY, self._refresh)
+            await asyncio.sleep(delay)
+
+    async def ask(self) -> None:
+        """Ask the brokers that are known and the bootstrap servers in turn until one answers."""
+        reasons: list[str] = []
+        for address in self._brokers.addresses():
+            try:
+                async with BrokerClient(address, self._upstream) as client:
+                    brokers = await client.brokers()
+            except BrokerError as e:
+                if e.refused:
+                    self._works(f"{e}; its brokers are learnt from what clients are told", "warning")
+                    return
+                reasons.append(str(e))
+            except ConnectionError:
+                reasons.append(f"{address} closes the connection")
+            else:
+                self._served()
+                self._brokers.learn(brokers)
+                await self._ask_default(brokers)
+                await self._ask_topics(brokers)
+                self._works("the cluster answers", "info")
+                return
+        self._fails("; ".join(reasons))
+
+    async def _ask_default(self, brokers: list[Broker]) -> None:
+        """Of any broker; one that does not tell is not asked again before the cluster was away."""
+        if self._knows_default or not brokers:
+            return
+        broker = brokers[0]
+        try:
+            async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
+                partitions = await client.default_partitions(broker.node_id)
+        except (BrokerError, ConnectionError):
+            return
+        self._knows_default = True
+        if partitions is not None:
+            self._directory.learn_default_partitions(partitions)
+
+    async def _ask_topics(self, brokers: list[Broker]) -> None:
+        """Of any broker. One that does not tell leaves it to what clients ask for."""
+        if not self._wants_topics() or not brokers:
+            return
+        broker = brokers[0]
+        try:
+            async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
+                self._directory.learn_all_topics(*await client.topics())
+        except (BrokerError, ConnectionError) as e:
+            if not self._said_topics:
+                self._log.warning("topics not known", reason=str(e), detail="thresholds of topics rest on what clients ask for")
+            self._said_topics = True
+        else:
+            self._said_topics = False
+
+    def _works(self, saying: str, level: str) -> None:
+        self.up = True
+        self.answered.set()
+        if saying != self._said:
+            self._said = saying
+            getattr(self._log, level)("upstream is up", detail=saying, brokers=len(self._brokers))
+
+    def _fails(self, reasons: str) -> None:
+        if self.up or not self._said:
+            self._log.error("upstream is away", reason=reasons, detail="trying on")
+            self._said, self._knows_default = "away", False
+        self.up = False

@@ -1,0 +1,240 @@
+"""The topic in which quotas are kept that are set while proxies run. In: records to write. Out: records as they come, those of this
+proxy too, in the order that all proxies see; whether the topic can be used, and why not.
+
+One compacted partition, read from its beginning at start and followed. What fails is said once, and once when it works again;
+then all is read anew, as a topic may have been made anew meanwhile. aiokafka speaks to the brokers, as the proxy's own identity."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError
+
+from proxy.cluster.quota_records import Header, Record
+from proxy.config.units import HostPort
+from proxy.observe.operations import Log
+from proxy.upstream.connector import Upstream
+from proxy.upstream.internal_topic import (
+    FIRST_RETRY,
+    MAX_BATCH,
+    PATIENCE,
+    POLICY,
+    SLOWEST_RETRY,
+    InternalTopic,
+    TopicError,
+    addresses,
+    replicas_of,
+    said,
+    started,
+    why,
+    within,
+)
+
+__all__ = ["QuotaTopic", "TopicError"]
+
+AT_ONCE: Final = 500
+"""Records that are looked at before others have their turn."""
+LOOK: Final = 2.0
+"""Seconds of silence after which the proxy asks whether the topic is still there: aiokafka does not tell."""
+LOOK_AT_ID: Final = 10.0
+"""Seconds between two looks whether it is the same topic, and not another that was given its name."""
+ANEW: Final = "it was made anew, and is read from its beginning"
+_COMPACT: Final = "compact"
+
+
+class Written(Protocol):
+    """A record of the topic."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+
+class Reader(Protocol):
+    """Who takes the records."""
+
+    def begin(self) -> None:
+        """All that follows stands in the topic from its beginning."""
+
+    def take(self, records: Sequence[Written]) -> None: ...
+    def complete(self, *, nothing_ever: bool) -> Sequence[Record]:
+        """This was all; what is taken from now on is new. `nothing_ever`: nothing was ever written to the topic. Records to write
+        to it again, as somebody made it anew and they were in it."""
+
+
+class QuotaTopic:
+    """`servers` are the brokers to ask, the known ones first."""
+
+    def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, log: Log) -> None:
+        self.name, self._log = name, log
+        self._own = InternalTopic(name, servers, upstream)
+        self.reader: Reader
+        self.why_not: str | None = "it was not read yet"
+        """Why nothing can be written now; None when it can."""
+        self.settled = asyncio.Event()
+        """It was read, or could not be."""
+        self._said = ""
+        self._producer: AIOKafkaProducer | None = None
+        self._position = 0
+        self._topic_id = b""
+        self._moved = asyncio.Condition()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        delay = FIRST_RETRY
+        while True:
+            try:
+                await self._read_on()
+            except Exception as e:  # whatever the library makes of it: the data path goes on
+                if self.why_not is None:
+                    delay = FIRST_RETRY
+                self._fails(why(e))
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, SLOWEST_RETRY)
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Write these as one, and return when this proxy has read them too. `TopicError` when that cannot be known."""
+        producer = self._producer
+        if self.why_not is not None or producer is None:
+            raise TopicError(f"the topic {self.name} cannot be written: {self.why_not}")
+        last = await self._send(producer, records)
+        try:
+            async with asyncio.timeout(PATIENCE), self._moved:
+                await self._moved.wait_for(lambda: self._position > last)
+        except TimeoutError:
+            raise TopicError(f"the change is written to the topic {self.name}, which cannot be read now; it holds then") from None
+
+    async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> int:
+        """Write these as one; the offset of the last."""
+        batch = producer.create_batch()
+        for record in records:
+            if batch.append(key=record.key, value=record.value, timestamp=None, headers=record.headers) is None:
+                raise TopicError(f"these are more changes than fit into one message of {MAX_BATCH} bytes; alter less at once")
+        try:
+            async with asyncio.timeout(PATIENCE):
+                written = await (await producer.send_batch(batch, self.name, partition=0))
+        except TimeoutError:
+            raise TopicError(f"the topic {self.name} did not take the change in time; it may come to hold all the same") from None
+        except KafkaError as e:
+            raise TopicError(f"the topic {self.name} did not take the change: {said(e)}") from None
+        return int(written.offset) + len(records) - 1
+
+    # ------------------------------------------------------------------ reading
+
+    async def _read_on(self) -> None:
+        """Read the topic from its beginning, and follow it until something fails."""
+        access = {"bootstrap_servers": await self._prepare(), **self._own.access()}
+        at = TopicPartition(self.name, 0)
+        async with (
+            started(AIOKafkaConsumer(enable_auto_commit=False, **access)) as consumer,
+            started(AIOKafkaProducer(acks="all", max_batch_size=MAX_BATCH, **access)) as producer,
+        ):
+            consumer.assign([at])
+            await within(consumer.seek_to_beginning(at), "finding the beginning")
+            self._position = 0
+            self.reader.begin()
+            end = await _end(consumer, at)
+            while await _position(consumer, at) < end:
+                await self._take_some(consumer, at)
+            await self._check(access, empty=end == 0)
+            lost = self.reader.complete(nothing_ever=end == 0)
+            self._producer = producer
+            self._works()
+            try:
+                if lost:
+                    await self._send(producer, lost)
+                await self._follow(consumer, at)
+            finally:
+                self._producer = None
+
+    async def _follow(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
+        clock = asyncio.get_running_loop().time
+        next_look = clock() + LOOK_AT_ID
+        while True:
+            await self._reached(await _position(consumer, at))
+            await self._take_some(consumer, at)
+            if clock() >= next_look:
+                next_look = clock() + LOOK_AT_ID
+                topic, _ = await self._own.look()
+                if topic is not None and topic.topic_id != self._topic_id:
+                    raise TopicError(ANEW)
+
+    async def _take_some(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
+        """`TopicError` when the topic is not what was read so far, or cannot be asked for."""
+        found = await within(consumer.getmany(at, timeout_ms=int(LOOK * 1000), max_records=AT_ONCE), "reading")
+        if records := found.get(at):
+            self.reader.take(records)
+        elif await _end(consumer, at) < await _position(consumer, at):
+            raise TopicError(ANEW)
+
+    async def _reached(self, position: int) -> None:
+        if position > self._position:
+            self._position = position
+            async with self._moved:
+                self._moved.notify_all()
+
+    # ------------------------------------------------------------------ the topic itself
+
+    async def _prepare(self) -> list[str]:
+        """See that there is such a topic. The servers to start with."""
+        topic, brokers = await self._own.look()
+        servers = addresses(brokers)
+        if topic is None:
+            replicas = replicas_of(brokers)
+            settings = await self._own.create(servers, replicas, {POLICY: _COMPACT})
+            if settings is not None:
+                self._log.info("quota topic created", topic=self.name, replicas=replicas, settings=settings)
+            topic, _ = await self._own.look()
+        if topic is not None and topic.partitions > 1:
+            raise TopicError(f"it has {topic.partitions} partitions; one is right, as all proxies need the same order")
+        self._topic_id = b"" if topic is None else topic.topic_id
+        return servers
+
+    async def _check(self, access: dict[str, Any], *, empty: bool) -> None:
+        """A topic that is not compacted forgets: an empty one is mended, another is not used. Whoever may not ask for its settings
+        is believed. (Brokers that create what is asked for make such topics when one is deleted.)"""
+        async with started(AIOKafkaAdminClient(**access)) as admin:
+            policy = await self._own.policy(admin) or _COMPACT
+            if policy == _COMPACT:
+                return
+            if empty:
+                wanted = ConfigResource(ConfigResourceType.TOPIC, self.name, {POLICY: _COMPACT})
+                (changed,) = await within(admin.alter_configs([wanted]), "mending the settings of the topic")
+                if changed.resources[0][0] == 0:
+                    self._log.info("quota topic mended", topic=self.name, was={POLICY: policy})
+                    return
+        raise TopicError(f"its cleanup.policy is {policy}, so that quotas would be lost; set it to {_COMPACT}")
+
+    # ------------------------------------------------------------------ saying so
+
+    def _works(self) -> None:
+        self.why_not = None
+        self.settled.set()
+        if self._said != "up":
+            self._said = "up"
+            self._log.info("quota topic is up", topic=self.name)
+
+    def _fails(self, reason: str) -> None:
+        self.why_not = reason
+        self.settled.set()
+        if self._said != reason:
+            self._said = reason
+            self._log.error("quota topic is away", topic=self.name, reason=reason, detail="the quotas in force stay; trying on")
+
+
+async def _end(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:
+    return int((await within(consumer.end_offsets([at]), "asking where the topic ends"))[at])
+
+
+async def _position(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:
+    return int(await within(consumer.position(at), "asking how far it was read"))
