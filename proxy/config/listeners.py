@@ -64,7 +64,7 @@ class Listener(Model):
     tls: ListenerTls | None = None
     proxy_protocol: bool = False
     """Whether every connection begins with a PROXY protocol v2 header, from a load balancer in front. It says who the client
-    is, in logs and limits; whoever can reach such a listener can claim any address."""
+    is, in logs and limits. Every client that can reach such a listener can claim any address."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Listener:

@@ -17,7 +17,7 @@ class AvailableLimit(Model):
     """A limit on what is available on a volume: one of the two."""
 
     min_available_bytes: Annotated[Size, Field(ge=0)] | None = None
-    """Bytes; so many or fewer are too few."""
+    """Bytes; this number or fewer is too few."""
     min_available_ratio: Ratio | None = None
     """Part of the volume's size, 0 to 1; so much or less is too little."""
 
@@ -55,7 +55,7 @@ class Storage(Model):
     check_timeout: Annotated[Duration, Field(gt=0)] = 10.0
     """How long each broker has to answer."""
     min_available_bytes: Annotated[Size, Field(ge=0)] | None = None
-    """Nothing is produced while a volume has so many bytes available or fewer."""
+    """Nothing is produced while a volume has this many bytes available or fewer."""
     min_available_ratio: Ratio | None = None
     """The same as a part of the volume's size, 0 to 1."""
     hard: AvailableLimit | None = None
