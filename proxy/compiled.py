@@ -51,7 +51,7 @@ HOT = (
 )
 """What is compiled: what every frame passes through."""
 
-APIS = ("in_steps", "produce", "produced", "fetch", "share_fetch", "streams")
+APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
 READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
 """Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
 

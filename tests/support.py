@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from proxy.apis.registry import by_key, default_handlers, understood
+from proxy.apis.registry import default_handlers, understood
 from proxy.hashing import murmur3
 from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census
 from proxy.session.dynamic_quotas import NO_DYNAMIC_QUOTAS, DynamicQuotas
+from proxy.session.plans import Handlers
 from proxy.session.port import Bounds, Peer, Services
 from proxy.session.requester import Requester
 from proxy.session.session import Session, State
@@ -31,7 +32,7 @@ from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
 
-HANDLERS = by_key(default_handlers())
+HANDLERS = Handlers(default_handlers())
 ALICE = Entity("alice", None)
 ANYBODY = Entity("ANONYMOUS", None)
 

@@ -20,25 +20,25 @@ whole: they are small.
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Forward, Outcome, Plain, Request, Whole
+from proxy.session.plans import FORWARD, Decided, Forward, Request, SmallAnswer
 from proxy.wire import addresses as wire
 from proxy.wire.addresses import holds_addresses, patch_addresses
 from proxy.wire.primitives import Buffer
 
 
-class AddressApi(Plain):
+class AddressApi:
     """An API in whose responses addresses are replaced."""
 
     def __init__(self, key: int, lowest: int, highest: int) -> None:
         self.key, self.versions = key, (lowest, highest)
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+    def request(self, client: Client, request: Request) -> Decided:
         if not holds_addresses(self.key, request.version):
             return FORWARD
         return Forward(Patch(self.key, request.version, client))
 
 
-class Patch(Whole):
+class Patch(SmallAnswer):
     """Replace the addresses of a response."""
 
     __slots__ = ("_client", "_key", "_version")

@@ -12,17 +12,17 @@ broker: a broker that has no port is shown there too (`routes`), so a client tha
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import Answer, Forward, Outcome, Plain, Request, Whole
+from proxy.session.plans import Answer, Decided, Forward, Request, SmallAnswer
 from proxy.wire.api_versions import FIRST_WITH_TARGET, MAX_VERSION, Understood, clamp, unsupported, without_target
 from proxy.wire.headers import API_VERSIONS
 from proxy.wire.primitives import Buffer
 
 
-class ApiVersions(Plain):
+class ApiVersions:
     key = API_VERSIONS
     versions = (0, 0x7FFF)
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+    def request(self, client: Client, request: Request) -> Decided:
         if request.version > MAX_VERSION:
             return Answer(unsupported(request.correlation_id))
         plan = _Clamp(request.version, client.services.understood)
@@ -32,7 +32,7 @@ class ApiVersions(Plain):
         return Forward(plan, without_target(request.buf, request.start, request.body, request.end))
 
 
-class _Clamp(Whole):
+class _Clamp(SmallAnswer):
     __slots__ = ("_understood", "_version")
 
     def __init__(self, version: int, understood: Understood) -> None:

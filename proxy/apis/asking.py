@@ -9,26 +9,30 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 
 from proxy.session.client import HIDDEN, NOT_TOLD, Client
-from proxy.session.plans import Ask, InSteps, Question, Request
+from proxy.session.plans import Ask, InSteps, Pause, Question, Request
 from proxy.wire import metadata
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY, freed
 
+Told = dict[Key, int]
+"""What the broker said of topics for one request: partitions by name or id, 0 of those that are not there, `HIDDEN`, or
+`NOT_TOLD`."""
 
-def asking(client: Client, request: Request, keys: Iterable[Key]) -> Generator[None, None, Ask]:
-    """Ask about these topics, in the client's name; the answer stands in `client.asked` when the request is looked at again.
-    Names come first where there are names and ids: a broker takes no mixture, and the handler asks again. In steps."""
+
+def ask_sizes(client: Client, request: Request, keys: Iterable[Key], told: Told) -> Generator[Pause, None, None]:
+    """Ask about these topics, in the client's name; the answer is added to `told`. Names come first where there are names and ids:
+    a broker takes no mixture, so the handler has to ask again."""
     names: dict[Key, None] = {}
     ids: dict[Key, None] = {}
     for i, key in enumerate(keys):
         if i % MANY == MANY - 1:
-            yield
+            yield None
         (ids if key[0] is None else names)[key] = None
     asked = list(names or ids)
     yield from freed(names, ids)
     frame = yield from metadata.asking(request.correlation_id, client.client_id or "", asked)
-    return Ask(frame, request.correlation_id, _Sizes(client, asked, request.key, request.version))
+    yield Ask(frame, request.correlation_id, _Sizes(client, asked, told, request))
 
 
 def came(client: Client, name: str, partitions: int) -> None:
@@ -42,11 +46,11 @@ def came(client: Client, name: str, partitions: int) -> None:
 class _Sizes(Question, InSteps):
     """What the broker says of topics."""
 
-    __slots__ = ("_client", "_key", "_keys", "_version")
+    __slots__ = ("_client", "_keys", "_request", "_told")
 
-    def __init__(self, client: Client, keys: list[Key], key: int, version: int) -> None:
+    def __init__(self, client: Client, keys: list[Key], told: Told, request: Request) -> None:
         super().__init__()
-        self._client, self._keys, self._key, self._version = client, keys, key, version
+        self._client, self._keys, self._told, self._request = client, keys, told, (request.key, request.version)
 
     def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
         client = self._client
@@ -54,12 +58,12 @@ class _Sizes(Question, InSteps):
             found = yield from _sizes(frame)
         except BadBytes:
             self._complain()
-            client.asked |= dict.fromkeys(self._keys, NOT_TOLD)
+            self._told |= dict.fromkeys(self._keys, NOT_TOLD)
             return []
         for i, key in enumerate(self._keys):
             if i % MANY == MANY - 1:
                 yield
-            client.asked[key] = found.get(key, 0)
+            self._told[key] = found.get(key, 0)
         for i, ((name, _), size) in enumerate(found.items()):
             if i % MANY == MANY - 1:
                 yield
@@ -75,7 +79,7 @@ class _Sizes(Question, InSteps):
 
     def _complain(self) -> None:
         topics = tuple(name if name is not None else f"topic id {topic_id.hex()}" for name, topic_id in self._keys)
-        self._client.services.watcher.not_told(self._client.requester(self._key, self._version, topics))
+        self._client.services.watcher.not_told(self._client.requester(*self._request, topics))
 
 
 def _sizes(frame: bytes) -> Generator[None, None, dict[Key, int]]:

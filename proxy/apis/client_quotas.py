@@ -19,10 +19,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.apis.in_steps import JudgedInSteps, Look
 from proxy.session.client import Client
 from proxy.session.dynamic_quotas import Alteration, DynamicQuotas
-from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Forward, InSteps, Outcome, Plain, Question, Request, Wait
+from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handling, InSteps, Pause, Question, Request, Wait
 from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
 from proxy.wire.primitives import BadBytes, Buffer
@@ -66,10 +65,10 @@ MAX_READ: Final = 8192
 """Bytes of a request that are read of users who may not alter quotas, and of a filter: two milliseconds' worth."""
 
 
-class DescribeClientQuotas(Plain):
+class DescribeClientQuotas:
     key, versions = wire.DESCRIBE, wire.VERSIONS
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+    def request(self, client: Client, request: Request) -> Decided:
         if request.size > MAX_READ:
             return FORWARD
         try:
@@ -120,7 +119,6 @@ class _Order:
     own: dict[int, list[Change]] = field(default_factory=dict)
     theirs: dict[int, Entry] = field(default_factory=dict)
     throttle_ms: int = 0
-    alteration: Alteration | None = None
 
     def accepted(self) -> Generator[None, None, list[Change]]:
         """What is to be done of the proxy's own, now that nothing is wrong with the rest of these entries. In steps."""
@@ -148,23 +146,19 @@ class _Order:
         return (yield from wire.alter_response(request.correlation_id, request.version, self.throttle_ms, results))
 
 
-class AlterClientQuotas(JudgedInSteps[_Order]):
+class AlterClientQuotas:
     key, versions = wire.ALTER, wire.VERSIONS
 
-    def judged(self, client: Client, look: Look[_Order], held: bool) -> Generator[None, None, Outcome]:  # noqa: ARG002
-        request, order = look.request, look.read
+    def request(self, client: Client, request: Request) -> Handling:
+        order = yield from _read(client, request)
         if order is None:
-            order = look.read = yield from _read(client, request)
-            if order is None:
-                return FORWARD
-            if order.theirs:
-                return (yield from _ask(client, request, order))
-        if order.alteration is None and not order.validate_only and (changes := (yield from order.accepted())):
-            order.alteration = client.services.dynamic_quotas.alter(changes, client.requester(self.key, request.version))
-            if not order.alteration.done:
-                return Wait(order.alteration)
-        if order.alteration is not None:
-            order.written(order.alteration)
+            return FORWARD
+        if order.theirs:
+            yield from _ask(client, request, order)
+        if not order.validate_only and (changes := (yield from order.accepted())):
+            alteration = client.services.dynamic_quotas.alter(changes, client.requester(self.key, request.version))
+            yield Wait(alteration)
+            order.written(alteration)
         return Answer((yield from order.answer(request)))
 
 
@@ -234,8 +228,8 @@ def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Chan
     return changes
 
 
-def _ask(client: Client, request: Request, order: _Order) -> Generator[None, None, Ask]:
-    """What the broker has to judge. In steps."""
+def _ask(client: Client, request: Request, order: _Order) -> Generator[Pause, None, None]:
+    """Let the broker judge its part."""
     frame = yield from wire.alter_request(
         request.correlation_id,
         client.client_id or "",
@@ -243,7 +237,7 @@ def _ask(client: Client, request: Request, order: _Order) -> Generator[None, Non
         list(order.theirs.values()),
         validate_only=order.validate_only,
     )
-    return Ask(frame, request.correlation_id, _Verdicts(order, request.version))
+    yield Ask(frame, request.correlation_id, _Verdicts(order, request.version))
 
 
 class _Verdicts(Question, InSteps):

@@ -3,6 +3,7 @@ to have less the number that it has, for which the broker is asked. One that is 
 
 from __future__ import annotations
 
+from proxy.apis.asking import Told
 from proxy.apis.mutations import MutationApi
 from proxy.session.client import NOT_TOLD, Client
 from proxy.wire.create_partitions import CREATE_PARTITIONS
@@ -13,8 +14,8 @@ class CreatePartitions(MutationApi):
     def __init__(self) -> None:
         super().__init__(CREATE_PARTITIONS)
 
-    def cost(self, client: Client, topic: Item) -> int | None:
-        there = self.there(client, topic)
+    def cost(self, client: Client, topic: Item, told: Told) -> int | None:
+        there = self.there(client, topic, told)
         if there is None or there == NOT_TOLD:
             return None if there is None else self.unseen(client, topic)
         return max(topic.amount - there, 0) if there else 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from proxy.apis.asking import Told
 from proxy.apis.mutations import MutationApi
 from proxy.session.client import Client
 from proxy.wire.create_topics import CREATE_TOPICS
@@ -30,15 +31,15 @@ class CreateTopics(MutationApi):
                 free |= {before, i}
         return free
 
-    def cost(self, client: Client, topic: Item) -> int | None:
-        there = self.there(client, topic)
+    def cost(self, client: Client, topic: Item, told: Told) -> int | None:
+        there = self.there(client, topic, told)
         return 0 if there is not None and there > 0 else self.estimate(client, topic)
 
     def estimate(self, client: Client, topic: Item) -> int:
         return client.services.cluster.default_partitions if topic.amount == -1 else max(topic.amount, 0)
 
     def doubtful(
-        self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit]
+        self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit], told: Told, /
     ) -> Generator[None, None, list[Key]]:
         if not client.services.engine.refuses_mutations(found, costs, client.now):
             return []
@@ -46,6 +47,6 @@ class CreateTopics(MutationApi):
         for i, (topic, cost) in enumerate(zip(items.topics, costs, strict=True)):
             if i % MANY == MANY - 1:
                 yield
-            if cost and topic.key not in client.asked:
+            if cost and topic.key not in told:
                 doubtful.append(topic.key)
         return doubtful

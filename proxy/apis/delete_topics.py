@@ -3,6 +3,7 @@ which the broker is asked. One that is not there costs nothing."""
 
 from __future__ import annotations
 
+from proxy.apis.asking import Told
 from proxy.apis.mutations import MutationApi
 from proxy.session.client import NOT_TOLD, Client
 from proxy.wire.delete_topics import DELETE_TOPICS
@@ -13,8 +14,8 @@ class DeleteTopics(MutationApi):
     def __init__(self) -> None:
         super().__init__(DELETE_TOPICS)
 
-    def cost(self, client: Client, topic: Item) -> int | None:
-        there = self.there(client, topic)
+    def cost(self, client: Client, topic: Item, told: Told) -> int | None:
+        there = self.there(client, topic, told)
         return self.unseen(client, topic) if there == NOT_TOLD else there
 
     def estimate(self, client: Client, topic: Item) -> int:

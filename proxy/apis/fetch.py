@@ -6,9 +6,9 @@ should it have any, are blanked: the client then asks for metadata."""
 
 from __future__ import annotations
 
-from proxy.apis.streams import Delivery, Passing, hold_or
+from proxy.apis.streams import Delivery, Passing, held_or
 from proxy.session.client import Client
-from proxy.session.plans import Forward, Outcome, Request, Stream
+from proxy.session.plans import Decided, Forward, Handling, Request, Stream
 from proxy.wire.addresses import FETCH, holds_addresses, patch_addresses
 from proxy.wire.fetch import FIRST_TOPIC_ID, VERSIONS, FetchSums, blank_tags, fetch_sums, read_fetch
 from proxy.wire.frames import Frame, Place, places_of
@@ -21,17 +21,17 @@ class Fetch:
     key = FETCH
     versions = VERSIONS
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, now: float) -> Forward | None:  # noqa: ARG002
+    def recognize(self, client: Client, version: int, _frame: Frame, _header_stop: int, /) -> Forward | None:
         """Nothing of a request needs to be read; all those of a connection without a limit have the same plan."""
-        if client.rules(now).consume is not None:
+        if client.rules(client.now).consume is not None:
             return None
-        known: Forward | None = client.memo.get(FETCH << 8 | version)
-        if known is None:
-            known = client.memo[FETCH << 8 | version] = Forward(FetchPlan(client, version))
+        known = client.remembered.get(FETCH << 8 | version)
+        if not isinstance(known, Forward):
+            known = client.remembered[FETCH << 8 | version] = Forward(FetchPlan(client, version))
         return known
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        return hold_or(client, FETCH, request.version, Forward(FetchPlan(client, request.version)), now, held)
+    def request(self, client: Client, request: Request) -> Decided | Handling:
+        return held_or(client, FETCH, request.version, Forward(FetchPlan(client, request.version)))
 
 
 class FetchPlan(Delivery):

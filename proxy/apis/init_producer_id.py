@@ -6,22 +6,25 @@ that is known does not wait."""
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Hold, Outcome, Plain, Request
+from proxy.session.plans import FORWARD, Decided, Handling, Hold, Request
 from proxy.wire.init_producer_id import INIT_PRODUCER_ID, current_id
+from quota.decision import Decision
 
 
-class InitProducerId(Plain):
+class InitProducerId:
     key = INIT_PRODUCER_ID
     versions = (0, 0x7FFF)
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
+    def request(self, client: Client, request: Request) -> Decided | Handling:
         engine = client.services.engine
-        if held or not engine.limits.hold_new_ids:
+        if not engine.limits.hold_new_ids:
             return FORWARD
         request.join()
         current = current_id(memoryview(request.buf)[request.body : request.end], request.version)
-        wait = engine.hold_new_id(client.user, client.client_id or "", current, now)
-        if wait is None:
-            return FORWARD
+        wait = engine.hold_new_id(client.user, client.client_id or "", current, client.now)
+        return FORWARD if wait is None else self._held(client, request, wait)
+
+    def _held(self, client: Client, request: Request, wait: Decision) -> Handling:
         client.services.watcher.decided(wait, client.requester(self.key, request.version))
-        return Hold(wait.throttle)
+        yield Hold(wait.throttle)
+        return FORWARD

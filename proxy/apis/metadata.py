@@ -16,56 +16,45 @@ from collections.abc import Generator, Sequence
 from functools import partial
 
 from proxy.apis.addresses import Patch
-from proxy.apis.asking import asking, came
-from proxy.apis.in_steps import JudgedInSteps, Look
+from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import NOT_TOLD, Client
 from proxy.session.expected import Charge
-from proxy.session.plans import Forward, InSteps, Outcome, Request
+from proxy.session.plans import Decided, Forward, Handling, InSteps, Request, given_back
 from proxy.wire import metadata as wire
-from proxy.wire.items import NO_ID, Key
+from proxy.wire.items import NO_ID
 from proxy.wire.primitives import INT32, Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from quota.kinds.controller_mutations import MutationLimit, Receipt
 from quota.limit_table import Found
 
 
-class Metadata(JudgedInSteps[list[str]]):
+class Metadata:
     key = wire.KEY
     versions = wire.VERSIONS
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        if _limit(client) is None:
-            client.asked, client.progress = {}, None  # a quota may have gone while the broker was asked
-            return Forward(_Learn(self.key, request.version, client))
-        return super().request(client, request, now, held)
+    def request(self, client: Client, request: Request) -> Decided | Handling:
+        return Forward(_Learn(self.key, request.version, client)) if _limit(client) is None else self._judged(client, request)
 
-    def judged(self, client: Client, look: Look[list[str]], held: bool) -> Generator[None, None, Outcome]:  # noqa: ARG002
-        request = look.request
-        if look.read is None:
-            request.join()
-            look.read = yield from wire.read_auto_create(request.buf, request.body, request.end, request.version)
-        unknown = yield from self._unknown(client, look.read)
-        missing: list[Key] = []
-        for i, name in enumerate(unknown):
-            if i % MANY == MANY - 1:
-                yield
-            if (name, NO_ID) not in client.asked:
-                missing.append((name, NO_ID))
-        if missing:
-            return (yield from asking(client, request, missing))
+    def _judged(self, client: Client, request: Request) -> Handling:
+        request.join()
+        names = yield from wire.read_auto_create(request.buf, request.body, request.end, request.version)
+        unknown = yield from self._unknown(client, names)
+        told: Told = {}
+        if unknown:
+            yield from ask_sizes(client, request, ((name, NO_ID) for name in unknown), told)
+            unknown = yield from self._unknown(client, names)
         new: list[str] = []
         for i, name in enumerate(unknown):
             if i % MANY == MANY - 1:
-                yield
-            absent = client.asked.get((name, NO_ID), 0) in (0, NOT_TOLD)
+                yield None
+            absent = told.get((name, NO_ID), 0) in (0, NOT_TOLD)
             if absent and not self._is_expected(client, name, client.now):
                 new.append(name)
-        asked, client.asked = client.asked, {}
-        yield from freed(asked)
+        yield from freed(told)
         found = _limit(client)
         if found is None or not new:
             return Forward(_Learn(self.key, request.version, client))
-        return (yield from self._charge(client, look, new, found))
+        return (yield from self._charge(client, request, new, found))
 
     def _unknown(self, client: Client, names: list[str]) -> Generator[None, None, list[str]]:
         """Those of these topics that are not known to exist."""
@@ -81,12 +70,14 @@ class Metadata(JudgedInSteps[list[str]]):
                 unknown.append(name)
         return unknown
 
-    def _charge(
-        self, client: Client, look: Look[list[str]], new: list[str], found: Found[MutationLimit]
-    ) -> Generator[None, None, Outcome]:
-        engine, total, now, request = client.services.engine, client.api_sum(self.key), client.now, look.request
-        each, receipt = client.services.cluster.default_partitions, Receipt(found, {})
-        look.undo = partial(_undo, client, new, receipt)
+    def _charge(self, client: Client, request: Request, new: list[str], found: Found[MutationLimit]) -> Handling:
+        receipt = Receipt(found, {})
+        with given_back(client, partial(_undo, client, new, receipt)):
+            return (yield from self._charged(client, request, new, receipt))
+
+    def _charged(self, client: Client, request: Request, new: list[str], receipt: Receipt) -> Handling:
+        engine, total, now, found = client.services.engine, client.api_sum(self.key), client.now, receipt.found
+        each = client.services.cluster.default_partitions
         costs = [each] * len(new)
         verdict = yield from engine.charging_mutations(found, costs, refusable=True, now=now, mute=False, receipt=receipt)
         if engine.would:  # before somebody else is judged
@@ -96,7 +87,7 @@ class Metadata(JudgedInSteps[list[str]]):
         total.mutations += verdict.charged
         for i, name in enumerate(new):
             if i % FEW == FEW - 1:
-                yield
+                yield None
             if i not in refused:
                 client.services.expected.add(client.user, name, Charge(verdict.receipt, i, each, now))
         if decision is None:
@@ -105,7 +96,7 @@ class Metadata(JudgedInSteps[list[str]]):
         total.refuse(decision.quota, len(plan.refused))
         client.services.watcher.decided(decision, client.requester(self.key, request.version, tuple(plan.refused)))
         header = request.buf[request.start + 4 : request.body]
-        yield
+        yield None
         kept = yield from wire.without(request.buf, request.body, request.end, request.version, set(plan.refused))
         return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
 

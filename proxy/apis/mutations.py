@@ -15,17 +15,16 @@ than 1 MiB is not read: without a quota it passes uncounted, with one it closes 
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final
 
-from proxy.apis.asking import asking
-from proxy.apis.in_steps import JudgedInSteps, Look
+from proxy.apis.asking import Told, ask_sizes
 from proxy.session.client import HIDDEN, Client
-from proxy.session.plans import FORWARD, Answer, Forward, Hold, InSteps, Outcome, Request
+from proxy.session.plans import FORWARD, Answer, Forward, Handling, Hold, InSteps, Request, given_back
 from proxy.session.tally import Sum
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
@@ -45,21 +44,14 @@ LABELLED: Final = 100
 """Topics of one decision whose names are told."""
 
 
-class _Asked(NamedTuple):
-    """What was read of a request: its topics, and which of them cost nothing."""
-
-    items: Items
-    free: set[int]
-
-
-class MutationApi(JudgedInSteps[_Asked]):
+class MutationApi(ABC):
     """One such API."""
 
     def __init__(self, wire: ItemApi) -> None:
         self.wire, self.key, self.versions = wire, wire.key, wire.versions
 
     @abstractmethod
-    def cost(self, client: Client, topic: Item) -> int | None:
+    def cost(self, client: Client, topic: Item, told: Told) -> int | None:
         """Partitions of one topic; None when the broker has to be asked, 0 for what costs nothing or cannot be."""
 
     @abstractmethod
@@ -70,20 +62,16 @@ class MutationApi(JudgedInSteps[_Asked]):
         """The same of a topic of which the broker did not say how large it is: as many as it may cost, as far as is known."""
         return self.estimate(client, topic)
 
-    def there(self, client: Client, topic: Item) -> int | None:
+    def there(self, client: Client, topic: Item, told: Told) -> int | None:
         """Partitions that it has: what the broker said, or where that has not heard of it what the proxy saw happen; 0 when it is
         not there, `NOT_TOLD`, or None when the broker was not asked."""
-        told = client.asked.get(topic.key)
-        if told in (0, HIDDEN):
+        size = told.get(topic.key)
+        if size in (0, HIDDEN):
             return 0 if topic.name is None else client.services.cluster.topic_size(topic.name) or 0
-        return told
+        return size
 
     def doubtful(
-        self,
-        client: Client,  # noqa: ARG002
-        items: Items,  # noqa: ARG002
-        costs: Sequence[int],  # noqa: ARG002
-        found: Found[MutationLimit],  # noqa: ARG002
+        self, _client: Client, _items: Items, _costs: Sequence[int], _found: Found[MutationLimit], _told: Told, /
     ) -> Generator[None, None, list[Key]]:
         """Topics that may turn out to cost nothing, now that something is about to be refused. In steps."""
         yield from ()
@@ -102,38 +90,39 @@ class MutationApi(JudgedInSteps[_Asked]):
         yield from freed(first)
         return free
 
-    def judged(self, client: Client, look: Look[_Asked], held: bool) -> Generator[None, None, Outcome]:
-        engine, request = client.services.engine, look.request
-        if look.read is None:
-            try:
-                request.join()
-                items = yield from self.wire.read(request.buf, request.body, request.end, request.version)
-            except BadBytes:
-                if self._limit(client) is None:  # for the broker to judge
-                    return FORWARD
-                raise
-            if items.validate_only:
+    def request(self, client: Client, request: Request) -> Handling:
+        engine = client.services.engine
+        try:
+            request.join()
+            items = yield from self.wire.read(request.buf, request.body, request.end, request.version)
+        except BadBytes:
+            if self._limit(client) is None:  # for the broker to judge
                 return FORWARD
-            nothing = yield from self.free(items)
-            nothing |= yield from self._exempt(client, items)
-            look.read = _Asked(items, nothing)
-        (items, free), found = look.read, self._limit(client)
-        if found is None:
-            client.api_sum(self.key).mutations += yield from self._estimated(client, items, free)
-            asked, client.asked = client.asked, {}  # a quota may have gone while its broker was asked
-            yield from freed(asked, items.topics)
+            raise
+        if items.validate_only:
             return FORWARD
-        costs, charged, missing = yield from self._costs(client, items, free)
-        # Old versions are done in full, so they wait until the mute is over: one connection goes on, and mutes its entity again.
-        may_wait = charged and (not held or request.version < self.wire.first_refusable)
-        wait = engine.hold(engine.controller_mutations, found, charged, client.now) if may_wait else None
-        if wait is not None:
-            client.services.watcher.decided(wait, client.requester(self.key, request.version, _labels(items, charged)))
-            return Hold(wait.throttle)
-        missing = missing or (yield from self.doubtful(client, items, costs, found))
-        if missing:
-            return (yield from asking(client, request, missing))
-        return (yield from self._charge(client, look, items, costs, free, found))
+        free = yield from self.free(items)
+        free |= yield from self._exempt(client, items)
+        told: Told = {}
+        held = False
+        while (found := self._limit(client)) is not None:
+            costs, charged, missing = yield from self._costs(client, items, free, told)
+            # Old versions are done in full, so they wait until the mute is over: one connection goes on and mutes its entity again.
+            may_wait = charged and (not held or request.version < self.wire.first_refusable)
+            wait = engine.hold(engine.controller_mutations, found, charged, client.now) if may_wait else None
+            if wait is not None:
+                client.services.watcher.decided(wait, client.requester(self.key, request.version, _labels(items, charged)))
+                yield Hold(wait.throttle)
+                held = True
+                continue
+            missing = missing or (yield from self.doubtful(client, items, costs, found, told))
+            if not missing:
+                yield from freed(told)
+                return (yield from self._charge(client, request, items, costs, free, found))
+            yield from ask_sizes(client, request, missing, told)
+        client.api_sum(self.key).mutations += yield from self._estimated(client, items, free)
+        yield from freed(told, items.topics)
+        return FORWARD
 
     def _limit(self, client: Client) -> Found[MutationLimit] | None:
         return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
@@ -148,7 +137,9 @@ class MutationApi(JudgedInSteps[_Asked]):
                 total += self.estimate(client, topic)
         return total
 
-    def _costs(self, client: Client, items: Items, free: set[int]) -> Generator[None, None, tuple[list[int], list[int], list[Key]]]:
+    def _costs(
+        self, client: Client, items: Items, free: set[int], told: Told
+    ) -> Generator[None, None, tuple[list[int], list[int], list[Key]]]:
         """What each topic costs, 0 while that is not known; which cost something, or may; of which the broker has to be asked."""
         costs: list[int] = []
         charged: list[int] = []
@@ -156,7 +147,7 @@ class MutationApi(JudgedInSteps[_Asked]):
         for i, topic in enumerate(items.topics):
             if i % MANY == MANY - 1:
                 yield
-            cost = 0 if i in free else self.cost(client, topic)
+            cost = 0 if i in free else self.cost(client, topic, told)
             costs.append(cost or 0)
             if cost != 0:
                 charged.append(i)
@@ -175,30 +166,28 @@ class MutationApi(JudgedInSteps[_Asked]):
         return found
 
     def _charge(
-        self,
-        client: Client,
-        look: Look[_Asked],
-        items: Items,
-        costs: Sequence[int],
-        free: set[int],
-        found: Found[MutationLimit],
-    ) -> Generator[None, None, Outcome]:
+        self, client: Client, request: Request, items: Items, costs: Sequence[int], free: set[int], found: Found[MutationLimit]
+    ) -> Handling:
         """Of some topics nothing can come, as the broker said. It may not know yet; what is done is charged then."""
         late: list[int] = []
         for i, cost in enumerate(costs):
             if i % MANY == MANY - 1:
-                yield
+                yield None
             if not cost and i not in free:
                 late.append(i)
-        asked, client.asked = client.asked, {}
-        yield from freed(asked)
         if not (any(costs) or late):
             yield from freed(items.topics)
             return FORWARD
-        now = client.now
-        engine, request, receipt = client.services.engine, look.request, Receipt(found, {})
+        receipt = Receipt(found, {})
+        with given_back(client, partial(client.services.engine.give_up_mutations, receipt)):
+            return (yield from self._charged(client, request, items, costs, late, receipt))
+
+    def _charged(
+        self, client: Client, request: Request, items: Items, costs: Sequence[int], late: Sequence[int], receipt: Receipt
+    ) -> Handling:
+        """Charge the costs. `late`: topics that are charged if they come to something."""
+        engine, found, now = client.services.engine, receipt.found, client.now
         refusable = request.version >= self.wire.first_refusable
-        look.undo = partial(engine.give_up_mutations, receipt)
         verdict = yield from engine.charging_mutations(found, costs, refusable=refusable, now=now, receipt=receipt)
         if engine.would:  # before somebody else is judged
             client.would_have(self.key, request.version)
@@ -219,9 +208,9 @@ class MutationApi(JudgedInSteps[_Asked]):
             throttle_ms = ceil(decision.throttle * 1000)
             frame = yield from self.wire.refusal(request.correlation_id, request.version, items, decision.message, throttle_ms)
             return Answer(frame, told.left())
-        yield
+        yield None
         refused = set(decision.items)
-        yield
+        yield None
         kept = yield from self.wire.without(items, refused, request.buf, request.body, request.end, request.version)
         header = request.buf[request.start + 4 : request.body]
         size = len(header) + sum(len(piece) for piece in kept)

@@ -14,16 +14,16 @@ From version 10 on a response may name node endpoints (KIP-951), which are repla
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.apis.in_steps import Look
 from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, question, uncount
 from proxy.session.client import Aim, Client
-from proxy.session.plans import FORWARD, NO_REPLY, Answer, Forward, Hold, Outcome, Request, Steps
+from proxy.session.plans import FORWARD, NO_REPLY, Answer, Decided, Forward, Handling, Hold, Request, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
 from proxy.wire.primitives import INT32, BadBytes, Buffer
@@ -36,7 +36,7 @@ from proxy.wire.produce import (
     skim,
 )
 from proxy.wire.refusals import Refusal, refusal, without
-from quota.decision import Action
+from quota.decision import Action, Decision
 from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
 from quota.kinds.storage import Storage
@@ -53,12 +53,13 @@ class Produce:
     key = PRODUCE
     versions = VERSIONS
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, now: float) -> Forward | None:
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, /) -> Forward | None:
         """The short cut for a request that is like earlier ones of its connection."""
-        habits: Habits | None = client.memo.get(version)
-        if habits is None:
+        shapes = client.remembered.get(version)
+        if not isinstance(shapes, RequestShapes):
             return None
-        alike = habits.requests.look(frame, header_stop)
+        now = client.now
+        alike = shapes.requests.look(frame, header_stop)
         if alike is None:
             return None
         topic, acks, _, size, producer_id, _, _, records = alike
@@ -76,34 +77,28 @@ class Produce:
         total.requests += 1
         total.record_bytes += size
         total.records += records
-        return habits.usual(acks, within)
+        return shapes.usual(acks, within)
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        version = request.version
-        look: Look[None] | None = client.progress
-        if look is not None:
-            outcome = None if look.outcome is None else look.take(client)
-            client.progress = None
-            if outcome is not None:
-                return outcome
-        habits: Habits | None = client.memo.get(version)
-        if habits is None:
-            habits = client.memo[version] = Habits(client, version)
+    def request(self, client: Client, request: Request) -> Decided | Handling:
+        version, now = request.version, client.now
+        shapes = client.remembered.get(version)
+        if not isinstance(shapes, RequestShapes):
+            shapes = client.remembered[version] = RequestShapes(client, version)
         body = request.body
         frame = (request.buf, request.start, request.end, request.chunks)
         engine = client.services.engine
         with_ids = engine.producer_ids.unchecked < ANY_ID or bool(engine.fence.by_id) or bool(engine.fence.overflowing)
         found = skim(places(frame, body), version, producer_ids=with_ids)
         if len(found.topics) > AT_ONCE:
-            look = Look(request)
-            return look.judge(client, _many(client, look, habits, found, held), large=True, now=now)
+            return _many(client, request, shapes, found)
         within = _within(client, found, version, now)
         if not within:
-            return judge(client, request, habits, found, now, held)
+            _bound(found)
+            return _judged(client, request, shapes)
         _add(client, found, version, 0, len(found.topics))
         if request.chunks is None:
-            habits.requests.remember(frame, request.header_stop, found)
-        return habits.usual(found.acks, within)
+            shapes.requests.remember(frame, request.header_stop, found)
+        return shapes.usual(found.acks, within)
 
 
 def _within(client: Client, found: Skim, version: int, now: float) -> int:
@@ -113,21 +108,20 @@ def _within(client: Client, found: Skim, version: int, now: float) -> int:
     return passes(client, found, version >= FIRST_TOPIC_ID, now) if client.services.engine.looks_at_produce else NOT_COUNTED
 
 
-def _many(client: Client, look: Look[None], habits: Habits, found: Skim, held: bool) -> Generator[None, None, Outcome]:
-    """What to do with a request of very many topics, in steps."""
-    version = look.request.version
+def _many(client: Client, request: Request, shapes: RequestShapes, found: Skim) -> Handling:
+    """What becomes of a request of very many topics."""
+    version = request.version
     within = _within(client, found, version, client.now)
     if not within:
         _bound(found)
-        yield
-        return (yield from _judging(client, look, habits, held))
-    if within == COUNTED:
-        look.undo = partial(uncount, client)
-    outcome = habits.usual(found.acks, within)
-    for start in range(0, len(found.topics), AT_ONCE):
-        yield
-        _add(client, found, version, start, min(start + AT_ONCE, len(found.topics)))
-    return outcome
+        yield None
+        return (yield from _judged(client, request, shapes))
+    decided = shapes.usual(found.acks, within)
+    with given_back(client, partial(uncount, client)) if within == COUNTED else nullcontext():
+        for start in range(0, len(found.topics), AT_ONCE):
+            yield None
+            _add(client, found, version, start, min(start + AT_ONCE, len(found.topics)))
+    return decided
 
 
 def _add(client: Client, found: Skim, version: int, start: int, stop: int) -> None:
@@ -217,56 +211,58 @@ def _calm(client: Client, found: Skim, now: float) -> bool:
     return all((id <= quota.unchecked or quota.is_calm(client.user, id, now)) and not fence.concerns(client.user, id) for id in ids)
 
 
-def judge(client: Client, request: Request, habits: Habits, skimmed: Skim, now: float, held: bool) -> Outcome:
-    """What becomes of a request that is not within every limit, or whose limits have to be looked at batch by batch."""
-    _bound(skimmed)
-    look: Look[None] = Look(request)
-    work = _judging(client, look, habits, held)
-    outcome = look.judge(client, work, large=skimmed.partition_count > AT_ONCE, now=now)
-    if not isinstance(outcome, Steps):
-        client.progress = None
-    return outcome
-
-
 def _bound(found: Skim) -> None:
     if found.partition_count > MAX_JUDGED:
         raise BadBytes(f"a Produce request of {found.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
 
 
-def _judging(client: Client, look: Look[None], habits: Habits, held: bool) -> Generator[None, None, Outcome]:
-    """The same in steps, each of which is right by itself: what a batch counts is counted when it is decided that it goes on."""
-    request, engine = look.request, client.services.engine
-    version, pieces = request.version, places((request.buf, request.start, request.end, request.chunks), request.body)
+def _judged(client: Client, request: Request, shapes: RequestShapes) -> Handling:
+    """What becomes of a request that is not within every limit, or whose limits have to be looked at batch by batch. Each step is
+    right by itself: what a batch counts is counted when it is decided that it goes on."""
+    engine, version = client.services.engine, request.version
+    pieces = places((request.buf, request.start, request.end, request.chunks), request.body)
     found = skim(pieces, version, details=True, producer_ids=True)
-    yield
-    judged = yield from _read(client, found, version)
+    if found.partition_count > AT_ONCE:
+        yield None
     if len(found.producer_ids or ()) > MAX_PRODUCER_IDS and engine.producer_ids.find(client.user) is not None:
         raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
-    rules, batches = judged.rules, judged.batches
-    wait = engine.hold_full(rules, batches, client.now) or engine.hold_produce(rules, batches, client.now, held=held)
-    if wait is not None:
+    judged = yield from _read(client, found, version)
+    held = False
+    while (wait := _hold(client, judged, held=held)) is not None:
         judged.tell([wait])
-        return Hold(wait.throttle)
-    look.undo = judged.give_up
+        yield Hold(wait.throttle)
+        held = True
+        judged = yield from _read(client, found, version)
+    with given_back(client, judged.give_up):
+        return (yield from _decided(client, request, shapes, judged, pieces))
+
+
+def _hold(client: Client, judged: Judged, *, held: bool) -> Decision | None:
+    """Why a request has to wait now; `held`: it has waited before."""
+    engine, rules, batches, now = client.services.engine, judged.rules, judged.batches, client.now
+    return engine.hold_full(rules, batches, now) or engine.hold_produce(rules, batches, now, held=held)
+
+
+def _decided(client: Client, request: Request, shapes: RequestShapes, judged: Judged, pieces: list[Place]) -> Handling:
+    """Charge a request that need not wait, batch by batch."""
+    engine, total = client.services.engine, client.api_sum(PRODUCE)
     judgement = yield from judged.judge()
     for decision in judgement.decisions:
         if decision.action is Action.REFUSE:
-            client.api_sum(PRODUCE).refuse(decision.quota, len(decision.items))
+            total.refuse(decision.quota, len(decision.items))
     judged.tell(judgement.decisions)
-    client.api_sum(PRODUCE).throttle_ms += ceil(judgement.throttle * 1000)
+    total.throttle_ms += ceil(judgement.throttle * 1000)
     if engine.would:
-        client.would_have(PRODUCE, version)
+        client.would_have(PRODUCE, request.version)
     if judged.counted:
-        yield from judged.count([i for i in range(len(batches)) if i not in judgement.refused])
+        yield from judged.count([i for i in range(len(judged.batches)) if i not in judgement.refused])
     if judgement.refused:
-        return (yield from _refuse(client, request, habits, judged, pieces))
-    usual = _usual(client, request, habits, judged)
+        return (yield from _refuse(client, request, shapes, judged, pieces))
+    usual = _usual(client, request, shapes, judged)
     return replace(usual, throttle=judgement.throttle) if judgement.throttle else usual
 
 
-def _refuse(
-    client: Client, request: Request, habits: Habits, judged: Judged, pieces: list[Place]
-) -> Generator[None, None, Outcome]:
+def _refuse(client: Client, request: Request, shapes: RequestShapes, judged: Judged, pieces: list[Place]) -> Handling:
     """A part of a request is refused, or all of it; the rest goes on, and the answers are merged. acks=0: the connection is closed
     behind the rest. What nobody has confirmed of that stays with what is expected of the user. In steps."""
     judgement, parts, version, acks = judged.judgement, judged.parts, request.version, judged.found.acks
@@ -282,7 +278,7 @@ def _refuse(
         kept = [INT32.pack(len(header) + sum(map(len, kept))), header, *kept]
     if not acks:
         return Forward(pieces=kept, reply=False, close=True)
-    plan = Merge(version, parts, refused, _usual(client, request, habits, judged).plan)
+    plan = Merge(version, parts, refused, _usual(client, request, shapes, judged).plan)
     return Forward(plan, kept, throttle=judgement.throttle)
 
 
@@ -298,18 +294,18 @@ def _read(client: Client, found: Skim, version: int) -> Generator[None, None, Ju
         counted = counted and aim.may_count(client, found.acks, now)
         topic_id = str(UUID(bytes=topic)) if by_id else None
         listed += [Batch(aim.name, aim.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches]
-        if len(aims) // AT_ONCE < (len(aims) + len(batches)) // AT_ONCE:
+        if len(aims) % AT_ONCE + len(batches) > AT_ONCE:
             yield
         aims += [aim] * len(batches)
     return Judged(client, version, found, aims, listed, counted, now)
 
 
-def _usual(client: Client, request: Request, habits: Habits, judged: Judged) -> Forward:
+def _usual(client: Client, request: Request, shapes: RequestShapes, judged: Judged) -> Forward:
     """How a request goes on of which nothing is refused. The broker's answer settles what was counted, or counts it."""
     judgement, acks = judged.judgement, judged.found.acks
     something = judgement.in_topics or judgement.slowed is not None or judged.rules.produce is not None
     if judged.counted and not (acks and something):
-        return habits.usual(acks, NOT_COUNTED)
+        return shapes.usual(acks, NOT_COUNTED)
     plan = Settle(judged, addresses=holds_addresses(PRODUCE, request.version))
     if acks:
         return Forward(plan)
@@ -317,8 +313,8 @@ def _usual(client: Client, request: Request, habits: Habits, judged: Judged) -> 
     return Forward(plan, [*whole, question(client, request)])
 
 
-class Habits:
-    """What one connection does again and again, with one version."""
+class RequestShapes:
+    """What earlier requests of one connection looked like, in one version, and the plans for requests that look the same."""
 
     __slots__ = ("_client", "_counted", "_outcome", "requests")
 

@@ -3,7 +3,7 @@ ApiVersions is clamped to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from proxy.apis.addresses import ADDRESS_APIS
 from proxy.apis.api_versions import ApiVersions
@@ -28,16 +28,6 @@ def default_handlers() -> list[Handler]:
     connections: list[Handler] = [SaslHandshake(), ApiVersions(), SaslAuthenticate()]
     topics: list[Handler] = [Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics(), StreamsGroupHeartbeat()]
     return [*records, *connections, *topics, DescribeClientQuotas(), AlterClientQuotas(), *ADDRESS_APIS]
-
-
-def by_key(handlers: Iterable[Handler]) -> dict[int, Handler]:
-    """The table; two handlers for one API are a mistake in the program."""
-    table: dict[int, Handler] = {}
-    for handler in handlers:
-        if handler.key in table:
-            raise ValueError(f"two handlers for API {handler.key}: {table[handler.key]} and {handler}")
-        table[handler.key] = handler
-    return table
 
 
 def understood(table: Mapping[int, Handler]) -> dict[int, tuple[int, int]]:

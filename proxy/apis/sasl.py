@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from proxy.identity.sasl import SaslExchange
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Forward, Outcome, Plain, Request, Whole
+from proxy.session.plans import FORWARD, Decided, Forward, Request, SmallAnswer
 from proxy.wire.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, response_body
 from proxy.wire.primitives import INT16, INT32, Buffer, fixed, span, string
 
 FIRST_COMPACT = 2
 
 
-class SaslHandshake(Plain):
+class SaslHandshake:
     key = SASL_HANDSHAKE
     versions = (0, 1)
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+    def request(self, client: Client, request: Request) -> Decided:
         request.join()
         mechanism, _ = string(request.buf, request.body, request.end, compact=False)
         client.exchange = SaslExchange(mechanism or "")
         return FORWARD if request.version else Forward(_Bare(client))
 
 
-class _Bare(Whole):
+class _Bare(SmallAnswer):
     """The answer to a handshake of version 0: when it is a yes, tokens without headers follow."""
 
     __slots__ = ("_client",)
@@ -43,11 +43,11 @@ class _Bare(Whole):
         return None
 
 
-class SaslAuthenticate(Plain):
+class SaslAuthenticate:
     key = SASL_AUTHENTICATE
     versions = (0, 2)
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:  # noqa: ARG002
+    def request(self, client: Client, request: Request) -> Decided:
         request.join()
         start, stop = span(request.buf, request.body, request.end, request.version >= FIRST_COMPACT, INT32)
         exchange = client.exchange
@@ -57,7 +57,7 @@ class SaslAuthenticate(Plain):
         return Forward(_Watch(client, exchange, request.version))
 
 
-class _Watch(Whole):
+class _Watch(SmallAnswer):
     __slots__ = ("_client", "_exchange", "_version")
 
     def __init__(self, client: Client, exchange: SaslExchange, version: int) -> None:

@@ -6,9 +6,9 @@ then asks for metadata. Version 0 was an early access, never stable, and is left
 
 from __future__ import annotations
 
-from proxy.apis.streams import Delivery, Passing, hold_or
+from proxy.apis.streams import Delivery, Passing, held_or
 from proxy.session.client import Client
-from proxy.session.plans import Forward, Outcome, Place, Plain, Request, Stream
+from proxy.session.plans import Decided, Forward, Handling, Place, Request, Stream
 from proxy.wire.addresses import SHARE_FETCH, patch_addresses
 from proxy.wire.headers import RESPONSE_START, flexible
 from proxy.wire.primitives import BadBytes, Buffer
@@ -16,12 +16,12 @@ from proxy.wire.share_fetch import VERSIONS, ShareFetchSums, blank_endpoints, re
 from proxy.wire.walk import Walk
 
 
-class ShareFetch(Plain):
+class ShareFetch:
     key = SHARE_FETCH
     versions = VERSIONS
 
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        return hold_or(client, SHARE_FETCH, request.version, Forward(ShareFetchPlan(client, request.version)), now, held)
+    def request(self, client: Client, request: Request) -> Decided | Handling:
+        return held_or(client, SHARE_FETCH, request.version, Forward(ShareFetchPlan(client, request.version)))
 
 
 class ShareFetchPlan(Delivery):

@@ -10,18 +10,30 @@ from collections.abc import Callable, Generator
 from math import ceil
 
 from proxy.session.client import Client
-from proxy.session.plans import Forward, Hold, Outcome, Stream
+from proxy.session.plans import Decided, Forward, Handling, Hold, Stream
 from proxy.session.throttled import Telling
 from proxy.wire.primitives import Buffer
 from proxy.wire.throttle import tell, throttle_place
 from proxy.wire.walk import Walk
 
 
-def hold_or(client: Client, key: int, version: int, otherwise: Forward, now: float, held: bool) -> Outcome:
-    """What to do with a request for records: it is held while its entity is muted on another connection."""
-    consume = client.rules(now).consume
-    seconds = 0.0 if consume is None else client.hold_rate(consume, key, version, now, held=held)
-    return Hold(seconds) if seconds else otherwise
+def held_or(client: Client, key: int, version: int, otherwise: Forward) -> Decided | Handling:
+    """What becomes of a request for records: it is held while its entity is muted on another connection."""
+    seconds = _hold(client, key, version, held=False)
+    return _held(client, key, version, otherwise, seconds) if seconds else otherwise
+
+
+def _held(client: Client, key: int, version: int, otherwise: Forward, seconds: float) -> Handling:
+    while seconds:
+        yield Hold(seconds)
+        seconds = _hold(client, key, version, held=True)
+    return otherwise
+
+
+def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
+    """Seconds for which it has to wait now; `held`: it has waited before."""
+    consume = client.rules(client.now).consume
+    return 0.0 if consume is None else client.hold_rate(consume, key, version, client.now, held=held)
 
 
 class Delivery:

@@ -18,20 +18,18 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
 
-from proxy.apis.asking import asking, came
-from proxy.apis.in_steps import JudgedInSteps, Look
+from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import Client
 from proxy.session.expected import Charge
-from proxy.session.plans import FORWARD, LARGE, Answer, Forward, Hold, InSteps, Outcome
+from proxy.session.plans import FORWARD, LARGE, Answer, Decided, Forward, Handling, Hold, InSteps, Pause, Request, given_back
 from proxy.session.topologies import MOST_OF_A_GROUP
 from proxy.wire import streams_group_heartbeat as wire
 from proxy.wire.items import NO_ID
 from proxy.wire.primitives import Buffer
 from proxy.wire.steps import FEW, MANY
-from proxy.wire.streams_group_heartbeat import Heartbeat, Topology
-from quota.decision import Action
+from proxy.wire.streams_group_heartbeat import Topology
+from quota.decision import Action, Decision
 from quota.engine import MAX_HOLD
 from quota.kinds.controller_mutations import MutationLimit, Receipt
 from quota.limit_table import Found
@@ -39,93 +37,97 @@ from quota.limit_table import Found
 NO_ROOM = "The topology names too many topics, or those of all Streams groups of this principal do; try again later."
 
 
-class _Read(NamedTuple):
-    """What was read of a request: what it says, and the topology of its group."""
-
-    heartbeat: Heartbeat
-    topology: Topology
-
-
-class StreamsGroupHeartbeat(JudgedInSteps[_Read]):
+class StreamsGroupHeartbeat:
     key = wire.KEY
     versions = wire.VERSIONS
 
-    def judged(self, client: Client, look: Look[_Read], held: bool) -> Generator[None, None, Outcome]:
-        services, request = client.services, look.request
-        found = services.engine.find_mutation_limit(client.user, client.client_id or "")
-        if found is None:
-            client.asked = {}
-            return FORWARD
-        if look.read is None:
-            request.join()
-            reading = wire.read_heartbeat(request.buf, request.body, request.end, request.version, MOST_OF_A_GROUP)
-            heartbeat, too_many = yield from reading
-            if heartbeat.topology is None:
-                topology = services.topologies.get(client.user, heartbeat.group, client.now)
-                if topology is None:
-                    return FORWARD
-            elif too_many:
-                topology = None
-            else:
-                topology = services.topologies.join(client.user, heartbeat.group, heartbeat.topology, client.now)
+    def request(self, client: Client, request: Request) -> Decided | Handling:
+        return FORWARD if _limit(client) is None else self._judged(client, request)
+
+    def _judged(self, client: Client, request: Request) -> Handling:
+        request.join()
+        reading = wire.read_heartbeat(request.buf, request.body, request.end, request.version, MOST_OF_A_GROUP)
+        heartbeat, too_many = yield from reading
+        if too_many:
+            return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
+        topologies = client.services.topologies
+        if heartbeat.topology is None:
+            topology = topologies.get(client.user, heartbeat.group, client.now)
+            if topology is None:
+                return FORWARD
+        else:
+            topology = topologies.join(client.user, heartbeat.group, heartbeat.topology, client.now)
             if topology is None:
                 return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
-            look.read = _Read(heartbeat, topology)
-        return (yield from self._judge(client, look, found, held))
+        held = False
+        while (found := _limit(client)) is not None:
+            new = yield from _new(client, request, topology)
+            if not new:
+                return FORWARD
+            decision = _over(client, new, found)
+            if decision is None:
+                return (yield from self._charge(client, request, new, found))
+            by = client.requester(self.key, request.version, tuple(new))
+            if held:
+                client.services.watcher.decided(decision, by)
+                client.api_sum(self.key).refuse(decision.quota, len(new))
+                return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, decision.message))
+            wait = replace(decision, action=Action.HOLD, throttle=min(decision.throttle, MAX_HOLD))
+            client.services.watcher.decided(wait, by)
+            yield Hold(wait.throttle)
+            held = True
+        return FORWARD
 
-    def _judge(self, client: Client, look: Look[_Read], found: Found[MutationLimit], held: bool) -> Generator[None, None, Outcome]:
-        assert look.read is not None
-        topology = look.read.topology
-        sizes = yield from _sizes(client, topology)
-        if missing := [(name, NO_ID) for name, size in sizes.items() if size is None and (name, NO_ID) not in client.asked]:
-            return (yield from asking(client, look.request, missing))
-        known = {name: size or max(client.asked.get((name, NO_ID), 0), 0) for name, size in sizes.items()}
-        client.asked = {}
-        if not all(known[name] for part in topology for name in part.sources):
-            return FORWARD
-        yield
-        wanted = yield from _wanted(topology, known, client.services.cluster.default_partitions)
-        free = client.services.engine.limits.exempt.topics
-        yield
-        new = {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, client.now)}
-        return (yield from self._charge(client, look, new, found, held)) if new else FORWARD
-
-    def _charge(
-        self, client: Client, look: Look[_Read], new: dict[str, int], found: Found[MutationLimit], held: bool
-    ) -> Generator[None, None, Outcome]:
-        assert look.read is not None
-        engine, watcher, request, now = client.services.engine, client.services.watcher, look.request, client.now
-        by = client.requester(self.key, request.version, tuple(new))
-        more = sum(cost - _charged(client, name, now) for name, cost in new.items())
-        if engine.refuses_mutations(found, [more], now):
-            decision = engine.charge_mutations(found, [more], refusable=True, now=now, mute=False).decision
-            assert decision is not None
-            if not held:
-                wait = replace(decision, action=Action.HOLD, throttle=min(decision.throttle, MAX_HOLD))
-                watcher.decided(wait, by)
-                return Hold(wait.throttle)
-            watcher.decided(decision, by)
-            client.api_sum(self.key).refuse(decision.quota, len(new))
-            return Answer(wire.try_again(request.correlation_id, request.version, look.read.heartbeat, decision.message))
-        expected, receipt = client.services.expected, Receipt(found, {})
+    def _charge(self, client: Client, request: Request, new: dict[str, int], found: Found[MutationLimit]) -> Handling:
+        engine, expected, now, receipt = client.services.engine, client.services.expected, client.now, Receipt(found, {})
         for i, name in enumerate(new):
             if i % FEW == FEW - 1:
-                yield
+                yield None
             if (before := expected.drop(client.user, name)) is not None:
                 engine.credit_mutations(before.receipt, (before.item,))
         charges = {name: Charge(receipt, i, cost, now, lasts=True) for i, (name, cost) in enumerate(new.items())}
         plan = _Settle(client, request.version, charges)
-        look.undo = plan.undo
-        costs = list(new.values())
-        charging = engine.charging_mutations(found, costs, refusable=False, now=now, mute=False, receipt=receipt)
-        plan.charged = (yield from charging).charged
-        if engine.would:  # before somebody else is judged
-            client.would_have(self.key, request.version)
-        for i, (name, charge) in enumerate(charges.items()):
-            if i % FEW == FEW - 1:
-                yield
-            expected.add(client.user, name, charge)
+        with given_back(client, plan.undo):
+            costs = list(new.values())
+            charging = engine.charging_mutations(found, costs, refusable=False, now=now, mute=False, receipt=receipt)
+            plan.charged = (yield from charging).charged
+            if engine.would:  # before somebody else is judged
+                client.would_have(self.key, request.version)
+            for i, (name, charge) in enumerate(charges.items()):
+                if i % FEW == FEW - 1:
+                    yield None
+                expected.add(client.user, name, charge)
         return Forward(plan)
+
+
+def _limit(client: Client) -> Found[MutationLimit] | None:
+    return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
+
+
+def _new(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, dict[str, int]]:
+    """Internal topics that are created for this topology and not charged yet, with their partitions."""
+    told: Told = {}
+    sizes = yield from _sizes(client, topology)
+    if missing := [(name, NO_ID) for name, size in sizes.items() if size is None]:
+        yield from ask_sizes(client, request, missing, told)
+        sizes = yield from _sizes(client, topology)
+    known = {name: size or max(told.get((name, NO_ID), 0), 0) for name, size in sizes.items()}
+    if not all(known[name] for part in topology for name in part.sources):
+        return {}
+    yield None
+    wanted = yield from _wanted(topology, known, client.services.cluster.default_partitions)
+    free = client.services.engine.limits.exempt.topics
+    yield None
+    return {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, client.now)}
+
+
+def _over(client: Client, new: Mapping[str, int], found: Found[MutationLimit]) -> Decision | None:
+    """The refusal if these topics do not fit into the quota now; None if they do."""
+    engine, now = client.services.engine, client.now
+    more = sum(cost - _charged(client, name, now) for name, cost in new.items())
+    if not engine.refuses_mutations(found, [more], now):
+        return None
+    return engine.charge_mutations(found, [more], refusable=True, now=now, mute=False).decision
 
 
 class _Settle(InSteps):
@@ -151,7 +153,7 @@ class _Settle(InSteps):
         self._total.mutations += self.charged
         return [frame]
 
-    def undo(self, now: float) -> None:  # noqa: ARG002
+    def undo(self, _now: float, /) -> None:
         """The heartbeat does not go on, as its connection ends."""
         for name, charge in self._charges.items():
             self._give_back(name, charge)

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 from proxy.clients.turns import Turns
 from proxy.config.units import HostPort
 from proxy.session.budget import STRANGERS
-from proxy.session.plans import Handler
+from proxy.session.plans import Handlers
 from proxy.session.port import Peer, Services
 from proxy.session.session import Session, State
 from proxy.supervise import tell_end
@@ -37,7 +37,7 @@ class Shared:
     """What all connections of a proxy share."""
 
     services: Services
-    handlers: dict[int, Handler]
+    handlers: Handlers
     connect: Connect
     turns: Turns
     connections: set[ClientConnection] = field(default_factory=set)

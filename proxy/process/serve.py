@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
-from proxy.apis.registry import by_key, default_handlers, understood
+from proxy.apis.registry import default_handlers, understood
 from proxy.clients.admin import start_admin
 from proxy.clients.connection import ClientConnection, Shared
 from proxy.clients.listeners import ClientListener
@@ -48,6 +48,7 @@ from proxy.process.service_manager import tell_service_manager
 from proxy.process.tuning import tune_gc, tune_malloc
 from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census
+from proxy.session.plans import Handlers
 from proxy.session.port import Services
 from proxy.session.session import State
 from proxy.session.tally import Tally
@@ -198,7 +199,7 @@ class Proxy:
 
     def _make_shared(self, tally: Tally) -> Shared:
         """What all connections share."""
-        settings, handlers = self.settings, by_key(default_handlers())
+        settings, handlers = self.settings, Handlers(default_handlers())
         limits = settings.limits
         self._directory = Directory(Topics(self.engine.bytes_in), settings.quotas.default_partitions)
         services = Services(

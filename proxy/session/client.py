@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from math import ceil
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from proxy.identity.sasl import SaslExchange
@@ -84,7 +84,6 @@ class Client:
         "_rules",
         "_topic_sums",
         "address",
-        "asked",
         "broker",
         "charged",
         "client_id",
@@ -92,10 +91,9 @@ class Client:
         "exchange",
         "guest",
         "let_in",
-        "memo",
         "now",
-        "progress",
         "raw_client_id",
+        "remembered",
         "services",
         "tokens",
         "too_many",
@@ -130,16 +128,10 @@ class Client:
         """What was counted for each Produce request that is within its limits and not answered yet, oldest first."""
         self.unsettled = 0
         """Batches and topics of all requests that are not answered yet and settle something then, but for those of one topic."""
-        self.memo: dict[int, Any] = {}
-        """What the Produce handler remembers of this connection, by version."""
+        self.remembered: dict[int, object] = {}
+        """What handlers with a short cut remember of this connection, by API and version: key << 8 | version."""
         self.now = 0.0
-        """when the broker last said something"""
-        self.asked: dict[tuple[str | None, bytes], int] = {}
-        """What the broker said of topics for the request that is looked at: partitions by name or id, 0 of those that are not
-        there, `HIDDEN`, or `NOT_TOLD`."""
-        self.progress: Any = None
-        """What a handler has done so far for the request that is looked at, where that takes several looks. `give_up(now)` is
-        called where the request does not go on, as the connection ends: what was charged for it is given back."""
+        """The time of what is looked at now: a request, or something that the broker said."""
 
     @property
     def principal(self) -> str:
@@ -282,13 +274,10 @@ class Client:
 
     def forget(self) -> None:
         """The end: give all sums back."""
-        if self.progress is not None:
-            self.progress.give_up(self.now)
         self.services.census.forget(self.user)
         self._retire()
         for s in self._retired:
             self.services.tally.give_back(s)
         self._retired.clear()
-        self.memo.clear()  # plans in it refer to this client
+        self.remembered.clear()  # plans in it refer to this client
         self.charged.clear()
-        self.progress = None

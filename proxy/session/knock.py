@@ -22,7 +22,7 @@ class Knock(Question):
         super().__init__()
         self._client = client
 
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:  # noqa: ARG002
+    def finish(self, _buf: Buffer, _start: int, _end: int, /) -> list[Buffer] | None:
         client = self._client
         if client.exchange is None:
             client.services.admission.served(client.now)

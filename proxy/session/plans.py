@@ -5,9 +5,10 @@ looked at meanwhile)."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from proxy.session.client import Client
 from proxy.session.pending import Pending
@@ -54,6 +55,12 @@ class Request:
             self.join()  # tagged fields of the header that do not fit into the first piece
             return self.body
 
+    def frame_pieces(self) -> list[Buffer]:
+        """The whole frame, without joining what came in pieces."""
+        if self.chunks is not None:
+            return self.chunks
+        return [self.buf if self.end - self.start == len(self.buf) else memoryview(self.buf)[self.start : self.end]]
+
     def body_places(self) -> list[Place]:
         """The body, without joining what came in pieces."""
         body = self.body
@@ -82,10 +89,10 @@ class Plan(Protocol):
     mute: float
     waits: bool
 
-    def holds(self, size: int) -> bool:
+    def holds(self, size: int, /) -> bool:
         """Is a response of `size` bytes to be held until it is whole?"""
 
-    def in_steps(self, size: int) -> bool:
+    def in_steps(self, size: int, /) -> bool:
         """Is a response of `size` bytes, once it is whole, looked at in several turns, by `work`? Else `finish` does it at once."""
 
     def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
@@ -108,8 +115,8 @@ class Stream(Protocol):
         """The next bytes: the pieces to send instead, or None to send them as they are."""
 
 
-class Whole:
-    """The usual plan: small responses, held and patched as one buffer."""
+class SmallAnswer:
+    """The usual plan: small responses, held until they are complete and patched as one buffer."""
 
     __slots__ = ("mute", "waits")
 
@@ -117,10 +124,10 @@ class Whole:
         self.mute = mute
         self.waits = waits or mute > 0
 
-    def holds(self, size: int) -> bool:  # noqa: ARG002
+    def holds(self, _size: int, /) -> bool:
         return True
 
-    def in_steps(self, size: int) -> bool:  # noqa: ARG002
+    def in_steps(self, _size: int, /) -> bool:
         return False
 
     def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
@@ -138,19 +145,19 @@ class Whole:
         raise NotImplementedError
 
 
-class InSteps(Whole):
+class InSteps(SmallAnswer):
     """A plan for responses of which some are so large that the proxy has to look at them in several turns."""
 
     __slots__ = ()
 
-    def in_steps(self, size: int) -> bool:
+    def in_steps(self, size: int, /) -> bool:
         return size > LARGE
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         return finish_at_once(self.work(bytes(buf[start:end])))
 
 
-class Answer(Whole):
+class Answer(SmallAnswer):
     """The proxy answers itself; the answer waits for its turn behind those of earlier requests."""
 
     __slots__ = ("frame",)
@@ -174,23 +181,23 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Ask again in so many seconds, and let it through then: its entity is muted on another connection."""
+    """Wait for this time (seconds): the entity of the request is muted on another connection."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send this request of the proxy's own to the broker, hand its answer to the plan, which keeps it from the client, and look
-    at the request again. When the answer does not come in time, `Question.give_up` is called instead."""
+    """Send this request of the proxy's own to the broker and wait for its answer, which goes to `question` and not to the client.
+    When the answer does not come in time, `Question.give_up` is called."""
 
     frame: bytes
     correlation_id: int
     question: Question
 
 
-class Question(Whole):
-    """The plan for an answer that the proxy itself wants. `done`: it is there."""
+class Question(SmallAnswer):
+    """The plan for an answer that the proxy itself wants. `done`: it has come."""
 
     __slots__ = ("done",)
 
@@ -199,30 +206,27 @@ class Question(Whole):
         self.done = False
 
     def give_up(self) -> None:
-        """Nobody waits for it any more; or `waits` stays true, and the answer is waited for however long it takes."""
+        """The answer did not come in time. A question that goes on waiting leaves `waits` true."""
         self.waits = False
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look at the request again when this is done; nothing behind it is looked at before. What has become of it so far stands in
-    `Client.progress`."""
+    """Wait until this is done."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Go through this work in the turns of the connection, then look at the request again. What has become of it so far stands in
-    `Client.progress`. `BadBytes` closes the connection."""
+Pause = Hold | Ask | Wait | None
+"""What a handler waits for before it goes on. None: the end of a step, where other connections may have their turn."""
 
-    work: Iterator[None]
+Decided = Forward | Answer
+"""What becomes of a request."""
 
-
-Again = Hold | Ask | Wait | Steps
-"""The request is looked at once more later."""
-
-Outcome = Forward | Answer | Again
+Handling = Generator[Pause, None, Decided]
+"""A handler at work on one request: it yields what it waits for and returns what becomes of the request. While it waits, nothing
+behind the request is looked at. It is closed (GeneratorExit) when its connection ends, and then gives back what it charged
+(`given_back`). `Client.now` is the time whenever it goes on."""
 
 FORWARD = Forward()
 NO_REPLY = Forward(reply=False)
@@ -235,15 +239,38 @@ class Handler(Protocol):
     versions: tuple[int, int]
     """lowest and highest version that it understands; others close the connection"""
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, now: float) -> Forward | None:
-        """A short cut for frequent requests; None where there is none: `request` is asked then."""
-
-    def request(self, client: Client, request: Request, now: float, held: bool) -> Outcome:
-        """What to do with a request; `held`: it was held once, do not hold it again. `BadBytes` closes the connection."""
+    def request(self, client: Client, request: Request) -> Decided | Handling:
+        """What becomes of a request that came at `client.now`: the decision, or a generator where it may have to wait.
+        `BadBytes` closes the connection."""
 
 
-class Plain:
-    """What most handlers have in common: no short cut."""
+class ShortCut(Handler, Protocol):
+    """An API with a short cut for frequent requests."""
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, now: float) -> Forward | None:  # noqa: ARG002
-        return None
+    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, /) -> Forward | None:
+        """How a request goes on that is like earlier ones of its connection; None where `request` has to look at it."""
+
+
+class Handlers(dict[int, Handler]):
+    """Handlers by API key; those with a short cut stand in `short_cuts` as well. ValueError for two of one API."""
+
+    def __init__(self, handlers: Iterable[Handler]) -> None:
+        super().__init__()
+        self.short_cuts: dict[int, ShortCut] = {}
+        for handler in handlers:
+            if handler.key in self:
+                raise ValueError(f"two handlers for API {handler.key}: {self[handler.key]} and {handler}")
+            self[handler.key] = handler
+            if hasattr(handler, "recognize"):
+                self.short_cuts[handler.key] = cast(ShortCut, handler)
+
+
+@contextmanager
+def given_back(client: Client, undo: Callable[[float], None]) -> Iterator[None]:
+    """Around what a handler does after it charged something: if its connection ends or the request turns out to be bad, `undo` is
+    called with the time."""
+    try:
+        yield
+    except BaseException:
+        undo(client.now)
+        raise

@@ -22,7 +22,6 @@ first few of the rest still go to the broker, as a broker too reads what was sen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from math import ceil, inf
@@ -33,7 +32,7 @@ from proxy.session.answers import Answers
 from proxy.session.budget import STRANGERS
 from proxy.session.client import Client
 from proxy.session.knock import knock
-from proxy.session.plans import FORWARD, Again, Answer, Ask, Forward, Handler, Hold, Outcome, Question, Request, Steps, Wait
+from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.session.throttled import Throttled
@@ -85,23 +84,45 @@ class State(Enum):
     CLOSED = "the end"
 
 
+class Current:
+    """A request whose handling takes time: what it counts against, who handles it, and what that waits for; None while it does
+    not wait, or only for the next turn of its connection."""
+
+    __slots__ = ("handling", "large", "pause", "pieces", "rate", "request")
+
+    def __init__(self, request: Request, rate: Metered | None, handling: Handling) -> None:
+        self.request, self.rate, self.handling = request, rate, handling
+        self.pause: Pause = None
+        self.large = request.size > LARGE
+        """It is handled in several turns of its connection; a smaller one in one."""
+        self.pieces = request.frame_pieces()
+        """the request as it came; a handler may join them to read it"""
+
+    def reason(self, held_until: float, now: float) -> State:
+        """Why its handling does not go on now; `OPEN` if it does."""
+        pause = self.pause
+        if isinstance(pause, Hold):
+            return State.HELD if now < held_until else State.OPEN
+        if isinstance(pause, Ask):
+            return State.ASKING if pause.question.waits and not pause.question.done else State.OPEN
+        return State.ASKING if pause is not None and not pause.pending.done else State.OPEN
+
+
 class Session:
     """One client connection and its connection to a broker. `born`: when the client came."""
 
     __slots__ = (
         "_answers",
-        "_asking",
         "_born",
         "_busy_until",
         "_charged",
         "_clogged",
+        "_current",
         "_cutter",
         "_draining",
         "_ended",
         "_gone",
         "_handlers",
-        "_held",
-        "_held_by_rate",
         "_held_until",
         "_last",
         "_mark",
@@ -115,15 +136,13 @@ class Session:
         "_starved",
         "_strange_requests",
         "_unanswerable",
-        "_waits_elsewhere",
-        "_work",
         "client",
         "port",
         "services",
         "state",
     )
 
-    def __init__(self, services: Services, handlers: Mapping[int, Handler], port: Port, peer: Peer, born: float = 0.0) -> None:
+    def __init__(self, services: Services, handlers: Handlers, port: Port, peer: Peer, born: float = 0.0) -> None:
         self.services = services
         self.port = port
         self.client = Client(services, peer)
@@ -133,11 +152,8 @@ class Session:
         self._cutter = FrameCutter(min(services.bounds.max_frame, MAX_FRAME))
         self._most_in_flight = services.bounds.max_in_flight
         self._strange_requests = 0  # requests before it was let in
-        self._held = self._held_by_rate = False  # the next request was held before, by its handler or its rate, and goes on now
         self._held_until = self._muted_until = -inf
-        self._work: Iterator[None] | None = None  # what goes on for the next request, in several turns
-        self._asking: Question | None = None  # what the proxy waits to be told about the next request
-        self._waits_elsewhere = False  # the proxy waits for what it does itself for the next request
+        self._current: Current | None = None  # the request that is handled, where that takes time
         self._clogged = False  # the client does not take its answers
         self._over = False  # its turn is over before all is looked at
         self._busy_until = -inf  # it needed more than a turn lately
@@ -160,7 +176,12 @@ class Session:
     @property
     def idle(self) -> bool:
         """Is there nothing under way?"""
-        return not (len(self._answers) or self._cutter.unread or self._cutter.waiting)
+        return not (len(self._answers) or self._waiting or self._cutter.waiting)
+
+    @property
+    def _waiting(self) -> bool:
+        """True if requests were read that did not go on yet."""
+        return self._current is not None or bool(self._cutter.unread)
 
     @property
     def payer(self) -> str:
@@ -203,7 +224,7 @@ class Session:
             self._ended = self._gone = True
             self._answers.discard()
             self._clogged = False
-            if not self._cutter.unread:
+            if not self._waiting:
                 self._close()
             elif self.state is State.OPEN and not self._over:
                 self._yield(self._last)
@@ -253,9 +274,9 @@ class Session:
         self.client.now = now
         if self._answers.unread:
             self._go_on_answering(now)
-        if self._work is not None and not self._over:
-            self._go_on_working(self._work, now)
-        if not self._paused:
+        if self._current is not None and self.state is State.ASKING and not self._over:
+            self._resume(now)
+        elif not self._paused:
             self._go_on_looking(now)
 
     def _go_on_answering(self, now: float) -> None:
@@ -269,20 +290,6 @@ class Session:
         elif not self._starved:
             self.port.resume_broker()
         self._answered(now)
-
-    def _go_on_working(self, work: Iterator[None], now: float) -> None:
-        """On with what the next request waits for."""
-        try:
-            for _ in work:
-                if self.port.turn_over():
-                    self._yield(now)
-                    return
-        except BadBytes as e:
-            self._fail(e)
-            return
-        self._work = None
-        if self.state is State.ASKING:
-            self._resume(now)
 
     def _answered(self, now: float) -> None:
         """Answers went out."""
@@ -305,11 +312,10 @@ class Session:
 
     def wake(self, now: float) -> None:
         """The time of `Port.wake_at` has come."""
-        if self.state is State.ASKING and self._asking is not None:
-            self._asking.give_up()
-            if not self._asking.waits:
-                self._asking = None
-                self._resume(now)
+        current = self._current
+        if self.state is State.ASKING and current is not None and isinstance(current.pause, Ask):
+            current.pause.question.give_up()
+            self._resume(now)
         elif self.state in (State.MUTED, State.HELD):
             self._resume(now)
 
@@ -361,7 +367,7 @@ class Session:
         if self._ended or self._draining or self.state is State.CLOSED:
             return
         self._draining = True
-        half_there = self._cutter.unread or self._cutter.waiting
+        half_there = self._waiting or self._cutter.waiting
         if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not half_there):
             self._read_the_last()
 
@@ -396,6 +402,8 @@ class Session:
             return
         budget = self.services.budget
         held = self._cutter.gathered + self._cutter.unread + self._answers.held
+        if self._current is not None:
+            held += self._current.request.size
         if self._payer != self.payer:
             self._pay_no_more()
             self._payer = self.payer
@@ -439,7 +447,7 @@ class Session:
         except BadBytes as e:
             self._fail(e)
         else:
-            if self._charged or self._cutter.in_pieces or self._cutter.unread or self._answers.held:
+            if self._charged or self._cutter.in_pieces or self._waiting or self._answers.held:
                 self._account()
 
     def _fail(self, error: BadBytes) -> None:
@@ -452,6 +460,8 @@ class Session:
         buf: Buffer = b""
         sent = pos = 0  # buf[sent:pos] is to be passed on as it is
         looked = 0
+        if self._current is not None:
+            self._go_on_handling(self._current, now)
         try:
             while (self.state is State.OPEN or (self.state is State.LAST and not looked)) and not self._clogged:
                 if looked >= AT_ONCE:
@@ -468,9 +478,9 @@ class Session:
                 if frame is None:
                     break
                 looked += 1
-                outcome = self._judge(frame, now)
+                decided = self._judge(frame, now)
                 whole, start, end, chunks = frame
-                forward = outcome if isinstance(outcome, Forward) else None
+                forward = decided if isinstance(decided, Forward) else None
                 as_it_is = forward is not None and forward.pieces is None
                 if chunks is None and as_it_is and whole is buf and start == pos:
                     pos = end
@@ -484,10 +494,8 @@ class Session:
                     self.port.to_broker(chunks)
                 elif forward is not None:
                     self._send_instead(forward)
-                elif isinstance(outcome, Again):
-                    cutter.put_back(frame)
-                    if not isinstance(outcome, Hold):
-                        self._ask(outcome, now)
+                elif self._current is not None:
+                    self._go_on_handling(self._current, now)
         finally:  # what came before a request that is bad still goes on
             self._pass(buf, sent, pos)
 
@@ -519,33 +527,111 @@ class Session:
         if start < stop:
             self.port.to_broker([buf if stop - start == len(buf) else memoryview(buf)[start:stop]])
 
-    def _judge(self, frame: Frame, now: float) -> Outcome:
-        """What to do with one whole request; it is counted, and expected to be answered, unless it is held."""
+    def _judge(self, frame: Frame, now: float) -> Decided | None:
+        """What becomes of one whole request; it is counted, and expected to be answered. None where that takes time: then it is
+        `_current`."""
         buf, start, end, chunks = frame
         _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
         client = self.client
+        client.now = now
         claimed = client.raw_client_id
         stop = start + CLIENT_ID_AT + len(claimed)
         if stop > end or buf[start + CLIENT_ID_AT : stop] != claimed or not claimed:
             stop = client_id_end(buf, start, end)
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
-        if not client.let_in and (asked := self._may_not_come_in(key, correlation_id)) is not None:
-            self._block(State.ASKING)
-            return asked
+        if not client.let_in and (question := self._may_not_come_in(key, correlation_id)) is not None:
+            request = Request(key, version, correlation_id, frame, stop)
+            self._current = Current(request, None, self._after(question, request))
+            return None
         rate = self._rate(key, now)
-        if (
-            rate is not None
-            and not (self._held_by_rate or rate.meter.has_room(1, now))
-            and (wait := self._muted_elsewhere(rate, key, version, now)) is not None
-        ):
-            return wait
-        handler = self._handlers.get(key)
-        outcome: Outcome = FORWARD
-        if handler is not None:
-            outcome = self._handle(handler, version, frame, stop, now)
-            if isinstance(outcome, Again):
-                return outcome
-        self._held = self._held_by_rate = False
+        if rate is not None and not rate.meter.has_room(1, now) and (seconds := client.hold_rate(rate, key, version, now)):
+            request = Request(key, version, correlation_id, frame, stop)
+            self._current = Current(request, rate, self._after(Hold(seconds), request))
+            return None
+        decided: Decided | Handling = FORWARD
+        if key in self._handlers:
+            decided = self._handle(key, version, correlation_id, frame, stop)
+        if isinstance(decided, Forward | Answer):
+            return self._decide(decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rate, now)
+        self._current = Current(Request(key, version, correlation_id, frame, stop), rate, decided)
+        return None
+
+    def _after(self, pause: Ask | Hold, request: Request) -> Handling:
+        """A request that has to wait before its handler sees it: until the connection is let in, and while the entity of its rate
+        is muted on another connection."""
+        client, key, version = self.client, request.key, request.version
+        while isinstance(pause, Ask):
+            yield pause
+            question = None if client.let_in else self._may_not_come_in(key, request.correlation_id)
+            if question is not None:
+                pause = question
+                continue
+            rate = self._rate(key, client.now)
+            if self._current is not None:
+                self._current.rate = rate
+            full = rate is not None and not rate.meter.has_room(1, client.now)
+            pause = Hold(client.hold_rate(rate, key, version, client.now) if rate is not None and full else 0.0)
+        if pause.seconds:
+            yield pause
+        if key not in self._handlers:
+            return FORWARD
+        frame = request.buf, request.start, request.end, request.chunks
+        decided = self._handle(key, version, request.correlation_id, frame, request.header_stop)
+        return decided if isinstance(decided, Forward | Answer) else (yield from decided)
+
+    def _go_on_handling(self, current: Current, now: float) -> None:
+        """On with the request that takes time: until it waits for something, the turn is over, or it is clear what becomes of
+        it. What came before it has gone on."""
+        self.client.now = now
+        current.pause = None
+        try:
+            while (pause := next(current.handling)) is None or (isinstance(pause, Wait) and pause.pending.done):
+                if current.large and self.port.turn_over():
+                    self._block(State.ASKING)
+                    self._yield(now)
+                    return
+        except StopIteration as end:
+            decided: Decided = end.value
+        else:
+            current.pause = pause
+            self._wait(pause, now)
+            return
+        self._current, request = None, current.request
+        decided = self._decide(
+            decided, request.key, request.version, request.correlation_id, request.size, current.rate, self.client.now
+        )
+        if not isinstance(decided, Forward):
+            return
+        if decided.pieces is not None:
+            self._send_instead(decided)
+        else:
+            self.port.to_broker(current.pieces)
+
+    def _wait(self, pause: Hold | Ask | Wait, now: float) -> None:
+        """Begin to wait for something. The answer to a question of the proxy is counted nowhere, as no client asked for it."""
+        if isinstance(pause, Hold):
+            self._held_until = now + pause.seconds
+            self._block(State.HELD)
+            self.port.wake_at(self._held_until)
+            return
+        self._block(State.ASKING)
+        if isinstance(pause, Ask):
+            self._answers.expect(pause.correlation_id, Sum(_OWN), pause.question)
+            self.port.to_broker([pause.frame])
+            self.port.wake_at(now + self.services.bounds.ask_timeout)
+        else:
+            pause.pending.tell(self._done_elsewhere)
+
+    def _done_elsewhere(self, now: float) -> None:
+        """What `Wait` waits for is done."""
+        if self.state is State.ASKING:
+            self._resume(now)
+
+    def _decide(
+        self, decided: Decided, key: int, version: int, correlation_id: int, size: int, rate: Metered | None, now: float
+    ) -> Decided:
+        """It is clear what becomes of a request of this size: count it, and expect its answer."""
+        client = self.client
         throttle = 0.0
         if rate is not None and not rate.meter.take(1, now):
             throttle = client.charge_rate(rate, 1, key, version, now)
@@ -553,16 +639,16 @@ class Session:
             client.would_have(key, version)
         counted_in = client.api_sum(key)
         counted_in.requests += 1
-        counted_in.request_bytes += end - start if chunks is None else size_of(frame)
-        if isinstance(outcome, Forward):
-            if throttle or outcome.throttle:
-                outcome = self._throttled(outcome, key, version, max(throttle, outcome.throttle), now)
-            self._expect(correlation_id, counted_in, outcome)
-        elif isinstance(outcome, Answer):
-            if throttle > outcome.mute:
-                outcome = Answer(b"".join(tell(key, version, [outcome.frame], ceil(throttle * 1000))), throttle)
-            self._answer(correlation_id, counted_in, outcome, now)
-        return outcome
+        counted_in.request_bytes += size
+        if isinstance(decided, Forward):
+            if throttle or decided.throttle:
+                decided = self._throttled(decided, key, version, max(throttle, decided.throttle), now)
+            self._expect(correlation_id, counted_in, decided)
+            return decided
+        if throttle > decided.mute:
+            decided = Answer(b"".join(tell(key, version, [decided.frame], ceil(throttle * 1000))), throttle)
+        self._answer(correlation_id, counted_in, decided, now)
+        return decided
 
     def _expect(self, correlation_id: int, counted_in: Sum, forward: Forward) -> None:
         """A request goes on, and is answered by the broker if there is a reply."""
@@ -591,68 +677,22 @@ class Session:
         self._mute(now + throttle)
         return outcome
 
-    def _handle(self, handler: Handler, version: int, frame: Frame, stop: int, now: float) -> Outcome:
-        """What the handler of its API says; blocked while the request is held or asked about."""
+    def _handle(self, key: int, version: int, correlation_id: int, frame: Frame, stop: int) -> Decided | Handling:
+        """What the handler of its API says."""
+        short_cut = self._handlers.short_cuts.get(key)
+        handler = self._handlers[key]
         low, high = handler.versions
         if not low <= version <= high:
-            raise BadBytes(
-                f"version {version} of API {handler.key}; the proxy understands {low} to {high}, and says so in ApiVersions"
-            )
-        recognized = handler.recognize(self.client, version, frame, stop, now)
-        if recognized is not None:
+            raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
+        if short_cut is not None and (recognized := short_cut.recognize(self.client, version, frame, stop)) is not None:
             return recognized
-        buf, start, _, _ = frame
-        _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
-        outcome = handler.request(self.client, Request(key, version, correlation_id, frame, stop), now, self._held)
-        if isinstance(outcome, Hold):
-            self._held = True
-            self._hold(outcome, now)
-        elif isinstance(outcome, Again):
-            self._block(State.ASKING)
-        return outcome
-
-    def _muted_elsewhere(self, rate: Metered, key: int, version: int, now: float) -> Hold | None:
-        """Has its entity so many requests that this one is held?"""
-        seconds = self.client.hold_rate(rate, key, version, now)
-        if not seconds:
-            return None
-        hold = Hold(seconds)
-        self._held_by_rate = True
-        self._hold(hold, now)
-        return hold
-
-    def _hold(self, outcome: Hold, now: float) -> None:
-        self._held_until = now + outcome.seconds
-        self._block(State.HELD)
-        self.port.wake_at(self._held_until)
+        return handler.request(self.client, Request(key, version, correlation_id, frame, stop))
 
     def _mute(self, until: float) -> None:
         """Look at no further request before that time."""
         self._muted_until = max(self._muted_until, until)
         self._block(State.MUTED)
         self.port.wake_at(self._muted_until)
-
-    def _ask(self, outcome: Ask | Wait | Steps, now: float) -> None:
-        """Do what a request waits for. Everything before it has gone out. The answer to a question of the proxy is counted nowhere,
-        as no client asked for it."""
-        if isinstance(outcome, Steps):
-            self._work = outcome.work
-            self._yield(now)
-            return
-        if isinstance(outcome, Wait):
-            self._waits_elsewhere = True
-            outcome.pending.tell(self._done_elsewhere)
-            return
-        self._asking = outcome.question
-        self._answers.expect(outcome.correlation_id, Sum(_OWN), outcome.question)
-        self.port.to_broker([outcome.frame])
-        self.port.wake_at(now + self.services.bounds.ask_timeout)
-
-    def _done_elsewhere(self, now: float) -> None:
-        """What `Wait` waits for is done: the request is looked at again."""
-        self._waits_elsewhere = False
-        if self.state is State.ASKING:
-            self._resume(now)
 
     def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
         """The proxy answers itself, as soon as all earlier requests are answered."""
@@ -713,8 +753,6 @@ class Session:
 
     def _go_on(self, now: float) -> None:
         """The same, and on with the requests behind it, unless the client is muted."""
-        if self._asking is not None and self._asking.done:
-            self._asking = None
         self._take_mute(now)
         if self.state is not State.CLOSED:
             self._bound_frames()
@@ -726,10 +764,8 @@ class Session:
             return State.MUTED
         if self._answers.awaited:
             return State.AWAITING
-        if self._asking is not None or self._waits_elsewhere or self._work is not None:
-            return State.ASKING
-        if now < self._held_until:
-            return State.HELD
+        if self._current is not None and (reason := self._current.reason(self._held_until, now)) is not State.OPEN:
+            return reason
         return State.FULL if len(self._answers) >= self._most_in_flight else State.OPEN
 
     @property
@@ -763,7 +799,7 @@ class Session:
 
     def _go_on_looking(self, now: float) -> None:
         """Look at what was read while it was blocked, then read on."""
-        if self._cutter.unread:
+        if self._waiting:
             self._look(now)
         if self._paused:
             return
@@ -777,7 +813,7 @@ class Session:
     def _finish(self) -> None:
         """The client sends nothing more: the end, once all it sent is passed on and answered. Half a request is no request."""
         done = self.state in (State.NEW, State.OPEN, State.MUTED, State.LAST)
-        if done and not self._cutter.unread and not len(self._answers):
+        if done and not self._waiting and not len(self._answers):
             self._close()
 
     def _read_the_last(self) -> None:
@@ -794,7 +830,7 @@ class Session:
     def _look_at_one(self, now: float) -> None:
         """The last request goes on; the client will ask another proxy for what it sent behind it."""
         self._look(now)
-        self._cutter.forget(keep_last=self.state in (State.HELD, State.ASKING))
+        self._cutter.forget()
         if self.state is State.LAST and not self._cutter.waiting:
             self.state = State.OPEN
             self._read_the_last()
@@ -802,6 +838,9 @@ class Session:
     def _close(self) -> None:
         self.state = State.CLOSED
         self._cutter.forget()
+        current, self._current = self._current, None
+        if current is not None:
+            current.handling.close()
         self._pay_no_more()
         self.client.forget()
         self.port.close()

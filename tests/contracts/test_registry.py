@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.apis.registry import by_key, default_handlers, understood
+from proxy.apis.registry import default_handlers, understood
+from proxy.session.plans import Handlers
 from proxy.wire.addresses import _FIRST_WITH_ADDRESSES
 from tests.messages import request, response, versions_of
 from tests.support import HANDLERS, World
@@ -11,7 +12,7 @@ from tests.support import HANDLERS, World
 def test_two_handlers_for_one_api_are_refused():
     handlers = default_handlers()
     with pytest.raises(ValueError, match="two handlers for API 0"):
-        by_key([*handlers, handlers[0]])
+        Handlers([*handlers, handlers[0]])
 
 
 def test_every_api_whose_answers_name_brokers_has_a_handler():

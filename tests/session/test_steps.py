@@ -137,7 +137,6 @@ def test_a_client_that_leaves_in_the_midst_leaves_nothing_behind(case, turns):
     d.session.broker_lost(None)
     assert d.port.closes == 1
     assert world.services.budget.held == 0
-    assert d.session.client.progress is None
 
 
 def test_a_client_that_leaves_in_the_midst_of_its_answer_leaves_nothing_behind():
