@@ -120,7 +120,7 @@ async def started(client: Any) -> AsyncIterator[Any]:
 
 async def within(work: Coroutine[Any, Any, T], what: str) -> T:
     """What this call of aiokafka returns. `TopicError` after `PATIENCE` even where the call goes on after it was cancelled, as some
-    do: they suppress the error that cancels them."""
+    do: they suppress the error that cancels them. Others end with such an error though nobody cancelled them."""
     task = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=PATIENCE)
@@ -131,6 +131,8 @@ async def within(work: Coroutine[Any, Any, T], what: str) -> T:
         task.cancel()
         task.add_done_callback(_forget)
         raise TopicError(f"{what} took more than {PATIENCE:g} s")
+    if task.cancelled():
+        raise TopicError(f"{what} was broken off")
     return task.result()
 
 

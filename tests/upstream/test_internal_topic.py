@@ -42,6 +42,21 @@ def test_a_client_that_does_not_stop_is_left_behind() -> None:
     assert asyncio.run(use()) == "went on"
 
 
+def test_a_client_that_cancels_itself_while_it_stops_ends_nothing_else() -> None:
+    class Impatient:
+        async def start(self) -> None: ...
+
+        async def stop(self) -> None:
+            raise asyncio.CancelledError
+
+    async def use() -> None:
+        async with started(Impatient()):
+            raise TopicError("asking where the topic ends took too long")
+
+    with pytest.raises(TopicError, match="asking where"):
+        asyncio.run(use())
+
+
 def test_what_takes_too_long_is_named() -> None:
     async def ask() -> None:
         await within(asyncio.Event().wait(), "asking where the topic ends")
