@@ -1,6 +1,7 @@
 """One file per Kafka API that the proxy touches. What is not here passes through untouched, whatever its version.
 
-A handler gets one whole request and says what to do with it and with its response (`session.plans`). It does nothing itself.
+A handler gets one whole request and says what becomes of it and of its response (`session.plans`); one that has to wait first is a
+generator, which yields what it waits for. It sends nothing itself.
 
 - `registry`           all handlers by key; refuses two for one
 - `api_versions`       18: clamps ranges to what is understood
@@ -14,7 +15,6 @@ A handler gets one whole request and says what to do with it and with its respon
 - `streams`            what these two have in common
 - `sasl`               17, 36: watched, to learn the principal
 - `mutations`          what the next three have in common: charged, refused, throttled, settled with the broker's answer
-- `in_steps`           looking at large requests in several turns
 - `create_topics`      19
 - `create_partitions`  37
 - `delete_topics`      20
