@@ -14,7 +14,7 @@ from reports.tables import HOUR, Tables
 EXAMPLE_LENGTH = 200
 """Characters of a bad line that are shown."""
 
-MOST_SILENCES = 20
+MAX_SILENCES = 20
 
 
 def count_lines(tables: Tables, lines: DataFrame, writers: tuple[Writer, ...]) -> Lines:
@@ -77,7 +77,7 @@ def list_silences(tables: Tables) -> tuple[Silence, ...]:
     hours = tables["writers"].select("proxy", F.unix_seconds("first").alias("first"), F.unix_seconds("last").alias("last"))
     before = F.max("last").over(Window.partitionBy("proxy").orderBy("first").rowsBetween(Window.unboundedPreceding, -1))
     holes = hours.select("proxy", before.alias("from"), (F.col("first") - before).alias("seconds")).where(F.col("seconds") >= HOUR)
-    rows = holes.orderBy(F.desc("seconds"), "from").limit(MOST_SILENCES).collect()
+    rows = holes.orderBy(F.desc("seconds"), "from").limit(MAX_SILENCES).collect()
     return tuple(Silence(row["proxy"], datetime.fromtimestamp(row["from"], tz=UTC), row["seconds"]) for row in rows)
 
 

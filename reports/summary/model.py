@@ -220,7 +220,7 @@ class Level:
     """A level of a volume, `soft`, `limit` or `full`: used bytes at which something happens, and when that is. `already`: it is
     there.
 
-    No day where it is not foreseen within two years, or there is no forecast.
+    No day where it is not expected within two years, or there is no forecast.
     """
 
     name: str
@@ -244,7 +244,7 @@ class DrivingTopic:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What was observed of a volume's used bytes and what is foreseen: times in seconds since the epoch, bytes."""
+    """What was observed of a volume's used bytes and the forecast: times in seconds since the epoch, bytes."""
 
     observed: tuple[tuple[int, int], ...] = ()
     ahead: tuple[tuple[int, float, float, float], ...] = ()

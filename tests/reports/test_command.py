@@ -46,14 +46,14 @@ def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java >= 17: install a JRE" in fails(*options)
     monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
-    assert "needs pyspark and matplotlib and statsmodels: pip install 'kafka-quota-proxy[report]'" in fails(*options)
+    assert "needs pyspark and matplotlib and statsmodels and jinja2: pip install 'kafka-quota-proxy[report]'" in fails(*options)
 
 
 @pytest.mark.parametrize("bucket", ["0s", "5", "1w", "-1m", "999d", ""])
 def test_a_bucket_that_is_no_length_is_refused(tmp_path: Path, bucket: str) -> None:
     result = CliRunner().invoke(report, ["--logs", str(tmp_path), "--out", str(tmp_path), "--bucket", bucket])
     assert result.exit_code == 2
-    assert "no length of time" in result.stderr
+    assert "not a length of time" in result.stderr
 
 
 def test_the_command_is_known_without_importing_what_is_large() -> None:
@@ -94,7 +94,7 @@ def test_a_driver_with_too_little_memory_is_one_clear_line_and_leaves_no_table(t
 def test_a_memory_that_is_no_size_is_refused(tmp_path: Path, memory: str) -> None:
     result = CliRunner().invoke(report, ["--logs", str(tmp_path), "--out", str(tmp_path), "--memory", memory])
     assert result.exit_code == 2
-    assert "no size of memory" in result.stderr
+    assert "not a size of memory" in result.stderr
 
 
 def test_options_that_are_not_right_are_one_clear_line(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_options_that_are_not_right_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text("quotas: {entities: [{user: a, speed: 3}]}")
     given = ("--logs", str(tmp_path), "--out", str(tmp_path / "out"))
     assert "`quotas.entities[0].speed` is not known" in fails(*given, "--what-if", str(tmp_path / "quotas.yaml"))
-    assert "--spark-conf fast is no setting" in fails(*given, "--spark-conf", "fast")
-    assert "kafka://nowhere is no address of a topic" in fails("--logs", "kafka://nowhere", "--out", str(tmp_path / "out"))
+    assert "--spark-conf fast is not a setting" in fails(*given, "--spark-conf", "fast")
+    assert "kafka://nowhere is not the address of a topic" in fails("--logs", "kafka://nowhere", "--out", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 

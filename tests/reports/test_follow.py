@@ -92,7 +92,7 @@ def test_a_stream_adds_what_comes_and_drops_what_came_before(
     from pyspark.sql import functions as F  # noqa: N812
 
     from reports import follow
-    from reports.job import Options
+    from reports.pipeline import Options
 
     source = tmp_path / "source"
     source.mkdir()

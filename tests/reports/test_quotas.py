@@ -77,10 +77,10 @@ def test_levels_are_in_the_order_of_kafka() -> None:
 
 def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[tuple[str, str | None, str | None], Any]:
     """Owner -> its row of the replay, in buckets of 60 s."""
-    from reports.absorb import Place, store_lines
+    from reports.ingest import Place, store_lines
+    from reports.line_store import stored_schema
+    from reports.publish import Staging
     from reports.quotas.replay import replay
-    from reports.store import stored_schema
-    from reports.write import Staging
     from tests.reports.logs import NOON
 
     place = Place(tmp_path, Staging(tmp_path / "staging"), "logs")

@@ -1,4 +1,4 @@
-"""Folder room: the logs folder as a person names it, before and after Spark has seen it.
+"""The logs folder as the user names it: its files, its path for Spark, names relative to it.
 
 In: the text of `--logs`, a local folder or a URI that Spark can read. Out: a clear error for a folder that holds no logs, the
 path in the form that Spark wants, and file names relative to it. Left to others: what is in the files (`reports.read`).
