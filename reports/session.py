@@ -103,7 +103,9 @@ def spark_session(
         more = {"spark.driver.memory": memory, **(QUICK if quick else _steady(Path(scratch))), **(settings or {})}
         session = _start(master, Path(scratch), more)
         try:
-            yield _with_settings(session, {**SMALL, **(settings or {})} if quick else {})
+            # The user's own settings were given to Spark when it started: some cannot be set later.
+            small = {name: value for name, value in SMALL.items() if name not in (settings or {})}
+            yield _with_settings(session, small if quick else {})
         except (Py4JError, PySparkException) as error:
             _explain(error, Path(scratch) / _LOG, memory)
             raise
@@ -162,6 +164,8 @@ def local_settings(scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+        # A report has more queries than Spark keeps compiled code of by default (100), and `--follow` has the same ones each time.
+        "spark.sql.codegen.cache.maxEntries": "2000",
     }
 
 

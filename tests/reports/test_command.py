@@ -67,11 +67,15 @@ def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
+NOT_LATER = ("--spark-conf", "spark.executor.memory=1g")
+"""A setting that can be given to Spark only at its start."""
+
+
 @pytest.mark.spark
 def test_the_command_makes_a_report_and_is_quiet_about_spark(tmp_path: Path) -> None:
-    write_sample(tmp_path / "logs", minutes=2)
+    write_sample(tmp_path / "logs", minutes=1)
     program = "from reports.cli import report; report()"
-    result = run(tmp_path, sys.executable, "-c", program, "--logs", "logs", "--out", "out", "--bucket", "1m")
+    result = run(tmp_path, sys.executable, "-c", program, "--logs", "logs", "--out", "out", "--bucket", "1m", *NOT_LATER)
     assert (result.returncode, result.stderr) == (0, "")
     assert "2 proxies passed" in result.stdout
     assert "User:clickstream produced most" in result.stdout

@@ -164,7 +164,7 @@ def test_a_folder_with_only_bad_lines_gives_a_report_that_says_so(make: Callable
     made = make(made=NOON)
     lines = len(BAD) + 1
     assert made.report.lines.read == made.report.lines.quarantined == lines
-    assert f"Not one of {lines} lines could be used" in made.page
+    assert f"None of {lines} lines could be used" in made.page
     assert made.table("quarantine").count() == lines
     assert max(len(raw) for (raw,) in made.rows("quarantine", "raw")) == 2048
     assert made.table("traffic").columns[0] == "date"

@@ -77,16 +77,16 @@ def test_levels_are_in_the_order_of_kafka() -> None:
 
 def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[tuple[str, str | None, str | None], Any]:
     """Owner -> its row of the replay, in buckets of 60 s."""
-    from reports.ingest import Place, store_lines
+    from reports.ingest import Destination, store_lines
     from reports.line_store import stored_schema
     from reports.publish import Staging
     from reports.quotas.replay import replay
     from tests.reports.logs import NOON
 
-    place = Place(tmp_path, Staging(tmp_path / "staging"), "logs")
+    destination = Destination(tmp_path, Staging(tmp_path / "staging"), "logs")
     rows = spark.createDataFrame([("f", line.decode()) for line in log.lines], "file string, raw string")
-    store_lines(rows, NOON, place)
-    lines = spark.read.schema(stored_schema()).parquet(str(place.staging.path / "incoming"))
+    store_lines(rows, NOON, destination)
+    lines = spark.read.schema(stored_schema()).parquet(str(destination.staging.path / "incoming"))
     rows = replay(spark, lines, read(tmp_path, quotas), 60).collect()
     return {(row["kind"], row["owner_user"] or row["topic"], row["owner_client"]): row for row in rows}
 
