@@ -35,7 +35,7 @@ class Prices:
 
 
 def chargeback(tables: Mapping[str, DataFrame], prices: Prices) -> DataFrame:
-    """For each principal: `in_bytes`, `out_bytes`, `stored_byte_days`, and their costs, the dearest first."""
+    """For each principal: `in_bytes`, `out_bytes`, `stored_byte_days`, and their costs, the most expensive first."""
     moved = (
         tables["traffic"]
         .groupBy("principal")

@@ -175,13 +175,13 @@ def _factor(volume: VolumeForecast, passed: Mapping[str, float], topics: Mapping
     total = sum(driver.grown for driver in grown)
     if not total:
         return everything
-    whole = max(total, volume.observed[-1][1] - volume.observed[0][1])
+    growth = max(total, volume.observed[-1][1] - volume.observed[0][1])
     left = 0.0
     for driver in grown:
         known = sum(part for _, part in driver.principals)
         through = sum(part * passed.get(name, 1.0) for name, part in driver.principals) + (1 - known) * everything
         left += driver.grown * min(through, topics.get(driver.topic, 1.0))
-    return (left + (whole - total) * everything) / whole
+    return (left + (growth - total) * everything) / growth
 
 
 def forecast_rows(found: Sequence[VolumeForecast]) -> list[tuple[Any, ...]]:
@@ -189,25 +189,25 @@ def forecast_rows(found: Sequence[VolumeForecast]) -> list[tuple[Any, ...]]:
     rows = []
     for volume in found:
         cases = [(IN_FORCE, volume.forecast, volume.levels), (PROPOSED, volume.proposed, volume.proposed_levels or {})]
-        for case, told, levels in cases:
-            if told is not None:
-                rows += [_row(volume, case, told, name, at) for name, at in levels.items()]
+        for case, result, levels in cases:
+            if result is not None:
+                rows += [_row(volume, case, result, name, at) for name, at in levels.items()]
     return rows
 
 
-def _row(volume: VolumeForecast, case: str, told: Forecast, level: str, at: int) -> tuple[Any, ...]:
-    reached, test = told.reached.get(level), told.test
+def _row(volume: VolumeForecast, case: str, result: Forecast, level: str, at: int) -> tuple[Any, ...]:
+    reached, test = result.reached.get(level), result.test
     times = [_time(day) for day in (reached.day, reached.early, reached.late)] if reached else [None] * 3
-    slopes = [None if value is None else float(value) for value in (told.slope, told.slope_low, told.slope_high)]
+    slopes = [None if value is None else float(value) for value in (result.slope, result.slope_low, result.slope_high)]
     tested = (test.days, test.error, test.inside) if test else (None, None, None)
     return (
         *volume.volume,
         case,
         level,
         at,
-        told.days,
-        told.model,
-        told.reason,
+        result.days,
+        result.model,
+        result.reason,
         *slopes,
         *times,
         bool(reached and reached.already),

@@ -57,7 +57,7 @@ def follow_folder(spark: SparkSession, options: Options, progress: Progress) -> 
 
 
 def follow_topic(spark: SparkSession, options: Options, every: int, progress: Progress) -> StreamingQuery:
-    """A stream that adds what comes, in batches `every` so many seconds."""
+    """A stream that adds what comes, in a batch every `every` seconds."""
 
     def add(records: DataFrame, number: int) -> None:
         now = datetime.now(UTC)

@@ -76,9 +76,9 @@ def relative_name(file: Column, logs: str) -> Column:
     """The name of a file, from its URI as Spark gives it, relative to `logs`; absolute where it does not lie below."""
     # url_decode would take a plus for a space, which Spark's URIs do not mean.
     decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
-    plain = F.regexp_replace(decoded, "^file:/+", "/")
+    path = F.regexp_replace(decoded, "^file:/+", "/")
     root = (os.path.abspath(logs) if is_local(logs) else logs).rstrip("/") + "/"
-    return F.when(F.startswith(plain, F.lit(root)), F.substring(plain, len(root) + 1, 2**31 - 1)).otherwise(plain)
+    return F.when(F.startswith(path, F.lit(root)), F.substring(path, len(root) + 1, 2**31 - 1)).otherwise(path)
 
 
 def local_files(logs: str) -> dict[str, list[int]]:

@@ -47,10 +47,10 @@ def write_table(table: DataFrame, path: Path) -> None:
 def read_table(spark: SparkSession, schema: t.StructType, *folders: tuple[Path, Iterable[str] | None]) -> DataFrame:
     """A table that lies in several folders: of each the days that are given (`date=2026-03-01`), all of them for None."""
     parts = [_days(spark, schema, folder, days) for folder, days in folders if folder.exists()]
-    whole = parts[0]
+    table = parts[0]
     for part in parts[1:]:
-        whole = whole.unionByName(part)
-    return whole
+        table = table.unionByName(part)
+    return table
 
 
 def days_in(folder: Path) -> set[str]:

@@ -61,18 +61,18 @@ def parser(now: datetime) -> Parse:
     judged = validation_error().alias("error")
     bad = F.col("error").isNotNull()
     kept = F.left(F.make_valid_utf8(F.col(RAW)), F.lit(RAW_LIMIT))
-    told: list[Column | str] = ["file", *error_parts(F.col("error")), F.when(bad, kept).alias("raw"), *_good_values(~bad)]
+    columns: list[Column | str] = ["file", *error_parts(F.col("error")), F.when(bad, kept).alias("raw"), *_good_values(~bad)]
 
     def parse(lines: DataFrame) -> DataFrame:
         parsed = lines.select(*given).select("*", _json()).select(*read)
-        return parsed.select("*", *looked_up).select("*", judged).select(*told)
+        return parsed.select("*", *looked_up).select("*", judged).select(*columns)
 
     return parse
 
 
 def _json() -> Column:
-    whole = t.StructType().add("line", line_schema()).add("end", "boolean").add(_CORRUPT, "string")
-    return F.from_json(_wrapped(), whole, _JSON_OPTIONS).alias("json")
+    schema = t.StructType().add("line", line_schema()).add("end", "boolean").add(_CORRUPT, "string")
+    return F.from_json(_wrapped(), schema, _JSON_OPTIONS).alias("json")
 
 
 def _parsed() -> list[Column]:

@@ -128,8 +128,8 @@ def _value(field: Field) -> list[Column]:
         case Kind.TIME:
             time = F.col(time_column(field.name))
             rules.append(_broken(value.isNotNull() & time.isNull(), Reason.BAD_TIME, field.name))
-            told = ~time.between(F.lit(EARLIEST).cast("timestamp"), F.col(LATEST))
-            rules.append(_broken(told, Reason.WRONG_CLOCK, field.name))
+            out_of_range = ~time.between(F.lit(EARLIEST).cast("timestamp"), F.col(LATEST))
+            rules.append(_broken(out_of_range, Reason.WRONG_CLOCK, field.name))
         case Kind.NUMBER:
             # 1e999 is valid JSON, and becomes infinity.
             rules.append(_broken(F.abs(value) == float("inf"), Reason.TOO_LARGE, field.name))

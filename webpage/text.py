@@ -48,7 +48,7 @@ def decimal(number: float) -> str:
 
 
 def unit_of(largest: float) -> tuple[float, str]:
-    """The unit in which a size of `largest` bytes is best told: its bytes and its name."""
+    """The unit in which a size of `largest` bytes is best written: its bytes and its name."""
     step = 0
     while largest >= 1024 and step < len(_SIZES) - 1:
         largest /= 1024

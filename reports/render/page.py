@@ -15,7 +15,7 @@ _TITLE = "Kafka quota proxy: capacity report"
 
 
 def page(report: Report) -> str:
-    """The whole page. Without a good line it says so, and shows what is in quarantine."""
+    """The whole page. Without a valid line it says so, and shows what is in quarantine."""
     return render(
         "reports.render",
         "report.html",

@@ -26,13 +26,13 @@ def sentences(report: Report) -> list[str]:
 def _volumes(volumes: tuple[VolumeRow, ...]) -> list[str]:
     """The volume that fills first, and the number of volumes without a forecast."""
     said = []
-    told = [row for row in volumes if row.model is not None]
-    fills = [(level, row) for row in told for level in row.levels if level.day and level.name != "soft"]
+    forecast = [row for row in volumes if row.model is not None]
+    fills = [(level, row) for row in forecast for level in row.levels if level.day and level.name != "soft"]
     if fills:
         level, row = min(fills, key=lambda item: (item[0].day or item[1].at, item[1].name))
         said += [_first_to_fill(level, row), *_grew_most(row)]
-    elif told:
-        said.append(f"None of {counted(len(told), 'volume')} is expected to fill within two years.")
+    elif forecast:
+        said.append(f"None of {counted(len(forecast), 'volume')} is expected to fill within two years.")
     none = [row for row in volumes if row.model is None]
     if none:
         said.append(f"There is no forecast for {counted(len(none), 'volume')}: {none[0].reason}.")
@@ -129,9 +129,9 @@ def _refused_most(limits: Limits) -> str:
 
 
 def _decided(limits: Limits, action: str) -> list[ReasonRow]:
-    """Decisions of an action; not the refusals of a quota whose refused items are known in full, and told already."""
-    told = {refusal.quota for refusal in limits.refusals} if action == "refuse" else set()
-    return [row for row in limits.reasons if row.action == action and row.quota not in told]
+    """Decisions of an action; not the refusals of a quota whose refused items are complete."""
+    complete = {refusal.quota for refusal in limits.refusals} if action == "refuse" else set()
+    return [row for row in limits.reasons if row.action == action and row.quota not in complete]
 
 
 def _most(rows: list[ReasonRow]) -> str:

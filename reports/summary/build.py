@@ -1,6 +1,6 @@
 """Build: one summary out of the tables.
 
-In: the tables, the lines (only to count them), the forecasts, what the person asked for. Out: `Report`.
+In: the tables, the lines (only to count them), the forecasts, what the user asked for. Out: `Report`.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _EPOCH = datetime.fromtimestamp(0, tz=UTC)
 
 
 class Asked(Protocol):
-    """What is shown of what the person asked for."""
+    """What is shown of what the user asked for."""
 
     @property
     def logs(self) -> str:

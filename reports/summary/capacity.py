@@ -48,21 +48,21 @@ def _soonest(row: VolumeRow) -> float:
 
 
 def _volume(found: VolumeForecast) -> VolumeRow:
-    told, test = found.forecast, found.forecast.test
+    result, test = found.forecast, found.forecast.test
     return VolumeRow(
         *found.volume,
         at=found.at,
         total=found.total,
         used=found.used,
-        days=told.days,
-        levels=_levels(found.levels, told),
+        days=result.days,
+        levels=_levels(found.levels, result),
         drivers=tuple(DrivingTopic(one.topic, one.bytes, one.grown, one.principals) for one in found.drivers),
         path=_path(found),
-        reason=told.reason,
-        model=told.model,
-        per_day=_float(told.slope),
-        per_day_low=_float(told.slope_low),
-        per_day_high=_float(told.slope_high),
+        reason=result.reason,
+        model=result.model,
+        per_day=_float(result.slope),
+        per_day_low=_float(result.slope_low),
+        per_day_high=_float(result.slope_high),
         tested_days=test.days if test else 0,
         tested_error=test.error if test else None,
         tested_inside=test.inside if test else 0,
@@ -75,11 +75,11 @@ def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _levels(levels: Mapping[str, int], told: Forecast) -> tuple[Level, ...]:
+def _levels(levels: Mapping[str, int], result: Forecast) -> tuple[Level, ...]:
     found = []
     for name in _ORDER:
         if name in levels:
-            reached = told.reached.get(name)
+            reached = result.reached.get(name)
             day, early, late = (_time(at) for at in ((reached.day, reached.early, reached.late) if reached else (None, None, None)))
             found.append(Level(name, levels[name], day, early, late, bool(reached and reached.already)))
     return tuple(found)
@@ -91,14 +91,14 @@ def _time(day: float | None) -> datetime | None:
 
 def _path(found: VolumeForecast) -> Path:
     """The forecast is drawn until the volume is full, but not further than six times its history, and two weeks at least."""
-    told = found.forecast
-    if told.fit is None:
+    result = found.forecast
+    if result.fit is None:
         return Path(found.observed)
-    full = told.reached.get("full")
+    full = result.reached.get("full")
     begin = found.history.last
     ahead = (full.late or full.day or begin + HORIZON) - begin + 3 if full else HORIZON
     days = begin + np.linspace(0, min(max(14.0, 6 * found.history.span), max(ahead, 3.0)), _POINTS)
-    columns = [np.clip(path(days), 0, found.total * 1.02) for path in (told.fit.mean, told.fit.low, told.fit.high)]
+    columns = [np.clip(path(days), 0, found.total * 1.02) for path in (result.fit.mean, result.fit.low, result.fit.high)]
     rows = zip(days, *columns, strict=True)
     proposed = found.proposed.fit if found.proposed else None
     other = np.clip(proposed.mean(days), 0, found.total * 1.02) if proposed else np.array([])
@@ -142,7 +142,7 @@ def _level(row: Row) -> tuple[str | None, str | None]:
 
 
 def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None]]) -> list[str]:
-    """Limits of a named user or client id that nobody came under; a default is unused when nobody is at its level at all."""
+    """Limits of a named user or client id without traffic; a default is unused when it applied to no traffic."""
     found = []
     for limit in quotas.limits:
         kinds = [(user, client) for kind, user, client in used if kind == limit.kind]

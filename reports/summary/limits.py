@@ -56,16 +56,16 @@ def _refusals(refusals: DataFrame) -> tuple[Refusal, ...]:
 
 
 def _reasons(decisions: DataFrame) -> tuple[ReasonRow, ...]:
-    plain = ("quota", "mode", "action", "api", "decisions", "items", "max_throttle_ms", "max_usage", "limit", "message")
-    rows = reasons(decisions).limit(MAX_ROWS).select(*plain, _entity().alias("entity"), *epochs("last"))
+    copied = ("quota", "mode", "action", "api", "decisions", "items", "max_throttle_ms", "max_usage", "limit", "message")
+    rows = reasons(decisions).limit(MAX_ROWS).select(*copied, _entity().alias("entity"), *epochs("last"))
     return tuple(
-        ReasonRow(**{name: row[name] for name in plain}, entity=row["entity"], last=row_moment(row, "last"))
+        ReasonRow(**{name: row[name] for name in copied}, entity=row["entity"], last=row_moment(row, "last"))
         for row in rows.collect()
     )
 
 
 def _latest(decisions: DataFrame) -> tuple[Decision, ...]:
-    plain = (
+    copied = (
         "proxy",
         "quota",
         "mode",
@@ -80,8 +80,10 @@ def _latest(decisions: DataFrame) -> tuple[Decision, ...]:
         "throttle_ms",
         "message",
     )
-    rows = decisions.orderBy(F.desc("at")).limit(MAX_DECISIONS).select(*plain, "topics", _entity().alias("entity"), *epochs("at"))
+    rows = decisions.orderBy(F.desc("at")).limit(MAX_DECISIONS).select(*copied, "topics", _entity().alias("entity"), *epochs("at"))
     return tuple(
-        Decision(**{name: row[name] for name in plain}, entity=row["entity"], topics=tuple(row["topics"]), at=row_moment(row, "at"))
+        Decision(
+            **{name: row[name] for name in copied}, entity=row["entity"], topics=tuple(row["topics"]), at=row_moment(row, "at")
+        )
         for row in rows.collect()
     )

@@ -55,7 +55,7 @@ def list_writers(tables: Tables) -> tuple[Writer, ...]:
     read = tables["files"].where(F.col("proxy").isNotNull()).groupBy(*boot).agg(F.sum("lines").alias("read"))
     lost = tables["gaps"].groupBy(*boot).agg(F.sum("lines").alias("lost"))
     rows = once.join(read, on=boot, how="left").join(lost, on=boot, how="left").orderBy("proxy", "first", "boot")
-    told = rows.select(
+    rows_by_boot = rows.select(
         *boot,
         "first_seq",
         "last_seq",
@@ -65,10 +65,10 @@ def list_writers(tables: Tables) -> tuple[Writer, ...]:
         F.coalesce("lost", F.lit(0)).alias("lost"),
         *epochs("first", "last"),
     )
-    plain = ("proxy", "boot", "first_seq", "last_seq", "lines", "duplicates", "missing", "lost")
+    copied = ("proxy", "boot", "first_seq", "last_seq", "lines", "duplicates", "missing", "lost")
     return tuple(
-        Writer(**{name: row[name] for name in plain}, first=moment(row["first"]), last=moment(row["last"]))
-        for row in told.collect()
+        Writer(**{name: row[name] for name in copied}, first=moment(row["first"]), last=moment(row["last"]))
+        for row in rows_by_boot.collect()
     )
 
 

@@ -312,7 +312,7 @@ class QuotaRow:
 @dataclass(frozen=True, slots=True)
 class Compared:
     """Limits of a settings file against the traffic. `rows` are the tightest of `count`, `over` and `near` count them all; `unused`
-    are those that nobody came under."""
+    are those without traffic."""
 
     file: str
     rows: tuple[QuotaRow, ...]
@@ -335,7 +335,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """The dearest of `count` principals, or the largest where nothing has a price."""
+    """The most expensive of `count` principals, or the largest where nothing has a price."""
 
     rows: tuple[Charge, ...]
     count: int
