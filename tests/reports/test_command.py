@@ -106,7 +106,7 @@ def test_options_that_are_not_right_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     (tmp_path / "quotas.yaml").write_text("quotas: {entities: [{user: a, speed: 3}]}")
     given = ("--logs", str(tmp_path), "--out", str(tmp_path / "out"))
-    assert "`quotas.entities[0].speed` is not known" in fails(*given, "--what-if", str(tmp_path / "quotas.yaml"))
+    assert "`quotas.entities[0].speed`: there is no such setting" in fails(*given, "--what-if", str(tmp_path / "quotas.yaml"))
     assert "--spark-conf fast is not a setting" in fails(*given, "--spark-conf", "fast")
     assert "kafka://nowhere is not the address of a topic" in fails("--logs", "kafka://nowhere", "--out", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

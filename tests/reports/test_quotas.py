@@ -50,22 +50,22 @@ def test_the_quotas_of_a_settings_file_are_read_and_the_rest_is_left(tmp_path: P
     [
         (
             "quotas: {entities: [{user: a, producer_byte_rat: 1}]}",
-            r"`quotas.entities\[0\].producer_byte_rat` is not known; known are",
+            r"line 1: `quotas.entities\[0\].producer_byte_rat`: there is no such setting; `producer_byte_rate` is probably meant",
         ),
-        ("quotas: {entities: [{producer_byte_rate: 1}]}", r"`quotas.entities\[0\]` has neither user nor client_id"),
-        ("quotas: {entities: [{user: a, producer_byte_rate: 5 apples}]}", "is '5 apples', and has to be a size such as 64MiB"),
-        ("quotas: {entities: [{user: a, producer_ids_rate: -1}]}", "is -1, and has to be a number above 0"),
-        ("quotas: {entities: {user: a}}", "`quotas.entities` has to be a list"),
-        ("quotas: {storage: {min_available_ratio: 10}}", "`quotas.storage.min_available_ratio` is 10, and has to be from 0 to 1"),
+        ("quotas: {entities: [{producer_byte_rate: 1}]}", r"`quotas.entities\[0\]`: an entity needs `user`, `client_id` or both"),
+        ("quotas: {entities: [{user: a, producer_byte_rate: 5 apples}]}", "'5 apples' is not right: a size, such as 64MiB"),
+        ("quotas: {entities: [{user: a, producer_ids_rate: -1}]}", "-1 is not right: Input should be greater than 0"),
+        ("quotas: {entities: {user: a}}", "`quotas.entities`: .* is not right: a list"),
+        ("quotas: {storage: {min_available_ratio: 10}}", "`quotas.storage.min_available_ratio`: 10 is not right"),
         ("listen: {}", "`quotas` is missing or empty"),
-        ("quotas: [", "line 1 is no YAML"),
-        ("- a", "`the file` has to be a mapping"),
+        ("quotas: [", "line 1: is not YAML"),
+        ("- a", "line 1: a mapping of settings is right"),
     ],
 )
 def test_what_is_not_right_is_told_with_its_key(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ReportError, match=says):
         read(tmp_path, text)
-    with pytest.raises(ReportError, match="nowhere cannot be read: No such file"):
+    with pytest.raises(ReportError, match="nowhere: cannot be read: No such file"):
         read_quotas(tmp_path / "nowhere")
 
 
