@@ -1,4 +1,4 @@
-"""Files that people write, for every room that reads some. In: YAML or Java properties. Out: validated models, or an error that
+"""Reading of files that people write. In: YAML or Java properties. Out: validated models, or an error that
 names the key, the line and what would be right. It knows no settings.
 
 - `load`   YAML with line numbers, and errors for people

@@ -40,7 +40,7 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`login` None: as nobody; `tls` None: in plain text."""
+    """`login` None: without authentication; `tls` None: without TLS."""
 
     login: Login | None = None
     tls: Certificates | None = None

@@ -1,24 +1,23 @@
-"""The capacity report: what the proxies' logs say, as tables, one page and a few sentences.
+"""The capacity report: what the proxies' logs say, as tables, one page and a short summary.
 
 It shares nothing with the proxy but the format in docs/log-format.md, and needs PySpark, statsmodels and matplotlib, which the
-proxy does not. The way of a report, and the rooms on it:
+proxy does not. Modules import only from those further down in this list (a contract in pyproject.toml):
 
-1. `cli` takes the options and `requirements` says what is missing, before anything large is imported. `job` is the whole way; it
-   is also what `spark-submit` runs. `follow` goes it again and again. `session` starts a Spark that is quiet and leaves nothing
-   behind. `errors` has the one error that a person should read.
-2. `folder`, `kafka` and `read` find the lines; `plain` takes those apart that look as proxies write them, which are nearly all, and
-   `parse` the others, by `schema`, the fields of docs/log-format.md as data; `verdict` holds the rules and `reasons` their names.
-   Every line read is either good or in quarantine.
-3. `store` has every good line once, as Parquet, by type and day: all that follows is made of it. `absorb` adds lines to it and
-   makes the tables of the days that they are about. `tables` names them, `transforms` makes them: one concept a file, from
-   DataFrame to DataFrame. `parquet` writes and reads them, `write` puts them into the out folder, all or none. docs/report.md
-   describes them.
-4. `whole` makes the tables of the whole period: `filling` says when volumes fill with `forecast`, which knows no Spark; `quotas`
-   replays the traffic against limits; `charge` says what it costs.
-5. `summary` boils the tables down to plain values, and `render` makes the page, its plots and the terminal's summary of those.
-   Neither knows the logs.
+1. `job` is the file for `spark-submit`; `cli` has the options. `requirements` says what is missing, before anything large is
+   imported. `follow` updates the report again and again. `pipeline` has the steps of one report.
+2. `render` makes the page, its plots and the terminal's summary of the plain values that `summary` takes from the tables.
+   `render` knows neither Spark nor the logs.
+3. `period_tables` makes the tables of the whole period: `fill_forecast` says when volumes fill, with `forecast`, which knows no
+   Spark; `quotas` replays the traffic against limits; `chargeback` computes costs.
+4. `read` finds the lines, with `log_files` and `kafka`. `ingest` adds them to the tables: `fast_parse` parses lines as proxies
+   write them, nearly all, and `parse` all others, by `schema`, the fields of docs/log-format.md as data. `validation` has the
+   rules for lines and `reasons` their names. Every line that is read is either valid or in quarantine.
+5. `line_store` keeps every valid line once, as Parquet, by type and day. All tables are made of it: `tables` names them,
+   `transforms` makes them, one concept a file, from DataFrame to DataFrame. `parquet` reads and writes them, `publish` moves them
+   into the out folder, all or none. docs/report.md describes them.
+6. `session` starts Spark, `parallel` runs queries concurrently, `errors` has the error for users.
 
 To add a table by day: a file in `transforms`, its name in `tables`, its columns in docs/report.md (a test compares). To add a part
-of the page: a value in `summary.model`, the query that fills it beside the others in `summary`, a section in `render.sections`. To
-add a type of line or a version: `schema`.
+of the page: a value in `summary.model`, the query that fills it in `summary`, a section in `render/report.html`. To add a type of
+line or a version: `schema`.
 """

@@ -1,8 +1,8 @@
-"""Command line: `kafka-quota-proxy report`.
+"""The command `kafka-quota-proxy report`.
 
 In: options. Out: a report, progress and a summary on the terminal, an exit code: 0 made; 1 made, but not one line of the logs could
 be used; 2 could not be made, with one line that says why. Imports neither PySpark nor matplotlib before they are needed and known
-to be there. Left to others: the work (`reports.job`).
+to be there. Left to others: the work (`reports.pipeline`).
 """
 
 import re
@@ -22,7 +22,7 @@ from reports.requirements import check_requirements
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST = 366 * 86_400
 _STEPS = 6
-NOTHING_USABLE = 1
+NO_VALID_LINE = 1
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, length: str | None) -> int | None:
@@ -32,13 +32,13 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, length: str | None) -
     found = re.fullmatch(r"(\d{1,9})([smhd])", length)
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 1 <= seconds <= _LONGEST:
-        raise click.BadParameter(f"{length!r} is no length of time from 1s to 366d, such as 30s, 5m, 1h, 1d")
+        raise click.BadParameter(f"{length!r} is not a length of time from 1s to 366d, such as 30s, 5m, 1h or 1d")
     return seconds
 
 
 def _memory(_ctx: click.Context, _param: click.Parameter, size: str) -> str:
     if not re.fullmatch(r"[1-9]\d{0,6}[mg]", size):
-        raise click.BadParameter(f"{size!r} is no size of memory such as 800m, 2g")
+        raise click.BadParameter(f"{size!r} is not a size of memory, such as 800m or 2g")
     return size
 
 
@@ -60,29 +60,32 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--what-if", type=_FILE, metavar="FILE", help="Settings file with proposed quotas: replays the traffic against them.")
 @click.option("--incremental", is_flag=True, help="Read only files that are new or grew, and add to the report in the out folder.")
 @click.option(
-    "--follow", callback=_seconds, metavar="LENGTH", help="Keep the tables current: look for new lines so often, 30s say."
+    "--follow",
+    callback=_seconds,
+    metavar="LENGTH",
+    help="Keep the tables current: look for new lines at this interval, such as 30s.",
 )
-@click.option("--bucket", callback=_seconds, metavar="LENGTH", help="Length of the tables' buckets, 1m say. See the documentation.")
+@click.option("--bucket", callback=_seconds, metavar="LENGTH", help="Length of the tables' buckets, such as 1m.")
 @click.option("--cost-in", type=_PRICE, default=0.0, metavar="PRICE", help="Cost of a GiB produced.")
 @click.option("--cost-out", type=_PRICE, default=0.0, metavar="PRICE", help="Cost of a GiB fetched.")
 @click.option(
     "--cost-stored", type=_PRICE, default=0.0, metavar="PRICE", help="Cost of a GiB stored for 30 days, replicas included."
 )
-@click.option("--currency", default="", metavar="NAME", help="What costs are in, EUR say.")
+@click.option("--currency", default="", metavar="NAME", help="Currency of the costs, such as EUR.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master. Under spark-submit, its own master is used.")
 @click.option("--memory", default="1500m", show_default=True, callback=_memory, help="Heap of the driver, as Java has it.")
 @click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be given several times.")
 def report(**given: Any) -> None:
-    """Say when each volume fills, who fills it, who was throttled, from the proxies' logs.
+    """Report from the proxies' logs when each volume fills, who fills it, and who was throttled.
 
-    Writes a page (report.html), its plots, Parquet tables, chargeback.csv and summary.json into the out folder, in place of those
+    Writes a page (report.html), its plots, Parquet tables, chargeback.csv and summary.json into the out folder. They replace those
     of the last run.
     """
     console = Console()
     try:
         check_requirements()
         from reports.follow import follow
-        from reports.job import PAGE, make_report
+        from reports.pipeline import PAGE, make_report
         from reports.render.terminal import print_report
 
         every = given.pop("follow")
@@ -97,12 +100,12 @@ def report(**given: Any) -> None:
         raise SystemExit(2) from None
     print_report(console, made, options.out / PAGE)
     if made.first is None and made.lines.read:
-        raise SystemExit(NOTHING_USABLE)
+        raise SystemExit(NO_VALID_LINE)
 
 
 def _options(given: dict[str, Any]) -> Any:
-    from reports.charge import Prices
-    from reports.job import Options
+    from reports.chargeback import Prices
+    from reports.pipeline import Options
 
     prices = Prices(given.pop("cost_in"), given.pop("cost_out"), given.pop("cost_stored"), given.pop("currency"))
     settings = dict(_setting(text) for text in given.pop("spark_conf"))
@@ -112,7 +115,7 @@ def _options(given: dict[str, Any]) -> Any:
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise ReportError(f"--spark-conf {text} is no setting: spark.executor.memory=2g is one")
+        raise ReportError(f"--spark-conf {text} is not a setting of the form KEY=VALUE, such as spark.executor.memory=2g")
     return key, value
 
 

@@ -1,9 +1,5 @@
-"""Errors room: the one error that a person who started a report should read.
-
-In: one sentence. Out: `ReportError`, which `reports.cli` prints as a single line with exit code 2. Programming errors are left
-to fail loudly with their own type.
-"""
+"""`ReportError`, which `reports.cli` prints as one line with exit code 2. Programming errors keep their own types."""
 
 
 class ReportError(Exception):
-    """The report cannot be made, for a reason that its user can mend. The text is one line."""
+    """The report cannot be made, for a reason that the user can fix. The text is one line."""

@@ -1,4 +1,4 @@
-"""Following room: the tables are kept current while the proxies log on.
+"""`--follow`: the report is updated while the proxies go on logging.
 
 In: `Options`, how often. Out: a report that is made anew every so often, of the days that changed alone. Ends when it is
 interrupted. A topic is read by a stream of Spark's (Structured Streaming), which keeps in a checkpoint where it was. A folder is
@@ -8,7 +8,6 @@ killed.
 """
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,22 +15,20 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from reports.absorb import store_lines
 from reports.errors import ReportError
-from reports.folder import check_logs
-from reports.job import OUTCOME, Options, draw, make_from_stored, place_of
+from reports.ingest import store_lines
 from reports.kafka import is_kafka, packages, stream_topic
+from reports.log_files import check_logs
+from reports.pipeline import OUTCOME, Options, Progress, destination_of, draw, make_from_stored
+from reports.publish import replacing
 from reports.read import load
 from reports.session import spark_session
-from reports.write import replacing
 
 CHECKPOINT = ".kafka-quota-proxy-stream"
 """Folder in the out folder where the stream notes how far it is."""
 
-Tell = Callable[[str], None]
 
-
-def follow(options: Options, every: int, tell: Tell) -> None:
+def follow(options: Options, every: int, progress: Progress) -> None:
     """Keep the report of a folder or topic current, until it is interrupted."""
     with ExitStack() as stack:
         if not is_kafka(options.logs):
@@ -40,37 +37,37 @@ def follow(options: Options, every: int, tell: Tell) -> None:
         spark = stack.enter_context(spark_session(options.master, memory=options.memory, settings=settings))
         try:
             if is_kafka(options.logs):
-                follow_topic(spark, options, every, tell).awaitTermination()
+                follow_topic(spark, options, every, progress).awaitTermination()
             while True:
                 begin = time.monotonic()  # noqa: TID251  how long to wait is all that it is for
-                follow_folder(spark, replace(options, made=datetime.now(UTC), incremental=True), tell)
+                follow_folder(spark, replace(options, made=datetime.now(UTC), incremental=True), progress)
                 time.sleep(max(0.0, every - (time.monotonic() - begin)))  # noqa: TID251
         except KeyboardInterrupt:
-            tell("stopped")
+            progress("stopped")
 
 
-def follow_folder(spark: SparkSession, options: Options, tell: Tell) -> None:
+def follow_folder(spark: SparkSession, options: Options, progress: Progress) -> None:
     """One look at the folder: add what is new."""
     with replacing(options.out, OUTCOME) as staging:
-        place = place_of(options, staging)
-        load(spark, options.logs, options.made, place)
-        made = make_from_stored(spark, place, options, options.wanted(), lambda _: None)
+        destination = destination_of(options, staging)
+        load(spark, options.logs, options.made, destination)
+        made = make_from_stored(spark, destination, options, options.inputs(), lambda _: None)
         draw(made, staging.path)
-        tell(f"{options.made:%H:%M:%S} {made.lines.read:,} lines")
+        progress(f"{options.made:%H:%M:%S} {made.lines.read:,} lines")
 
 
-def follow_topic(spark: SparkSession, options: Options, every: int, tell: Tell) -> StreamingQuery:
-    """A stream that adds what comes, in batches `every` so many seconds."""
+def follow_topic(spark: SparkSession, options: Options, every: int, progress: Progress) -> StreamingQuery:
+    """A stream that adds what comes, in a batch every `every` seconds."""
 
     def add(records: DataFrame, number: int) -> None:
         now = datetime.now(UTC)
         current = replace(options, made=now, incremental=True)
         with replacing(options.out, OUTCOME) as staging:
-            place = place_of(current, staging, rereads=False)
-            store_lines(records, now, place)
-            made = make_from_stored(records.sparkSession, place, current, current.wanted(), lambda _: None)
+            destination = destination_of(current, staging, replaces_files=False)
+            store_lines(records, now, destination)
+            made = make_from_stored(records.sparkSession, destination, current, current.inputs(), lambda _: None)
             draw(made, staging.path)
-            tell(f"{now:%H:%M:%S} batch {number}: {made.lines.read:,} lines")
+            progress(f"{now:%H:%M:%S} batch {number}: {made.lines.read:,} lines")
 
     writer = stream_topic(spark, options.logs).writeStream.foreachBatch(add).queryName("kafka-quota-proxy report")
     options.out.mkdir(parents=True, exist_ok=True)

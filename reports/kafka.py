@@ -1,4 +1,4 @@
-"""Kafka room: a topic whose records are log lines, one each, through Spark's own connector.
+"""A Kafka topic whose records are log lines, one each, through Spark's own connector.
 
 In: `kafka://HOST:PORT[,HOST:PORT…]/TOPIC`. Out: the rows that `reports.parse` takes, of what is there now or as a stream. What was
 read to which offset is kept, so that the next report begins there. `file` names topic and partition.
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.errors import ReportError
 
 _OFFSETS = "offsets"
-_ADDRESS = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]{1,249})")
+_POSITION = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]{1,249})")
 
 
 class Topic(NamedTuple):
@@ -32,9 +32,9 @@ def is_kafka(logs: str) -> bool:
 
 def topic_of(logs: str) -> Topic:
     """The topic of an address; ReportError where it is none."""
-    found = _ADDRESS.fullmatch(logs)
+    found = _POSITION.fullmatch(logs)
     if found is None:
-        raise ReportError(f"{logs} is no address of a topic: kafka://HOST:PORT,HOST:PORT/TOPIC is one")
+        raise ReportError(f"{logs} is not the address of a topic, such as kafka://HOST:PORT,HOST:PORT/TOPIC")
     return Topic(found[1], found[2])
 
 

@@ -1,7 +1,7 @@
-"""Parquet room: tables to files and back.
+"""Tables as Parquet files: writing and reading.
 
 In: DataFrames, folders. Out: one folder a table, with one folder a day where it has a `date`. Left to others: which tables there
-are (`reports.tables`), how they take the place of older ones (`reports.write`).
+are (`reports.tables`), how they take the place of older ones (`reports.publish`).
 """
 
 import os
@@ -13,12 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
-from reports.folder import spark_path
-from reports.tables import Tables
-from reports.together import together
+from reports.log_files import spark_path
+from reports.parallel import run_concurrently
 
 
-def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path) -> Tables:
+def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path) -> dict[str, DataFrame]:
     """Make each table and write it below `folder`, some at a time, the first ones first; the tables as they were made."""
 
     def write(name: str, make: Callable[[], DataFrame]) -> DataFrame:
@@ -26,7 +25,7 @@ def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path) ->
         write_table(table, folder / name)
         return table
 
-    with together() as pool:
+    with run_concurrently() as pool:
         written = {name: pool.submit(write, name, make) for name, make in tables.items()}
         return {name: one.result() for name, one in written.items()}
 
@@ -48,10 +47,10 @@ def write_table(table: DataFrame, path: Path) -> None:
 def read_table(spark: SparkSession, schema: t.StructType, *folders: tuple[Path, Iterable[str] | None]) -> DataFrame:
     """A table that lies in several folders: of each the days that are given (`date=2026-03-01`), all of them for None."""
     parts = [_days(spark, schema, folder, days) for folder, days in folders if folder.exists()]
-    whole = parts[0]
+    table = parts[0]
     for part in parts[1:]:
-        whole = whole.unionByName(part)
-    return whole
+        table = table.unionByName(part)
+    return table
 
 
 def days_in(folder: Path) -> set[str]:

@@ -1,8 +1,8 @@
-"""Parsing room: one line of text becomes its fields, with types, or a reason why it is bad. It takes any line, with all care;
-`reports.plain` leaves it few.
+"""Parsing of any line: its fields, with types, or the reason why it is not valid. Slower than `reports.fast_parse`, which leaves
+few lines to it.
 
 In: rows of `file`, `raw`. Out: rows of `file`, `reason`, `field`, `raw` and every field of `reports.schema`. No Python runs per
-line. Left to others: the rules that a good line keeps (`reports.verdict`), finding the files (`reports.read`).
+line. Left to others: the rules that a good line keeps (`reports.validation`), finding the files (`reports.read`).
 """
 
 from collections.abc import Callable
@@ -13,7 +13,18 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
 from reports.schema import Kind, distinct_fields, line_schema
-from reports.verdict import ANY_LINE, DOCUMENT, LATEST, MISFIT, RAW, latest, suspicious, time_column, verdict, verdict_parts
+from reports.validation import (
+    ANY_LINE,
+    DOCUMENT,
+    LATEST,
+    MISFIT,
+    RAW,
+    error_parts,
+    latest,
+    suspicious,
+    time_column,
+    validation_error,
+)
 
 RAW_LIMIT = 2048
 """Characters of a bad line that are kept."""
@@ -47,21 +58,21 @@ def parser(now: datetime) -> Parse:
     # The exact types of JSON values are looked up only where something may be wrong.
     document = F.when(F.col(MISFIT) | suspicious(), F.try_variant_get(F.try_parse_json(_wrapped()), "$.line", "variant"))
     looked_up = [document.alias(DOCUMENT), *_times()]
-    judged = verdict().alias("verdict")
-    bad = F.col("verdict").isNotNull()
+    judged = validation_error().alias("error")
+    bad = F.col("error").isNotNull()
     kept = F.left(F.make_valid_utf8(F.col(RAW)), F.lit(RAW_LIMIT))
-    told: list[Column | str] = ["file", *verdict_parts(F.col("verdict")), F.when(bad, kept).alias("raw"), *_good_values(~bad)]
+    columns: list[Column | str] = ["file", *error_parts(F.col("error")), F.when(bad, kept).alias("raw"), *_good_values(~bad)]
 
     def parse(lines: DataFrame) -> DataFrame:
         parsed = lines.select(*given).select("*", _json()).select(*read)
-        return parsed.select("*", *looked_up).select("*", judged).select(*told)
+        return parsed.select("*", *looked_up).select("*", judged).select(*columns)
 
     return parse
 
 
 def _json() -> Column:
-    whole = t.StructType().add("line", line_schema()).add("end", "boolean").add(_CORRUPT, "string")
-    return F.from_json(_wrapped(), whole, _JSON_OPTIONS).alias("json")
+    schema = t.StructType().add("line", line_schema()).add("end", "boolean").add(_CORRUPT, "string")
+    return F.from_json(_wrapped(), schema, _JSON_OPTIONS).alias("json")
 
 
 def _parsed() -> list[Column]:

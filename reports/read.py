@@ -1,7 +1,7 @@
-"""Reading room: a folder tree of log files, or a Kafka topic, becomes one row a line, and no line is lost on the way.
+"""Reading of logs: one row for each line of a folder tree or a Kafka topic. No line is lost.
 
 In: the logs, which of them are new. Out: `load`, every line with its fields or with a reason why not, stored. Left to others:
-taking a line apart (`reports.parse`), which line is bad and why (`reports.verdict`), sums (`reports.transforms`).
+taking a line apart (`reports.parse`), which line is bad and why (`reports.validation`), sums (`reports.transforms`).
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.absorb import TEXTS, Place, store_lines
 from reports.errors import ReportError
-from reports.folder import LOG_FILES, is_local, local_files, no_logs, spark_path
+from reports.ingest import TEXTS, Destination, store_lines
 from reports.kafka import is_kafka, read_topic
+from reports.log_files import LOG_FILES, is_local, local_files, no_logs, spark_path
 from reports.reasons import Reason
 
 _FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
@@ -27,7 +27,7 @@ Paths = Sequence[str] | None
 """Files to read, as URIs; None for all."""
 
 
-def load(spark: SparkSession, logs: str, now: datetime, place: Place) -> None:
+def load(spark: SparkSession, logs: str, now: datetime, destination: Destination) -> None:
     """Store every line of `logs`, parsed (see `reports.parse.parser`); where the report adds to the last one, only those of files
     that are new or have changed since.
 
@@ -35,24 +35,24 @@ def load(spark: SparkSession, logs: str, now: datetime, place: Place) -> None:
     log.
     """
     if is_kafka(logs):
-        store_lines(read_topic(spark, logs, place.staging.kept), now, place)
+        store_lines(read_topic(spark, logs, destination.staging.kept), now, destination)
         return
-    paths = _new_files(spark, logs, place)
+    paths = _new_files(spark, logs, destination)
     try:
-        store_lines(read_lines(spark, logs, paths), now, place)
+        store_lines(read_lines(spark, logs, paths), now, destination)
     except _FAILURES as error:
         if _UNREADABLE not in str(error):
             raise
-        store_lines(read_lines(spark, logs, paths, to_the_damage=True), now, place, damaged_files(spark, logs, paths))
+        store_lines(read_lines(spark, logs, paths, to_the_damage=True), now, destination, damaged_files(spark, logs, paths))
 
 
-def _new_files(spark: SparkSession, logs: str, place: Place) -> Paths:
+def _new_files(spark: SparkSession, logs: str, destination: Destination) -> Paths:
     """Which files to read; keeps for the next report what all files are like now."""
     # Listed before they are read: what is written meanwhile is read again by the next report.
     listed = _listing(spark, logs)
-    known = place.staging.kept.get(_FILES, {})
-    place.staging.kept[_FILES] = listed
-    return [uri for uri, state in listed.items() if known.get(uri) != state] if place.adds else None
+    known = destination.staging.kept.get(_FILES, {})
+    destination.staging.kept[_FILES] = listed
+    return [uri for uri, state in listed.items() if known.get(uri) != state] if destination.incremental else None
 
 
 def _listing(spark: SparkSession, logs: str) -> dict[str, list[int]]:

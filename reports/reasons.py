@@ -1,10 +1,13 @@
-"""Reasons room: the names of what can be wrong with a line, and what they mean.
+"""The names of what can be wrong with a line, and what they mean.
 
-In: nothing. Out: `Reason`, as it stands in the table `quarantine`, and words for people. Left to others: the rules
-(`reports.verdict`).
+In: nothing. Out: `Reason`, as it is in the table `quarantine`, and a sentence for each. Left to others: the rules
+(`reports.validation`).
 """
 
 from enum import StrEnum
+
+QUARANTINED = "bad"
+"""The type under which quarantined lines are stored."""
 
 
 class Reason(StrEnum):

@@ -1,7 +1,8 @@
-"""Schema room: the log lines of each version, as data.
+"""The log lines of each version of the format, as data.
 
 In: nothing. Out: the fields of each type of line, the Spark schema they are parsed with, and what is written down about each.
-The source is docs/log-format.md; a test compares the two. Left to others: parsing (`reports.read`) and judging (`reports.verdict`).
+The source is docs/log-format.md; a test compares the two. Left to others: parsing (`reports.parse`), validation
+(`reports.validation`).
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class Kind(StrEnum):
     """What the value of a field is in JSON, and hence which Spark type parses it."""
 
     TEXT = "text"
-    TIME = "time"  # text until reports.verdict has looked at it
+    TIME = "time"  # text until reports.validation has looked at it
     COUNT = "count"  # integer, not negative
     NUMBER = "number"  # any finite number
     COUNTS = "counts"  # object: name -> count

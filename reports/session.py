@@ -1,6 +1,6 @@
-"""Session room: a Spark that starts fast, says nothing, listens only to this machine and leaves nothing behind.
+"""The Spark session: starts fast, prints nothing, listens only on loopback, and deletes its files.
 
-In: a master URL. Out: a running session, stopped and swept up afterwards. Under `spark-submit` the submitter's session is used,
+In: a master URL. Out: a running session, stopped and cleaned up afterwards. Under `spark-submit` the submitter's session is used,
 and its master, network and logging are its business. Left to others: whether Spark and Java are there (`reports.requirements`).
 """
 
@@ -24,7 +24,7 @@ warnings.filterwarnings("ignore", message="PySpark does not yet fully support pa
 
 QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # The verdict on a line is a long expression. In one method it passes the size that Java compiles, and runs at half speed: this
+    # The error on a line is a long expression. In one method it passes the size that Java compiles, and runs at half speed: this
     # makes Spark cut it up.
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.adaptive.enabled": "true",
@@ -44,16 +44,16 @@ _LOG = "spark.log"
 _JAVA = "spark.driver.extraJavaOptions"
 
 QUICK = {_JAVA: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
-"""Java's quick compiler only. By itself it would have a fifth of the room for code, and stop compiling when that is used up."""
+"""Java's C1 compiler only. Its default code cache is a fifth of this size; when that is full, Java stops compiling."""
 
-_PATIENCE = 16
+_TIER4_FACTOR = 16
 STEADY = {
     _JAVA: "-XX:+IgnoreUnrecognizedVMOptions -XX:+UseParallelGC -XX:+UseTransparentHugePages "
-    f"-XX:Tier4InvocationThreshold={5000 * _PATIENCE} -XX:Tier4MinInvocationThreshold={600 * _PATIENCE} "
-    f"-XX:Tier4CompileThreshold={15_000 * _PATIENCE} -XX:Tier4BackEdgeThreshold={40_000 * _PATIENCE}"
+    f"-XX:Tier4InvocationThreshold={5000 * _TIER4_FACTOR} -XX:Tier4MinInvocationThreshold={600 * _TIER4_FACTOR} "
+    f"-XX:Tier4CompileThreshold={15_000 * _TIER4_FACTOR} -XX:Tier4BackEdgeThreshold={40_000 * _TIER4_FACTOR}"
 }
-"""Java for much work on few cores: its slow compiler, which would have a fifth of all their time, is kept for what is so many times
-hotter than it asks for by itself; and the collector that pauses longer and costs less."""
+"""Java for large logs on few cores. The C2 compiler would take a fifth of all CPU time: it compiles only what is _TIER4_FACTOR
+times hotter than by default. The parallel collector costs least CPU."""
 
 _PLANNERS = (
     "org/codehaus/*.*",  # compiles the Java that Spark makes of a query
@@ -103,7 +103,9 @@ def spark_session(
         more = {"spark.driver.memory": memory, **(QUICK if quick else _steady(Path(scratch))), **(settings or {})}
         session = _start(master, Path(scratch), more)
         try:
-            yield _with_settings(session, {**SMALL, **(settings or {})} if quick else {})
+            # The user's own settings were given to Spark when it started: some cannot be set later.
+            small = {name: value for name, value in SMALL.items() if name not in (settings or {})}
+            yield _with_settings(session, small if quick else {})
         except (Py4JError, PySparkException) as error:
             _explain(error, Path(scratch) / _LOG, memory)
             raise
@@ -126,9 +128,9 @@ def _explain(error: Exception, log: Path, memory: str) -> None:
     """Raise ReportError for what its user can mend: a Spark that is out of memory, or gone."""
     said = str(error) + log.read_text(errors="replace")
     if "OutOfMemoryError" in said or "GC overhead limit" in said:
-        raise ReportError(f"Spark ran out of memory with --memory {memory}: give it more, 2g say") from error
+        raise ReportError(f"Spark ran out of memory with --memory {memory}: give it more, such as 2g") from error
     if "No space left on device" in said:
-        raise ReportError("the disk is full: Spark needs room in the out folder and in the temporary folder (TMPDIR)") from error
+        raise ReportError("the disk is full: Spark needs space in the out folder and in the temporary folder (TMPDIR)") from error
     if isinstance(error, Py4JNetworkError):
         raise ReportError(f"Spark ended before it was done: {_last_words(log) or 'it was killed'}") from error
 
@@ -162,6 +164,8 @@ def local_settings(scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+        # A report has more queries than Spark keeps compiled code of by default (100), and `--follow` has the same ones each time.
+        "spark.sql.codegen.cache.maxEntries": "2000",
     }
 
 

@@ -1,7 +1,7 @@
-"""Tables room: which tables a report writes, and from what.
+"""Which tables a report writes, and from what.
 
-In: stored lines (`reports.store`), or the tables by day. Out: the DataFrames of every table, by name; docs/report.md lists their
-columns, and a test compares the two. Left to others: each table's sums (`reports.transforms`), writing (`reports.write`).
+In: stored lines (`reports.line_store`), or the tables by day. Out: the DataFrames of every table, by name; docs/report.md lists
+their columns, and a test compares the two. Left to others: each table's sums (`reports.transforms`), writing (`reports.publish`).
 """
 
 from collections.abc import Callable, Mapping
@@ -41,14 +41,14 @@ BY_DAY = (
 """Tables with a `date`, each day made of that day's lines alone."""
 OF_READING = ("files", "quarantine")
 """Tables of what was read, not of what it says."""
-WHOLE = ("entities", "forecasts", "chargeback", "quotas", "what_if")
+OF_PERIOD = ("entities", "forecasts", "chargeback", "quotas", "what_if")
 """Tables of the whole period, made of those by day."""
-NAMES = (LINES, *BY_DAY, *OF_READING, *WHOLE)
+NAMES = (LINES, *BY_DAY, *OF_READING, *OF_PERIOD)
 """Every table."""
 
 HOUR = 3600
 _DAY = 86_400
-_FINE_RATES = 60
+_MIN_RATE_SECONDS = 60
 _SAMPLE = 20_000
 
 
@@ -60,22 +60,23 @@ class Lengths:
     rates: int
 
 
-def bucket_lengths(lines: DataFrame, wanted: int | None, span: float) -> Lengths:
-    """The tables' buckets as `wanted`, else the logs' own intervals where they span a day at most (`span`, in seconds), else an
+def bucket_lengths(lines: DataFrame, bucket: int | None, span: float) -> Lengths:
+    """The tables' buckets as `bucket`, else the logs' own intervals where they span a day at most (`span`, in seconds), else an
     hour.
 
     Raises:
-        ReportError: `wanted` is shorter than the intervals, so that most buckets would be empty and the others too high.
+        ReportError: `bucket` is shorter than the intervals, so that most buckets would be empty and the others too high.
     """
     interval = usual_interval(lines.where(F.col("type") == "usage").limit(_SAMPLE))
-    if wanted is not None and interval is not None and wanted < interval:
-        raise ReportError(f"--bucket of {wanted} s is shorter than the intervals in the logs, which are {interval} s")
+    if bucket is not None and interval is not None and bucket < interval:
+        raise ReportError(f"--bucket of {bucket} s is shorter than the intervals in the logs, which are {interval} s")
     own = interval or 10  # the proxy's default interval; only for logs without a usage line
-    return Lengths(wanted or (own if span <= _DAY else max(HOUR, own)), max(own, _FINE_RATES))
+    return Lengths(bucket or (own if span <= _DAY else max(HOUR, own)), max(own, _MIN_RATE_SECONDS))
 
 
 def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Mapping[str, Callable[[], DataFrame]]:
-    """How to make each table of BY_DAY, of good lines, each once, and their census. To write a query down takes its time, too."""
+    """Functions that make the tables of BY_DAY from valid lines without duplicates and their `sequence_counts`. They are called in
+    parallel, as building a query takes time, too."""
     seconds = lengths.tables
     # What is not summed comes in as many pieces as the lines do: put together, so that a day has few files.
     return {

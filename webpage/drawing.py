@@ -1,21 +1,24 @@
-"""Drawing: plots as inline SVG that takes its colours from the page, so that one drawing suits light, dark and paper.
+"""Plots as inline SVG that takes its colours from the page, so that one drawing suits light, dark and paper.
 
-In: a function that draws on matplotlib's axes with the colours of here. Out: SVG as HTML, and legends. The SVG holds no text from
-elsewhere: names are in the legend, which is HTML. Left to others: the colours of the page, as CSS variables (`page.css`).
+In: a function that draws on matplotlib's axes with the colours of this module. Out: a `Drawing` for the macro `figure` of
+`parts.html`. The SVG is the only thing that a page shows without escaping, and holds no text from elsewhere: names are in the
+legend, which is escaped. Left to others: the colours of the page, as CSS variables (`page.css`).
 """
 
 import io
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import matplotlib as mpl
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from webpage.html import Html, join, raw, tag
+from webpage.text import printable
 
 _POINTS_PER_INCH = 72
 _HEIGHT = 2.3  # inches, as the widths
@@ -32,15 +35,31 @@ LEVEL = "#010205"
 _COLOURS[LEVEL] = "var(--level)"
 
 
-def drawing(draw: Callable[[Axes], None], name: str, title: str, *, wide: bool = False) -> Html:
-    """What `draw` draws, to be put into a page. `name` is unique in it; `title` is read to those who do not see."""
-    return _own_ids(_svg(draw, _WHOLE if wide else _HALF), name, title)
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure of a page. Without `svg` there is nothing to draw, and `caption` says so. `legend`: CSS colour and text of each."""
+
+    title: str
+    caption: str
+    svg: Markup | None = None
+    legend: tuple[tuple[str, str], ...] = ()
+    wide: bool = False
 
 
-def legend(entries: Iterable[tuple[str, str]]) -> Html:
-    """(colour, text) of each."""
-    items = (tag("li", tag("i", style=f"background:{_COLOURS[colour]}"), text) for colour, text in entries)
-    return tag("ul", join(items), class_="legend")
+def drawing(
+    draw: Callable[[Axes], None],
+    name: str,
+    title: str,
+    caption: str,
+    legend: Iterable[tuple[str, str]] = (),
+    *,
+    wide: bool = False,
+    label: str | None = None,
+) -> Drawing:
+    """What `draw` draws. `name` is unique in the page; `legend` has a colour of this module and a text for each entry; `label`, or
+    the title, is read to those who do not see."""
+    svg = _own_ids(_svg(draw, _WHOLE if wide else _HALF), name, label or title)
+    return Drawing(title, caption, svg, tuple((_COLOURS[colour], text) for colour, text in legend), wide)
 
 
 def time_axis(axes: Axes) -> None:
@@ -85,7 +104,7 @@ def _svg(draw: Callable[[Axes], None], width: float) -> str:
     return out.getvalue()
 
 
-def _own_ids(svg: str, name: str, title: str) -> Html:
+def _own_ids(svg: str, name: str, title: str) -> Markup:
     """The drawing alone, for use in a page with others: ids made its own, colours handed to the page, no size but its shape."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
@@ -93,5 +112,5 @@ def _own_ids(svg: str, name: str, title: str) -> Html:
     body = re.sub(r' (?:width|height)="[^"]*pt"', "", body, count=2)
     for colour, variable in _COLOURS.items():
         body = body.replace(colour, variable)
-    label = tag("title", title)
-    return raw(re.sub(r"<svg ([^>]*)>", lambda match: f'<svg role="img" {match[1]}>{label}', body, count=1))
+    label = f"<title>{escape(printable(title))}</title>"
+    return Markup(re.sub(r"<svg ([^>]*)>", lambda match: f'<svg role="img" {match[1]}>{label}', body, count=1))

@@ -1,6 +1,6 @@
-"""Text: names from logs made harmless, and numbers for people.
+"""Names from logs made printable, and numbers for people.
 
-In: any text, any number. Out: one line of visible text. Left to others: escaping for HTML (`webpage.html`) or the terminal.
+In: any text, any number. Out: one line of visible text. Left to others: escaping for HTML (`webpage.templates`) or the terminal.
 """
 
 import unicodedata
@@ -11,11 +11,20 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _LENGTHS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
-def clean(text: str, most: int = 80) -> str:
-    """`text` in one line of at most `most` characters; what cannot be seen is written as an escape, so that it can neither steer a
-    terminal nor reorder a page."""
-    cut = text if len(text) <= most else text[: most - 1] + "…"
-    return "".join(c if unicodedata.category(c) not in _INVISIBLE else c.encode("unicode_escape").decode() for c in cut)
+def printable(text: str) -> str:
+    """`text` in one line: what cannot be seen is written as an escape, so that it can neither steer a terminal nor reorder a
+    page."""
+    return "".join(c if unicodedata.category(c) not in _INVISIBLE else c.encode("unicode_escape").decode() for c in text)
+
+
+def clean(text: str, max_length: int = 80) -> str:
+    """`text` in one line of at most `max_length` characters, see `printable`."""
+    return printable(text if len(text) <= max_length else text[: max_length - 1] + "…")
+
+
+def or_dash(text: str | None, max_length: int = 80) -> str:
+    """The same, and a dash for none."""
+    return clean(text, max_length) if text else "–"
 
 
 def client(client_id: str | None) -> str:
@@ -39,7 +48,7 @@ def decimal(number: float) -> str:
 
 
 def unit_of(largest: float) -> tuple[float, str]:
-    """The unit in which a size of `largest` bytes is best told: its bytes and its name."""
+    """The unit in which a size of `largest` bytes is best written: its bytes and its name."""
     step = 0
     while largest >= 1024 and step < len(_SIZES) - 1:
         largest /= 1024

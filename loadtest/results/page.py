@@ -1,4 +1,7 @@
-"""Page: a result as one HTML file with plots, which needs nothing else. In: a run, a comparison or a sweep. Out: its text."""
+"""A result as one HTML file with plots, which needs nothing else.
+
+In: a run, a comparison or a sweep. Out: the text of the file, from the template `page.html`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,12 @@ from matplotlib.axes import Axes
 
 from loadtest.results import say
 from loadtest.results.measures import names
-from loadtest.results.model import Comparison, Measure, PhaseResult, RunResult, Series, Sweep, TenantResult, Warning
-from webpage.document import document
-from webpage.drawing import LEVEL, LINES, SERIES, TEXT, dates, drawing, few_ticks, legend, time_axis
-from webpage.html import Column, Html, join, table, tag
-from webpage.text import clean, count, duration, size, unit_of
+from loadtest.results.model import Comparison, Measure, PhaseResult, RunResult, Series, Sweep, TenantResult
+from webpage.drawing import LEVEL, LINES, SERIES, TEXT, Drawing, dates, drawing, few_ticks, time_axis
+from webpage.templates import render
+from webpage.text import clean, count, size, unit_of
 
-MOST_LINES: Final = len(SERIES) - 1
+MAX_LINES: Final = len(SERIES) - 1
 """Lines in one plot; tables have everything."""
 CURVE: Final = (0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99)
 MIB: Final = 2**20
@@ -32,57 +34,38 @@ Line = tuple[str, Sequence[float], Sequence[float]]
 def page(result: RunResult | Comparison | Sweep) -> str:
     """The whole page."""
     if isinstance(result, RunResult):
-        sections, tiles = list(_run(result)), _run_tiles(result)
+        kind, sections = "run", _run(result)
     elif isinstance(result, Comparison):
-        sections, tiles = list(_comparison(result)), []
+        kind, sections = "comparison", _comparison(result)
     else:
-        sections, tiles = list(_sweep(result)), []
-    header = tag(
-        "header",
-        tag("h1", say.title(result)),
-        tag("p", say.subtitle(result), class_="sub"),
-        *([tag("dl", *tiles, class_="tiles")] if tiles else []),
-        _warnings(result.warnings),
-    )
-    footer = "Made by kafka-quota-proxy loadtest. Latencies count from the time an operation was due; times are UTC."
-    return document(say.title(result), header, tag("main", *sections), tag("footer", footer))
+        kind, sections = "sweep", _sweep(result)
+    return render("loadtest.results", "page.html", kind=kind, result=result, title=say.title(result), say=say, **sections)
 
 
 # Runs
 
 
-def _run_tiles(result: RunResult) -> list[Html]:
+def _run(result: RunResult) -> dict[str, object]:
     tenants = [tenant for phase in result.phases for tenant in phase.tenants]
-    failed = sum(tenant.failures for tenant in tenants)
-    lost = sum(found.lost for found in result.verification)
-    holding = sum(assertion.passed for assertion in result.assertions)
-    tiles = [
-        _tile("Outcome", "passed" if result.passed else "failed", say.verdict(result), warn=not result.passed),
-        _tile("Assertions", f"{holding} of {len(result.assertions)}", "hold", warn=holding < len(result.assertions)),
-        _tile("Succeeded", count(sum(t.acknowledged for t in tenants)), f"operations, {size(sum(t.bytes for t in tenants))}"),
-        _tile("Failed", count(failed), "operations", warn=failed > 0),
-    ]
-    if result.verification:
-        tiles.append(_tile("Lost", count(lost), "acknowledged records not found", warn=lost > 0))
-    return [*tiles, _tile("Warnings", count(len(result.warnings)), "about these figures", warn=bool(result.warnings))]
-
-
-def _run(result: RunResult) -> Iterator[Html]:
-    if result.assertions:
-        texts = tag("ul", *(tag("li", clean(a.text, 300)) for a in result.assertions if not a.passed), class_="failed")
-        yield _section("Assertions", _rows(say.assertions(result)), texts)
     ids = numbers()
-    for phase in result.phases:
-        plots = tag("div", *_phase_plots(phase, ids), class_="plots")
-        about = f"{duration(phase.duration_s * 1000)} measured, after {duration(phase.warmup_s * 1000)} of warm-up."
-        tables = [_rows(rows) for rows in (say.tenants(phase), say.failures(phase), say.watched(phase))]
-        yield _section(f"Phase {clean(phase.name, 60)}", tag("p", about, class_="note"), *tables, plots)
-    if result.verification:
-        yield _section("Produced and verified", _rows(say.verification(result.verification)), *_examples(result))
-    yield _section("Where it ran", *_machines(result), _definition(result))
+    return {
+        "holding": sum(assertion.passed for assertion in result.assertions),
+        "succeeded": (count(sum(t.acknowledged for t in tenants)), f"operations, {size(sum(t.bytes for t in tenants))}"),
+        "failed": sum(tenant.failures for tenant in tenants),
+        "lost": sum(found.lost for found in result.verification),
+        "phases": [(phase, list(_phase_plots(phase, ids))) for phase in result.phases],
+        "examples": [example for verification in result.verification for example in verification.examples][:20],
+        **_environment(result),
+    }
 
 
-def _phase_plots(phase: PhaseResult, ids: Iterator[int]) -> Iterator[Html]:
+def _environment(result: RunResult) -> dict[str, object]:
+    """Where a run took place, and its scenario, line by line."""
+    scenario = yaml.safe_dump(result.definition, sort_keys=False, allow_unicode=True).splitlines()
+    return {"machines": _machines(result), "processes": _processes(result), "scenario": scenario}
+
+
+def _phase_plots(phase: PhaseResult, ids: Iterator[int]) -> Iterator[Drawing]:
     named = list(zip(names(phase), phase.tenants, strict=True))
     over_time = partial(_time_figure, ids, phase)
     yield over_time("Operations that succeeded", "per second", [_line(n, t.series, t.series.acknowledged) for n, t in named])
@@ -112,9 +95,9 @@ def _pairs(series: Series) -> Iterable[tuple[int, int]]:
     return zip(series.latency_sum_us, series.acknowledged, strict=True)
 
 
-def _time_figure(ids: Iterator[int], phase: PhaseResult, title: str, unit: str, lines: Sequence[Line]) -> Html:
+def _time_figure(ids: Iterator[int], phase: PhaseResult, title: str, unit: str, lines: Sequence[Line]) -> Drawing:
     """Lines over the time of a phase; its warm-up is shaded, events are dashed."""
-    drawn = [line for line in lines if len(line[1]) > 1][:MOST_LINES]
+    drawn = [line for line in lines if len(line[1]) > 1][:MAX_LINES]
     notes = "".join(f"; dashed: {clean(event.text, 60)}" for event in phase.events[:3])
     shaded = "; shaded: warm-up" if phase.warmup_s else ""
     return _figure(ids, title, f"{unit}{shaded}{notes}", drawn, partial(_draw_times, phase, drawn))
@@ -133,10 +116,10 @@ def _draw_times(phase: PhaseResult, lines: Sequence[Line], axes: Axes) -> None:
     time_axis(axes)
 
 
-def _curves(ids: Iterator[int], title: str, tenants: Sequence[tuple[str, TenantResult]]) -> Html:
+def _curves(ids: Iterator[int], title: str, tenants: Sequence[tuple[str, TenantResult]]) -> Drawing:
     """Every percentile: the tail is stretched, as it is what clients feel."""
     places = [1 / (1 - p / 100) for p in CURVE]
-    lines = [(name, places, [us / 1000 for us in t.latency.curve(CURVE)]) for name, t in tenants[:MOST_LINES]]
+    lines = [(name, places, [us / 1000 for us in t.latency.curve(CURVE)]) for name, t in tenants[:MAX_LINES]]
     return _figure(ids, title, "ms, logarithmic; from the time an operation was due", lines, partial(_draw_curves, lines))
 
 
@@ -159,78 +142,56 @@ def _plain_log(axes: Axes) -> None:
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
 
 
-def _examples(result: RunResult) -> list[Html]:
-    found = [example for verification in result.verification for example in verification.examples]
-    return [tag("ul", *(tag("li", clean(example, 200)) for example in found[:20]))] if found else []
-
-
-def _machines(result: RunResult) -> list[Html]:
-    drivers = _rows(
-        say.Rows(
-            ("Driver", "System", "Processor", "Python", "Clients", "CPUs", "Memory", "Clock"),
-            [
-                (
-                    str(driver.index),
-                    clean(driver.machine.system, 60),
-                    clean(driver.machine.processor, 60),
-                    clean(driver.machine.python, 20),
-                    clean(", ".join(f"{name} {version}" for name, version in driver.libraries.items()), 80),
-                    str(driver.machine.cpus),
-                    size(driver.machine.memory_bytes),
-                    f"{driver.machine.clock_resolution_ns:.0f} ns",
-                )
-                for driver in result.drivers
-            ],
-            texts=5,
+def _machines(result: RunResult) -> say.Rows:
+    heads = ("Driver", "System", "Processor", "Python", "Clients", "CPUs", "Memory", "Clock")
+    rows = [
+        (
+            str(driver.index),
+            clean(driver.machine.system, 60),
+            clean(driver.machine.processor, 60),
+            clean(driver.machine.python, 20),
+            clean(", ".join(f"{name} {version}" for name, version in driver.libraries.items()), 80),
+            str(driver.machine.cpus),
+            size(driver.machine.memory_bytes),
+            f"{driver.machine.clock_resolution_ns:.0f} ns",
         )
-    )
+        for driver in result.drivers
+    ]
+    return say.Rows(heads, rows, texts=5)
+
+
+def _processes(result: RunResult) -> say.Rows:
     processes = [(driver.index, process) for driver in result.drivers for process in driver.processes]
-    busy = _rows(
-        say.Rows(
-            ("Driver", "Process", "CPU", "Busiest second", "Its busiest thread", "Late, p99", "at most"),
-            [
-                (
-                    str(index),
-                    clean(p.name, 60) + (" (lost)" if p.lost else ""),
-                    f"{p.cpu_s:.1f} s",
-                    f"{p.cpu_max:.2f} cores",
-                    f"{p.thread_max:.0%}",
-                    say.ms(p.lag_p99_ms * 1000),
-                    say.ms(p.lag_max_ms * 1000),
-                )
-                for index, p in processes
-            ],
-            texts=2,
-            bad=frozenset(place for place, (_, p) in enumerate(processes) if p.lost or p.saturated_s),
+    heads = ("Driver", "Process", "CPU", "Busiest second", "Its busiest thread", "Late, p99", "at most")
+    rows = [
+        (
+            str(index),
+            clean(p.name, 60) + (" (lost)" if p.lost else ""),
+            f"{p.cpu_s:.1f} s",
+            f"{p.cpu_max:.2f} cores",
+            f"{p.thread_max:.0%}",
+            say.ms(p.lag_p99_ms * 1000),
+            say.ms(p.lag_max_ms * 1000),
         )
-    )
-    return [drivers, *([busy] if processes else [])]
-
-
-def _definition(result: RunResult) -> Html:
-    text = yaml.safe_dump(result.definition, sort_keys=False, allow_unicode=True)
-    body = "\n".join(clean(line, 200) for line in text.splitlines())
-    return tag("details", tag("summary", "The scenario as it ran"), tag("pre", tag("code", body)))
+        for index, p in processes
+    ]
+    bad = frozenset(place for place, (_, p) in enumerate(processes) if p.lost or p.saturated_s)
+    return say.Rows(heads, rows, texts=2, bad=bad)
 
 
 # Comparisons
 
 
-def _comparison(result: Comparison) -> Iterator[Html]:
+def _comparison(result: Comparison) -> dict[str, object]:
     ids = numbers()
-    about = (
-        f"Ratios are medians of the ratios to {clean(result.endpoints[0].name, 40)} within a round; p is of the rank sum test. "
-        "Of twenty figures one is expected to differ by chance."
-    )
-    plots = [_ratio_figure(ids, clean(endpoint.name, 40), result) for endpoint in result.endpoints[1:]]
-    yield _section("Ratios", tag("p", about, class_="note"), tag("div", *plots, class_="plots"), _rows(say.measures(result)))
-    rounds = [_rounds_figure(ids, measure) for measure in result.measures if measure.name in SHOWN]
-    yield _section("Round by round", tag("div", *rounds, class_="plots"))
-    if result.runs:
-        yield _section("Where it ran", *_machines(result.runs[0]), _definition(result.runs[0]))
+    return {
+        "ratios": [_ratio_figure(ids, clean(endpoint.name, 40), result) for endpoint in result.endpoints[1:]],
+        "rounds": [_rounds_figure(ids, measure) for measure in result.measures if measure.name in SHOWN],
+        **(_environment(result.runs[0]) if result.runs else {}),
+    }
 
 
-def _ratio_figure(ids: Iterator[int], endpoint: str, result: Comparison) -> Html:
+def _ratio_figure(ids: Iterator[int], endpoint: str, result: Comparison) -> Drawing:
     """Each figure's ratio and interval beside 1."""
     found = [
         (f"{measure.tenant}, {measure.name}" if len({m.tenant for m in result.measures}) > 1 else measure.name, ratio, ratio.ratio)
@@ -252,8 +213,8 @@ def _ratio_figure(ids: Iterator[int], endpoint: str, result: Comparison) -> Html
     return _figure(ids, title, "ratio, with its 95% interval; the line is no difference", found, draw, named=False)
 
 
-def _rounds_figure(ids: Iterator[int], measure: Measure) -> Html:
-    lines = [(s.endpoint, list(range(1, len(s.values) + 1)), s.values) for s in measure.samples[:MOST_LINES]]
+def _rounds_figure(ids: Iterator[int], measure: Measure) -> Drawing:
+    lines = [(s.endpoint, list(range(1, len(s.values) + 1)), s.values) for s in measure.samples[:MAX_LINES]]
 
     def draw(axes: Axes) -> None:
         for (_, rounds, values), colour in zip(lines, SERIES[1:], strict=False):
@@ -269,26 +230,19 @@ def _rounds_figure(ids: Iterator[int], measure: Measure) -> Html:
 # Sweeps
 
 
-def _sweep(result: Sweep) -> Iterator[Html]:
+def _sweep(result: Sweep) -> dict[str, object]:
     ids = numbers()
     ordered = sorted(result.steps, key=lambda step: step.rate)
     rates = [step.rate for step in ordered]
     achieved = [("achieved", rates, [step.achieved for step in ordered]), ("intended", rates, rates)]
     latency = [("p99", rates, [step.p99_us / 1000 for step in ordered])]
     limit = None if result.p99_limit_us is None else result.p99_limit_us / 1000
+    below = "by intended rate; the line is the knee"
     plots = [
-        _figure(
-            ids,
-            "Achieved rate",
-            "per second, by intended rate; the line is the knee",
-            achieved,
-            partial(_draw_sweep, result, achieved, None),
-        ),
-        _figure(ids, "p99", "ms, by intended rate; the line is the knee", latency, partial(_draw_sweep, result, latency, limit)),
+        _figure(ids, "Achieved rate", f"per second, {below}", achieved, partial(_draw_sweep, result, achieved, None)),
+        _figure(ids, "p99", f"ms, {below}", latency, partial(_draw_sweep, result, latency, limit)),
     ]
-    yield _section("The knee", tag("p", say.knee(result)), tag("div", *plots, class_="plots"), _rows(say.steps(result)))
-    if result.runs:
-        yield _section("Where it ran", *_machines(result.runs[0]), _definition(result.runs[0]))
+    return {"plots": plots, **(_environment(result.runs[0]) if result.runs else {})}
 
 
 def _draw_sweep(result: Sweep, lines: Sequence[Line], limit: float | None, axes: Axes) -> None:
@@ -313,38 +267,8 @@ def _figure(
     draw: Callable[[Axes], None],
     *,
     named: bool = True,
-) -> Html:
-    head = tag("h3", title)
+) -> Drawing:
     if not lines:
-        return tag("figure", head, tag("p", "There is nothing to draw.", class_="nothing"))
+        return Drawing(title, "There is nothing to draw.")
     entries = [(colour, clean(line[0], 60)) for line, colour in zip(lines, SERIES[1:], strict=False)]
-    parts = [legend(entries)] if named and len(entries) > 1 else []
-    return tag("figure", head, *parts, drawing(draw, f"f{next(ids)}", title), tag("figcaption", unit))
-
-
-def _section(title: str, *children: str) -> Html:
-    return tag("section", tag("h2", title), *children)
-
-
-def _tile(name: str, value: str, note: str, *, warn: bool = False) -> Html:
-    return tag("div", tag("dt", name), tag("dd", value, tag("small", note)), class_="warn" if warn else None)
-
-
-def _warnings(warnings: Sequence[Warning]) -> Html:
-    if not warnings:
-        return tag("div", tag("ul", tag("li", "The harness found nothing wrong with its own measurement.")), class_="short")
-    items = (tag("li", tag("b", f"{warning.code}: "), clean(warning.text, 400)) for warning in warnings)
-    return tag("div", tag("ul", *items), class_="short warn")
-
-
-def _rows(rows: say.Rows) -> Html:
-    """A table, if there is something in it."""
-    if not rows.rows:
-        return join(())
-
-    def cell(place: int, row: tuple[int, tuple[str, ...]]) -> str:
-        text = row[1][place]
-        return tag("b", text) if row[0] in rows.bad and text else text
-
-    columns = [Column(head, partial(cell, place), number=not rows.text(place)) for place, head in enumerate(rows.heads)]
-    return table(columns, list(enumerate(rows.rows)))
+    return drawing(draw, f"f{next(ids)}", title, unit, entries if named and len(entries) > 1 else ())

@@ -10,7 +10,7 @@ import numpy as np
 from reports.forecast.history import History
 from reports.forecast.models import Model
 
-MOST_DAYS = 7
+MAX_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Backtest:
 
 def backtest(history: History, model: Model, least: int) -> Backtest | None:
     """A quarter of the days is held out, a week at most; None where fewer than `least` days would be left to learn from."""
-    held = max(1, min(MOST_DAYS, len(history) // 4))
+    held = max(1, min(MAX_DAYS, len(history) // 4))
     seen = len(history) - held
     if seen < least:
         return None

@@ -1,5 +1,5 @@
-"""Forecast: the day on which a volume reaches a limit. In: its history, the limits as used bytes. Out: `Forecast`, which may say
-that there is none, and why."""
+"""The day on which a volume reaches a limit. In: its history, the limits as used bytes. Out: `Forecast`, or the reason why there is
+none."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from reports.forecast.backtest import Backtest, backtest
 from reports.forecast.history import Array, History
 from reports.forecast.models import Fit, Model, line, seasonal
 
-LEAST_DAYS = 3
-"""Days with observations, below which there is no forecast."""
-LEAST_SPAN = 2.0
-"""Days from the first to the last observation, below which there is none."""
-LEAST_SEASONAL = 14
+MIN_DAYS = 3
+"""With observations on fewer days there is no forecast."""
+MIN_SPAN = 2.0
+"""With fewer days from the first to the last observation there is none either."""
+MIN_SEASONAL = 14
 """Days that a weekly season takes: each day of the week twice."""
 HORIZON = 730
-"""Days ahead that are looked at: what comes later is not foreseen."""
+"""Days ahead for which there is a forecast."""
 _STEP = 0.25
 
 
@@ -61,17 +61,18 @@ def forecast(history: History, limits: Mapping[str, float], *, factor: float = 1
 
 
 def _too_short(history: History) -> str | None:
-    if len(history) < LEAST_DAYS or history.span < LEAST_SPAN:
-        days = "1 day" if len(history) == 1 else f"{len(history)} days"
-        return f"{days} of history; a forecast takes {LEAST_DAYS} days, over {LEAST_SPAN:g} at least"
+    if len(history) < MIN_DAYS:
+        return f"too little history ({len(history)} day{'s' * (len(history) != 1)}, {MIN_DAYS} are needed)"
+    if history.span < MIN_SPAN:
+        return f"too little history ({history.span:.1f} days from the first to the last check, {MIN_SPAN:g} are needed)"
     return None
 
 
 def _best(history: History) -> tuple[Model, Backtest | None]:
     """The model that was less off on the last days, of those that the history is long enough for."""
-    if len(history) < LEAST_SEASONAL:
-        return line, backtest(history, line, LEAST_DAYS)
-    tests = [(seasonal, backtest(history, seasonal, 10)), (line, backtest(history, line, LEAST_DAYS))]
+    if len(history) < MIN_SEASONAL:
+        return line, backtest(history, line, MIN_DAYS)
+    tests = [(seasonal, backtest(history, seasonal, 10)), (line, backtest(history, line, MIN_DAYS))]
     # The season is what is expected: the line has to be clearly better.
     errors = [np.inf if test is None else test.error for _, test in tests]
     return tests[1] if errors[1] < errors[0] / 2 else tests[0]

@@ -1,29 +1,26 @@
-"""File: the quotas of a proxy's settings file. In: a path. Out: `QuotaFile`. What else is in the file is the proxy's business, but
-a quota that is not known is refused: a report that left it out would be wrong without a word.
+"""The quotas of a proxy's settings file. In: a path. Out: `QuotaFile`. What else is in the file is not read, but an unknown limit
+of an entity is refused: a report without it would be wrong.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import yaml
+from pydantic import Field, model_validator
 
+from configfile.base import Model, Name
+from configfile.load import FileError, read, validated
+from configfile.units import Size
 from reports.errors import ReportError
 
 DEFAULT = "<default>"
-_UNITS = {"": 1, "B": 1} | {
-    f"{letter}{end}": base**power for base, end in ((1024, "iB"), (1000, "B")) for power, letter in enumerate("kMGTP", 1)
-}
-_UNITS |= {"KiB": 1024, "KB": 1000}
 _BURST_WINDOWS = 11
-"""Seconds of the rate that may come at once where a burst is not set, as the proxy has it."""
-_RATES = ("producer_byte_rate", "consumer_byte_rate", "request_rate", "controller_mutations_rate", "producer_ids_rate")
-_KEYS = {"user", "client_id", "controller_mutations_burst", *_RATES}
+"""Seconds of the rate that may come at once if no burst is set, as in the proxy."""
+Rate = Annotated[Size, Field(gt=0)]
+Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,111 +72,81 @@ def read_quotas(path: Path) -> QuotaFile:
     """The quotas of a settings file.
 
     Raises:
-        ReportError: it cannot be read, or something in its quotas is not right; the text names the key.
+        ReportError: the file cannot be read, or its quotas are not valid; the text names line and key.
     """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ReportError(f"{path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = f", line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) else ""
-        raise ReportError(f"{path}{line} is no YAML: {getattr(error, 'problem', None) or 'not UTF-8'}") from error
-    try:
-        quotas = _mapping(_mapping(found or {}, "the file").get("quotas") or {}, "quotas")
-        if not quotas:
-            raise _WrongError("`quotas` is missing or empty: without it there is nothing to compare with")
-        entities = quotas.get("entities") or []
-        if not isinstance(entities, list):
-            raise _WrongError("`quotas.entities` has to be a list of users and client ids with their limits")
-        limits = [limit for index, item in enumerate(entities) for limit in _limits(item, f"quotas.entities[{index}]")]
-        topics = _mapping(quotas.get("topics") or {}, "quotas.topics")
-        hard, soft = _storage(_mapping(quotas.get("storage") or {}, "quotas.storage"))
-        return QuotaFile(
-            str(path),
-            tuple(limits),
-            _maybe(topics, "total_bytes_in_per_sec", size, "quotas.topics"),
-            _by_topic(topics),
-            hard,
-            soft,
+        data, lines = read(path, "quotas: {entities: [{user: alice, producer_byte_rate: 20MiB}]}")
+        if not data.get("quotas"):
+            raise FileError(f"{path}: `quotas` is missing or empty: there is nothing to compare with")
+        quotas = validated(_File, data, str(path), lines).quotas
+    except FileError as error:
+        raise ReportError(str(error)) from None
+    limits = tuple(limit for entity in quotas.entities for limit in entity.limits())
+    storage, topics = quotas.storage, quotas.topics
+    hard = storage.available() or storage.hard.available()
+    return QuotaFile(str(path), limits, topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, hard, storage.soft.available())
+
+
+class _Entity(Model):
+    """Limits of a user, a client id, or both."""
+
+    user: Name | None = None
+    client_id: Name | None = None
+    producer_byte_rate: Rate | None = None
+    consumer_byte_rate: Rate | None = None
+    request_rate: Number | None = None
+    controller_mutations_rate: Number | None = None
+    controller_mutations_burst: Number | None = None
+    producer_ids_rate: Number | None = None
+
+    @model_validator(mode="after")
+    def _has_a_name(self) -> _Entity:
+        if self.user is None and self.client_id is None:
+            raise ValueError("an entity needs `user`, `client_id` or both")
+        return self
+
+    def limits(self) -> Iterator[Limit]:
+        """One for each rate that is set."""
+        mutations = self.controller_mutations_rate
+        burst = self.controller_mutations_burst or _BURST_WINDOWS * (mutations or 0.0)
+        rates = {
+            "producer_byte_rate": (self.producer_byte_rate, 0.0),
+            "consumer_byte_rate": (self.consumer_byte_rate, 0.0),
+            "request_rate": (self.request_rate, 0.0),
+            "controller_mutations": (mutations, burst),
+            "producer_ids": (self.producer_ids_rate, 0.0),
+        }
+        yield from (
+            Limit(k, self.user, self.client_id, float(rate), burst) for k, (rate, burst) in rates.items() if rate is not None
         )
-    except _WrongError as error:
-        raise ReportError(f"{path}: {error}") from None
 
 
-class _WrongError(ValueError):
-    """Something in the file is not right."""
+class _Level(Model, extra="ignore"):
+    min_available_bytes: Size | None = None
+    min_available_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    def available(self) -> Available | None:
+        """None where neither is set."""
+        if self.min_available_bytes is None and self.min_available_ratio is None:
+            return None
+        return Available(self.min_available_bytes, self.min_available_ratio)
 
 
-def size(value: object, key: str) -> float:
-    """Bytes: a number, or a text such as 64MiB."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return _number(value, key)
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
-    if found is None or found[2] not in _UNITS or found[1].count(".") > 1 or found[1] == ".":
-        raise _WrongError(f"`{key}` is {value!r}, and has to be a size such as 64MiB")
-    return _number(float(found[1]) * _UNITS[found[2]], key)
+class _Storage(_Level, extra="ignore"):
+    hard: _Level = _Level()
+    soft: _Level = _Level()
 
 
-def _number(value: object, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise _WrongError(f"`{key}` is {value!r}, and has to be a number above 0")
-    return float(value)
+class _Topics(Model, extra="ignore"):
+    total_bytes_in_per_sec: Rate | None = None
+    bytes_in_per_sec: dict[str, Rate] | None = None
 
 
-def _mapping(value: object, key: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _WrongError(f"`{key}` has to be a mapping of keys to values, not {value!r}")
-    return value
+class _Quotas(Model, extra="ignore"):
+    entities: list[_Entity] = Field(default_factory=list)
+    topics: _Topics = _Topics()
+    storage: _Storage = _Storage()
 
 
-def _limits(item: object, key: str) -> list[Limit]:
-    entry = _mapping(item, key)
-    unknown = sorted(set(entry) - _KEYS)
-    if unknown:
-        raise _WrongError(f"`{key}.{unknown[0]}` is not known; known are {', '.join(sorted(_KEYS))}")
-    user, client = entry.get("user"), entry.get("client_id")
-    if user is None and client is None:
-        raise _WrongError(f"`{key}` has neither user nor client_id: whose limit is it?")
-    user, client = (None if name is None else str(name) for name in (user, client))
-    found = []
-    for name in _RATES:
-        if entry.get(name) is None:
-            continue
-        rate = (size if name.endswith("byte_rate") else _number)(entry[name], f"{key}.{name}")
-        kind, burst = name, 0.0
-        if name == "controller_mutations_rate":
-            kind = "controller_mutations"
-            burst = _maybe(entry, "controller_mutations_burst", _number, key) or _BURST_WINDOWS * rate
-        found.append(Limit("producer_ids" if name == "producer_ids_rate" else kind, user, client, rate, burst))
-    return found
-
-
-def _maybe(entry: Mapping[str, Any], name: str, read: Callable[[object, str], float], key: str) -> float | None:
-    return None if entry.get(name) is None else read(entry[name], f"{key}.{name}")
-
-
-def _by_topic(topics: Mapping[str, Any]) -> dict[str, float] | None:
-    found = topics.get("bytes_in_per_sec")
-    if found is None:
-        return None
-    entries = _mapping(found, "quotas.topics.bytes_in_per_sec")
-    return {str(topic): size(value, f"quotas.topics.bytes_in_per_sec.{topic}") for topic, value in entries.items()}
-
-
-def _storage(storage: Mapping[str, Any]) -> tuple[Available | None, Available | None]:
-    hard = _available(storage, "quotas.storage") or _available(_part(storage, "hard"), "quotas.storage.hard")
-    soft = _available(_part(storage, "soft"), "quotas.storage.soft")
-    return hard, soft
-
-
-def _part(storage: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return _mapping(storage.get(name) or {}, f"quotas.storage.{name}")
-
-
-def _available(entry: Mapping[str, Any], key: str) -> Available | None:
-    found_bytes, ratio = entry.get("min_available_bytes"), entry.get("min_available_ratio")
-    if found_bytes is None and ratio is None:
-        return None
-    if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1):
-        raise _WrongError(f"`{key}.min_available_ratio` is {ratio!r}, and has to be from 0 to 1")
-    return Available(None if found_bytes is None else round(size(found_bytes, f"{key}.min_available_bytes")), ratio)
+class _File(Model, extra="ignore"):
+    quotas: _Quotas

@@ -1,8 +1,6 @@
-"""Rendering: a summary becomes something to look at. Nothing here knows Spark, and nothing from a log is trusted. Text,
-HTML and drawing are those of `webpage`.
+"""Rendering: a `Report` shown to people. Knows neither Spark nor the logs.
 
-- `sentences`: what the report says in plain words
-- `plots`: series and volumes drawn
-- `page` with `sections`: the page
-- `terminal`: the short form
+- `page`: the HTML page, from the template `report.html`; `plots`: its plots, also as files; `words`: texts of single cells
+- `sentences`: the summary, for the page and the terminal
+- `terminal`: the short form for the terminal
 """

@@ -1,11 +1,12 @@
 """Plots of the report: series and volumes, as inline SVG of the page (`webpage.drawing`).
 
-In: a `Series`, or the `Path` of a volume. Out: a figure with legend and caption. The SVG in the page holds no text from a log:
-names are in the legend, which is HTML. `write_plots` makes files of the same drawings for slides, in colours of their own, with
-their legend. Left to others: the colours of the page, as CSS variables (`page.css`).
+In: a `Report`. Out: drawings with legend and caption. The SVG in the page holds no text from a log: names are in the legend, which
+the page escapes. `write_plots` makes files of the same drawings for slides, in colours of their own, with their legend. Left to
+others: the colours of the page, as CSS variables (`page.css`).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path as Folder
@@ -15,15 +16,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.summary.model import Report, Series, VolumeRow
-from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, dates, drawing, dress, legend, time_axis
-from webpage.html import Html, tag
+from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, Drawing, dates, drawing, dress, time_axis
 from webpage.text import clean, duration, unit_of
 
-_PLAIN = {LINES: "#d5d5d5", TEXT: "#444444", LEVEL: "#c02b4a"}
-_PLAIN |= dict(zip(SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
+_PRINT_COLOURS = {LINES: "#d5d5d5", TEXT: "#444444", LEVEL: "#c02b4a"}
+_PRINT_COLOURS |= dict(zip(SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
 """The same colours on paper: light, as slides mostly are."""
 _SLIDE = (9.0, 4.0)
-MOST_VOLUMES = 24
+MAX_VOLUMES = 24
 """Volumes with a plot, those that fill first."""
 
 
@@ -35,15 +35,47 @@ class Measure(Enum):
     TIME = "time"  # in milliseconds; shown as seconds for each bucket
 
 
-def plot(name: str, title: str, series: Series, measure: Measure, *, nothing: str, wide: bool = False) -> Html:
+@dataclass(frozen=True, slots=True)
+class PagePlots:
+    """The plots of the page, by its sections."""
+
+    volumes: list[Drawing]
+    limits: list[Drawing]
+    principals: list[Drawing]
+    topics: list[Drawing]
+
+
+def page_plots(report: Report) -> PagePlots:
+    """All of them; none without a valid line."""
+    if report.first is None:
+        return PagePlots([], [], [], [])
+    traffic, limits = report.traffic, report.limits
+    decided = limits.decisions_by_entity
+    return PagePlots(
+        volumes=[_volume_plot(f"volume-{number}", row) for number, row in enumerate(report.capacity.volumes[:MAX_VOLUMES], 1)],
+        limits=[
+            _plot("refused", "Items refused, by quota", limits.refused_by_quota, Measure.COUNT, "Nothing was refused."),
+            _plot("throttle", "Throttle time, by principal", limits.throttle_by_principal, Measure.TIME, "Nobody was throttled."),
+            _plot("decisions", "Decisions, by quota and entity", decided, Measure.COUNT, "None was logged.", wide=True),
+        ],
+        principals=[
+            _plot("in", "Produced, by principal", traffic.produced_by_principal, Measure.BYTES, "Nothing was produced."),
+            _plot("out", "Fetched, by principal", traffic.fetched_by_principal, Measure.BYTES, "Nothing was fetched."),
+        ],
+        topics=[
+            _plot("topic-in", "Produced, by topic", traffic.produced_by_topic, Measure.BYTES, "No topic was produced to."),
+            _plot("topic-out", "Fetched, by topic", traffic.fetched_by_topic, Measure.BYTES, "No topic was fetched from."),
+        ],
+    )
+
+
+def _plot(name: str, title: str, series: Series, measure: Measure, nothing: str, *, wide: bool = False) -> Drawing:
     """A figure with `title`, stacked by key; the sentence `nothing` where there is none to draw. `name` is unique in the page."""
-    head = tag("h3", title)
     if series.empty:
-        return tag("figure", head, tag("p", nothing, class_="nothing"), class_="wide" if wide else None)
+        return Drawing(title, nothing, wide=wide)
     factor, unit = _scale(series, measure)
-    image = drawing(lambda axes: _draw(axes, series, factor), name, title, wide=wide)
-    caption = tag("figcaption", f"{unit}, stacked; times are UTC")
-    return tag("figure", head, _legend(series), image, caption, class_="wide" if wide else None)
+    legend = zip(_colours(series), _names(series, 60), strict=True)
+    return drawing(lambda axes: _draw(axes, series, factor), name, title, f"{unit}, stacked; times are UTC", legend, wide=wide)
 
 
 def _scale(series: Series, measure: Measure) -> tuple[float, str]:
@@ -59,26 +91,24 @@ def _scale(series: Series, measure: Measure) -> tuple[float, str]:
             return 1.0, f"Number in each {step}"
 
 
-def _legend(series: Series) -> Html:
-    names = ("all others" if key is None else clean(key, 60) for key in series.keys)
-    return legend(zip(_colours(series), names, strict=True))
+def _names(series: Series, max_length: int) -> list[str]:
+    return ["all others" if key is None else clean(key, max_length) for key in series.keys]
 
 
 def _colours(series: Series) -> list[str]:
     return [OTHERS if key is None else SERIES[1 + index % (len(SERIES) - 1)] for index, key in enumerate(series.keys)]
 
 
-def volume_plot(name: str, row: VolumeRow) -> Html:
-    """Used bytes of one volume as observed and as foreseen, and its levels."""
-    head = tag("h3", clean(row.name, 60))
+def _volume_plot(name: str, row: VolumeRow) -> Drawing:
+    """Used bytes of one volume as observed and as forecast, and its levels."""
+    title = clean(row.name, 60)
     if len(row.path.observed) < 2:
-        return tag("figure", head, tag("p", "One observation is no line.", class_="nothing"))
+        return Drawing(title, "One observation is too few for a plot.")
     labels = [(SERIES[1], "used"), (SERIES[2], "forecast and its interval")] if row.path.ahead else [(SERIES[1], "used")]
     labels += [(SERIES[3], "with the proposed quotas")] if row.path.proposed else []
     labels += [(LEVEL, "levels: " + ", ".join(level.name for level in row.levels))]
-    image = drawing(lambda axes: _draw_volume(axes, row), name, f"Used bytes of {clean(row.name, 60)}")
-    unit = unit_of(row.total)[1]
-    return tag("figure", head, legend(labels), image, tag("figcaption", f"{unit}; times are UTC"))
+    caption = f"{unit_of(row.total)[1]}; times are UTC"
+    return drawing(lambda axes: _draw_volume(axes, row), name, title, caption, labels, label=f"Used bytes of {title}")
 
 
 def write_plots(report: Report, folder: Folder) -> None:
@@ -97,10 +127,9 @@ def write_plots(report: Report, folder: Folder) -> None:
     for name, (title, series, measure) in stacked.items():
         if not series.empty:
             factor, unit = _scale(series, measure)
-            keys = ["all others" if key is None else clean(key, 40) for key in series.keys]
-
-            _slide(folder / name, f"{title} ({unit})", partial(_draw, series=series, factor=factor, labels=keys))
-    for number, row in enumerate(report.capacity.volumes[:MOST_VOLUMES], 1):
+            draw = partial(_draw, series=series, factor=factor, labels=_names(series, 40))
+            _slide(folder / name, f"{title} ({unit})", draw)
+    for number, row in enumerate(report.capacity.volumes[:MAX_VOLUMES], 1):
         if len(row.path.observed) > 1:
             title = f"{clean(row.name, 60)} ({unit_of(row.total)[1]} used)"
             _slide(folder / f"volume-{number:02d}", title, partial(_draw_volume, row=row, label="used"))
@@ -132,8 +161,8 @@ def _recolour(item: object) -> None:
             found = mpl.colors.to_hex(getter()[0] if getattr(getter(), "ndim", 0) == 2 else getter())
         except (ValueError, TypeError, IndexError):
             continue
-        if found in _PLAIN:
-            setter(_PLAIN[found])
+        if found in _PRINT_COLOURS:
+            setter(_PRINT_COLOURS[found])
 
 
 def _draw_volume(axes: Axes, row: VolumeRow, label: str | None = None) -> None:

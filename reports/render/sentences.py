@@ -1,9 +1,9 @@
-"""Sentences: what the report says, in plain words, most important first.
+"""The summary of a report in sentences, most important first.
 
 In: a `Report`. Out: lines of text, for the page and the terminal alike. Left to others: escaping, numbers in full (tables).
 """
 
-from reports.summary.model import EVERYBODY, Limits, ReasonRow, Report, VolumeRow
+from reports.summary.model import EVERYBODY, Level, Limits, ReasonRow, Report, VolumeRow
 from webpage.text import clean, count, counted, day, decimal, duration, percent, period, size
 
 _DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
@@ -24,31 +24,38 @@ def sentences(report: Report) -> list[str]:
 
 
 def _volumes(volumes: tuple[VolumeRow, ...]) -> list[str]:
-    """The volume that fills first, and how many there is no forecast for."""
+    """The volume that fills first, and the number of volumes without a forecast."""
     said = []
-    told = [row for row in volumes if row.model is not None]
-    fills = [(level, row) for row in told for level in row.levels if level.day and level.name != "soft"]
+    forecast = [row for row in volumes if row.model is not None]
+    fills = [(level, row) for row in forecast for level in row.levels if level.day and level.name != "soft"]
     if fills:
         level, row = min(fills, key=lambda item: (item[0].day or item[1].at, item[1].name))
-        early, late = (day(at) if at else None for at in (level.early, level.late))
-        when = "it is there now" if level.already else f"on {day(level.day or row.at)}, between {early} and {late or 'later'}"
-        reaches = "has reached" if level.already else "is the first to reach"
-        what = "its full size" if level.name == "full" else f"its {level.name} of {size(level.at_bytes)}"
-        said.append(f"{clean(row.name, 60)} {reaches} {what}: {when}{_mostly(row)}.")
-    elif told:
-        said.append(f"None of {counted(len(told), 'volume')} is foreseen to fill within two years.")
+        said += [_first_to_fill(level, row), *_grew_most(row)]
+    elif forecast:
+        said.append(f"None of {counted(len(forecast), 'volume')} is expected to fill within two years.")
     none = [row for row in volumes if row.model is None]
     if none:
         said.append(f"There is no forecast for {counted(len(none), 'volume')}: {none[0].reason}.")
     return said
 
 
-def _mostly(row: VolumeRow) -> str:
+def _first_to_fill(level: Level, row: VolumeRow) -> str:
+    name = clean(row.name, 60)
+    name = name if row.broker_id is None else f"B{name[1:]}"
+    what = f"its {'size' if level.name == 'full' else level.name} ({size(level.at_bytes)})"
+    if level.already or level.day is None:
+        return f"{name} has reached {what}."
+    early, late = (day(at) if at else None for at in (level.early, level.late))
+    when = f"on {day(level.day)}" + (f", between {early} and {late}" if late else f", not before {early}")
+    return f"{name} will be the first volume to reach {what}: {when}."
+
+
+def _grew_most(row: VolumeRow) -> list[str]:
     grown = [one for one in row.drivers if one.grown > 0]
     if not grown:
-        return ""
-    by = f" of {clean(grown[0].principals[0][0], 40)}" if grown[0].principals else ""
-    return f"; {clean(grown[0].topic, 60)}{by} grew most on it"
+        return []
+    by = f", produced mostly by {clean(grown[0].principals[0][0], 40)}" if grown[0].principals else ""
+    return [f"The topic that grew most on it is {clean(grown[0].topic, 60)}{by}."]
 
 
 def _quotas(report: Report) -> list[str]:
@@ -66,8 +73,8 @@ def _quotas(report: Report) -> list[str]:
 
 def _nothing(report: Report) -> str:
     if report.lines.read == 0:
-        return "The log files are empty: there is nothing to report yet."
-    return f"Not one of {counted(report.lines.read, 'line')} could be used: all are in quarantine, and there is nothing to sum."
+        return "The log files are empty."
+    return f"None of {counted(report.lines.read, 'line')} could be used: all are in quarantine."
 
 
 def _traffic(report: Report) -> str:
@@ -110,7 +117,7 @@ def _limits(limits: Limits) -> list[str]:
         said.append(_refused_most(limits))
     said += [_most(rows) for action in _DONE if (rows := _decided(limits, action))]
     for quota in limits.watching:
-        said.append(f"The quota {clean(quota)} only watches (mode observe): what it decided was logged, not enforced.")
+        said.append(f"The quota {clean(quota)} only watches (mode observe): its decisions were logged, not enforced.")
     return said
 
 
@@ -122,9 +129,9 @@ def _refused_most(limits: Limits) -> str:
 
 
 def _decided(limits: Limits, action: str) -> list[ReasonRow]:
-    """Decisions of an action; not the refusals of a quota whose refused items are known in full, and told already."""
-    told = {refusal.quota for refusal in limits.refusals} if action == "refuse" else set()
-    return [row for row in limits.reasons if row.action == action and row.quota not in told]
+    """Decisions of an action; not the refusals of a quota whose refused items are complete."""
+    complete = {refusal.quota for refusal in limits.refusals} if action == "refuse" else set()
+    return [row for row in limits.reasons if row.action == action and row.quota not in complete]
 
 
 def _most(rows: list[ReasonRow]) -> str:
@@ -143,11 +150,12 @@ def _log(report: Report) -> list[str]:
     said = []
     lines = report.lines
     if lines.quarantined and report.first is not None:
-        said.append(f"{counted(lines.quarantined, 'line')} of {count(lines.read)} could not be used; no sum here has them.")
+        said.append(f"{counted(lines.quarantined, 'line')} of {count(lines.read)} could not be used; they are in no sum.")
     lost = sum(writer.lost for writer in report.writers)
     if lost:
-        said.append(f"The proxies say that they lost {counted(lost, 'line')}: the true sums are higher.")
+        said.append(f"The proxies lost {counted(lost, 'line')}, which are in no sum.")
     missing = sum(writer.missing for writer in report.writers)
     if missing > lost + lines.quarantined:
-        said.append(f"{counted(missing, 'line number')} are missing, more than were lost or quarantined: is a log file not here?")
+        many = counted(missing, "line number")
+        said.append(f"{many} are missing, more than lost and quarantined lines explain. A log file may be missing.")
     return said

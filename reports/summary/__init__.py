@@ -1,4 +1,4 @@
-"""Summary: the tables boiled down to what one page shows. Spark goes in, plain Python values come out.
+"""Summary: the tables reduced to what one page shows. In: DataFrames. Out: Python values.
 
 - `model`: the values, as dataclasses; all that the page, the terminal and `summary.json` know
 - `lines`: how many lines there are, of which kind, how complete

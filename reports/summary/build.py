@@ -1,14 +1,16 @@
 """Build: one summary out of the tables.
 
-In: the tables, the lines (only to count them), the forecasts, what the person asked for. Out: `Report`.
+In: the tables, the lines (only to count them), the forecasts, what the user asked for. Out: `Report`.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from reports.absorb import Absorbed
-from reports.filling import Filling
+from reports.fill_forecast import VolumeForecast
+from reports.ingest import Ingested
+from reports.parallel import run_concurrently
+from reports.period_tables import Inputs
 from reports.summary.capacity import summarize_capacity
 from reports.summary.limits import summarize_limits
 from reports.summary.lines import count_lines, list_quarantined, list_writers
@@ -16,15 +18,13 @@ from reports.summary.model import Report, Writer
 from reports.summary.series import Timeline
 from reports.summary.traffic import summarize_traffic
 from reports.tables import Tables
-from reports.together import together
 from reports.transforms.buckets import plot_seconds
-from reports.whole import Wanted
 
 _EPOCH = datetime.fromtimestamp(0, tz=UTC)
 
 
 class Asked(Protocol):
-    """What is shown of what the person asked for."""
+    """What is shown of what the user asked for."""
 
     @property
     def logs(self) -> str:
@@ -35,17 +35,17 @@ class Asked(Protocol):
         """The time now."""
 
 
-def summarize(tables: Tables, absorbed: Absorbed, fillings: Sequence[Filling], wanted: Wanted, asked: Asked) -> Report:
+def summarize(tables: Tables, ingested: Ingested, volumes: Sequence[VolumeForecast], inputs: Inputs, asked: Asked) -> Report:
     """Everything that the page shows; empty lists and zeros where the logs have nothing."""
     writers = list_writers(tables)
     first, last = _period(writers)
-    seconds = absorbed.lengths.tables
+    seconds = ingested.lengths.tables
     timeline = _timeline(first or _EPOCH, last or _EPOCH, seconds)
-    with together() as pool:
+    with run_concurrently() as pool:
         traffic = pool.submit(summarize_traffic, tables, timeline)
         limits = pool.submit(summarize_limits, tables, timeline)
-        capacity = pool.submit(summarize_capacity, tables, fillings, wanted)
-        lines = count_lines(tables, absorbed.lines, writers)
+        capacity = pool.submit(summarize_capacity, tables, volumes, inputs)
+        lines = count_lines(tables, ingested.lines, writers)
         quarantine = list_quarantined(tables)
     return Report(
         logs=asked.logs,

@@ -11,33 +11,33 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.charge import Prices
-from reports.filling import Filling
+from reports.chargeback import Prices
+from reports.fill_forecast import VolumeForecast
 from reports.forecast.forecast import HORIZON, Forecast
 from reports.forecast.history import DAY
+from reports.period_tables import Inputs
 from reports.quotas.file import Limit, QuotaFile
 from reports.quotas.replay import NEAR
 from reports.summary.lines import list_silences
 from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, Path, QuotaRow, VolumeRow
 from reports.tables import Tables
-from reports.whole import Wanted
 
-MOST_ROWS = 20
-MOST_QUOTAS = 40
+MAX_ROWS = 20
+MAX_QUOTAS = 40
 HEADROOM = 1.25
 """What a suggested limit leaves above the 99th percentile."""
 _POINTS = 60
 _ORDER = ("soft", "limit", "full")
 
 
-def summarize_capacity(tables: Tables, fillings: Sequence[Filling], wanted: Wanted) -> Capacity:
+def summarize_capacity(tables: Tables, volumes: Sequence[VolumeForecast], inputs: Inputs) -> Capacity:
     """Volumes in the order in which they fill."""
-    rows = sorted(map(_volume, fillings), key=lambda row: (_soonest(row), row.name))
+    rows = sorted(map(_volume, volumes), key=lambda row: (_soonest(row), row.name))
     return Capacity(
         volumes=tuple(rows),
-        quotas=_compared(tables.get("quotas"), wanted.quotas),
-        what_if=_compared(tables.get("what_if"), wanted.what_if),
-        charges=_charges(tables["chargeback"], wanted.prices),
+        quotas=_compared(tables.get("quotas"), inputs.quotas),
+        what_if=_compared(tables.get("what_if"), inputs.what_if),
+        charges=_charges(tables["chargeback"], inputs.prices),
         silences=list_silences(tables),
     )
 
@@ -47,22 +47,22 @@ def _soonest(row: VolumeRow) -> float:
     return min((level.day.timestamp() for level in row.levels if level.day), default=math.inf)
 
 
-def _volume(found: Filling) -> VolumeRow:
-    told, test = found.forecast, found.forecast.test
+def _volume(found: VolumeForecast) -> VolumeRow:
+    result, test = found.forecast, found.forecast.test
     return VolumeRow(
         *found.volume,
         at=found.at,
         total=found.total,
         used=found.used,
-        days=told.days,
-        levels=_levels(found.levels, told),
+        days=result.days,
+        levels=_levels(found.levels, result),
         drivers=tuple(DrivingTopic(one.topic, one.bytes, one.grown, one.principals) for one in found.drivers),
         path=_path(found),
-        reason=told.reason,
-        model=told.model,
-        per_day=_float(told.slope),
-        per_day_low=_float(told.slope_low),
-        per_day_high=_float(told.slope_high),
+        reason=result.reason,
+        model=result.model,
+        per_day=_float(result.slope),
+        per_day_low=_float(result.slope_low),
+        per_day_high=_float(result.slope_high),
         tested_days=test.days if test else 0,
         tested_error=test.error if test else None,
         tested_inside=test.inside if test else 0,
@@ -75,11 +75,11 @@ def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _levels(levels: Mapping[str, int], told: Forecast) -> tuple[Level, ...]:
+def _levels(levels: Mapping[str, int], result: Forecast) -> tuple[Level, ...]:
     found = []
     for name in _ORDER:
         if name in levels:
-            reached = told.reached.get(name)
+            reached = result.reached.get(name)
             day, early, late = (_time(at) for at in ((reached.day, reached.early, reached.late) if reached else (None, None, None)))
             found.append(Level(name, levels[name], day, early, late, bool(reached and reached.already)))
     return tuple(found)
@@ -89,16 +89,16 @@ def _time(day: float | None) -> datetime | None:
     return None if day is None else datetime.fromtimestamp(round(day * DAY), UTC)
 
 
-def _path(found: Filling) -> Path:
+def _path(found: VolumeForecast) -> Path:
     """The forecast is drawn until the volume is full, but not further than six times its history, and two weeks at least."""
-    told = found.forecast
-    if told.fit is None:
+    result = found.forecast
+    if result.fit is None:
         return Path(found.observed)
-    full = told.reached.get("full")
+    full = result.reached.get("full")
     begin = found.history.last
     ahead = (full.late or full.day or begin + HORIZON) - begin + 3 if full else HORIZON
     days = begin + np.linspace(0, min(max(14.0, 6 * found.history.span), max(ahead, 3.0)), _POINTS)
-    columns = [np.clip(path(days), 0, found.total * 1.02) for path in (told.fit.mean, told.fit.low, told.fit.high)]
+    columns = [np.clip(path(days), 0, found.total * 1.02) for path in (result.fit.mean, result.fit.low, result.fit.high)]
     rows = zip(days, *columns, strict=True)
     proposed = found.proposed.fit if found.proposed else None
     other = np.clip(proposed.mean(days), 0, found.total * 1.02) if proposed else np.array([])
@@ -118,7 +118,7 @@ def _compared(table: DataFrame | None, quotas: QuotaFile | None) -> Compared | N
         F.count_if(_over()).alias("over"),
         F.count_if(~_over() & (F.col("peak") >= F.col("limit") * NEAR)).alias("near"),
     ).collect()[0]
-    rows = table.orderBy(F.desc("seconds_throttled"), use.desc(), "kind", "owner_user", "owner_client", "topic").limit(MOST_QUOTAS)
+    rows = table.orderBy(F.desc("seconds_throttled"), use.desc(), "kind", "owner_user", "owner_client", "topic").limit(MAX_QUOTAS)
     used = {
         (row["kind"], *_level(row))
         for row in table.select("kind", "owner_user", "owner_client", "topic").distinct().limit(100_000).collect()
@@ -142,7 +142,7 @@ def _level(row: Row) -> tuple[str | None, str | None]:
 
 
 def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None]]) -> list[str]:
-    """Limits of a named user or client id that nobody came under; a default is unused when nobody is at its level at all."""
+    """Limits of a named user or client id without traffic; a default is unused when it applied to no traffic."""
     found = []
     for limit in quotas.limits:
         kinds = [(user, client) for kind, user, client in used if kind == limit.kind]
@@ -190,14 +190,14 @@ def suggested(p99: float) -> float | None:
     """A limit with HEADROOM above the 99th percentile, rounded up to two figures."""
     if p99 <= 0:
         return None
-    wanted = p99 * HEADROOM
-    step = 10.0 ** (math.floor(math.log10(wanted)) - 1)
-    return float(math.ceil(wanted / step - 1e-9) * step)
+    limit = p99 * HEADROOM
+    step = 10.0 ** (math.floor(math.log10(limit)) - 1)
+    return float(math.ceil(limit / step - 1e-9) * step)
 
 
 def _charges(table: DataFrame, prices: Prices) -> Charges:
     amounts = F.col("in_bytes") + F.col("out_bytes") + F.col("stored_byte_days")
-    rows = table.orderBy(F.desc("cost"), amounts.desc(), "principal").limit(MOST_ROWS).collect()
+    rows = table.orderBy(F.desc("cost"), amounts.desc(), "principal").limit(MAX_ROWS).collect()
     total = table.agg(F.count("*").alias("count"), F.coalesce(F.sum("cost"), F.lit(0.0)).alias("cost")).collect()[0]
     charges = tuple(
         Charge(*(row[name] for name in ("principal", "in_bytes", "out_bytes", "stored_byte_days", "cost"))) for row in rows

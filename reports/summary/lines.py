@@ -14,7 +14,7 @@ from reports.tables import HOUR, Tables
 EXAMPLE_LENGTH = 200
 """Characters of a bad line that are shown."""
 
-MOST_SILENCES = 20
+MAX_SILENCES = 20
 
 
 def count_lines(tables: Tables, lines: DataFrame, writers: tuple[Writer, ...]) -> Lines:
@@ -55,7 +55,7 @@ def list_writers(tables: Tables) -> tuple[Writer, ...]:
     read = tables["files"].where(F.col("proxy").isNotNull()).groupBy(*boot).agg(F.sum("lines").alias("read"))
     lost = tables["gaps"].groupBy(*boot).agg(F.sum("lines").alias("lost"))
     rows = once.join(read, on=boot, how="left").join(lost, on=boot, how="left").orderBy("proxy", "first", "boot")
-    told = rows.select(
+    rows_by_boot = rows.select(
         *boot,
         "first_seq",
         "last_seq",
@@ -65,10 +65,10 @@ def list_writers(tables: Tables) -> tuple[Writer, ...]:
         F.coalesce("lost", F.lit(0)).alias("lost"),
         *epochs("first", "last"),
     )
-    plain = ("proxy", "boot", "first_seq", "last_seq", "lines", "duplicates", "missing", "lost")
+    copied = ("proxy", "boot", "first_seq", "last_seq", "lines", "duplicates", "missing", "lost")
     return tuple(
-        Writer(**{name: row[name] for name in plain}, first=moment(row["first"]), last=moment(row["last"]))
-        for row in told.collect()
+        Writer(**{name: row[name] for name in copied}, first=moment(row["first"]), last=moment(row["last"]))
+        for row in rows_by_boot.collect()
     )
 
 
@@ -77,7 +77,7 @@ def list_silences(tables: Tables) -> tuple[Silence, ...]:
     hours = tables["writers"].select("proxy", F.unix_seconds("first").alias("first"), F.unix_seconds("last").alias("last"))
     before = F.max("last").over(Window.partitionBy("proxy").orderBy("first").rowsBetween(Window.unboundedPreceding, -1))
     holes = hours.select("proxy", before.alias("from"), (F.col("first") - before).alias("seconds")).where(F.col("seconds") >= HOUR)
-    rows = holes.orderBy(F.desc("seconds"), "from").limit(MOST_SILENCES).collect()
+    rows = holes.orderBy(F.desc("seconds"), "from").limit(MAX_SILENCES).collect()
     return tuple(Silence(row["proxy"], datetime.fromtimestamp(row["from"], tz=UTC), row["seconds"]) for row in rows)
 
 

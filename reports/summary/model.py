@@ -220,7 +220,7 @@ class Level:
     """A level of a volume, `soft`, `limit` or `full`: used bytes at which something happens, and when that is. `already`: it is
     there.
 
-    No day where it is not foreseen within two years, or there is no forecast.
+    No day where it is not expected within two years, or there is no forecast.
     """
 
     name: str
@@ -244,7 +244,7 @@ class DrivingTopic:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What was observed of a volume's used bytes and what is foreseen: times in seconds since the epoch, bytes."""
+    """What was observed of a volume's used bytes and the forecast: times in seconds since the epoch, bytes."""
 
     observed: tuple[tuple[int, int], ...] = ()
     ahead: tuple[tuple[int, float, float, float], ...] = ()
@@ -312,7 +312,7 @@ class QuotaRow:
 @dataclass(frozen=True, slots=True)
 class Compared:
     """Limits of a settings file against the traffic. `rows` are the tightest of `count`, `over` and `near` count them all; `unused`
-    are those that nobody came under."""
+    are those without traffic."""
 
     file: str
     rows: tuple[QuotaRow, ...]
@@ -335,7 +335,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """The dearest of `count` principals, or the largest where nothing has a price."""
+    """The most expensive of `count` principals, or the largest where nothing has a price."""
 
     rows: tuple[Charge, ...]
     count: int

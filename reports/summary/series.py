@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from reports.summary.model import Series
 from reports.transforms.ranking import Measures, over_time
 
-MOST_KEYS = 6
+MAX_KEYS = 6
 """Keys with a colour of their own in a plot; the rest are one."""
 
 
@@ -34,8 +34,8 @@ class Timeline:
 
 def make_series(table: DataFrame, key: str, shown: Sequence[str], measures: Measures, timeline: Timeline) -> dict[str, Series]:
     """One series for each of `measures`, all with the keys `shown` in their order, and last the others where there are any."""
-    rows = over_time(table, key, shown[:MOST_KEYS], measures, timeline.seconds).collect()
-    keys = (*shown[:MOST_KEYS], None)
+    rows = over_time(table, key, shown[:MAX_KEYS], measures, timeline.seconds).collect()
+    keys = (*shown[:MAX_KEYS], None)
     place = {name: index for index, name in enumerate(keys)}
     found = {name: [[0.0] * timeline.count for _ in keys] for name in measures}
     for row in rows:

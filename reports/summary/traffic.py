@@ -15,7 +15,7 @@ from reports.tables import Tables
 from reports.transforms.ranking import main_part, ranking
 from reports.transforms.rates import of_api
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 """Rows of a list on the page; the tables have them all."""
 
 
@@ -60,7 +60,7 @@ def _largest(tables: Tables, scope: str) -> list[Row]:
     """The largest entities of a scope, by bytes produced and fetched."""
     rows = tables["entities"].where(F.col("scope") == scope)
     weight = F.col("produced_bytes") + F.col("fetched_bytes")
-    return rows.orderBy(weight.desc(), "principal", "client_id", "topic").limit(MOST_ROWS).collect()
+    return rows.orderBy(weight.desc(), "principal", "client_id", "topic").limit(MAX_ROWS).collect()
 
 
 def _rates(row: Row) -> dict[str, float]:

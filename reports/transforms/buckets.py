@@ -6,7 +6,7 @@ In: a timestamp column, lengths in seconds. Out: the start of its bucket; length
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-MOST_POINTS = 200
+MAX_POINTS = 200
 """Buckets in a plot, at most: more than that is finer than the page shows."""
 
 _DAY = 86_400
@@ -36,9 +36,9 @@ def usual_interval(lines: DataFrame) -> int | None:
 def plot_seconds(first: int, last: int, seconds: int) -> int:
     """Length of a plot's buckets, in seconds, for the time from `first` to `last` (seconds since the epoch).
 
-    A multiple of the table's `seconds`, and round where it can be; at most MOST_POINTS buckets.
+    A multiple of the table's `seconds`, and round where it can be; at most MAX_POINTS buckets.
     """
-    least = (last - first) // (MOST_POINTS - 1) + 1
+    least = (last - first) // (MAX_POINTS - 1) + 1
     for nice in _NICE:
         if nice >= least and nice % seconds == 0:
             return nice

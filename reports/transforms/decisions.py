@@ -8,7 +8,6 @@ items and throttle times only of those written. The complete sums are in `refusa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.summary.model import EVERYBODY
 from reports.transforms.buckets import bucket_start, dated
 
 _WHAT = ("quota", "mode", "action", "entity_user", "entity_client_id")
@@ -77,9 +76,9 @@ def reasons(decided: DataFrame) -> DataFrame:
 
 
 def entity() -> Column:
-    """Whose quota, for people: `user alice, client etl`; `everybody` where the quota is for all."""
+    """Whose quota, as a text: `user alice, client etl`; null where the quota is for all."""
     parts = F.concat_ws(", ", F.concat(F.lit("user "), F.col("entity_user")), F.concat(F.lit("client "), F.col("entity_client_id")))
-    return F.when(parts == "", EVERYBODY).otherwise(parts)
+    return F.nullif(parts, F.lit(""))
 
 
 def _with_left_out() -> Column:

@@ -27,8 +27,8 @@ def entities(tables: Mapping[str, DataFrame]) -> DataFrame:
     """One row for each principal, client (a principal with one of its client ids) and topic.
 
     Bytes of principals and clients are whole Produce requests and Fetch responses on the wire, of topics record batches. `share` is
-    the part of all `produced_bytes` of its scope. `growth` compares the bytes produced and fetched in the last seven whole days
-    with those of the seven before, null where there are not so many. `refused` is quota -> items. `active_producer_ids` is the most
+    the part of all `produced_bytes` of its scope. `growth` compares the bytes produced and fetched in the last seven full days
+    with those of the seven before, null with fewer days. `refused` is quota -> items. `active_producer_ids` is the most
     at one time.
     """
     traffic, topics = tables["traffic"], tables["topics"]
@@ -38,22 +38,26 @@ def entities(tables: Mapping[str, DataFrame]) -> DataFrame:
         _sums(topics, "topic", ["topic"], "record_bytes", "record_bytes"),
     ]
     sums = by_scope[0].unionByName(by_scope[1]).unionByName(by_scope[2])
-    told = sums.withColumn("_key", _key()).join(_keyed(percentiles(tables["rates"])), on="_key", how="left")
-    told = told.join(_refused(tables["refusals"]), on="_key", how="left").join(_ids(tables["producer_ids"]), on="_key", how="left")
+    joined = sums.withColumn("_key", _key()).join(_keyed(percentiles(tables["rates"])), on="_key", how="left")
+    joined = joined.join(_refused(tables["refusals"]), on="_key", how="left").join(
+        _ids(tables["producer_ids"]), on="_key", how="left"
+    )
     all_of_scope = F.sum("produced_bytes").over(Window.partitionBy("scope"))
     share = F.when(all_of_scope > 0, F.col("produced_bytes") / all_of_scope).otherwise(0.0)
     growth = F.when(F.col("week_before_bytes") > 0, F.col("last_week_bytes") / F.col("week_before_bytes") - 1)
     rates = [f"{way}_{name}" for way in ("produced", "fetched") for name in ("p50", "p95", "p99", "peak")]
-    return told.select(*ENTITY, *_SUMS[:6], share.alias("share"), growth.alias("growth"), *rates, "refused", "active_producer_ids")
+    return joined.select(
+        *ENTITY, *_SUMS[:6], share.alias("share"), growth.alias("growth"), *rates, "refused", "active_producer_ids"
+    )
 
 
 def _sums(table: DataFrame, scope: str, keys: list[str], bytes_in: str, bytes_out: str) -> DataFrame:
     produced, fetched = of_api("Produce", bytes_in), of_api("Fetch", bytes_out)
     both = produced + fetched
-    # The last day is seldom whole: weeks end where it begins.
+    # The last day is usually incomplete: weeks end where it begins.
     bounds = table.agg(F.max("date").alias("end"), F.min("date").alias("begin"))
     age = F.datediff(F.col("end"), F.col("date"))
-    whole = F.datediff(F.col("end"), F.col("begin")) >= 2 * _WEEK
+    two_weeks = F.datediff(F.col("end"), F.col("begin")) >= 2 * _WEEK
     zero = F.lit(0).cast("bigint")
     columns = {
         "produced_bytes": produced,
@@ -62,8 +66,8 @@ def _sums(table: DataFrame, scope: str, keys: list[str], bytes_in: str, bytes_ou
         "records": F.col("records") if "records" in table.columns else F.lit(None).cast("bigint"),
         "mutations": F.col("mutations") if "mutations" in table.columns else zero,
         "throttle_ms": F.col("throttle_ms") if "throttle_ms" in table.columns else zero,
-        "last_week_bytes": F.when(whole & age.between(1, _WEEK), both),
-        "week_before_bytes": F.when(whole & age.between(_WEEK + 1, 2 * _WEEK), both),
+        "last_week_bytes": F.when(two_weeks & age.between(1, _WEEK), both),
+        "week_before_bytes": F.when(two_weeks & age.between(_WEEK + 1, 2 * _WEEK), both),
     }
     rows = table.join(F.broadcast(bounds), how="cross").select(*keys, *[value.alias(name) for name, value in columns.items()])
     sums = rows.groupBy(*keys).agg(*[F.sum(name).alias(name) for name in columns])

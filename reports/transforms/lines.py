@@ -1,14 +1,13 @@
 """Lines: how complete they are.
 
-In: good lines, each once, or their census (`reports.store`). Out: `gaps`, `writers`, `files`. Left to others: bad lines
-(`quarantine`), what the lines say.
+In: valid lines without duplicates, or their `sequence_counts` (`reports.line_store`). Out: `gaps`, `writers`, `files`.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.folder import relative_name
-from reports.store import BAD
+from reports.log_files import relative_name
+from reports.reasons import QUARANTINED
 
 
 def gaps(lines: DataFrame) -> DataFrame:
@@ -18,7 +17,7 @@ def gaps(lines: DataFrame) -> DataFrame:
 
 def writers(counted: DataFrame) -> DataFrame:
     """One row for each hour and start of a proxy: `date`, `start`, `proxy`, `boot`, `first_seq`, `last_seq`, `lines`, `first`,
-    `last`: see `reports.store.census`."""
+    `last`: see `reports.line_store.sequence_counts`."""
     return counted.groupBy("date", "start", "proxy", "boot").agg(
         F.min("first_seq").alias("first_seq"),
         F.max("last_seq").alias("last_seq"),
@@ -31,7 +30,7 @@ def writers(counted: DataFrame) -> DataFrame:
 def files(stored: DataFrame, logs: str) -> DataFrame:
     """What was read of each file: `file` (relative to `logs`), `proxy`, `boot` (null for bad lines), `lines`, `quarantined`, copies
     included."""
-    bad = F.col("type") == BAD
+    bad = F.col("type") == QUARANTINED
     whose = [F.when(~bad, F.col(name)).alias(name) for name in ("proxy", "boot")]
     counted = stored.groupBy("file", *whose, bad.alias("bad")).agg(F.count("*").alias("lines"))
     # Named after they are counted: a URI is dear to take apart.

@@ -1,7 +1,7 @@
 """Producer ids: how many were active, by user, over time.
 
-In: good lines, each once. Out: `producer_ids`. Each proxy counts what passes it, and an id may pass several: the most that one
-proxy told is a lower bound, and the sum over proxies an upper one; both are there.
+In: good lines, each once. Out: `producer_ids`. Each proxy counts what passes it, and an id may pass several: the maximum of one
+proxy is a lower bound, and the sum over proxies an upper one; both are there.
 """
 
 from pyspark.sql import DataFrame
@@ -11,7 +11,7 @@ from reports.transforms.buckets import bucket_start, dated
 
 
 def producer_ids(lines: DataFrame, seconds: int) -> DataFrame:
-    """For each bucket of `seconds` and user: `active` and `counted` (the most that one proxy told), `active_all` (sum over
+    """For each bucket of `seconds` and user: `active` and `counted` (the maximum of one proxy), `active_all` (sum over
     proxies), `window_ms`, `limit` (the lowest)."""
     rows = lines.where(F.col("type") == "producer_ids").select(
         bucket_start("start", seconds).alias("start"), "user", "proxy", "active", "counted", "window_ms", "limit"

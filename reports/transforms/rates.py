@@ -1,4 +1,4 @@
-"""Rates: for how long each principal, client id and topic had which rate, so that percentiles of any period can be told.
+"""Rates: for how long each principal, client id and topic had which rate, from which percentiles of any period can be computed.
 
 In: good lines, each once. Out: `rates`, a histogram for each day; `percentiles` of it. A histogram of one day adds up with those of
 others, which percentiles do not. Its bins are an eighth of a doubling wide, so that a percentile is right to within 4.5 %; sums and
@@ -33,14 +33,14 @@ def rates(lines: DataFrame, seconds: int) -> DataFrame:
     """
     usage = lines.where((F.col("type") == "usage") & F.col("api").isin("Produce", "Fetch"))
     start = bucket_start("start", seconds).alias("start")
-    whole = usage.where(F.col("topic").isNull()).select(
+    requests = usage.where(F.col("topic").isNull()).select(
         start,
         "principal",
         "client_id",
         of_api("Produce", "request_bytes").alias("produced"),
         of_api("Fetch", "response_bytes").alias("fetched"),
     )
-    clients = _sums(whole, "principal", "client_id")
+    clients = _sums(requests, "principal", "client_id")
     topics = usage.where(F.col("topic").isNotNull()).select(
         start, "topic", of_api("Produce", "record_bytes").alias("produced"), of_api("Fetch", "record_bytes").alias("fetched")
     )
@@ -70,13 +70,13 @@ def percentiles(histogram: DataFrame) -> DataFrame:
     rows = bins.groupBy(*ENTITY, "direction").agg(
         ordered.alias("bins"), F.sum("seconds").alias("total"), F.max("peak").alias("peak")
     )
-    told = rows.select(*ENTITY, "direction", *[_quantile(q).alias(name) for name, q in _QUANTILES.items()], "peak")
+    by_direction = rows.select(*ENTITY, "direction", *[_quantile(q).alias(name) for name, q in _QUANTILES.items()], "peak")
     wide = [
         F.max(F.when(F.col("direction") == direction, F.col(name))).alias(f"{direction}_{name}")
         for direction in DIRECTIONS
         for name in (*_QUANTILES, "peak")
     ]
-    return told.groupBy(*ENTITY).agg(*wide)
+    return by_direction.groupBy(*ENTITY).agg(*wide)
 
 
 def _quantile(q: float) -> Column:

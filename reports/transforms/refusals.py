@@ -15,8 +15,8 @@ def refusals(lines: DataFrame, seconds: int) -> DataFrame:
 
     Only lines about whole requests count, so that an item is not counted again in the line about its topic.
     """
-    whole = F.col("topic").isNull() | (F.col("topic") == OTHER)
-    usage = lines.where((F.col("type") == "usage") & whole).select(
+    of_request = F.col("topic").isNull() | (F.col("topic") == OTHER)
+    usage = lines.where((F.col("type") == "usage") & of_request).select(
         bucket_start("start", seconds).alias("start"), "principal", "client_id", "api", F.explode("refused").alias("quota", "items")
     )
     sums = usage.groupBy("start", "quota", "principal", "client_id", "api").agg(F.sum("items").alias("items"))

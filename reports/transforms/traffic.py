@@ -15,15 +15,15 @@ OTHER = "<other>"
 def traffic(lines: DataFrame, seconds: int) -> DataFrame:
     """Sums for each bucket of `seconds`, principal, client id and API: requests, bytes, mutations charged, throttle time asked for.
 
-    `requests` leaves out lines of `<other>`, where requests cannot be told from the topics that they name.
+    `requests` leaves out lines of `<other>`, where requests cannot be told apart from the topics that they name.
     """
-    whole = F.col("topic").isNull()
-    usage = lines.where((F.col("type") == "usage") & (whole | (F.col("topic") == OTHER))).select(
+    of_request = F.col("topic").isNull()
+    usage = lines.where((F.col("type") == "usage") & (of_request | (F.col("topic") == OTHER))).select(
         bucket_start("start", seconds).alias("start"),
         "principal",
         "client_id",
         "api",
-        F.when(whole, F.col("requests")).otherwise(0).alias("requests"),
+        F.when(of_request, F.col("requests")).otherwise(0).alias("requests"),
         "request_bytes",
         "response_bytes",
         "mutations",

@@ -1,6 +1,6 @@
 """Volumes: how full each was, and which topics took the space.
 
-In: good lines, each once; several proxies tell of the same volume, and each row is of the last who told. Out: `volumes`,
+In: good lines, each once; several proxies report the same volume, and each row is from the last report. Out: `volumes`,
 `volume_topics`. Left to others: when they will be full (`reports.forecast`).
 """
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.transforms.buckets import bucket_start, dated
 
 VOLUME = ("broker_id", "log_dir")
-"""What tells volumes apart; the broker is null where a proxy looked at its own file system and was not told whose."""
+"""What identifies a volume; the broker is null where a proxy checked its own file system and does not know the broker."""
 
 _SIZES = ("total_bytes", "usable_bytes", "limit_bytes", "soft_limit_bytes", "replica_bytes")
 

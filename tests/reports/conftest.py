@@ -26,7 +26,7 @@ def spark() -> Iterator["SparkSession"]:
 
 
 @dataclass(frozen=True)
-class Made:
+class Result:
     """A report that was made: its values and its folder."""
 
     spark: "SparkSession"
@@ -47,18 +47,18 @@ class Made:
         return (self.out / "report.html").read_text(encoding="utf-8")
 
 
-def make_with(spark: "SparkSession", logs: Path, out: Path, **options: Any) -> Made:
+def make_with(spark: "SparkSession", logs: Path, out: Path, **options: Any) -> Result:
     """Make a report of `logs` in `out` with a Spark that runs already."""
-    from reports import job
+    from reports import pipeline
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "spark_session", lambda _master, **_: nullcontext(spark))
-        given = job.Options(**{"logs": str(logs), "out": out, "made": datetime(2026, 4, 2, tzinfo=UTC)} | options)
-        report = job.make_report(given, lambda _: None)
-    return Made(spark, report, out)
+        patch.setattr(pipeline, "spark_session", lambda _master, **_: nullcontext(spark))
+        given = pipeline.Options(**{"logs": str(logs), "out": out, "made": datetime(2026, 4, 2, tzinfo=UTC)} | options)
+        report = pipeline.make_report(given, lambda _: None)
+    return Result(spark, report, out)
 
 
 @pytest.fixture
-def make(spark: "SparkSession", tmp_path: Path) -> Callable[..., Made]:
+def make(spark: "SparkSession", tmp_path: Path) -> Callable[..., Result]:
     """Make a report of the folder `logs` of the test in its folder `out`; takes what `Options` has."""
     return partial(make_with, spark, tmp_path / "logs", tmp_path / "out")

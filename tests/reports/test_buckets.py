@@ -3,7 +3,7 @@
 import pytest
 
 pytest.importorskip("pyspark")
-from reports.transforms.buckets import MOST_POINTS, plot_seconds
+from reports.transforms.buckets import MAX_POINTS, plot_seconds
 
 DAY = 86_400
 
@@ -27,4 +27,4 @@ def test_buckets_are_round_multiples_of_the_tables(length: int, table: int, buck
     first = 1_772_366_403
     found = plot_seconds(first, first + length, table)
     assert found == bucket
-    assert length // found + 1 <= MOST_POINTS
+    assert length // found + 1 <= MAX_POINTS

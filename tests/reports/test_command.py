@@ -46,14 +46,14 @@ def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java >= 17: install a JRE" in fails(*options)
     monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
-    assert "needs pyspark and matplotlib and statsmodels: pip install 'kafka-quota-proxy[report]'" in fails(*options)
+    assert "needs pyspark and matplotlib and statsmodels and jinja2: pip install 'kafka-quota-proxy[report]'" in fails(*options)
 
 
 @pytest.mark.parametrize("bucket", ["0s", "5", "1w", "-1m", "999d", ""])
 def test_a_bucket_that_is_no_length_is_refused(tmp_path: Path, bucket: str) -> None:
     result = CliRunner().invoke(report, ["--logs", str(tmp_path), "--out", str(tmp_path), "--bucket", bucket])
     assert result.exit_code == 2
-    assert "no length of time" in result.stderr
+    assert "not a length of time" in result.stderr
 
 
 def test_the_command_is_known_without_importing_what_is_large() -> None:
@@ -67,11 +67,15 @@ def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
+NOT_LATER = ("--spark-conf", "spark.executor.memory=1g")
+"""A setting that can be given to Spark only at its start."""
+
+
 @pytest.mark.spark
 def test_the_command_makes_a_report_and_is_quiet_about_spark(tmp_path: Path) -> None:
-    write_sample(tmp_path / "logs", minutes=2)
+    write_sample(tmp_path / "logs", minutes=1)
     program = "from reports.cli import report; report()"
-    result = run(tmp_path, sys.executable, "-c", program, "--logs", "logs", "--out", "out", "--bucket", "1m")
+    result = run(tmp_path, sys.executable, "-c", program, "--logs", "logs", "--out", "out", "--bucket", "1m", *NOT_LATER)
     assert (result.returncode, result.stderr) == (0, "")
     assert "2 proxies passed" in result.stdout
     assert "User:clickstream produced most" in result.stdout
@@ -94,7 +98,7 @@ def test_a_driver_with_too_little_memory_is_one_clear_line_and_leaves_no_table(t
 def test_a_memory_that_is_no_size_is_refused(tmp_path: Path, memory: str) -> None:
     result = CliRunner().invoke(report, ["--logs", str(tmp_path), "--out", str(tmp_path), "--memory", memory])
     assert result.exit_code == 2
-    assert "no size of memory" in result.stderr
+    assert "not a size of memory" in result.stderr
 
 
 def test_options_that_are_not_right_are_one_clear_line(tmp_path: Path) -> None:
@@ -102,9 +106,9 @@ def test_options_that_are_not_right_are_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     (tmp_path / "quotas.yaml").write_text("quotas: {entities: [{user: a, speed: 3}]}")
     given = ("--logs", str(tmp_path), "--out", str(tmp_path / "out"))
-    assert "`quotas.entities[0].speed` is not known" in fails(*given, "--what-if", str(tmp_path / "quotas.yaml"))
-    assert "--spark-conf fast is no setting" in fails(*given, "--spark-conf", "fast")
-    assert "kafka://nowhere is no address of a topic" in fails("--logs", "kafka://nowhere", "--out", str(tmp_path / "out"))
+    assert "`quotas.entities[0].speed`: there is no such setting" in fails(*given, "--what-if", str(tmp_path / "quotas.yaml"))
+    assert "--spark-conf fast is not a setting" in fails(*given, "--spark-conf", "fast")
+    assert "kafka://nowhere is not the address of a topic" in fails("--logs", "kafka://nowhere", "--out", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 

@@ -46,21 +46,21 @@ def test_the_schema_has_the_fields_of_the_format() -> None:
 
 @pytest.mark.spark
 def test_the_tables_have_the_documented_columns(spark: "SparkSession") -> None:
-    from reports.absorb import Absorbed
+    from reports.ingest import Ingested
+    from reports.line_store import sequence_counts, stored_schema
+    from reports.period_tables import Inputs, period_tables
     from reports.quotas.file import QuotaFile
     from reports.reasons import MEANINGS
-    from reports.store import census, stored_schema
     from reports.tables import NAMES, Lengths, tables_by_day
     from reports.transforms.lines import files
     from reports.transforms.quarantine import quarantine
-    from reports.whole import Wanted, whole_tables
 
     stored = spark.createDataFrame([], stored_schema())
     lengths, no_quotas = Lengths(10, 60), QuotaFile("none")
-    by_day = {name: make() for name, make in tables_by_day(stored, census(stored), lengths).items()}
+    by_day = {name: make() for name, make in tables_by_day(stored, sequence_counts(stored), lengths).items()}
     tables = {"lines": stored, **by_day, "files": files(stored, "logs"), "quarantine": quarantine(stored, "logs")}
-    absorbed = Absorbed(tables, stored, lengths)
-    tables |= {name: make()[0] for name, make in whole_tables(spark, absorbed, Wanted(no_quotas, no_quotas)).items()}
+    ingested = Ingested(tables, stored, lengths)
+    tables |= {name: make()[0] for name, make in period_tables(spark, ingested, Inputs(no_quotas, no_quotas)).items()}
     written = sections((DOCS / "report.md").read_text(encoding="utf-8"), "###")
     assert list(written) == list(NAMES)
     assert set(tables) == set(NAMES)

@@ -18,19 +18,19 @@ Found = list[tuple[str, str | None, str | None]]
 
 def read(spark: "SparkSession", folder: Path) -> tuple[int, Found]:
     """Good lines; reason, file and raw text of the others."""
-    from reports.absorb import Place
+    from reports.ingest import Destination
+    from reports.line_store import stored_schema, valid_lines
+    from reports.publish import Staging
     from reports.read import load
-    from reports.store import good, stored_schema
     from reports.transforms.quarantine import quarantine
-    from reports.write import Staging
 
-    place = Place(folder, Staging(folder.parent / f"{folder.name}-staging"), str(folder))
-    load(spark, str(folder), NOON, place)
+    destination = Destination(folder, Staging(folder.parent / f"{folder.name}-staging"), str(folder))
+    load(spark, str(folder), NOON, destination)
     stored = spark.read.schema(stored_schema()).parquet(
-        str(place.staging.path / "incoming").translate({ord(c): f"\\{c}" for c in "[]{}*"})
+        str(destination.staging.path / "incoming").translate({ord(c): f"\\{c}" for c in "[]{}*"})
     )
     bad = [tuple(row) for row in quarantine(stored, str(folder)).select("reason", "file", "raw").collect()]
-    return good(stored).count(), sorted(bad, key=repr)
+    return valid_lines(stored).count(), sorted(bad, key=repr)
 
 
 def test_a_tree_of_plain_and_compressed_files_is_read_and_nothing_else(spark: "SparkSession", tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from localkafka import LocalCluster
@@ -92,7 +94,7 @@ def test_a_stream_adds_what_comes_and_drops_what_came_before(
     from pyspark.sql import functions as F  # noqa: N812
 
     from reports import follow
-    from reports.job import Options
+    from reports.pipeline import Options
 
     source = tmp_path / "source"
     source.mkdir()
@@ -187,12 +189,26 @@ def test_a_topic_is_read_once_and_then_from_where_it_was_left(kafka1: LocalClust
         assert counts(out) == (2 * round_, round_, 0, round_)
 
 
-def test_a_folder_is_followed_while_its_file_grows(tmp_path: Path) -> None:
+def test_a_folder_is_followed_while_its_file_grows_until_it_is_interrupted(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command itself, with a Spark that runs already; between two looks at the folder, instead of a pause, the file grows."""
+    from reports import follow
+    from reports.cli import report
+
     log, logs, out = Log(), tmp_path / "logs", tmp_path / "out"
     first = log.usage(0).usage(10).lines[:]
     path = log.write(logs)
-    with following(str(logs), out) as process:
-        wait_for(out, process, lambda lines: lines["usage"] == 2)
+    found: list[tuple[int, int, int, int]] = []
+
+    def pause(_seconds: float) -> None:
+        found.append(counts(out))
+        if len(found) == 2:
+            raise KeyboardInterrupt
         path.write_bytes(b"\n".join([*first, *log.usage(20).lines, b""]))
-        lines = wait_for(out, process, lambda lines: lines["usage"] == 3)
-    assert (lines["read"], lines["duplicates"]) == (3, 0)
+
+    monkeypatch.setattr(follow, "spark_session", lambda _master, **_: nullcontext(spark))
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+    result = CliRunner().invoke(report, ["--logs", str(logs), "--out", str(out), "--follow", "1s"])
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "stopped")
+    assert found == [(2, 2, 0, 0), (3, 3, 0, 0)]

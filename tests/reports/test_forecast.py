@@ -49,7 +49,7 @@ def test_too_short_a_history_has_no_forecast_and_says_why(days: int) -> None:
     assert found.model is None
     assert not found.reached
     assert found.reason is not None
-    assert "of history; a forecast takes 3 days" in found.reason
+    assert found.reason == f"too little history ({days} day{'s' * (days != 1)}, 3 are needed)"
 
 
 def test_a_short_history_is_a_robust_line_that_a_cleanup_does_not_turn() -> None:
@@ -76,7 +76,7 @@ def test_it_is_tested_on_days_that_it_had_not_seen() -> None:
     assert stopped.inside < even.inside
 
 
-def test_a_volume_that_does_not_grow_is_not_foreseen_to_fill() -> None:
+def test_a_volume_that_does_not_grow_is_not_expected_to_fill() -> None:
     flat = History.of((float((FIRST + day) * DAY), 1e12) for day in range(20))
     reached = forecast(flat, {"full": 2e12, "soft": 9e11}).reached
     assert reached["full"].day is None

@@ -21,23 +21,23 @@ def line(kind: str = "usage", **changes: Any) -> bytes:
     return getattr(Log(), kind)(**changes).lines[0]
 
 
-WHOLE = line()
+OF_PERIOD = line()
 BAD: dict[str, tuple[bytes, str, str | None]] = {
     "nothing": (b"", "empty", None),
     "blanks": (b"  ", "empty", None),
-    "cut after a field": (WHOLE[:90], "cut", None),
-    "cut within a number": (WHOLE[: WHOLE.index(b'"seq":1') + 6], "cut", None),
+    "cut after a field": (OF_PERIOD[:90], "cut", None),
+    "cut within a number": (OF_PERIOD[: OF_PERIOD.index(b'"seq":1') + 6], "cut", None),
     "cut after an inner object": (line("decision", entity={"user": "x", "client_id": None})[:260], "cut", None),
-    "cut before the last brace": (WHOLE[:-1], "cut", None),
+    "cut before the last brace": (OF_PERIOD[:-1], "cut", None),
     "cut within a character": (line(principal="User:ø").split(b"\xb8")[0], "not_utf8", None),
     "words": (b"hello", "not_json", None),
     "single quotes": (b"{'v':1}", "not_json", None),
-    "two in one line": (WHOLE + WHOLE, "not_json", None),
-    "something after it": (WHOLE + b" and more", "not_json", None),
-    "not a number": (WHOLE.replace(b'"requests":1', b'"requests":NaN'), "not_json", None),
+    "two in one line": (OF_PERIOD + OF_PERIOD, "not_json", None),
+    "something after it": (OF_PERIOD + b" and more", "not_json", None),
+    "not a number": (OF_PERIOD.replace(b'"requests":1', b'"requests":NaN'), "not_json", None),
     "zero bytes": (b"\0\0\0\0", "not_json", None),
     "deep": (b'{"v":1,"x":' + b"[" * 5000 + b"]" * 5000 + b"}", "not_json", None),
-    "an array": (b"[" + WHOLE + b"]", "not_an_object", None),
+    "an array": (b"[" + OF_PERIOD + b"]", "not_an_object", None),
     "a text": (b'"usage"', "not_an_object", None),
     "null": (b"null", "not_an_object", None),
     "an empty object": (b"{}", "missing", "v"),
@@ -96,7 +96,7 @@ BAD: dict[str, tuple[bytes, str, str | None]] = {
 }
 
 GOOD: dict[str, bytes] = {
-    "usage": WHOLE,
+    "usage": OF_PERIOD,
     "usage of version 1": line(v=1),
     "a decision of version 1": line("decision", v=1, left=...),
     "producer ids": line("producer_ids"),
@@ -116,7 +116,7 @@ GOOD: dict[str, bytes] = {
     "no message": line("decision", message=None),
     "no entity of its own": line("decision", entity={"user": None, "client_id": None}),
     "seconds without a fraction": line(start="2026-03-01T11:59:59Z"),
-    "blanks around": b"  " + WHOLE + b" \r",
+    "blanks around": b"  " + OF_PERIOD + b" \r",
     "a usage line with a decision's field": line(limit="none"),
     "escaped": json.dumps(json.loads(line(client_id="ø"))).encode(),
 }
@@ -164,7 +164,7 @@ def test_a_folder_with_only_bad_lines_gives_a_report_that_says_so(make: Callable
     made = make(made=NOON)
     lines = len(BAD) + 1
     assert made.report.lines.read == made.report.lines.quarantined == lines
-    assert f"Not one of {lines} lines could be used" in made.page
+    assert f"None of {lines} lines could be used" in made.page
     assert made.table("quarantine").count() == lines
     assert max(len(raw) for (raw,) in made.rows("quarantine", "raw")) == 2048
     assert made.table("traffic").columns[0] == "date"

@@ -50,22 +50,22 @@ def test_the_quotas_of_a_settings_file_are_read_and_the_rest_is_left(tmp_path: P
     [
         (
             "quotas: {entities: [{user: a, producer_byte_rat: 1}]}",
-            r"`quotas.entities\[0\].producer_byte_rat` is not known; known are",
+            r"line 1: `quotas.entities\[0\].producer_byte_rat`: there is no such setting; `producer_byte_rate` is probably meant",
         ),
-        ("quotas: {entities: [{producer_byte_rate: 1}]}", r"`quotas.entities\[0\]` has neither user nor client_id"),
-        ("quotas: {entities: [{user: a, producer_byte_rate: 5 apples}]}", "is '5 apples', and has to be a size such as 64MiB"),
-        ("quotas: {entities: [{user: a, producer_ids_rate: -1}]}", "is -1, and has to be a number above 0"),
-        ("quotas: {entities: {user: a}}", "`quotas.entities` has to be a list"),
-        ("quotas: {storage: {min_available_ratio: 10}}", "`quotas.storage.min_available_ratio` is 10, and has to be from 0 to 1"),
+        ("quotas: {entities: [{producer_byte_rate: 1}]}", r"`quotas.entities\[0\]`: an entity needs `user`, `client_id` or both"),
+        ("quotas: {entities: [{user: a, producer_byte_rate: 5 apples}]}", "'5 apples' is not right: a size, such as 64MiB"),
+        ("quotas: {entities: [{user: a, producer_ids_rate: -1}]}", "-1 is not right: Input should be greater than 0"),
+        ("quotas: {entities: {user: a}}", "`quotas.entities`: .* is not right: a list"),
+        ("quotas: {storage: {min_available_ratio: 10}}", "`quotas.storage.min_available_ratio`: 10 is not right"),
         ("listen: {}", "`quotas` is missing or empty"),
-        ("quotas: [", "line 1 is no YAML"),
-        ("- a", "`the file` has to be a mapping"),
+        ("quotas: [", "line 1: is not YAML"),
+        ("- a", "line 1: a mapping of settings is right"),
     ],
 )
 def test_what_is_not_right_is_told_with_its_key(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ReportError, match=says):
         read(tmp_path, text)
-    with pytest.raises(ReportError, match="nowhere cannot be read: No such file"):
+    with pytest.raises(ReportError, match="nowhere: cannot be read: No such file"):
         read_quotas(tmp_path / "nowhere")
 
 
@@ -77,16 +77,16 @@ def test_levels_are_in_the_order_of_kafka() -> None:
 
 def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[tuple[str, str | None, str | None], Any]:
     """Owner -> its row of the replay, in buckets of 60 s."""
-    from reports.absorb import Place, store_lines
+    from reports.ingest import Destination, store_lines
+    from reports.line_store import stored_schema
+    from reports.publish import Staging
     from reports.quotas.replay import replay
-    from reports.store import stored_schema
-    from reports.write import Staging
     from tests.reports.logs import NOON
 
-    place = Place(tmp_path, Staging(tmp_path / "staging"), "logs")
+    destination = Destination(tmp_path, Staging(tmp_path / "staging"), "logs")
     rows = spark.createDataFrame([("f", line.decode()) for line in log.lines], "file string, raw string")
-    store_lines(rows, NOON, place)
-    lines = spark.read.schema(stored_schema()).parquet(str(place.staging.path / "incoming"))
+    store_lines(rows, NOON, destination)
+    lines = spark.read.schema(stored_schema()).parquet(str(destination.staging.path / "incoming"))
     rows = replay(spark, lines, read(tmp_path, quotas), 60).collect()
     return {(row["kind"], row["owner_user"] or row["topic"], row["owner_client"]): row for row in rows}
 

@@ -15,29 +15,69 @@ from reports.render.sentences import sentences
 from reports.render.terminal import summary
 from reports.summary.model import (
     Api,
+    Capacity,
+    Charge,
+    Charges,
+    Compared,
     Decision,
+    DrivingTopic,
+    Level,
     Limits,
     Lines,
     Party,
+    Path,
     Quarantined,
+    QuotaRow,
     ReasonRow,
     Refusal,
     Report,
     Series,
+    Silence,
     Topic,
     Traffic,
+    VolumeRow,
     Writer,
 )
 from tests.reports.logs import NOON
 from webpage import text
 
 EVIL = '<script>alert("1")</script>&amp;$x_{$\x1b[31m\u202e[bold]\n'
-SHOWN = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;amp;$x_{$\\x1b[31m\\u202e[bold]\\n"
+SHOWN = "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&amp;amp;$x_{$\\x1b[31m\\u202e[bold]\\n"
 
 
 def series(*keys: str | None, values: float = 1) -> Series:
     """Three buckets with the same values."""
     return Series(round(NOON.timestamp()), 10, keys, tuple((values, 0.0, values * 2) for _ in keys))
+
+
+def capacity_of(name: str) -> Capacity:
+    """Two volumes, one without a forecast; a limit; a charge; a silence."""
+    seconds = round(NOON.timestamp())
+    levels = (Level("limit", 90, NOON + timedelta(days=9), NOON + timedelta(days=8), None), Level("full", 100, NOON, already=True))
+    volume = VolumeRow(
+        1,
+        name,
+        NOON,
+        100,
+        50,
+        20,
+        levels,
+        drivers=(DrivingTopic(name, 20, 10, ((name, 0.5),)),),
+        path=Path(((seconds, 40), (seconds + 60, 50)), ((seconds + 60, 50.0, 49.0, 51.0), (seconds + 90, 60.0, 50.0, 70.0))),
+        model="robust line",
+        per_day=1.0,
+        per_day_low=0.5,
+        per_day_high=1.5,
+        tested_days=7,
+        tested_error=2.0,
+        tested_inside=6,
+        proposed=levels,
+        factor=0.5,
+    )
+    unknown = VolumeRow(None, name, NOON, 100, 50, 1, (), (), Path(((seconds, 40),)), reason="too little history")
+    compared = Compared(name, (QuotaRow(name, name, 10.0, "over", suggested=12.0),), 1, 1, 0, (name,))
+    charges = Charges((Charge(name, 1, 2, 3, 4.0),), 1, 4.0, name, priced=True)
+    return Capacity((volume, unknown), compared, compared, charges, (Silence(name, NOON, 7200),))
 
 
 def report_of(name: str) -> Report:
@@ -82,6 +122,7 @@ def report_of(name: str) -> Report:
             decisions_by_entity=series(name),
             throttle_by_principal=series(name, values=0),
         ),
+        capacity=capacity_of(name),
     )
 
 
@@ -103,7 +144,7 @@ def test_text_of_logs_is_escaped_wherever_it_is_shown() -> None:
     assert "<script" not in html
     assert "\x1b" not in html
     assert "\u202e" not in html
-    assert html.count(SHOWN) > 30
+    assert html.count(SHOWN) > 40
     assert {tag for tag, _ in Page(html).elements} == {tag for tag, _ in Page(page(report_of("alice"))).elements}
 
 
@@ -129,7 +170,7 @@ def test_the_page_needs_no_other_file_and_may_load_none() -> None:
 def test_plots_take_their_colours_from_the_page_and_share_no_ids() -> None:
     html = page(report_of("alice"))
     drawings = re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
-    assert len(drawings) == 5
+    assert len(drawings) == 6
     assert all("var(--s1)" in drawing and "#0a0b" not in drawing and "#0102" not in drawing for drawing in drawings)
     ids = re.findall(r'\bid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
@@ -165,13 +206,29 @@ def test_missing_line_numbers_are_told_when_nothing_explains_them() -> None:
     report = report_of("alice")
     gone = replace(report, writers=(replace(report.writers[0], missing=12),))
     assert not any("missing" in sentence for sentence in sentences(report))
-    assert sentences(gone)[-1] == "12 line numbers are missing, more than were lost or quarantined: is a log file not here?"
+    assert (
+        sentences(gone)[-1]
+        == "12 line numbers are missing, more than lost and quarantined lines explain. A log file may be missing."
+    )
+
+
+def test_the_first_volume_to_fill_is_told() -> None:
+    report = report_of("alice")
+    volume = report.capacity.volumes[0]
+    later = replace(report, capacity=replace(report.capacity, volumes=(replace(volume, levels=volume.levels[:1]),)))
+    assert sentences(report)[0] == "Broker 1 alice has reached its size (100 B)."
+    assert (
+        sentences(later)[0]
+        == "Broker 1 alice will be the first volume to reach its limit (90 B): on 2026-03-10, not before 2026-03-09."
+    )
+    assert sentences(later)[1] == "The topic that grew most on it is alice, produced mostly by alice."
+    assert "There is no forecast for 1 volume: too little history." in sentences(report)
 
 
 def test_an_empty_log_is_told_from_one_without_a_good_line() -> None:
     empty = replace(report_of("alice"), first=None, last=None, writers=())
-    assert sentences(replace(empty, lines=Lines(0, 0, 0, 0, 0, 0)))[0] == "The log files are empty: there is nothing to report yet."
-    assert sentences(replace(empty, lines=Lines(1, 0, 0, 0, 0, 1)))[0].startswith("Not one of 1 line could be used")
+    assert sentences(replace(empty, lines=Lines(0, 0, 0, 0, 0, 0)))[0] == "The log files are empty."
+    assert sentences(replace(empty, lines=Lines(1, 0, 0, 0, 0, 1)))[0].startswith("None of 1 line could be used")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Charging room: what each principal costs. In: the tables by day, prices. Out: the table `chargeback`, and the same as CSV.
+"""What each principal costs. In: the tables by day, prices. Out: the table `chargeback`, and the same as CSV.
 
 Bytes in and out are whole Produce requests and Fetch responses on the wire. What is stored of a topic is the bytes of all its
 replicas, as the volume lines tell, averaged over the days that they tell of; it is charged to those who produced into the topic, by
@@ -35,7 +35,7 @@ class Prices:
 
 
 def chargeback(tables: Mapping[str, DataFrame], prices: Prices) -> DataFrame:
-    """For each principal: `in_bytes`, `out_bytes`, `stored_byte_days`, and their costs, the dearest first."""
+    """For each principal: `in_bytes`, `out_bytes`, `stored_byte_days`, and their costs, the most expensive first."""
     moved = (
         tables["traffic"]
         .groupBy("principal")

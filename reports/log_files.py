@@ -1,4 +1,4 @@
-"""Folder room: the logs folder as a person names it, before and after Spark has seen it.
+"""The logs folder as the user names it: its files, its path for Spark, names relative to it.
 
 In: the text of `--logs`, a local folder or a URI that Spark can read. Out: a clear error for a folder that holds no logs, the
 path in the form that Spark wants, and file names relative to it. Left to others: what is in the files (`reports.read`).
@@ -76,9 +76,9 @@ def relative_name(file: Column, logs: str) -> Column:
     """The name of a file, from its URI as Spark gives it, relative to `logs`; absolute where it does not lie below."""
     # url_decode would take a plus for a space, which Spark's URIs do not mean.
     decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
-    plain = F.regexp_replace(decoded, "^file:/+", "/")
+    path = F.regexp_replace(decoded, "^file:/+", "/")
     root = (os.path.abspath(logs) if is_local(logs) else logs).rstrip("/") + "/"
-    return F.when(F.startswith(plain, F.lit(root)), F.substring(plain, len(root) + 1, 2**31 - 1)).otherwise(plain)
+    return F.when(F.startswith(path, F.lit(root)), F.substring(path, len(root) + 1, 2**31 - 1)).otherwise(path)
 
 
 def local_files(logs: str) -> dict[str, list[int]]:

@@ -1,4 +1,4 @@
-"""Verdict room: what a good line keeps to, and the reason why another one is bad.
+"""The rules for valid lines, and the reason why a line is not valid.
 
 In: the columns that `reports.parse` lays out. Out: one column, null for a good line, else which rule it broke and with which
 field. The first broken rule wins; rules run from the outside (is it text?) to the inside (does the interval end after it
@@ -57,7 +57,7 @@ def _field(name: str) -> Column:
     return F.col(f"{ANY_LINE}.{name}")
 
 
-def verdict() -> Column:
+def validation_error() -> Column:
     """Null for a good line, else the Reason and the field at fault, as `reason:field` or `reason:`."""
     version, kind = _field("v"), _field("type")
     version_field, type_field = COMMON[:2]
@@ -73,9 +73,9 @@ def verdict() -> Column:
     )
 
 
-def verdict_parts(verdict: Column) -> tuple[Column, Column]:
-    """`reason` and `field` (null where no single one is at fault) of a verdict."""
-    reason, field = (F.split_part(verdict, F.lit(":"), F.lit(part)) for part in (1, 2))
+def error_parts(error: Column) -> tuple[Column, Column]:
+    """`reason` and `field` (null where no single one is at fault) of a validation error."""
+    reason, field = (F.split_part(error, F.lit(":"), F.lit(part)) for part in (1, 2))
     return reason.alias("reason"), F.nullif(field, F.lit("")).alias("field")
 
 
@@ -128,8 +128,8 @@ def _value(field: Field) -> list[Column]:
         case Kind.TIME:
             time = F.col(time_column(field.name))
             rules.append(_broken(value.isNotNull() & time.isNull(), Reason.BAD_TIME, field.name))
-            told = ~time.between(F.lit(EARLIEST).cast("timestamp"), F.col(LATEST))
-            rules.append(_broken(told, Reason.WRONG_CLOCK, field.name))
+            out_of_range = ~time.between(F.lit(EARLIEST).cast("timestamp"), F.col(LATEST))
+            rules.append(_broken(out_of_range, Reason.WRONG_CLOCK, field.name))
         case Kind.NUMBER:
             # 1e999 is valid JSON, and becomes infinity.
             rules.append(_broken(F.abs(value) == float("inf"), Reason.TOO_LARGE, field.name))

@@ -45,15 +45,15 @@ def sorted_out(spark: "SparkSession", folder: Path, lines: list[bytes]) -> list[
     """Each line as the quick way has it (None for a line that it leaves), and as the careful way has it."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    from reports.fast_parse import parse_fast
+    from reports.line_store import by_type_and_day
     from reports.parse import parser
-    from reports.plain import sort_out
     from reports.read import read_lines
-    from reports.store import by_type_and_day
 
     (folder / "lines.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     # In the place of the file's name the line's number.
     texts = read_lines(spark, str(folder)).withColumn("file", F.monotonically_increasing_id().cast("string"))
-    quick = {row["file"]: row for row in sort_out(texts, NOON).collect()}
+    quick = {row["file"]: row for row in parse_fast(texts, NOON).collect()}
     careful = {row["file"]: row for row in by_type_and_day(parser(NOON)(texts)).collect()}
     assert len(quick) == len(careful) == len(lines)
     return [

@@ -1,8 +1,8 @@
-"""Store room: every good line once, as Parquet, by type and day. All sums are made of it, and no log is parsed twice.
+"""Every valid line once, as Parquet, by type and day. All sums are made of it, and no log is parsed twice.
 
 In: parsed lines (`reports.parse`), in any order, with copies. Out: the table `lines`, and what was counted on the way. A day is the
 unit: copies of a line are of the same day, so a day's lines and sums depend on nothing but that day's lines. Left to others: sums
-(`reports.transforms`), where the table is put (`reports.write`).
+(`reports.transforms`), where the table is put (`reports.publish`).
 
 Lines are told apart by bitmaps of their numbers, a word for 64 lines, which Spark fills within each task and without a sort; only
 where there are fewer bits than lines are the lines themselves compared, by 32,768.
@@ -14,35 +14,33 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
+from reports.reasons import QUARANTINED
 from reports.schema import column_type, distinct_fields
 from reports.transforms.buckets import bucket_start
 
 IDENTITY = ("proxy", "boot", "seq")
 """What identifies a line: a second one with the same is a copy."""
 
-BAD = "bad"
-"""Stands for the type of a line that is in quarantine."""
-
 _PART = ("proxy", "boot", "part", "day")
-_ADDRESS = ("stored_in", "stored_at")
+_POSITION = ("stored_in", "stored_at")
 _HOUR = 3600
-_MOST_SENT = 1_000_000
-"""Addresses of copies that are sent to every task; more than these are joined by a shuffle."""
+_MAX_BROADCAST = 1_000_000
+"""Up to this number of duplicates are broadcast; more are joined by a shuffle."""
 _WORD, _PART_BITS = 6, 15
 """Bits of a number that tell the lines of one word apart, and of one part."""
 
 
 def by_type_and_day(parsed: DataFrame) -> DataFrame:
     """Parsed lines in the columns of `stored_schema`."""
-    kind = F.when(F.col("reason").isNull(), F.col("type")).otherwise(BAD)
+    kind = F.when(F.col("reason").isNull(), F.col("type")).otherwise(QUARANTINED)
     day = F.to_date(F.coalesce("start", "at"))
     kept = [name for name in parsed.columns if name != "type"]
     return parsed.select(*kept, kind.alias("type"), day.alias("date"))
 
 
 def stored_schema() -> t.StructType:
-    """How lines are stored: as parsed, with `type` (BAD for those in quarantine) and `date` (UTC, null for these), which are the
-    folders that they are in."""
+    """How lines are stored: as parsed, with `type` (or QUARANTINED) and `date` (UTC, null for quarantined lines), the names of
+    their folders."""
     fields = [field for field in distinct_fields() if field.name != "type"]
     schema = t.StructType([t.StructField(name, t.StringType()) for name in ("file", "reason", "field", "raw")])
     for field in fields:
@@ -50,23 +48,18 @@ def stored_schema() -> t.StructType:
     return schema.add("type", t.StringType()).add("date", t.DateType())
 
 
-def good(stored: DataFrame) -> DataFrame:
+def valid_lines(stored: DataFrame) -> DataFrame:
     """The lines that are not in quarantine, copies included."""
-    return stored.where(F.col("type") != BAD)
+    return stored.where(F.col("type") != QUARANTINED)
 
 
-def bad(stored: DataFrame) -> DataFrame:
-    """The lines in quarantine: `reason`, `field`, `file`, `raw`."""
-    return stored.where(F.col("type") == BAD).select("reason", "field", "file", "raw")
-
-
-def addressed(stored: DataFrame) -> DataFrame:
-    """Lines with the file and the row that each of them is stored at, for `once`; straight from where they are stored."""
+def with_row_position(stored: DataFrame) -> DataFrame:
+    """Lines with the file and the row that each of them is stored at, for `deduplicate`; straight from where they are stored."""
     where = (F.col("_metadata.file_path"), F.col("_metadata.row_index"))
-    return stored.select("*", *[column.alias(name) for column, name in zip(where, _ADDRESS, strict=True)])
+    return stored.select("*", *[column.alias(name) for column, name in zip(where, _POSITION, strict=True)])
 
 
-def census(lines: DataFrame) -> DataFrame:
+def sequence_counts(lines: DataFrame) -> DataFrame:
     """How many lines there are of each start of a proxy, by hour and by 32,768 numbers: `copies` tells where one is there twice.
 
     Out: `date`, `start` (of the hour), `proxy`, `boot`, `part`, `day` (numbers of the 32,768 lines and of the day); `all`, `lines`
@@ -97,21 +90,22 @@ def census(lines: DataFrame) -> DataFrame:
     )
 
 
-def copies_by_day(counted: DataFrame) -> dict[date, int]:
-    """The days with copies, by a `census`, and how many lines of each are too many."""
+def duplicates_by_day(counted: DataFrame) -> dict[date, int]:
+    """The days with copies, by a `sequence_counts`, and how many lines of each are too many."""
     too_many = F.sum(F.col("all") - F.col("lines")).alias("copies")
     return {row["date"]: row["copies"] for row in counted.where("all > lines").groupBy("date").agg(too_many).collect()}
 
 
-def once(lines: DataFrame, counted: DataFrame, copies: int) -> DataFrame:
-    """Each line once, of `lines` with their addresses (`addressed`); `counted` is their `census`, which has so many `copies`.
+def deduplicate(lines: DataFrame, counted: DataFrame, copies: int) -> DataFrame:
+    """The lines without duplicates. `lines` have their positions (`with_row_position`), `counted` are their `sequence_counts`,
+    `copies` is the number of duplicates.
 
-    Only what identifies a line is compared, so that whole lines are neither shuffled nor sorted.
+    Only IDENTITY is compared, so that whole lines are neither shuffled nor sorted.
     """
     places = F.broadcast(counted.where("all > lines").select(*_PART).distinct())
-    placed = lines.select(*IDENTITY, *_ADDRESS, F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
+    placed = lines.select(*IDENTITY, *_POSITION, F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
     suspects = placed.join(places, on=list(_PART), how="left_semi")
-    number = F.row_number().over(Window.partitionBy("day", *IDENTITY).orderBy(*_ADDRESS))
-    surplus = suspects.select(*_ADDRESS, number.alias("number")).where("number > 1").select(*_ADDRESS)
-    sent = F.broadcast(surplus) if copies <= _MOST_SENT else surplus
-    return lines.join(sent, on=list(_ADDRESS), how="left_anti").drop(*_ADDRESS)
+    number = F.row_number().over(Window.partitionBy("day", *IDENTITY).orderBy(*_POSITION))
+    surplus = suspects.select(*_POSITION, number.alias("number")).where("number > 1").select(*_POSITION)
+    sent = F.broadcast(surplus) if copies <= _MAX_BROADCAST else surplus
+    return lines.join(sent, on=list(_POSITION), how="left_anti").drop(*_POSITION)

@@ -1,9 +1,8 @@
-"""Plain room: the lines about which there is no doubt, which are nearly all, parsed at little cost.
+"""The fast path of parsing: usage lines as proxies write them, nearly all lines, by one regular expression.
 
-In: rows of `file`, `raw`. Out: usage lines with their fields, and the others as text. A proxy writes a usage line in one way: the
-fields in the order of `reports.schema`, no blanks. One pattern tells such a line from all others, picks its values out, and leaves
-nothing of the format's rules to ask but its times. A line that does not match is not bad, it is looked at with care
-(`reports.parse`): the pattern may be too strict, and must never be too lenient.
+In: rows of `file`, `raw`. Out: usage lines with their fields, and the others as text. A proxy always writes the fields of a usage
+line in the order of `reports.schema`, without blanks. A line that matches the pattern keeps all rules of the format except those
+for times, which are checked here. All other lines go to `reports.parse`: the pattern may be too strict, but never too lenient.
 """
 
 from datetime import datetime
@@ -12,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.schema import COMMON, FIELDS, VERSIONS, Field, Kind, column_type
-from reports.verdict import EARLIEST, latest
+from reports.validation import EARLIEST, latest
 
-DOUBTFUL = "doubtful"
-"""Stands for the type of a line that was not parsed."""
+UNPARSED = "unparsed"
+"""The type of a line that was not parsed."""
 
 USAGE = (*COMMON, *FIELDS["usage"])
 _VALUES = tuple(field for field in USAGE if field.name != "type")
@@ -26,7 +25,7 @@ _COUNT = r"0|[1-9][0-9]{0,14}"  # below LARGEST_COUNT, which has 16 digits
 _TIME = r"2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}"
 _DAY = 86_400
 _LONGEST = 2**31 - 1
-_MOST_COUNTS = 2
+_MAX_COUNTS = 2
 """Entries of an object of counts that are picked out. Few requests are refused by more quotas within one interval."""
 
 # Between values, and none of a text's characters; before an optional text stands a quote, which tells it from null.
@@ -59,12 +58,12 @@ def _value(field: Field) -> str:
 
 
 def _groups(field: Field) -> int:
-    return 2 * _MOST_COUNTS if field.kind is Kind.COUNTS else 1
+    return 2 * _MAX_COUNTS if field.kind is Kind.COUNTS else 1
 
 
-def sort_out(lines: DataFrame, now: datetime) -> DataFrame:
-    """Lines as they are stored: plain ones with type `usage`, their `date` and their fields; all others with the type DOUBTFUL and
-    `raw`, as it was read. Columns are `file`, `raw`, the fields of a usage line and `date`; fields of other types are left out."""
+def parse_fast(lines: DataFrame, now: datetime) -> DataFrame:
+    """Lines as they are stored: those that match with type `usage`, their `date` and their fields; all others with the type
+    UNPARSED and `raw`, as it was read. Columns are `file`, `raw`, the fields of a usage line and `date`."""
     raw, flat = F.col("raw"), F.col("flat")
     picked = _BETWEEN.join(f"${group + 1}" for group in range(sum(map(_groups, _VALUES))))
     # A line that does not match stays as it is.
@@ -73,15 +72,15 @@ def sort_out(lines: DataFrame, now: datetime) -> DataFrame:
     flattened = lines.select("file", "raw", F.regexp_replace(raw, F.lit(usage_pattern()), F.lit(picked)).alias("flat"))
     parts = flattened.select("file", "raw", F.when(matched, F.split(flat, _BETWEEN)).alias("parts"))
     values = parts.select("file", "raw", *_picked())
-    judged = values.select("*", F.coalesce(_times_are_good(now) & F.col("refused").isNotNull(), F.lit(False)).alias("plain"))
-    plain = F.col("plain")
+    judged = values.select("*", F.coalesce(_times_are_good(now) & F.col("refused").isNotNull(), F.lit(False)).alias("matches"))
+    matches = F.col("matches")
     day = F.date_from_unix_date(F.expr(f"cast(unix_seconds(start) div {_DAY} as int)"))
     return judged.select(
         "file",
-        F.when(~plain, raw).alias("raw"),
-        *[F.when(plain, F.col(field.name)).alias(field.name) for field in _VALUES],
-        F.when(plain, "usage").otherwise(DOUBTFUL).alias("type"),
-        F.when(plain, day).alias("date"),
+        F.when(~matches, raw).alias("raw"),
+        *[F.when(matches, F.col(field.name)).alias(field.name) for field in _VALUES],
+        F.when(matches, "usage").otherwise(UNPARSED).alias("type"),
+        F.when(matches, day).alias("date"),
     )
 
 

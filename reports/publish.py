@@ -1,4 +1,4 @@
-"""Writing room: the out folder is replaced as a whole or not at all, and nothing in it is deleted that no report wrote.
+"""The out folder is replaced completely or not at all, and only files that a report wrote are deleted from it.
 
 In: the folder, the names to replace. Out: a staging folder to write them in, moved into place when all of them are there: whole
 tables, or single days of them. A manifest in the folder lists the files of the last report, and the moves that are under way: when

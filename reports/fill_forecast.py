@@ -1,10 +1,10 @@
-"""Filling room: when each volume fills, who fills it, and when it would with other quotas.
+"""When each volume fills, who fills it, and when it would with other quotas.
 
-In: the tables by day. Out: `Filling`s, as values: volumes are few. Left to others: the arithmetic (`reports.forecast`).
+In: the tables by day. Out: `VolumeForecast`s, as values: volumes are few. Left to others: the arithmetic (`reports.forecast`).
 
-A volume has three levels, as used bytes: where producing is slowed (`soft`), where it stops (`limit`) and where it is `full`. What
-fills it is told by the topics that grew most on it, and by those who produced to them. With other quotas the growth shrinks by what
-these would have held back for good of each topic: a limit that only delays does not.
+A volume has three levels, in used bytes: producing is slowed (`soft`), producing stops (`limit`), the disk is `full`. The drivers
+of a volume are the topics that grew most on it, with the principals that produced to them. With other quotas the growth of a topic
+is reduced by the traffic that had not passed by the end of the logs. A limit that only delays traffic reduces nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ from reports.forecast.history import DAY, History
 from reports.quotas.file import QuotaFile
 from reports.transforms.volumes import VOLUME
 
-MOST_TOPICS = 10
-MOST_PRINCIPALS = 5
+MAX_TOPICS = 10
+MAX_PRINCIPALS = 5
 IN_FORCE, PROPOSED = "in force", "proposed"
 
 Volume = tuple[int | None, str]
@@ -39,7 +39,7 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class VolumeForecast:
     """One volume. Sizes in bytes at its last check, `at`; `levels` are used bytes at which something happens. `observed` are the
     seconds since the epoch and used bytes of every day's last check. `proposed` and `factor`: with the proposed quotas, and what
     part of the growth would be left with them."""
@@ -58,7 +58,7 @@ class Filling:
     factor: float | None = None
 
 
-def fillings(tables: Mapping[str, DataFrame], quotas: QuotaFile | None) -> tuple[Filling, ...]:
+def forecast_volumes(tables: Mapping[str, DataFrame], quotas: QuotaFile | None) -> tuple[VolumeForecast, ...]:
     """Every volume that the logs tell of, by broker and log dir."""
     drivers = _drivers(tables)
     last = F.max_by(
@@ -68,10 +68,10 @@ def fillings(tables: Mapping[str, DataFrame], quotas: QuotaFile | None) -> tuple
     by_volume: dict[Volume, list[Any]] = {}
     for row in days.toLocalIterator():
         by_volume.setdefault((row["broker_id"], row["log_dir"]), []).append(row["last"])
-    return tuple(_filling(volume, rows, drivers.get(volume, ()), quotas) for volume, rows in by_volume.items())
+    return tuple(_volume_forecast(volume, rows, drivers.get(volume, ()), quotas) for volume, rows in by_volume.items())
 
 
-def _filling(volume: Volume, rows: Sequence[Any], drivers: tuple[Driver, ...], quotas: QuotaFile | None) -> Filling:
+def _volume_forecast(volume: Volume, rows: Sequence[Any], drivers: tuple[Driver, ...], quotas: QuotaFile | None) -> VolumeForecast:
     now = rows[-1]
     levels = {"full": now["total_bytes"]}
     for name, column in (("limit", "limit_bytes"), ("soft", "soft_limit_bytes")):
@@ -84,7 +84,9 @@ def _filling(volume: Volume, rows: Sequence[Any], drivers: tuple[Driver, ...], q
     observed = tuple((row["at"], row["used_bytes"]) for row in rows)
     history = History.of(observed)
     at = datetime.fromtimestamp(now["at"], UTC)
-    return Filling(volume, at, now["total_bytes"], now["used_bytes"], levels, observed, history, forecast(history, levels), drivers)
+    return VolumeForecast(
+        volume, at, now["total_bytes"], now["used_bytes"], levels, observed, history, forecast(history, levels), drivers
+    )
 
 
 def _levels(quotas: QuotaFile, total: int) -> dict[str, int]:
@@ -102,7 +104,7 @@ def _drivers(tables: Mapping[str, DataFrame]) -> dict[Volume, tuple[Driver, ...]
     grown = F.coalesce("last", F.lit(0)) - F.coalesce("first", F.lit(0))
     rows = ends.select(*VOLUME, F.struct(grown.alias("grown"), F.coalesce("last", F.lit(0)).alias("bytes"), "topic").alias("row"))
     # A volume's lines name some twenty topics each, so that the list of all is short.
-    largest = F.slice(F.sort_array(F.collect_list("row"), asc=False), 1, MOST_TOPICS)
+    largest = F.slice(F.sort_array(F.collect_list("row"), asc=False), 1, MAX_TOPICS)
     chosen = rows.groupBy(*VOLUME).agg(largest.alias("rows")).collect()
     names = sorted({topic["topic"] for row in chosen for topic in row["rows"]})
     principals = _producers(tables["topics"], names)
@@ -120,27 +122,27 @@ def _producers(topics: DataFrame, names: Sequence[str]) -> dict[str, tuple[tuple
     produced = topics.where((F.col("api") == "Produce") & F.col("topic").isin(list(names)))
     sums = produced.groupBy("topic", "principal").agg(F.sum("record_bytes").alias("bytes")).where("bytes > 0")
     listed = F.sort_array(F.collect_list(F.struct("bytes", "principal")), asc=False)
-    rows = sums.groupBy("topic").agg(F.sum("bytes").alias("all"), F.slice(listed, 1, MOST_PRINCIPALS).alias("most")).collect()
+    rows = sums.groupBy("topic").agg(F.sum("bytes").alias("all"), F.slice(listed, 1, MAX_PRINCIPALS).alias("most")).collect()
     return {row["topic"]: tuple((one["principal"], one["bytes"] / row["all"]) for one in row["most"]) for row in rows}
 
 
-def slowed(
-    found: Sequence[Filling], tables: Mapping[str, DataFrame], replayed: DataFrame, quotas: QuotaFile
-) -> tuple[Filling, ...]:
-    """The same with what the proposed quotas would do to them."""
+def with_proposed_quotas(
+    found: Sequence[VolumeForecast], tables: Mapping[str, DataFrame], replayed: DataFrame, quotas: QuotaFile
+) -> tuple[VolumeForecast, ...]:
+    """The forecasts, each with a second forecast under the proposed quotas."""
     passed = _passed(replayed)
     topics = {row["topic"]: _part(row) for row in replayed.where("kind = 'bytes_in'").collect()}
     everything = _overall(tables, passed)
     out = []
-    for filling in found:
-        factor = _factor(filling, passed, topics, everything)
+    for volume in found:
+        factor = _factor(volume, passed, topics, everything)
         # Limits for volumes in the proposed file take the place of those in force, all of them or none.
-        kept = {name: at for name, at in filling.levels.items() if name != "full"}
-        levels = {"full": filling.total, **(_levels(quotas, filling.total) or kept)}
+        kept = {name: at for name, at in volume.levels.items() if name != "full"}
+        levels = {"full": volume.total, **(_levels(quotas, volume.total) or kept)}
         if levels.get("soft") == levels.get("limit"):
             levels.pop("soft", None)
-        proposed = forecast(filling.history, levels, factor=factor)
-        out.append(replace(filling, proposed=proposed, proposed_levels=levels, factor=factor))
+        proposed = forecast(volume.history, levels, factor=factor)
+        out.append(replace(volume, proposed=proposed, proposed_levels=levels, factor=factor))
     return tuple(out)
 
 
@@ -166,46 +168,46 @@ def _overall(tables: Mapping[str, DataFrame], passed: Mapping[str, float]) -> fl
     return 1 - sum(row["bytes"] * (1 - held[row["principal"]]) for row in rows) / total if total else 1.0
 
 
-def _factor(filling: Filling, passed: Mapping[str, float], topics: Mapping[str, float], everything: float) -> float:
+def _factor(volume: VolumeForecast, passed: Mapping[str, float], topics: Mapping[str, float], everything: float) -> float:
     """The part of the volume's growth that would be left: of the topics that drove it by who produced to them, of the rest as
     all."""
-    grown = [driver for driver in filling.drivers if driver.grown > 0]
+    grown = [driver for driver in volume.drivers if driver.grown > 0]
     total = sum(driver.grown for driver in grown)
     if not total:
         return everything
-    whole = max(total, filling.observed[-1][1] - filling.observed[0][1])
+    growth = max(total, volume.observed[-1][1] - volume.observed[0][1])
     left = 0.0
     for driver in grown:
         known = sum(part for _, part in driver.principals)
         through = sum(part * passed.get(name, 1.0) for name, part in driver.principals) + (1 - known) * everything
         left += driver.grown * min(through, topics.get(driver.topic, 1.0))
-    return (left + (whole - total) * everything) / whole
+    return (left + (growth - total) * everything) / growth
 
 
-def forecast_rows(found: Sequence[Filling]) -> list[tuple[Any, ...]]:
+def forecast_rows(found: Sequence[VolumeForecast]) -> list[tuple[Any, ...]]:
     """Rows of the table `forecasts`: one for each volume, case and level."""
     rows = []
-    for filling in found:
-        cases = [(IN_FORCE, filling.forecast, filling.levels), (PROPOSED, filling.proposed, filling.proposed_levels or {})]
-        for case, told, levels in cases:
-            if told is not None:
-                rows += [_row(filling, case, told, name, at) for name, at in levels.items()]
+    for volume in found:
+        cases = [(IN_FORCE, volume.forecast, volume.levels), (PROPOSED, volume.proposed, volume.proposed_levels or {})]
+        for case, result, levels in cases:
+            if result is not None:
+                rows += [_row(volume, case, result, name, at) for name, at in levels.items()]
     return rows
 
 
-def _row(filling: Filling, case: str, told: Forecast, level: str, at: int) -> tuple[Any, ...]:
-    reached, test = told.reached.get(level), told.test
+def _row(volume: VolumeForecast, case: str, result: Forecast, level: str, at: int) -> tuple[Any, ...]:
+    reached, test = result.reached.get(level), result.test
     times = [_time(day) for day in (reached.day, reached.early, reached.late)] if reached else [None] * 3
-    slopes = [None if value is None else float(value) for value in (told.slope, told.slope_low, told.slope_high)]
+    slopes = [None if value is None else float(value) for value in (result.slope, result.slope_low, result.slope_high)]
     tested = (test.days, test.error, test.inside) if test else (None, None, None)
     return (
-        *filling.volume,
+        *volume.volume,
         case,
         level,
         at,
-        told.days,
-        told.model,
-        told.reason,
+        result.days,
+        result.model,
+        result.reason,
         *slopes,
         *times,
         bool(reached and reached.already),

@@ -1,6 +1,6 @@
-"""Whole room: the tables of the whole period, made of those by day.
+"""The tables of the whole period, made of those by day.
 
-In: the tables by day, the lines, what the person wants to know. Out: `entities`, `forecasts`, `chargeback`, `quotas`, `what_if`.
+In: the tables by day, the lines, what the user asked for. Out: `entities`, `forecasts`, `chargeback`, `quotas`, `what_if`.
 Left to others: the arithmetic (`reports.transforms`, `reports.forecast`, `reports.quotas`), showing it (`reports.summary`).
 """
 
@@ -11,9 +11,9 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.absorb import Absorbed
-from reports.charge import Prices, chargeback
-from reports.filling import Filling, fillings, forecast_rows, slowed
+from reports.chargeback import Prices, chargeback
+from reports.fill_forecast import VolumeForecast, forecast_rows, forecast_volumes, with_proposed_quotas
+from reports.ingest import Ingested
 from reports.quotas.file import QuotaFile
 from reports.quotas.replay import replay
 from reports.transforms.entities import entities
@@ -26,40 +26,40 @@ FORECASTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the person wants to know: the quotas in force, proposed ones, what things cost."""
+class Inputs:
+    """The quotas in force, proposed quotas, and prices, as the user gave them."""
 
     quotas: QuotaFile | None = None
     what_if: QuotaFile | None = None
     prices: Prices = field(default_factory=Prices)
 
 
-Made = tuple[DataFrame, tuple[Filling, ...]]
+Result = tuple[DataFrame, tuple[VolumeForecast, ...]]
 """A table, and what was forecast (with `forecasts` alone)."""
 
 
-def whole_tables(spark: SparkSession, absorbed: Absorbed, wanted: Wanted) -> dict[str, Callable[[], Made]]:
+def period_tables(spark: SparkSession, ingested: Ingested, inputs: Inputs) -> dict[str, Callable[[], Result]]:
     """How to make each table. They do not need each other."""
-    tables, seconds = absorbed.tables, absorbed.lengths.rates
-    made: dict[str, Callable[[], Made]] = {
+    tables, seconds = ingested.tables, ingested.lengths.rates
+    made: dict[str, Callable[[], Result]] = {
         "entities": lambda: (entities(tables), ()),
-        "chargeback": lambda: (chargeback(tables, wanted.prices), ()),
+        "chargeback": lambda: (chargeback(tables, inputs.prices), ()),
     }
-    files = {"quotas": wanted.quotas, "what_if": wanted.what_if}
-    replayed = {name: replay(spark, absorbed.lines, file, seconds) for name, file in files.items() if file is not None}
+    files = {"quotas": inputs.quotas, "what_if": inputs.what_if}
+    replayed = {name: replay(spark, ingested.lines, file, seconds) for name, file in files.items() if file is not None}
     if "what_if" in replayed:
         replayed["what_if"].persist()  # the forecasts ask for it, too
     made |= {name: partial(_alone, table) for name, table in replayed.items()}
 
-    def forecasts() -> Made:
-        found = fillings(tables, wanted.quotas)
-        if wanted.what_if is not None:
-            found = slowed(found, tables, replayed["what_if"], wanted.what_if)
+    def forecasts() -> Result:
+        found = forecast_volumes(tables, inputs.quotas)
+        if inputs.what_if is not None:
+            found = with_proposed_quotas(found, tables, replayed["what_if"], inputs.what_if)
         rows = spark.createDataFrame(forecast_rows(found), FORECASTS)
         return rows.orderBy("broker_id", "log_dir", "case", F.desc("at_bytes")), found
 
     return {**made, "forecasts": forecasts}
 
 
-def _alone(table: DataFrame) -> Made:
+def _alone(table: DataFrame) -> Result:
     return table, ()

@@ -8,33 +8,30 @@ import pytest
 from reports.errors import ReportError
 
 pytest.importorskip("pyspark")
-from reports.write import MANIFEST, replacing
+from reports.publish import MANIFEST, replacing
 
 NAMES = ("table", "page.html")
 
 
 def write(out: Path, text: str) -> None:
     """One run: a table of one file, and a page."""
-    with replacing(out, NAMES) as place:
-        staging = place.path
-        (staging / "table").mkdir()
-        (staging / "table" / f"part-{text}").write_text(text)
-        (staging / "page.html").write_text(text)
+    with replacing(out, NAMES) as staging:
+        (staging.path / "table").mkdir()
+        (staging.path / "table" / f"part-{text}").write_text(text)
+        (staging.path / "page.html").write_text(text)
 
 
 def break_off(out: Path) -> None:
     """A run that fails when half of it is written."""
-    with replacing(out, NAMES) as place:
-        staging = place.path
-        (staging / "page.html").write_text("2")
+    with replacing(out, NAMES) as staging:
+        (staging.path / "page.html").write_text("2")
         raise ValueError("broken")
 
 
 def interfere(out: Path) -> None:
     """A run during which somebody puts a file into the table."""
-    with replacing(out, NAMES) as place:
-        staging = place.path
-        (staging / "page.html").write_text("2")
+    with replacing(out, NAMES) as staging:
+        (staging.path / "page.html").write_text("2")
         (out / "table" / "notes.txt").write_text("mine")
 
 
@@ -60,8 +57,8 @@ def test_a_run_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
 
 def test_what_the_last_run_wrote_and_this_one_does_not_goes_away(tmp_path: Path) -> None:
     write(tmp_path, "1")
-    with replacing(tmp_path, NAMES) as place:
-        (place.path / "page.html").write_text("2")
+    with replacing(tmp_path, NAMES) as staging:
+        (staging.path / "page.html").write_text("2")
     assert content(tmp_path) == {"page.html": "2"}
 
 
@@ -113,12 +110,12 @@ def test_a_run_that_was_killed_is_swept_up_by_the_next(tmp_path: Path) -> None:
 
 def test_single_days_are_replaced_and_the_others_stay(tmp_path: Path) -> None:
     for days in ({"date=1": "a", "date=2": "b", "date=3": "c"}, {"date=2": "new"}):
-        with replacing(tmp_path, NAMES) as place:
+        with replacing(tmp_path, NAMES) as staging:
             for day, text in days.items():
-                (place.path / "table" / day).mkdir(parents=True)
-                (place.path / "table" / day / "part").write_text(text)
+                (staging.path / "table" / day).mkdir(parents=True)
+                (staging.path / "table" / day / "part").write_text(text)
             if len(days) == 1:
-                place.days["table"] = ["date=2", "date=3"]
+                staging.days["table"] = ["date=2", "date=3"]
     assert content(tmp_path) == {"table/date=1/part": "a", "table/date=2/part": "new"}
 
 

@@ -1,0 +1,153 @@
+"""The steps of a report, from the logs to the out folder.
+
+In: `Options`. Out: tables, a page with its plots and `summary.json` in the out folder, and the `Report`. Left to others: the
+command line (`reports.cli`), each step (`reports.read`, `ingest`, `period_tables`, `publish`, `summary`, `render`), updating
+the report until it is stopped (`reports.follow`).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from reports.chargeback import Prices, write_csv
+from reports.fill_forecast import VolumeForecast
+from reports.forecast import models
+from reports.ingest import Destination, ingest
+from reports.kafka import is_kafka, packages
+from reports.log_files import check_logs, log_size
+from reports.parallel import run_concurrently
+from reports.parquet import write_table
+from reports.period_tables import Inputs, Result, period_tables
+from reports.publish import Staging, replacing
+from reports.quotas.file import QuotaFile, read_quotas
+from reports.read import load
+from reports.render.page import page
+from reports.render.plots import write_plots
+from reports.session import small_queries, spark_session
+from reports.summary.build import summarize
+from reports.summary.model import Report
+from reports.tables import NAMES
+
+PAGE = "report.html"
+SUMMARY = "summary.json"
+CHARGEBACK = "chargeback.csv"
+PLOTS = "plots"
+OUTCOME = (*NAMES, PLOTS, CHARGEBACK, SUMMARY, PAGE)
+"""Everything in the out folder that is a report's."""
+
+QUICK_BYTES = 64 * 2**20
+"""Logs of fewer bytes are read by a Spark that is configured for small queries."""
+
+Progress = Callable[[str], None]
+"""Called with the name of each step when it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for; `bucket` in seconds, `memory` of the driver as Java has it. `made` is the time now."""
+
+    logs: str
+    out: Path
+    made: datetime
+    master: str = "local[*]"
+    memory: str = "1500m"
+    bucket: int | None = None
+    incremental: bool = False
+    quotas: Path | None = None
+    what_if: Path | None = None
+    prices: Prices = field(default_factory=Prices)
+    settings: Mapping[str, str] | None = None
+
+    def inputs(self) -> Inputs:
+        """The quota files, read, and the prices."""
+        return Inputs(_quotas(self.quotas), _quotas(self.what_if), self.prices)
+
+
+def make_report(options: Options, progress: Progress) -> Report:
+    """Read the logs and replace the report in the out folder, or add to it.
+
+    Raises:
+        ReportError: the logs, the out folder, a file, the bucket or Spark cannot be used; the out folder is unchanged.
+    """
+    check_logs(options.logs)
+    connector = packages(options.logs)
+    inputs = options.inputs()
+    with replacing(options.out, OUTCOME) as staging, ThreadPoolExecutor(1) as aside:
+        progress("starting Spark")
+        aside.submit(models.load)  # while Spark starts
+        size = log_size(options.logs)
+        quick = size is not None and size < QUICK_BYTES
+        settings = {**connector, **(options.settings or {})}
+        with spark_session(options.master, quick=quick, memory=options.memory, settings=settings) as spark:
+            progress(f"reading {options.logs}")
+            destination = destination_of(options, staging, replaces_files=not is_kafka(options.logs))
+            load(spark, options.logs, options.made, destination)
+            report = make_from_stored(spark, destination, options, inputs, progress)
+            drawn = aside.submit(draw, report, staging.path)  # while Spark stops
+        drawn.result()
+        return report
+
+
+def destination_of(options: Options, staging: Staging, *, replaces_files: bool = True) -> Destination:
+    """Where the report is written. It adds to the last report only if there is one."""
+    adds = options.incremental and bool(staging.kept.get("lengths")) and (options.out / "lines").exists()
+    if not adds:
+        staging.kept.clear()
+    return Destination(options.out, staging, options.logs, adds, replaces_files)
+
+
+def make_from_stored(spark: SparkSession, destination: Destination, options: Options, inputs: Inputs, progress: Progress) -> Report:
+    """The report of the lines that stand in the staging folder (`reports.ingest.store_lines`), all but what `draw` makes of it."""
+    staging = destination.staging.path
+    progress("summing")
+    ingested = ingest(spark, destination, options.bucket)
+    tables = dict(ingested.tables)
+    progress("forecasting")
+    volumes: tuple[VolumeForecast, ...] = ()
+    with run_concurrently() as pool:
+        made = [
+            pool.submit(_write_period_table, spark, staging / name, make)
+            for name, make in period_tables(spark, ingested, inputs).items()
+        ]
+        for one in made:
+            name, table, found = one.result()
+            tables[name] = table
+            volumes = volumes or found
+    progress("writing the page")
+    with small_queries(spark):
+        report = summarize(tables, ingested, volumes, inputs, options)
+        write_csv(tables["chargeback"], staging / CHARGEBACK)
+    spark.catalog.clearCache()  # a session that follows the logs makes report after report
+    return report
+
+
+def draw(report: Report, folder: Path) -> None:
+    """The report as a page, its plots and values."""
+    write_plots(report, folder / PLOTS)
+    (folder / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_as_json), encoding="utf-8")
+    (folder / PAGE).write_text(page(report), encoding="utf-8")
+
+
+def _write_period_table(
+    spark: SparkSession, path: Path, make: Callable[[], Result]
+) -> tuple[str, DataFrame, tuple[VolumeForecast, ...]]:
+    """Make a table and write it: its name, what was written, and what was forecast."""
+    table, found = make()
+    write_table(table, path)
+    return path.name, spark.read.schema(table.schema).parquet(f"file:{path.absolute()}"), found
+
+
+def _quotas(path: Path | None) -> QuotaFile | None:
+    return None if path is None else read_quotas(path)
+
+
+def _as_json(value: object) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    raise TypeError(f"no JSON for {value!r}")

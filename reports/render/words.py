@@ -1,0 +1,96 @@
+"""Texts of single cells and notes of the page, which `report.html` uses as filters would be too long to write there.
+
+In: a row of `reports.summary.model`. Out: text, not escaped.
+"""
+
+from reports.reasons import MEANINGS, Reason
+from reports.summary.model import Compared, Decision, Level, Party, QuotaRow, Report, VolumeRow
+from webpage.text import clean, count, counted, day, decimal, duration, rate, size, size_signed
+
+MESSAGE_LENGTH = 300
+"""Characters of a message, or of a bad line, that are shown."""
+_SOON = 30
+"""Days within which a volume that fills is a warning."""
+_BYTES = ("producer_byte_rate", "consumer_byte_rate", "bytes_in")
+_MAX_NAMES = 20
+
+
+def first_full(report: Report) -> tuple[str, str, bool]:
+    """When the first of all volumes reaches a level at which producing stops; which one; whether that is a warning."""
+    volumes = report.capacity.volumes
+    found = [(level, row) for row in volumes for level in row.levels if level.day is not None and level.name != "soft"]
+    if not volumes:
+        return "–", "no volume in the logs", False
+    if not found:
+        return "–", "not expected within two years" if any(row.model for row in volumes) else "no forecast", False
+    level, row = min(found, key=lambda item: (item[0].day or report.made, item[1].name))
+    days = ((level.day or report.made) - row.at).total_seconds() / 86_400
+    when = "now" if level.already else f"in {days:.0f} days" if days >= 1.5 else "within two days"
+    return when, clean(f"{row.name}, its {level.name}", 60), level.already or days < _SOON
+
+
+def interval(level: Level) -> str:
+    """`2026-03-30 to 04-02`: the year once, so that a table with all levels fits on a laptop."""
+    begin = day(level.early) if level.early else "?"
+    if level.late is None:
+        return f"{begin} to later"
+    same_year = level.early is not None and level.early.year == level.late.year
+    return f"{begin} to {level.late:%m-%d}" if same_year else f"{begin} to {day(level.late)}"
+
+
+def confidence(row: VolumeRow) -> str:
+    """The model of a forecast, its growth, and its error on days held out; or why there is no forecast."""
+    if row.model is None:
+        return f"No forecast: {row.reason}."
+    said = f"{row.model[0].upper()}{row.model[1:]} of {counted(row.days, 'day')}"
+    if row.per_day_low is not None and row.per_day_high is not None:
+        said += f", {size_signed(row.per_day_low)} to {size_signed(row.per_day_high)} a day"
+    if row.tested_error is None:
+        return f"{said}; too short to be tested on days held out."
+    error = f"the mean error was {size(row.tested_error)}, and {row.tested_inside} of them were within the interval"
+    return f"{said}; on the last {counted(row.tested_days, 'day')}, held out, {error}."
+
+
+def producers(principals: tuple[tuple[str, float], ...]) -> str:
+    """`User:a 80%, User:b 20%`."""
+    return ", ".join(f"{clean(name, 40)} {100 * part:.0f}%" for name, part in principals) or "–"
+
+
+def amount(row: QuotaRow, value: float) -> str:
+    """A value in the unit of the row's quota."""
+    if row.kind in _BYTES:
+        return rate(value)
+    return decimal(value) if row.kind == "producer_ids" else f"{decimal(value)}/s"
+
+
+def not_passed(row: QuotaRow) -> str:
+    """What had not passed at the end of a replay."""
+    return size(row.waiting) if row.kind in _BYTES else count(round(row.waiting))
+
+
+def unused(found: Compared) -> str:
+    """The limits that nobody used."""
+    more = len(found.unused) - _MAX_NAMES
+    return ", ".join(clean(name, 60) for name in found.unused[:_MAX_NAMES]) + (f" and {count(more)} more" if more > 0 else "")
+
+
+def refused_by(row: Party) -> str:
+    """By which quotas a principal was refused; empty where by none."""
+    quotas = ", ".join(f"{clean(quota, 40)}: {count(items)}" for quota, items in row.refused_by)
+    return f"Refused by {quotas}" if quotas else ""
+
+
+def details(row: Decision) -> str:
+    """The message and the topics of a decision, where there are any."""
+    topics = f"Topics: {clean(', '.join(row.topics), 160)}" if row.topics else ""
+    return ". ".join(text for text in (clean(row.message or "", MESSAGE_LENGTH), topics) if text)
+
+
+def meaning(reason: str) -> str:
+    """What a reason of the quarantine means."""
+    return MEANINGS[Reason(reason)]
+
+
+def bucket(report: Report) -> str:
+    """The length of the tables' buckets."""
+    return duration(report.seconds * 1000)
