@@ -4,8 +4,6 @@ every proxy."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from confluent_kafka import Producer
 
 from localkafka import LocalCluster, run_java, tool
 from tests.conftest import QUICK_START
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import Connection, connect
 from tests.real.secured import log_in
@@ -357,8 +356,7 @@ def altered_to(house: House, rate: float) -> bool:
 def command(house: House, *arguments: str, code: int = 0, user: str = "admin") -> str:
     """What `kafka-quota-proxy quotas` prints."""
     how = ("--bootstrap-server", house.one.bootstrap, "--command-config", house.properties(user))
-    words = [sys.executable, "-m", "proxy", "quotas", arguments[0], *how, *arguments[1:]]
-    run = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    run = run_command(["quotas", arguments[0], *how, *arguments[1:]], 60)
     assert run.returncode == code, (run.stdout, run.stderr)
     return run.stdout + run.stderr
 
