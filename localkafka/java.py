@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 MINIMUM = 17  # Kafka 4 and Spark 4 need it
@@ -55,7 +56,7 @@ def find_java() -> Java:
     """The first Java of at least MINIMUM among JAVA_HOME, PATH and /usr/lib/jvm. Errors: JavaMissing."""
     rejected = []
     for path in dict.fromkeys(_candidates()):
-        found = _probe(path)
+        found = _probe(path, path.stat().st_mtime_ns if path.exists() else 0)
         if isinstance(found, Java) and found.version >= MINIMUM:
             return found
         rejected.append(f"{path}: " + (found if isinstance(found, str) else f"Java {found.release}, too old"))
@@ -84,8 +85,9 @@ def _candidates() -> Iterator[Path]:
     yield from sorted(_SYSTEM_JAVAS.glob("*/bin/java"), reverse=True)
 
 
-def _probe(path: Path) -> Java | str:
-    """The Java at a path, or what is wrong with it."""
+@lru_cache(maxsize=32)
+def _probe(path: Path, _changed: int) -> Java | str:
+    """The Java at a path, or what is wrong with it. It is asked again only after its file has changed."""
     try:
         run = subprocess.run(
             [path, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=_RUN_LIMIT, check=False

@@ -30,9 +30,11 @@ def broker_command(java: Java, jars: Path, folder: Path, flags: Sequence[str]) -
     return [*_start(java, jars), "-Xmx512m", *flags, *_classes(jars, folder, "INFO", "SYSTEM_OUT")]
 
 
-def tool_command(java: Java, jars: Path, folder: Path, more: Sequence[Path] = ()) -> list[str]:
-    """For a process that ends soon: the quick compiler only, warnings on standard error. `more`: further folders of jars."""
-    return [*_start(java, jars), "-Xmx256m", "-XX:TieredStopAtLevel=1", *_classes(jars, folder, "WARN", "SYSTEM_ERR", more)]
+def tool_command(java: Java, jars: Path, folder: Path, more: Sequence[Path] = (), classes: Path | None = None) -> list[str]:
+    """For a process that ends soon: the quick compiler only, warnings on standard error. `more`: further folders of jars;
+    `classes`: a folder of classes."""
+    flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1"]
+    return [*_start(java, jars), *flags, *_classes(jars, folder, "WARN", "SYSTEM_ERR", more, classes)]
 
 
 def archive_path(jars: Path, java: Java) -> Path:
@@ -47,8 +49,10 @@ def _start(java: Java, jars: Path) -> list[str]:
     return [str(java.path), "-XX:+UseSerialGC", "-Xshare:auto", *shared, "-Xlog:disable", "-Xlog:all=error:stderr"]
 
 
-def _classes(jars: Path, folder: Path, level: str, target: str, more: Sequence[Path] = ()) -> list[str]:
+def _classes(
+    jars: Path, folder: Path, level: str, target: str, more: Sequence[Path] = (), classes: Path | None = None
+) -> list[str]:
     log4j = folder / f"log4j2-{level.lower()}.properties"
     log4j.write_text(_LOG4J.format(level=level, target=target))
-    path = ":".join(f"{each}/*" for each in (jars, *more))
+    path = ":".join([*(f"{each}/*" for each in (jars, *more)), *([str(classes)] if classes else [])])
     return [f"-Dlog4j2.configurationFile={log4j}", "-Djava.awt.headless=true", "-cp", path]

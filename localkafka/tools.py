@@ -4,15 +4,18 @@ In: a tool's name as in kafka-topics.sh, or a Java source file, and arguments. O
 Leaves to others: the cluster that it talks to.
 """
 
+import hashlib
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from localkafka import jvm
 from localkafka.guard import Guard
-from localkafka.jars import DEFAULT_VERSION, fetch
+from localkafka.jars import DEFAULT_VERSION, cache_dir, fetch
 from localkafka.java import Java, find_java
 from localkafka.streams import fetch_streams
 
@@ -54,6 +57,8 @@ _ALIASES = {
     "share-consumer": "console-share-consumer",
 }
 
+_COMPILE_LIMIT = 120.0  # seconds
+
 
 class ToolError(RuntimeError):
     """A tool ended with another exit code than 0. The message holds what it printed."""
@@ -81,15 +86,20 @@ def run_java(
     timeout: float = 60.0,
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Compile and run one Java source file in memory, with Kafka's client (and all its other jars) on the class path, those of
-    Kafka Streams if `streams`.
+    """Run one Java source file, whose class has the file's name, with Kafka's client (and all its other jars) on the class path,
+    those of Kafka Streams if `streams`. It is compiled when it is new, and kept compiled beside Kafka's jars.
 
-    Errors as of `tool`; JavaMissing also when this Java brings no compiler.
+    Errors as of `tool`; JavaMissing also when it has to be compiled and this Java brings no compiler.
     """
     java = find_java()
-    java.require_compiler()
-    more = [fetch_streams(version, java)] if streams else []
-    return _run(java, fetch(version, java), [str(source), *arguments], more, stdin=stdin, timeout=timeout, check=check)
+    folders = [fetch(version, java), *([fetch_streams(version, java)] if streams else [])]
+    text = "\n".join([java.release, *map(str, folders), source.name, source.read_text()])
+    classes = cache_dir() / "programs" / hashlib.sha256(text.encode()).hexdigest()[:24]
+    if not classes.is_dir():
+        failed = _compile(java, folders, source, classes, check=check)
+        if failed is not None:
+            return failed
+    return _run(java, folders[0], [source.stem, *arguments], folders[1:], classes, stdin=stdin, timeout=timeout, check=check)
 
 
 def main_class(name: str, jars: Path) -> str:
@@ -105,11 +115,41 @@ def main_class(name: str, jars: Path) -> str:
     raise ValueError(f"this version of Kafka has no tool {name!r}")
 
 
+def _compile(
+    java: Java, folders: Sequence[Path], source: Path, classes: Path, *, check: bool
+) -> subprocess.CompletedProcess[str] | None:
+    """None when it is compiled, else what the compiler says. Several processes may do so at once: the first one's classes stay."""
+    java.require_compiler()
+    classes.parent.mkdir(parents=True, exist_ok=True)
+    path = ":".join(str(jar) for folder in folders for jar in sorted(folder.glob("*.jar")))
+    with tempfile.TemporaryDirectory(dir=classes.parent) as folder:
+        made = Path(folder, "classes")
+        arguments = ["jdk.compiler/com.sun.tools.javac.Main", "-proc:none", "-d", str(made), "-cp", path, str(source)]
+        command = [str(java.path), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-m", *arguments]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_LIMIT, check=False)
+        if run.returncode != 0:
+            if check:
+                raise ToolError(f"{source} cannot be compiled:\n{run.stdout}{run.stderr}")
+            return run
+        with suppress(OSError):  # it is there already
+            made.rename(classes)
+    return None
+
+
 def _run(
-    java: Java, jars: Path, program: list[str], more: Sequence[Path] = (), *, stdin: str, timeout: float, check: bool
+    java: Java,
+    jars: Path,
+    program: list[str],
+    more: Sequence[Path] = (),
+    classes: Path | None = None,
+    *,
+    stdin: str,
+    timeout: float,
+    check: bool,
 ) -> subprocess.CompletedProcess[str]:
     with Guard() as guard:
-        run = guard.run([*jvm.tool_command(java, jars, guard.folder, more), *program], input=stdin, timeout=timeout)
+        command = jvm.tool_command(java, jars, guard.folder, more, classes)
+        run = guard.run([*command, *program], input=stdin, timeout=timeout)
     if check and run.returncode != 0:
         raise ToolError(f"{' '.join(program)} ended with exit code {run.returncode}:\n{run.stdout}{run.stderr}")
     return run

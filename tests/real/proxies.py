@@ -19,6 +19,7 @@ from typing import Any, Self
 import yaml
 
 from proxy import compiled
+from tests.real.launcher import ForkedProcess
 
 START_LIMIT = 90.0
 RUNNING: list[ProxyProcess] = []
@@ -26,7 +27,7 @@ RUNNING: list[ProxyProcess] = []
 
 
 class ProxyProcess:
-    """`python -m proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0.
+    """`kafka-quota-proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0.
 
     `program`: another module in place of `proxy`; it then runs as pure Python, so that it can change what it likes.
     `options` of `serve`, besides the settings."""
@@ -56,9 +57,7 @@ class ProxyProcess:
         self.stderr = ""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", self._program, "serve", "--config", str(self._config), *self._options]
-        env = os.environ if self._program == "proxy" else os.environ | {compiled.PURE: "1"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        self.process = self._launch(["serve", "--config", str(self._config), *self._options])
         self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_events, self._read_errors)]
         for thread in self._threads:
             thread.start()
@@ -75,6 +74,13 @@ class ProxyProcess:
         if kind is None:
             assert code == 0, (code, self.stderr)
             assert not self.stderr, self.stderr
+
+    def _launch(self, arguments: list[str]) -> subprocess.Popen[str] | ForkedProcess:
+        if self._program == "proxy":
+            return ForkedProcess(arguments)
+        command = [sys.executable, "-m", self._program, *arguments]
+        env = os.environ | {compiled.PURE: "1"}
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
     def complaints(self) -> str:
         """Its last warnings and errors, with what went well again."""

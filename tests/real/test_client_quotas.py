@@ -4,8 +4,6 @@ every proxy."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from confluent_kafka import Producer
 
 from localkafka import LocalCluster, run_java, tool
 from tests.conftest import QUICK_START
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import Connection, connect
 from tests.real.secured import log_in
@@ -111,17 +110,19 @@ def test_filters_are_those_of_kafka(house: House) -> None:
         "alter user=f-a producer_ids_rate=1 / user= producer_ids_rate=2 / user=f-a,client-id=f-c controller_mutations_rate=3"
         " / client-id=f-c controller_mutations_rate=4 / user=f-a,client-id= controller_mutations_rate=5",
         # the same entities at the broker, under a key that only the broker knows: both have to give the same answers
-        "alter user=f-a consumer_byte_rate=1 / user= consumer_byte_rate=2 / user=f-a,client-id=f-c consumer_byte_rate=3"
-        " / client-id=f-c consumer_byte_rate=4 / user=f-a,client-id= consumer_byte_rate=5",
+        # (high limits: that of the default user holds for the proxies' own user too, who reads the topic of quotas)
+        "alter user=f-a consumer_byte_rate=1e9 / user= consumer_byte_rate=2e9 / user=f-a,client-id=f-c consumer_byte_rate=3e9"
+        " / client-id=f-c consumer_byte_rate=4e9 / user=f-a,client-id= consumer_byte_rate=5e9",
     )
     filters = ["", "user=f-a", "strict user=f-a", "user=", "user=*", "user=f-a client-id=f-c", "user=f-a client-id=",
                "strict client-id=f-c", "client-id=f-c", "user=f-a client-id=*", "client-id=*"]  # fmt: skip
     answers = house.java(*(f"await consumer_byte_rate describe {which}".strip() for which in filters))
     taken = "producer_ids_rate=- consumer_byte_rate=-", "controller_mutations_rate=- consumer_byte_rate=-"
-    house.java(
+    (done,) = house.java(
         f"alter user=f-a {taken[0]} / user= {taken[0]} / user=f-a,client-id=f-c {taken[1]} / client-id=f-c {taken[1]}"
         f" / user=f-a,client-id= {taken[1]}"
     )
+    assert [line.rpartition(": ")[2] for line in done] == ["done"] * 5
     for which, answer in zip(filters, answers, strict=True):
         mine = [line for line in answer if "consumer_byte_rate" in line]
         assert mine, f"the broker finds nothing for {which!r}"
@@ -355,8 +356,7 @@ def altered_to(house: House, rate: float) -> bool:
 def command(house: House, *arguments: str, code: int = 0, user: str = "admin") -> str:
     """What `kafka-quota-proxy quotas` prints."""
     how = ("--bootstrap-server", house.one.bootstrap, "--command-config", house.properties(user))
-    words = [sys.executable, "-m", "proxy", "quotas", arguments[0], *how, *arguments[1:]]
-    run = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    run = run_command(["quotas", arguments[0], *how, *arguments[1:]], 60)
     assert run.returncode == code, (run.stdout, run.stderr)
     return run.stdout + run.stderr
 

@@ -1,7 +1,8 @@
 // What an AdminClient makes of quotas. Argument: a properties file. One order a line on standard input, each answered at once:
 //   alter|validate ENTITY KEY=VALUE|KEY=- … [/ ENTITY …]      KEY=- takes a limit away; each ENTITY is an entry of one request
 //   describe [strict] [TYPE=NAME|TYPE=|TYPE=*] …              exact, default, any
-//   await [!]TEXT describe …        the same, again and again until TEXT is in the answer (or is not): brokers hear of changes later
+//   await [!]TEXT describe …        the same, again and again until TEXT is in the answer (or is not), or it is refused: brokers
+//                                   hear of changes later
 // ENTITY is TYPE=NAME[,TYPE=NAME], without a name for a default. A line of output begins with the number of its order.
 import java.io.BufferedReader;
 import java.io.FileReader;
@@ -51,7 +52,8 @@ public class Quotas {
         long deadline = System.nanoTime() + 20_000_000_000L;
         while (true) {
             List<String> lines = describe(admin, new ArrayList<>(words.subList(1, words.size())));
-            if (lines.toString().contains(there ? text : text.substring(1)) == there || System.nanoTime() > deadline) {
+            boolean refused = !lines.isEmpty() && lines.get(0).startsWith("!");
+            if (refused || lines.toString().contains(there ? text : text.substring(1)) == there || System.nanoTime() > deadline) {
                 return lines;
             }
             Thread.sleep(50);
