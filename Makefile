@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
-	$(BIN)/kafka-quota-proxy demo
+	$(BIN)/python -m proxy demo
 
 test: setup java check kafka redis
 	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
@@ -65,11 +65,11 @@ check: setup
 	$(BIN)/lint-imports
 
 bench: setup
-	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
 
 # What a second process at the same port gains; a minute.
 bench-fleet: setup
-	$(BIN)/python -m loadtest.bench.fleet $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
 simulate-fleet: setup
@@ -77,19 +77,19 @@ simulate-fleet: setup
 
 # A storm of new producers beside ordinary ones; some 10 minutes.
 bench-producer-ids: kafka
-	$(BIN)/python -m loadtest.producer_ids $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.producer_ids $(BENCH_ARGS)
 
 # What real clients get through beside their quotas; some 15 minutes.
 bench-rates: kafka
-	$(BIN)/python -m loadtest.rates $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.rates $(BENCH_ARGS)
 
 # What each attack of docs/isolation.md costs somebody else; some 20 minutes.
 bench-isolation: kafka
-	$(BIN)/python -m loadtest.isolation $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.isolation $(BENCH_ARGS)
 
 # How fast the capacity report is, beside DuckDB.
 bench-report: setup java
-	$(BIN)/python -m loadtest.report $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.report $(BENCH_ARGS)
 
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md

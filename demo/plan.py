@@ -28,7 +28,7 @@ _UNLIMITED = "-unlimited"
 _PER_SECOND = 100  # partitions of one storm client per second of a phase: what a small machine's broker digests in about that time
 _LEAST, _MOST = 750, 1500  # of one storm client: more than the burst, and less than what troubles a heap of 512 MB
 
-SETTINGS_HEADER = "# Written by `kafka-quota-proxy demo`, which replaces it, and all beside it, when it runs again."
+SETTINGS_HEADER = "# Written by `make demo`, which replaces it, and all beside it, when it runs again."
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """The parts that need no Kafka: the out folder, the settings, the usage log, programs, events."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from demo.folder import prepare
 from demo.processes import Program
 from demo.usage import Told, told
 from localkafka.guard import Guard
+from proxy.cli import main
 from proxy.config.load import load_settings
 
 
@@ -97,3 +100,23 @@ def test_a_program_that_does_not_end_is_killed(guard: Guard) -> None:
     with pytest.raises(DemoError, match="exit code -15"):
         program.end(30)
     assert not program.running
+
+
+class Without(MetaPathFinder):
+    """As if a package were not installed."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == self._package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_without_a_checkout_the_command_says_where_the_demo_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "demo"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "meta_path", [Without("demo"), *sys.meta_path])
+    result = CliRunner().invoke(main, ["demo"])
+    assert result.exit_code == 2
+    assert "`make demo` in a checkout" in result.output
