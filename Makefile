@@ -11,7 +11,7 @@ WORKERS ?= -n $(shell nproc)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-isolation bench-report docs clean
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-rates bench-isolation bench-report docs clean
 .PHONY: setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
@@ -75,13 +75,14 @@ bench-fleet: setup
 simulate-fleet: setup
 	$(BIN)/python -m tests.quota.simulate
 
-# A storm of new producers beside ordinary ones; some 10 minutes.
-bench-producer-ids: kafka
-	$(BIN)/python -m benchmarks.producer_ids $(BENCH_ARGS)
+# Scenarios of the load test on a real cluster, directly and behind proxies with different quotas: `make bench-mutations` and others;
+# some minutes for each row (`BENCH_ARGS="--way direct --scale 0.3"`).
+EXPERIMENTS := mutations producer-ids produce-rate read-rate request-rate shared-rate topic-bytes-in
+$(EXPERIMENTS:%=bench-%): bench-%: kafka
+	$(BIN)/python -m benchmarks.experiments $* $(BENCH_ARGS)
 
-# What real clients get through beside their quotas; some 15 minutes.
-bench-rates: kafka
-	$(BIN)/python -m benchmarks.rates $(BENCH_ARGS)
+# Quotas beside what real clients get.
+bench-rates: bench-produce-rate bench-read-rate bench-request-rate bench-shared-rate bench-topic-bytes-in
 
 # What each attack of docs/isolation.md costs somebody else; some 20 minutes.
 bench-isolation: kafka

@@ -7,8 +7,6 @@
 - `soak`         whether memory stays flat over an hour's worth of traffic
 - `shield`       what announced sizes and half requests cost a broker, with the proxy in front of it and without
 - `isolation`    what each kind of misbehaviour costs others (`make bench-isolation`); tests/isolation uses the same attacks
-- `mutations`    what a storm of new topics does to others, directly and behind a quota
-- `producer_ids` what a storm of new producers does to brokers and to others, directly and behind a quota
-- `rates`        whether what gets through is as much as the quotas say
+- `experiments` scenarios of the load test, directly and behind proxies with different quotas (`make bench-mutations` and others)
 - `proxied`      starts a proxy for one measurement
 """

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 import uuid
 from dataclasses import dataclass
 from functools import cache
-from io import BytesIO
-from typing import Any
+from typing import Final
 
-from kio.index import load_request_schema, load_response_schema
-from kio.records.schema import NewRecordBatch, Record
-from kio.records.writers import write_new_batch
-from kio.serial import entity_writer
-from kio.static.primitive import TZAwareMicros, i8, i16, i32, i32Timedelta, i64
+from kio.schema.errors import ErrorCode
 
-from loadtest.wire import nested
+from loadtest.entities import milliseconds, record_batch, request_frame, response_frame
 
+CLIENT_ID: Final = "bench"
+_TOPIC: Final = uuid.UUID(int=1)
 PRODUCE, FETCH, API_VERSIONS, METADATA = 0, 1, 18, 3
 PRODUCE_VERSION, FETCH_VERSION = 9, 16
 
@@ -57,85 +53,37 @@ CASES = {
 @cache
 def _produce_request(topics: int, size: int) -> bytes:
     """So many topics of so many partitions with records of so many bytes."""
-    schema = load_request_schema(PRODUCE, PRODUCE_VERSION)
-    topic_type, partition_type = nested(schema, "TopicProduceData"), nested(schema, "PartitionProduceData")
-    records = _batch(size)
-    partitions = tuple(partition_type(index=i, records=records) for i in range(topics))
-    data = tuple(topic_type(name=f"t{i}", partition_data=partitions) for i in range(topics))
-    body = schema(transactional_id=None, acks=-1, timeout=_ms(30_000), topic_data=data)  # type: ignore[call-arg]
-    return _request(PRODUCE, PRODUCE_VERSION, body)
+    partitions = [{"index": i, "records": record_batch(bytes(size))} for i in range(topics)]
+    data = [{"name": f"t{i}", "partition_data": partitions} for i in range(topics)]
+    return request_frame(PRODUCE, PRODUCE_VERSION, 0, CLIENT_ID, acks=-1, timeout=milliseconds(30_000), topic_data=data)
 
 
 @cache
 def _produce_response(topics: int) -> bytes:
-    schema = load_response_schema(PRODUCE, PRODUCE_VERSION)
-    topic_type, partition_type = nested(schema, "TopicProduceResponse"), nested(schema, "PartitionProduceResponse")
-    partitions = tuple(partition_type(index=i, error_code=_no_error(), base_offset=1, record_errors=()) for i in range(topics))
-    answers = tuple(topic_type(name=f"t{i}", partition_responses=partitions) for i in range(topics))
-    return _frame(bytes(5), schema(responses=answers))  # type: ignore[call-arg]
+    partitions = [{"index": i, "error_code": ErrorCode.none, "base_offset": 1} for i in range(topics)]
+    answers = [{"name": f"t{i}", "partition_responses": partitions} for i in range(topics)]
+    return response_frame(PRODUCE, PRODUCE_VERSION, responses=answers)
 
 
 @cache
 def _fetch_request() -> bytes:
-    schema = load_request_schema(FETCH, FETCH_VERSION)
-    partition = nested(schema, "FetchPartition")(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topic = nested(schema, "FetchTopic")(topic_id=_TOPIC, partitions=(partition,))
-    body = schema(max_wait=_ms(500), min_bytes=1, topics=(topic,), forgotten_topics_data=())  # type: ignore[call-arg]
-    return _request(FETCH, FETCH_VERSION, body)
+    topic = {"topic_id": _TOPIC, "partitions": [{"partition_max_bytes": 1 << 20}]}
+    return request_frame(FETCH, FETCH_VERSION, 0, CLIENT_ID, max_wait=milliseconds(500), min_bytes=1, topics=[topic])
 
 
 @cache
 def _fetch_response(size: int) -> bytes:
-    schema = load_response_schema(FETCH, FETCH_VERSION)
-    partition = nested(schema, "PartitionData")(
-        partition_index=0, error_code=_no_error(), high_watermark=1, aborted_transactions=None, records=_batch(size)
-    )
-    topic = nested(schema, "FetchableTopicResponse")(topic_id=_TOPIC, partitions=(partition,))
-    return _frame(bytes(5), schema(throttle_time=_ms(0), error_code=_no_error(), responses=(topic,)))  # type: ignore[call-arg]
-
-
-_TOPIC = uuid.UUID(int=1)
-
-
-def _request(key: int, version: int, body: Any) -> bytes:
-    return _frame(key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\0\x05bench\0", body)
+    partition = {"error_code": ErrorCode.none, "high_watermark": 1, "records": record_batch(bytes(size))}
+    topic = {"topic_id": _TOPIC, "partitions": [partition]}
+    return response_frame(FETCH, FETCH_VERSION, error_code=ErrorCode.none, responses=[topic])
 
 
 def other_response(key: int, version: int, port: int) -> bytes | None:
     """What the sink answers to a proxy that asks for versions or brokers; None for what it does not know."""
-    schema = load_response_schema(key, version)
     if key == API_VERSIONS:
-        api_type = nested(schema, "ApiVersion")
         ranges = {PRODUCE: (3, PRODUCE_VERSION), FETCH: (4, FETCH_VERSION), METADATA: (0, 12), API_VERSIONS: (0, 3)}
-        apis = tuple(api_type(api_key=k, min_version=low, max_version=high) for k, (low, high) in ranges.items())
-        extra = {"throttle_time": _ms(0)} if version else {}
-        return _frame(bytes(4), schema(error_code=_no_error(), api_keys=apis, **extra))  # type: ignore[call-arg]
+        apis = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in ranges.items()]
+        return response_frame(key, version, error_code=ErrorCode.none, api_keys=apis)
     if key == METADATA:
-        broker = nested(schema, "MetadataResponseBroker")(node_id=1, host="127.0.0.1", port=port)
-        return _frame(bytes(5), schema(throttle_time=_ms(0), brokers=(broker,), topics=()))  # type: ignore[call-arg]
+        return response_frame(key, version, brokers=[{"node_id": 1, "host": "127.0.0.1", "port": port}])
     return None
-
-
-def _batch(size: int) -> bytes:
-    now = TZAwareMicros.parse(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
-    record = Record(attributes=i8(0), timestamp=now, offset=i64(0), key=None, value=bytes(size), headers=())
-    nobody = {"producer_id": i64(-1), "producer_epoch": i16(-1), "base_sequence": i32(-1), "partition_leader_epoch": i32(-1)}
-    out = BytesIO()
-    write_new_batch(out, NewRecordBatch(**nobody, attributes=i16(0), records=(record,)))  # type: ignore[arg-type]
-    return out.getvalue()
-
-
-def _frame(header: bytes, body: Any) -> bytes:
-    out = BytesIO()
-    entity_writer(type(body))(out, body)
-    return (len(header) + out.tell()).to_bytes(4, "big") + header + out.getvalue()
-
-
-def _no_error() -> Any:
-    from kio.schema.errors import ErrorCode
-
-    return ErrorCode.none
-
-
-def _ms(milliseconds: int) -> Any:
-    return i32Timedelta.parse(datetime.timedelta(milliseconds=milliseconds))

@@ -10,9 +10,8 @@ import struct
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from scramp import ScramClient, ScramException
-
 from loadtest.entities import request_frame, response_entity
+from loadtest.login import LoginFailed, tokens
 
 PATIENCE: Final = 5.0
 """Seconds within which an answer has to come."""
@@ -93,24 +92,24 @@ class Connection:
         answer = self.ask(HANDSHAKE, mechanism=login.mechanism)
         if answer.error_code:
             raise Refused(f"no mechanism {login.mechanism}")
-        if login.mechanism == "PLAIN":
-            self._token(f"\0{login.user}\0{login.password}")
-            return
+        exchange = tokens(login.mechanism, login.user, login.password)
         try:
-            client = ScramClient([login.mechanism], login.user, login.password)
-            client.set_server_first(self._token(client.get_client_first()))
-            client.set_server_final(self._token(client.get_client_final()))
-        except ScramException as e:
+            token = next(exchange)
+            while True:
+                token = exchange.send(self._token(token))
+        except StopIteration:
+            return
+        except LoginFailed as e:
             raise Refused(str(e)) from None
 
     def close(self) -> None:
         self.sock.close()
 
-    def _token(self, token: str) -> str:
-        answer = self.ask(AUTHENTICATE, auth_bytes=token.encode())
+    def _token(self, token: bytes) -> bytes:
+        answer = self.ask(AUTHENTICATE, auth_bytes=token)
         if answer.error_code:
             raise Refused(str(answer.error_message))
-        return bytes(answer.auth_bytes).decode()
+        return bytes(answer.auth_bytes)
 
     def _exactly(self, count: int) -> bytes:
         parts, left = [], count

@@ -39,6 +39,15 @@ class DriverError(Exception):
     """The load cannot be made; the message says why."""
 
 
+def one_record(job: Job) -> str:
+    """A new idempotent producer writes one record, and is gone; the name of what went wrong, if something did."""
+    errors: list[str] = []
+    settings = {"client.id": job.client_id, "enable.idempotence": True, "message.timeout.ms": 5000, "linger.ms": 0, "log_level": 0}
+    producer = Producer({**librdkafka_settings(job.bootstrap, job.access), **settings, **job.settings})
+    producer.produce(job.topic, b"new", on_delivery=lambda error, _: errors.append(error.name()) if error else None)
+    return "_TIMED_OUT" if producer.flush(CLOSE) else "".join(errors)
+
+
 class Client:
     """One client in one thread. `ready` once it is connected; begins when it is told to."""
 
