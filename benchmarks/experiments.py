@@ -18,7 +18,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.proxied import ProxyBefore
 from configfile.access import Access, Login
 from configfile.load import FileError
 from loadtest.cli import load
@@ -30,6 +29,7 @@ from loadtest.run import Options, RunError, run_once
 from loadtest.scenario import Scenario
 from localkafka import LocalCluster, run_java
 from localkafka.ports import HeldPort
+from localkafka.proxied import LocalProxy, proxy_before
 
 DIRECT: Final = "direct"
 USERS: Final = {"storm": "st0rm-pw", "ordinary": "0rdinary-pw", "proxy": "pr0xy-pw"}
@@ -117,7 +117,7 @@ class Surroundings:
 
     def __init__(self, experiment: Experiment, settings: Settings | None) -> None:
         self._experiment, self._settings, self._stack = experiment, settings, ExitStack()
-        self.proxy: ProxyBefore | None = None
+        self.proxy: LocalProxy | None = None
 
     def __enter__(self) -> Surroundings:
         with ExitStack() as stack:
@@ -129,7 +129,7 @@ class Surroundings:
             kafka = stack.enter_context(LocalCluster(self._experiment.brokers, sasl=users, jvm_flags=flags))
             self.bootstrap = kafka.bootstrap_servers
             if self._settings is not None:
-                self.proxy = stack.enter_context(ProxyBefore(folder, kafka.brokers[0].address, self._with_login(folder)))
+                self.proxy = stack.enter_context(proxy_before(folder, kafka.brokers[0].address, self._with_login(folder)))
                 self.bootstrap = self.proxy.bootstrap
             self._stack = stack.pop_all()
         return self
@@ -183,7 +183,7 @@ def run(experiment: Experiment, settings: Settings | None, scenario: Scenario) -
     with Surroundings(experiment, settings) as around:
         watch = {} if around.proxy is None else {"proxy": Tree(around.proxy.pid)}
         with View(Console(stderr=True), scenario.name, around.bootstrap) as view:
-            result = run_once(scenario, around.cluster(), Options(watch=watch), view)
+            result = run_once(scenario, around.cluster(), Options(watch=watch, clean_up=False), view)
         notes = {"not as asserted": ", ".join(one.text for one in result.assertions if not one.passed)}
         if (state := around.producer_state()) is not None:
             notes["producer ids at the broker"] = f"{state[0]}, heap {state[1] / MIB:.1f} MiB"

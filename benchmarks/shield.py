@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.measure import memory
-from benchmarks.proxied import ProxyBefore, wait
 from localkafka import LocalCluster, Node
+from localkafka.proxied import LocalProxy, proxy_before, wait
 
 MIB: Final = 1 << 20
 PIECE: Final = bytes(64 << 10)
@@ -144,14 +144,14 @@ class Seen:
 
 
 @contextmanager
-def way(node: Node, through_proxy: bool) -> Iterator[tuple[str, ProxyBefore | None]]:
+def way(node: Node, through_proxy: bool) -> Iterator[tuple[str, LocalProxy | None]]:
     """(where clients connect, the proxy if there is one)."""
     with contextlib.ExitStack() as stack:
         if not through_proxy:
             yield node.address, None
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            proxy = stack.enter_context(ProxyBefore(folder, node.address, {"limits": LIMITS}))
+            proxy = stack.enter_context(proxy_before(folder, node.address, {"limits": LIMITS}))
             yield proxy.bootstrap, proxy
 
 
@@ -190,7 +190,7 @@ def run(plan: Plan, through_proxy: bool) -> Seen:
     return seen
 
 
-def watch(seen: Seen, proxy: ProxyBefore | None, until: bool = False) -> bool:
+def watch(seen: Seen, proxy: LocalProxy | None, until: bool = False) -> bool:
     """Note what the proxy holds at the moment, and say `until`."""
     if proxy is not None:
         seen.held = max(seen.held, round(proxy.figures()["memory_held_bytes"]))

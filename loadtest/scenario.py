@@ -232,6 +232,22 @@ class CreateTopics(Asking):
     """Whether what was refused is sent again."""
     delete: bool = False
     """Whether each topic is deleted again as soon as it is there, which counts as an operation for each partition, too."""
+    client: Literal["protocol", "librdkafka", "kafka-python"] = "protocol"
+    """Who asks: librdkafka does not know error 89 (CreateTopics version 4), kafka-python does, and waits as it is told."""
+
+    @model_validator(mode="after")
+    def _can(self) -> CreateTopics:
+        if self.delete and self.client != "protocol":
+            raise ValueError("`delete` needs `client: protocol`")
+        return self
+
+
+class NewTopics(Load):
+    """Makes a topic and writes a first record to it, with librdkafka: latencies are until that is acknowledged."""
+
+    operation: Literal["new_topics"]
+    replicas: int = Field(-1, ge=-1, le=100)
+    """-1: the cluster's default."""
 
 
 class ProducerIds(Asking):
@@ -257,7 +273,7 @@ class AskMetadata(Asking):
 
 
 AnyLoad = Annotated[
-    Produce | EndToEnd | Consume | Connect | CreateTopics | ProducerIds | AskController | AskMetadata,
+    Produce | EndToEnd | Consume | Connect | CreateTopics | NewTopics | ProducerIds | AskController | AskMetadata,
     Field(discriminator="operation"),
 ]
 
@@ -283,6 +299,8 @@ class Phase(Model):
     """The measured part."""
     load: list[AnyLoad] = Field(min_length=1)
     events: list[Event] = Field(default_factory=list)
+    clean_up: bool = False
+    """Whether topics that its loads made are removed before the next phase, rather than after the run."""
 
     @model_validator(mode="after")
     def _fits(self) -> Phase:

@@ -30,7 +30,7 @@ from benchmarks.isolation.attacks import ATTACKS, BY_NAME
 from benchmarks.isolation.small_requests import ENDLESS, Waits, measure
 from benchmarks.isolation.tenants import Tenants, settings, sharing, until
 from benchmarks.isolation.victims import KINDS, Noticed, Victims
-from benchmarks.proxied import ProxyBefore
+from localkafka.proxied import LocalProxy, proxy_before
 
 THROUGHPUT, P99 = 0.95, 2.0
 """Targets: at least this part of her throughput, at most this multiple of her p99."""
@@ -107,7 +107,7 @@ class Bench:
     def __init__(self, tenants: Tenants, attackers: AttackProcess, folder: Path, kinds: tuple[str, ...]) -> None:
         self._tenants, self._attackers, self._folder, self._kinds = tenants, attackers, folder, kinds
         self._stack = ExitStack()
-        self._proxy: ProxyBefore | None = None
+        self._proxy: LocalProxy | None = None
         self._number = 0
 
     def cells(self, attack: Attack, pairs: int, seconds: float) -> dict[str, Cell]:
@@ -160,12 +160,12 @@ class Bench:
             self._tenants.remove(user + "-")
             time.sleep(SETTLING)
 
-    def _running(self) -> ProxyBefore:
+    def _running(self) -> LocalProxy:
         if self._proxy is None:
             self._number += 1
             folder = self._folder / f"proxy-{self._number}"
             folder.mkdir()
-            proxy = self._stack.enter_context(ProxyBefore(folder, self._tenants.address, settings(self._tenants)))
+            proxy = self._stack.enter_context(proxy_before(folder, self._tenants.address, settings(self._tenants)))
             until(lambda: proxy.figures().get("storage_throttle_factor") == 0, "the full volume to be seen")
             self._proxy = proxy
         return self._proxy

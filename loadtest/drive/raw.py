@@ -11,8 +11,10 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from loadtest.drive import admins
+from loadtest.drive.admins import Admin
 from loadtest.drive.job import Job
 from loadtest.drive.librdkafka import one_record
 from loadtest.drive.pace import Pace
@@ -49,7 +51,7 @@ class Raw:
             AskController: self._ask,
             AskMetadata: self._ask_metadata,
         }
-        self._pool: list[Connection | None] = [None] * job.clients
+        self._pool: list[Connection | Admin | None] = [None] * job.clients
         self._locks = [asyncio.Lock() for _ in self._pool]
         self._wrong: BaseException | None = None
         self._threads = ThreadPoolExecutor(job.clients)
@@ -57,7 +59,11 @@ class Raw:
 
     async def connect(self) -> None:
         """Raises OSError, LoginFailed, EndpointError."""
-        (await self._open()).close()
+        load = self.job.load
+        if isinstance(load, CreateTopics) and load.client != "protocol":
+            self._pool = [await admins.connect(load.client, self.job, self._threads) for _ in self._pool]
+        else:
+            (await self._open()).close()
         if self.job.topic:
             self._places = await asyncio.to_thread(leaders, self.job.bootstrap, self.job.access, self.job.topic)
 
@@ -124,7 +130,7 @@ class Raw:
         where = address or self.job.bootstrap.split(",")[0]
         return await Connection.open(where, self.job.client_id, self.job.access, self._context)
 
-    async def _pooled(self, n: int, ask: Callable[[Connection], Awaitable[Answered]]) -> Answered:
+    async def _pooled(self, n: int, ask: Callable[[Any], Awaitable[Answered]]) -> Answered:
         """Asked on the connection whose turn it is, when it is free."""
         place = n % len(self._pool)
         async with self._locks[place]:
