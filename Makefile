@@ -11,11 +11,11 @@ WORKERS ?= -n $(shell nproc)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-producer-ids bench-rates bench-isolation bench-report docs clean
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-rates bench-isolation bench-report docs clean
 .PHONY: setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
-	$(BIN)/kafka-quota-proxy demo
+	$(BIN)/python -m proxy demo
 
 test: setup java check kafka redis
 	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
@@ -65,31 +65,32 @@ check: setup
 	$(BIN)/lint-imports
 
 bench: setup
-	$(BIN)/python -m loadtest.bench $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
 
 # What a second process at the same port gains; a minute.
 bench-fleet: setup
-	$(BIN)/python -m loadtest.bench.fleet $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
 simulate-fleet: setup
 	$(BIN)/python -m tests.quota.simulate
 
-# A storm of new producers beside ordinary ones; some 10 minutes.
-bench-producer-ids: kafka
-	$(BIN)/python -m loadtest.producer_ids $(BENCH_ARGS)
+# Scenarios of the load test on a real cluster, directly and behind proxies with different quotas: `make bench-mutations` and others;
+# some minutes for each row (`BENCH_ARGS="--way direct --scale 0.3"`).
+EXPERIMENTS := mutations producer-ids produce-rate read-rate request-rate shared-rate topic-bytes-in
+$(EXPERIMENTS:%=bench-%): bench-%: kafka
+	$(BIN)/python -m benchmarks.experiments $* $(BENCH_ARGS)
 
-# What real clients get through beside their quotas; some 15 minutes.
-bench-rates: kafka
-	$(BIN)/python -m loadtest.rates $(BENCH_ARGS)
+# Quotas beside what real clients get.
+bench-rates: bench-produce-rate bench-read-rate bench-request-rate bench-shared-rate bench-topic-bytes-in
 
 # What each attack of docs/isolation.md costs somebody else; some 20 minutes.
 bench-isolation: kafka
-	$(BIN)/python -m loadtest.isolation $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.isolation $(BENCH_ARGS)
 
 # How fast the capacity report is, beside DuckDB.
 bench-report: setup java
-	$(BIN)/python -m loadtest.report $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.report $(BENCH_ARGS)
 
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md

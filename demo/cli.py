@@ -1,8 +1,7 @@
-"""Room demo, cli: `kafka-quota-proxy demo`.
+"""The command. In: options. Out: exit code 0, 1 when something failed, 2 when it cannot start here, 130 after Ctrl-C (143
+after SIGTERM).
 
-In: options. Out: exit code 0, 1 when something failed, 2 when it cannot start here, 130 after Ctrl-C (143 after SIGTERM).
-Leaves to others: everything else. Imports little before it is called: `--help` needs no Kafka client.
-"""
+Imports little before it is called: `--help` needs no Kafka client."""
 
 import signal
 import sys
@@ -54,6 +53,7 @@ def demo(out: Path, seconds: int, brokers: int, keep: bool) -> None:
 def _run(out: Path, seconds: int, brokers: int, keep: bool, console: Console) -> int:
     """The exit code; errors are printed."""
     from localkafka import FetchError, FormatError, JavaMissing, NodeError
+    from localkafka.proxied import ProxyError
 
     try:
         _check_packages()
@@ -64,7 +64,7 @@ def _run(out: Path, seconds: int, brokers: int, keep: bool, console: Console) ->
     except (UsageError, JavaMissing) as error:
         click.echo(f"kafka-quota-proxy demo: {error}", err=True)
         return 2
-    except (DemoError, FetchError, FormatError, NodeError, OSError) as error:
+    except (DemoError, FetchError, FormatError, NodeError, ProxyError, OSError) as error:
         click.echo(f"kafka-quota-proxy demo: {error}", err=True)
         return 1
 

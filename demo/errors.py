@@ -1,7 +1,4 @@
-"""Room demo, errors: those that a user should read.
-
-In: a text for the user. Out: DemoError and its kin, which demo.cli prints without a traceback. Leaves programming errors to Python.
-"""
+"""The errors that a user should read: `demo.cli` prints them without a traceback."""
 
 
 class DemoError(RuntimeError):

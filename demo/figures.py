@@ -1,29 +1,21 @@
-"""Room demo, figures: percentiles and waits.
+"""What the load test measured, as the demo shows it. In: results of phases. Out: figures as values."""
 
-In: what the load's programs said. Out: figures as values. Arithmetic only. Leaves to others: what they mean (verdict), how they
-look (tables).
-"""
-
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
+from itertools import groupby
+from statistics import median
 
-from demo.events import Event
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share (0 to 1) of the values does not exceed; `ordered` is ascending and not empty."""
-    return ordered[max(ceil(share * len(ordered)) - 1, 0)]
+from demo import plan
+from demo.usage import Told
+from loadtest.results.model import PhaseResult, RunResult, Series, TenantResult
 
 
 @dataclass(frozen=True)
 class Latencies:
     """Produce latencies in ms, from the moment a record was due to its acknowledgement.
 
-    `seconds`: p99 of the records that were due in each second.
+    `seconds`: the longest of the records that were acknowledged in each second of the phase, its first half included.
     """
 
-    count: int
     p50: float
     p99: float
     worst: float
@@ -31,61 +23,32 @@ class Latencies:
 
     @property
     def typical(self) -> float:
-        """The p99 of a typical second, the median of `seconds`: one second in which the machine hung does not show in it."""
-        return percentile(sorted(self.seconds), 0.5)
-
-
-def latencies(samples: Iterable[tuple[float, float]]) -> Latencies | None:
-    """Of pairs (due, in seconds since the begin; latency in ms). None without any."""
-    buckets: dict[int, list[float]] = {}
-    for due, ms in samples:
-        buckets.setdefault(floor(due), []).append(ms)
-    if not buckets:
-        return None
-    ordered = sorted(ms for bucket in buckets.values() for ms in bucket)
-    seconds = tuple(percentile(sorted(buckets[second]), 0.99) for second in sorted(buckets))
-    return Latencies(len(ordered), percentile(ordered, 0.5), percentile(ordered, 0.99), ordered[-1], seconds)
+        """The longest of a typical second, the median of `seconds`: one second in which the machine hung does not show in it."""
+        return median(self.seconds)
 
 
 @dataclass(frozen=True)
 class Waits:
-    """How many seconds it took until new topics could be written to.
-
-    `pending`: how many could not yet at the end; they count with the time until then. `failed`: how many were refused or given up;
-    they count in no other figure.
-    """
+    """How many seconds it took until new topics could be written to. `pending`: how many could not yet when the phase was over."""
 
     count: int
     median: float
     worst: float
     pending: int
-    failed: int
-    seconds: tuple[float, ...]
 
 
-def waits(asked: Iterable[tuple[str, float]], usable: dict[str, float], failed: set[str], end: float) -> Waits | None:
-    """`asked`: topics and when, in order; `usable`: topic to seconds. None when there is none to count."""
-    given_up = pending = 0
-    seconds: list[float] = []
-    for topic, at in asked:
-        if topic in failed:
-            given_up += 1
-        elif topic in usable:
-            seconds.append(usable[topic])
-        else:
-            pending += 1
-            seconds.append(max(0.0, end - at))
-    if not seconds:
-        return None
-    ordered = sorted(seconds)
-    return Waits(len(ordered), percentile(ordered, 0.5), ordered[-1], pending, given_up, tuple(seconds))
+@dataclass(frozen=True)
+class Felt:
+    """What the ordinary clients felt in a phase; None where nothing was measured."""
+
+    produce: Latencies | None
+    new_topics: Waits | None
 
 
 @dataclass(frozen=True)
 class StormFigures:
-    """What became of one storm client's requests: partitions, and the longest time in seconds without an answer."""
+    """What became of one storm client's requests: partitions, and the most seconds in which it got none, while it wanted some."""
 
-    requests: int
     created: int
     refused: int
     failed: int
@@ -93,52 +56,75 @@ class StormFigures:
 
     @property
     def asked(self) -> int:
-        """Partitions in all requests that were answered."""
+        """Partitions that were asked for and answered; those that were refused count each time."""
         return self.created + self.refused + self.failed
-
-
-def storm_figures(sent: Sequence[Event], answered: Sequence[Event], end: float) -> StormFigures:
-    """Of the events of one client; a request without an answer has waited until `end`."""
-    longest = [float(event["seconds"]) for event in answered]
-    longest += [max(0.0, end - event["at"]) for event in sent[len(answered) :]]
-    created, refused, failed = (sum(int(event[what]) for event in answered) for what in ("created", "refused", "failed"))
-    return StormFigures(len(answered), created, refused, failed, max(longest, default=0.0))
-
-
-@dataclass(frozen=True)
-class Felt:
-    """What the ordinary clients felt in a phase or a part of it; None where nothing was measured."""
-
-    produce: Latencies | None
-    new_topics: Waits | None
-
-
-@dataclass(frozen=True)
-class PhaseFigures:
-    """One phase. The storm takes effect from its begin on; in the second half the bursts of a quota are over."""
-
-    seconds: float
-    whole: Felt
-    first_half: Felt
-    second_half: Felt
-    storms: dict[str, StormFigures]
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Records of all phases: acknowledged, refused (the producer was told), and acknowledged but never read."""
+    """Records of all phases: acknowledged, refused (the producer was told), and acknowledged but not there."""
 
     acknowledged: int
     refused: int
     lost: int
 
 
-def delivery(records: Iterable[Event], read: set[str]) -> Delivery:
-    """Of the producers' events and the ids that were read."""
-    acknowledged, refused = set(), 0
-    for event in records:
-        if event["error"]:
-            refused += 1
-        else:
-            acknowledged.add(event["id"])
-    return Delivery(len(acknowledged), refused, len(acknowledged - read))
+def felt(phase: PhaseResult) -> Felt:
+    """Of the measured part; where that begins in the midst of a phase, the bursts of a quota are over."""
+    return Felt(_latencies(_tenant(phase, plan.ORDERS)), _waits(_tenant(phase, plan.NEW_TOPICS), phase.duration_s))
+
+
+def storm(phase: PhaseResult, storm: plan.Storm, client_id: str, told: Told) -> StormFigures:
+    """Of the whole phase. Refusals are those of the proxy's log."""
+    found = _tenant(phase, client_id)
+    created, length = sum(found.series.acknowledged), phase.warmup_s + phase.duration_s
+    return StormFigures(
+        created,
+        told.refused_topics * storm.partitions,
+        sum(found.series.failed),
+        longest_wait(found.series, phase.started, length, ends=client_id == storm.unlimited),
+    )
+
+
+def longest_wait(series: Series, started: float, length: float, *, ends: bool) -> float:
+    """The longest row of seconds in which nothing succeeded. `ends`: what comes after the last success does not count."""
+    by_second = dict(enumerate(series.acknowledged, series.first))
+    first = int(started)
+    busy = [bool(by_second.get(second)) for second in range(first, first + round(length))]
+    while ends and busy and not busy[-1]:
+        busy.pop()
+    return float(max((len(list(group)) for success, group in groupby(busy) if not success), default=0))
+
+
+def delivery(run: RunResult) -> Delivery:
+    """Of all records that the run wrote."""
+    produced = [one for phase in run.phases for one in phase.tenants if one.operation == "produce"]
+    return Delivery(
+        sum(one.acknowledged for one in run.verification),
+        sum(sum(one.failed.values()) for one in produced),
+        sum(one.lost for one in run.verification),
+    )
+
+
+def _tenant(phase: PhaseResult, name: str) -> TenantResult:
+    return next(one for one in phase.tenants if one.tenant == name)
+
+
+def _latencies(orders: TenantResult) -> Latencies | None:
+    found = orders.latency
+    if not found.count:
+        return None
+    seconds = [us / 1000 for us, count in zip(orders.series.latency_max_us, orders.series.acknowledged, strict=True) if count]
+    return Latencies(found.percentile_us(50) / 1000, found.percentile_us(99) / 1000, found.max_us / 1000, tuple(seconds))
+
+
+def _waits(teams: TenantResult, length: float) -> Waits | None:
+    """A topic that is pending has waited for some part of the phase: half of it, on average."""
+    known = teams.latency
+    pending = max(teams.intended - known.count - sum(teams.failed.values()), 0)
+    count = known.count + pending
+    if not count:
+        return None
+    middle = 50 * count / known.count if known.count else 101
+    waited = known.percentile_us(middle) / 1e6 if middle <= 100 else max(length / 2, known.max_us / 1e6)
+    return Waits(count, waited, max(known.max_us / 1e6, length if pending else 0.0), pending)

@@ -1,8 +1,5 @@
-"""Room demo, folder: where a run leaves its results.
-
-In: a path. Out: an empty folder for a new run. Leaves to others: what is written there. Deletes nothing that no demo wrote: a
-folder is a demo's when the settings file in it says so.
-"""
+"""Where a run leaves its results. In: a path. Out: an empty folder for a new run. Deletes nothing that no demo wrote: a folder is a
+demo's when the settings file in it says so."""
 
 import shutil
 from dataclasses import dataclass

@@ -1,39 +1,38 @@
-"""Room demo, plan: what is shown. Who sends what, which quota holds for whom, the proxy's settings file.
+"""What is shown: which storms there are, which quota holds for whom, the proxy's settings file.
 
-In: nothing but the limits of this machine. Out: constants and values. Leaves to others: doing it.
-"""
+In: the limits of this machine. Out: constants, values for the parameters of `scenario.yaml`, which says who does what."""
 
 import resource
 from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
 from typing import Literal
 
-ORDERS = "orders"
-ORDERS_PARTITIONS = 3
-PRODUCER = "orders-app"
-READER = "orders-reader"
-NEWCOMER = "newcomer"
-RECORDS_PER_SECOND = 200
-RECORD_BYTES = 1024
-NEW_TOPICS_PER_SECOND = 1
-WARM_UP = 8
-"""Seconds before the first phase, which no figure counts: a young JVM compiles."""
+SCENARIO = Path(__file__).with_name("scenario.yaml")
+WARM_UP, ALONE, UNLIMITED, LIMITED = "warm-up", "alone", "no-quota", "quota"
+"""The phases of the scenario."""
+TITLES = {
+    ALONE: "1 the ordinary clients alone",
+    UNLIMITED: "2 a topic storm, no quota",
+    LIMITED: "3 the same storm, with a quota",
+}
+ORDERS, NEW_TOPICS = "orders", "teams"
+"""The ordinary tenants that are measured."""
 
 MUTATIONS_RATE = 5
-"""Partitions per second: R of seed s1's example."""
+"""Partitions per second."""
 MUTATIONS_BURST = 500
-"""Partitions: B of seed s1's example."""
+"""Partitions."""
 
-STORM_PREFIX = "storm-"
-_UNLIMITED = "-unlimited"
 _PER_SECOND = 100  # partitions of one storm client per second of a phase: what a small machine's broker digests in about that time
 _LEAST, _MOST = 750, 1500  # of one storm client: more than the burst, and less than what troubles a heap of 512 MB
 
-SETTINGS_HEADER = "# Written by `kafka-quota-proxy demo`, which replaces it, and all beside it, when it runs again."
+SETTINGS_HEADER = "# Written by `make demo`, which replaces it, and all beside it, when it runs again."
 
 
 @dataclass(frozen=True)
 class Storm:
-    """A client that creates topics as fast as it is answered. `partitions` per topic, `topics` per request."""
+    """A tenant that creates topics as fast as it is answered. `partitions` per topic, `topics` per request, as in the scenario."""
 
     kind: Literal["new", "old"]
     client_id: str
@@ -41,29 +40,22 @@ class Storm:
     partitions: int
 
     @property
-    def unlimited(self) -> "Storm":
-        """The same with a client id that has no quota."""
-        return Storm(self.kind, self.client_id + _UNLIMITED, self.topics, self.partitions)
+    def unlimited(self) -> str:
+        """The client id of the same storm without a quota."""
+        return f"{self.client_id}-unlimited"
 
 
-NEW = Storm("new", "storm-new", topics=7, partitions=80)
-"""Speaks CreateTopics version 7, so it can be refused. 7 topics of 80 partitions are seed s1's example."""
-OLD = Storm("old", "storm-old", topics=7, partitions=8)
-"""Speaks CreateTopics version 4, so it can only be slowed down."""
+STORMS = (Storm("new", "storm-new", topics=7, partitions=80), Storm("old", "storm-old", topics=7, partitions=8))
+"""The new client speaks CreateTopics version 7, so it can be refused; the old one version 4, so it can only be slowed down."""
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One part of the play; the storms run beside the ordinary clients."""
-
-    number: int
-    title: str
-    storms: tuple[Storm, ...] = ()
-
-
-ALONE = Phase(1, "the ordinary clients alone")
-UNLIMITED = Phase(2, "a topic storm, no quota", (NEW.unlimited, OLD.unlimited))
-LIMITED = Phase(3, "the same storm, with a quota", (NEW, OLD))
+def parameters(seconds: int, replicas: int) -> dict[str, str]:
+    """Of the scenario, for phases of this length."""
+    values: dict[str, object] = {"seconds": f"{seconds}s", "half": f"{seconds / 2}s", "replicas": replicas}
+    for storm in STORMS:
+        requests = ceil(storm_partitions(seconds) / (storm.topics * storm.partitions))
+        values[f"{storm.kind}_topics"] = requests * storm.topics
+    return {name: str(value) for name, value in values.items()}
 
 
 def storm_partitions(seconds: float) -> int:
@@ -81,7 +73,7 @@ def allowance(seconds: float) -> float:
 def settings_yaml() -> str:
     """The proxy's settings file."""
     limits = f"controller_mutations_rate: {MUTATIONS_RATE}, controller_mutations_burst: {MUTATIONS_BURST}"
-    entities = "".join(f"    - {{client_id: {storm.client_id}, {limits}}}\n" for storm in (NEW, OLD))
+    entities = "".join(f"    - {{client_id: {storm.client_id}, {limits}}}\n" for storm in STORMS)
     return f"""\
 {SETTINGS_HEADER}
 listen: {{bootstrap: "127.0.0.1:0"}}  # any free port; the line "started" of proxy.log says which

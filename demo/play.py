@@ -1,115 +1,78 @@
-"""Room demo, play: the phases, one after the other.
+"""Runs the scenario on a stage. In: a stage, parameters. Out: its result; a line on the screen for each phase."""
 
-In: a stage. Out: figures of each phase, and of the delivery of all records. Leaves to others: the parts (stage), the
-arithmetic (figures).
-"""
+from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 
+from configfile.access import Access
+from configfile.load import FileError
 from demo import figures, plan
-from demo.clock import now
 from demo.errors import DemoError
-from demo.figures import Felt, PhaseFigures
-from demo.processes import Program
+from demo.screen import Screen, Tick
 from demo.stage import Stage
-
-Tick = Callable[[float], None]
-"""Told now and then how many seconds of a phase have passed."""
-
-_POLL = 0.1  # seconds
-_READER_LIMIT = 30.0  # seconds
-_PRODUCER_LIMIT = 70.0  # seconds beyond the phase: to start, and to get the last records acknowledged
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The programs of one phase."""
-
-    producer: Program
-    newcomer: Program
-    storms: dict[str, Program]
-
-    @property
-    def all(self) -> list[Program]:
-        return [self.producer, self.newcomer, *self.storms.values()]
+from demo.verdict import seconds
+from loadtest.endpoint import Cluster, EndpointError
+from loadtest.results.model import PhaseResult, RunResult
+from loadtest.run import Options, RunError, run_once
+from loadtest.scenario import load_scenario
 
 
 class Play:
-    """Plays phases on a stage; the reader reads from before the first to after the last."""
+    """What is told of the run while it goes on: see `loadtest.run.Shown`."""
 
-    def __init__(self, stage: Stage, replicas: int) -> None:
-        self._stage = stage
-        self._replicas = replicas
-        self._reader = stage.run("the reader", "reader", stage.bootstrap)
-        self._producers: list[Program] = []
+    def __init__(self, stage: Stage, screen: Screen) -> None:
+        self._stage, self._screen = stage, screen
+        self._bar, self._tick, self._began = ExitStack(), None, 0.0
 
-    def warm_up(self) -> None:
-        """A phase that nobody measures."""
-        with self._perform(plan.Phase(0, "warm-up"), plan.WARM_UP) as part:
-            self._watch(part, plan.WARM_UP, lambda _passed: None)
+    _tick: Tick | None
 
-    def phase(self, phase: plan.Phase, seconds: int, tick: Tick) -> PhaseFigures:
-        """Play one phase of so many seconds. Errors: DemoError, NodeError."""
-        with self._perform(phase, seconds) as part:
-            self._watch(part, seconds, tick)
-        return _figures(part, seconds)
-
-    def finish(self) -> figures.Delivery:
-        """Let the reader read the rest; what was delivered."""
-        self._reader.end(_READER_LIMIT)
-        records = [event for producer in self._producers for kind in ("unmeasured", "record") for event in producer.events(kind)]
-        return figures.delivery(records, {event["id"] for event in self._reader.events("read")})
-
-    @contextmanager
-    def _perform(self, phase: plan.Phase, seconds: int) -> Iterator[_Part]:
-        stage, name = self._stage, f"phase{phase.number}"
-        storms = {storm.client_id: self._storm(storm, seconds) for storm in phase.storms}
-        newcomer = stage.run(f"the newcomer of {name}", "newcomer", stage.bootstrap, seconds, f"team-{name}", self._replicas)
-        producer = stage.run(f"the producer of {name}", "producer", stage.bootstrap, seconds, name)
-        self._producers.append(producer)
-        part = _Part(producer, newcomer, storms)
+    def run(self, parameters: dict[str, str]) -> RunResult:
+        """Raises DemoError, and errors of the stage."""
         try:
-            yield part
-        finally:
-            for program in part.all:
-                program.kill()
-
-    def _storm(self, storm: plan.Storm, seconds: int) -> Program:
-        shape = (storm.topics, storm.partitions, plan.storm_partitions(seconds))
-        return self._stage.run(storm.client_id, "storm", storm.kind, self._stage.bootstrap, storm.client_id, *shape)
-
-    def _watch(self, part: _Part, seconds: float, tick: Tick) -> None:
-        """Wait until the producer is done."""
-        begin = now()
-        while part.producer.running:
+            scenario = load_scenario(plan.SCENARIO, parameters)
+            cluster = Cluster.at(self._stage.proxy.bootstrap, Access())
+            with self._bar:
+                return run_once(scenario, cluster, Options(clean_up=False), self)
+        except (FileError, EndpointError, RunError) as error:
             self._stage.check()
-            for program in (self._reader, *part.all):
-                program.check()
-            if now() > begin + seconds + _PRODUCER_LIMIT:
-                raise DemoError(f"{part.producer.name} was not done {_PRODUCER_LIMIT:.0f} s after its time")
-            tick(min(now() - begin, seconds))
-            time.sleep(_POLL)
-        part.producer.check()
+            raise DemoError(f"the load failed: {error}") from None
+
+    def phase(self, name: str, length: float, now: float) -> None:
+        self._bar.close()
+        self._began = now
+        self._tick = self._bar.enter_context(self._screen.bar(plan.TITLES.get(name, "warming up"), length))
+
+    def tick(
+        self,
+        tenant: str,
+        *,
+        seconds: float,
+        acknowledged: int,
+        failed: int,
+        size: int,
+        longest_us: int,
+        intended: float | None = None,
+    ) -> None:
+        """Figures of a second are not shown."""
+
+    def show(self, now: float) -> None:
+        self._stage.check()
+        if self._tick is not None:
+            self._tick(now - self._began)
+
+    def note(self, text: str) -> None:
+        self._bar.close()
+        self._screen.line(f"  {text}")
+
+    def done(self, phase: PhaseResult) -> None:
+        self._bar.close()
+        self._stage.check()
+        if phase.name in plan.TITLES:
+            self._screen.step(plan.TITLES[phase.name], _short(figures.felt(phase)))
 
 
-def _figures(part: _Part, seconds: int) -> PhaseFigures:
-    begin, end = (float(next(part.producer.events(kind))["at"]) for kind in ("begin", "end"))
-    records = [(event["due"] - begin, event["ms"]) for event in part.producer.events("record") if not event["error"]]
-    asked = [(event["topic"], event["at"]) for event in part.newcomer.events("asked")]
-    usable = {event["topic"]: event["seconds"] for event in part.newcomer.events("usable")}
-    failed = {event["topic"] for event in part.newcomer.events("failed")}
-    half = seconds / 2
-
-    def felt(since: float, until: float) -> Felt:
-        within = [(topic, at) for topic, at in asked if since <= at - begin < until]
-        produced = [(due, ms) for due, ms in records if since <= due < until]
-        return Felt(figures.latencies(produced), figures.waits(within, usable, failed, end))
-
-    storms = {
-        client_id: figures.storm_figures(list(program.events("sends")), list(program.events("answered")), end)
-        for client_id, program in part.storms.items()
-    }
-    return PhaseFigures(seconds, felt(float("-inf"), float("inf")), felt(float("-inf"), half), felt(half, float("inf")), storms)
+def _short(felt: figures.Felt) -> str:
+    if not (felt.produce and felt.new_topics):
+        return "nothing could be measured"
+    least = "≥ " if felt.new_topics.pending else ""
+    return f"produce p99 {felt.produce.p99:.0f} ms, new topics usable after {least}{seconds(felt.new_topics.median)}"

@@ -1,7 +1,4 @@
-"""Room demo, report: runs `kafka-quota-proxy report` on what the proxy logged.
-
-In: the out folder. Out: the report's page in it. Leaves to others: the report (reports/), which runs as a user's own would.
-"""
+"""Runs `kafka-quota-proxy report` on what the proxy logged. In: the out folder. Out: the report's page in it."""
 
 import subprocess
 import sys

@@ -1,8 +1,4 @@
-"""Room demo, screen: progress and lines on the terminal.
-
-In: what is going on. Out: bars and spinners where there is a terminal, one line per step where there is none. Leaves to others:
-tables.
-"""
+"""Progress and lines on the terminal: bars and spinners where there is a terminal, one line per step where there is none."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +8,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 _TITLE_WIDTH = 32
+
+Tick = Callable[[float], None]
+"""Told now and then how many seconds of a phase have passed."""
 
 
 class Screen:
@@ -43,7 +42,7 @@ class Screen:
             yield
 
     @contextmanager
-    def bar(self, title: str, seconds: float) -> Iterator[Callable[[float], None]]:
+    def bar(self, title: str, seconds: float) -> Iterator[Tick]:
         """A bar that fills with the seconds it is told."""
         columns = (TextColumn("  {task.description}"), BarColumn(30), TextColumn("{task.completed:.0f} of {task.total:.0f} s"))
         enabled = self.console.is_terminal

@@ -1,7 +1,4 @@
-"""Room demo, usage: what the proxy's own log says about a client (docs/log-format.md).
-
-In: the folder of the usage log. Out: sums per client id. Leaves to others: everything else in it, which is the report's.
-"""
+"""What the proxy's own log says about a client (docs/log-format.md). In: the folder of the usage log. Out: sums per client id."""
 
 import json
 from dataclasses import dataclass

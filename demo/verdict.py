@@ -1,14 +1,10 @@
-"""Room demo, verdict: what the figures mean.
-
-In: figures. Out: sentences, and what is wrong. Leaves to others: how they are printed. A difference that does not show is not
-claimed.
-"""
+"""What the figures mean. In: figures. Out: sentences, and what is wrong. A difference that does not show is not claimed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from demo import plan
-from demo.figures import Delivery, Latencies, PhaseFigures, Waits
+from demo.figures import Delivery, Felt, Latencies, StormFigures, Waits
 from demo.usage import Told
 
 CLEAR = 1.5
@@ -20,23 +16,25 @@ _NO_GOOD = "what the quota is good for does not show; this machine is too slow, 
 
 @dataclass(frozen=True)
 class Results:
-    """All that was measured. `told`: by client id, from the proxy's usage log."""
+    """All that was measured. `storms`: by client id. `told`: by client id, from the proxy's usage log."""
 
-    alone: PhaseFigures
-    unlimited: PhaseFigures
-    limited: PhaseFigures
+    seconds: float
+    alone: Felt
+    unlimited: Felt
+    limited: Felt
+    storms: Mapping[str, StormFigures]
     delivery: Delivery
     told: Mapping[str, Told]
 
 
 def sentences(results: Results) -> list[str]:
     """What the ordinary clients felt."""
-    alone, storm, limited = results.alone.whole, results.unlimited.whole, results.limited
+    alone, storm, limited = results.alone, results.unlimited, results.limited
     said = []
-    if alone.new_topics and storm.new_topics and limited.second_half.new_topics:
-        said.append(_new_topics(alone.new_topics, storm.new_topics, limited.second_half.new_topics))
-    if alone.produce and storm.produce and limited.second_half.produce:
-        said.append(_produce(alone.produce, storm.produce, limited.second_half.produce))
+    if alone.new_topics and storm.new_topics and limited.new_topics:
+        said.append(_new_topics(alone.new_topics, storm.new_topics, limited.new_topics))
+    if alone.produce and storm.produce and limited.produce:
+        said.append(_produce(alone.produce, storm.produce, limited.produce))
     return said
 
 
@@ -44,10 +42,10 @@ def problems(results: Results) -> list[str]:
     """What must not be: the demo fails when there is any."""
     found = []
     if results.delivery.lost:
-        found.append(f"{results.delivery.lost} acknowledged records were never read")
-    for storm in plan.LIMITED.storms:
+        found.append(f"{results.delivery.lost} acknowledged records were lost")
+    for storm in plan.STORMS:
         told = results.told.get(storm.client_id, Told())
-        refused = results.limited.storms[storm.client_id].refused
+        refused = results.storms[storm.client_id].refused
         if not told.throttle_ms:
             found.append(f"{storm.client_id} was never throttled: its burst was not used up; try more --seconds")
         elif storm.kind == "new" and not refused:
@@ -72,7 +70,7 @@ def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:
 
 
 def _produce(alone: Latencies, storm: Latencies, after: Latencies) -> str:
-    text = f"The p99 of produce in a typical second was {alone.typical:.0f} ms when nobody stormed"
+    text = f"The slowest record of a typical second took {alone.typical:.0f} ms when nobody stormed"
     text += f", {storm.typical:.0f} ms in the storm without a quota"
     if storm.typical < CLEAR * alone.typical:
         return f"{text}: {_NO_HARM}"

@@ -171,6 +171,21 @@ class Cluster:
                 raise EndpointError(f"the topics {', '.join(topics)} have partitions without a leader after {CHANGED:g} s")
             time.sleep(0.1)
 
+    def remove_topics(self, prefix: str) -> None:
+        """Removes the topics whose names begin so, until none shows up any more. Raises EndpointError.
+
+        A broker applies changes in their order. So a topic that it does not know yet shows up, at the latest, when those that were
+        removed after its creation are gone."""
+        admin, asked, deadline = self.admin(), set[str](), time.monotonic() + 2 * CHANGED
+        while found := {name for name in self._listed() if name.startswith(prefix)}:
+            if new := sorted(found - asked):
+                for answer in admin.delete_topics(new, operation_timeout=2 * CHANGED, request_timeout=2 * CHANGED).values():
+                    answer.result(2 * CHANGED)
+            asked |= found
+            if time.monotonic() > deadline:
+                raise EndpointError(f"topics {prefix}… are still there {2 * CHANGED:g} s after they were removed")
+            time.sleep(0.2)
+
     def remove(self, prefix: str) -> list[str]:
         """Removes what the run made, and what has names of its own; those that stay, with the reason."""
         left = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import struct
 import types
 import typing
@@ -19,7 +20,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i32Timedelta, i64
 
 WHEN = TZAwareMicros.parse(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
-"""The timestamp of all records."""
+"""The timestamp of records, unless another is given."""
 
 
 def make(cls: Any, /, **values: Any) -> Any:
@@ -27,7 +28,7 @@ def make(cls: Any, /, **values: Any) -> Any:
 
     Dicts become entities, what is left out becomes its default or zero, what the class does not have is dropped.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     arguments = {}
     for field in dataclasses.fields(cls):
         if field.name in values:
@@ -46,10 +47,7 @@ def request_frame(key: int, version: int, correlation_id: int, client_id: str | 
         correlation_id=i32(correlation_id),
         **({"client_id": client_id} if "client_id" in entity.__header_schema__.__dataclass_fields__ else {}),
     )
-    out = BytesIO()
-    entity_writer(type(header))(out, header)
-    entity_writer(type(entity))(out, entity)
-    return struct.pack(">i", out.tell()) + out.getvalue()
+    return _frame(header, entity)
 
 
 def response_entity(key: int, version: int, frame: bytes) -> tuple[int, Any]:
@@ -59,10 +57,24 @@ def response_entity(key: int, version: int, frame: bytes) -> tuple[int, Any]:
     return int(header.correlation_id), entity_reader(schema)(frame, start)[0]
 
 
-def record_batch(*values: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1, transactional: bool = False) -> bytes:
+def response_frame(key: int, version: int, /, **fields: Any) -> bytes:
+    """A response with its size field and correlation id 0."""
+    entity = make(load_response_schema(key, version), **fields)
+    header = entity.__header_schema__(correlation_id=i32(0))
+    return _frame(header, entity)
+
+
+def record_batch(
+    *values: bytes,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    transactional: bool = False,
+    when: TZAwareMicros = WHEN,
+) -> bytes:
     """One batch of magic 2, a record for each value; always the same for the same arguments."""
     records = tuple(
-        Record(attributes=i8(0), timestamp=WHEN, offset=i64(i), key=None, value=value, headers=()) for i, value in enumerate(values)
+        Record(attributes=i8(0), timestamp=when, offset=i64(i), key=None, value=value, headers=()) for i, value in enumerate(values)
     )
     out = BytesIO()
     made = NewRecordBatch(
@@ -80,6 +92,18 @@ def record_batch(*values: bytes, producer_id: int = -1, epoch: int = -1, sequenc
 def milliseconds(count: int) -> Any:
     """As kio has durations."""
     return i32Timedelta.parse(datetime.timedelta(milliseconds=count))
+
+
+def _frame(*parts: Any) -> bytes:
+    out = BytesIO()
+    for part in parts:
+        entity_writer(type(part))(out, part)
+    return struct.pack(">i", out.tell()) + out.getvalue()
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def _value(hint: Any, value: Any) -> Any:

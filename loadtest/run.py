@@ -41,7 +41,7 @@ from loadtest.results.model import (
     WarningCode,
 )
 from loadtest.results.sampling import Host, Sampler, Target, Tree
-from loadtest.scenario import MAX, AnyLoad, CreateTopics, Load, Phase, Scenario, Tenant, Writing
+from loadtest.scenario import MAX, AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing
 from loadtest.scenario import Event as Planned
 
 PREFIX: Final = "loadtest-"
@@ -72,6 +72,8 @@ class Options:
     index: int = 0
     count: int = 1
     watch: Mapping[str, Target] = field(default_factory=dict)
+    clean_up: bool = True
+    """Whether what the run made is removed at its end."""
 
 
 class Shown(Protocol):
@@ -94,6 +96,8 @@ class Shown(Protocol):
     def show(self, now: float) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+    def done(self, phase: PhaseResult) -> None: ...
 
 
 @dataclass(slots=True)
@@ -139,9 +143,16 @@ class Run:
                         self.shown.note(f"pausing for {self.scenario.pause:g} s")
                         time.sleep(self.scenario.pause)
                     phases.append(self._phase(phase, access, sampler))
+                    self.shown.done(phases[-1])
+                    if phase.clean_up:
+                        began_removing = time.monotonic()
+                        self.cluster.remove_topics(f"{self.prefix}-{phase.name}-")
+                        took = time.monotonic() - began_removing
+                        self.shown.note(f"the topics of phase {phase.name} were removed after {took:.1f} s")
             verification = self._verify()
         finally:
-            self._clean_up()
+            if self.options.clean_up:
+                self._clean_up()
         result = RunResult(
             run_id=self.options.run_id,
             scenario=self.scenario.name,
@@ -242,6 +253,7 @@ class Run:
         tenant = self.scenario.tenants[load.tenant]
         topic = self._topics.get(getattr(load, "topic", ""), "")
         share = tenant.clients * self.options.count
+        makes_topics = isinstance(load, CreateTopics | NewTopics)
         for i in range(tenant.processes):
             clients = len(range(i, tenant.clients, tenant.processes))
             yield Job(
@@ -257,7 +269,7 @@ class Run:
                 topic=topic,
                 partitions=self._partitions.get(topic, 0),
                 first_producer=self._producers,
-                prefix=f"{self.prefix}-{phase.name}-{load.tenant}-{i}" if isinstance(load, CreateTopics) else self.prefix,
+                prefix=f"{self.prefix}-{phase.name}-{load.tenant}-{i}" if makes_topics else self.prefix,
                 warm_up=phase.warm_up,
                 duration=phase.duration,
                 grace=HELD if load.limited or load.rate == MAX else GRACE,

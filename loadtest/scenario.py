@@ -203,13 +203,20 @@ class Consume(Load):
     """Whether clients are members of a group that commits; else each reads its share of the partitions by itself."""
 
 
-class Connect(Load):
+class Asking(Load):
+    """What is asked by the protocol itself, without a client library."""
+
+    closed: bool = False
+    """Whether each client begins an operation only when its last one has ended; latencies count from then."""
+
+
+class Connect(Asking):
     """Opens a connection, asks for versions, logs in, asks for metadata, closes it."""
 
     operation: Literal["connect"]
 
 
-class CreateTopics(Load):
+class CreateTopics(Asking):
     """Creates topics; those that a quota refuses are sent again when their throttle time is over. An operation is a partition."""
 
     operation: Literal["create_topics"]
@@ -225,24 +232,49 @@ class CreateTopics(Load):
     """Whether what was refused is sent again."""
     delete: bool = False
     """Whether each topic is deleted again as soon as it is there, which counts as an operation for each partition, too."""
+    client: Literal["protocol", "librdkafka", "kafka-python"] = "protocol"
+    """Who asks: librdkafka does not know error 89 (CreateTopics version 4), kafka-python does, and waits as it is told."""
+
+    @model_validator(mode="after")
+    def _can(self) -> CreateTopics:
+        if self.delete and self.client != "protocol":
+            raise ValueError("`delete` needs `client: protocol`")
+        return self
 
 
-class ProducerIds(Load):
+class NewTopics(Load):
+    """Makes a topic and writes a first record to it, with librdkafka: latencies are until that is acknowledged."""
+
+    operation: Literal["new_topics"]
+    replicas: int = Field(-1, ge=-1, le=100)
+    """-1: the cluster's default."""
+
+
+class ProducerIds(Asking):
     """New producers: each connects, logs in, gets a producer id, writes one record to each partition of one broker, and is gone."""
 
     operation: Literal["producer_ids"]
     topic: Name
     """One of `topics`."""
+    client: Literal["protocol", "librdkafka"] = "protocol"
+    """What the producers are. One of librdkafka's writes one record to any partition, and gives up after 5 s."""
 
 
-class AskController(Load):
+class AskController(Asking):
     """Asks the controller whether a topic could be created: what everybody else feels of a busy controller."""
 
     operation: Literal["ask_controller"]
 
 
+class AskMetadata(Asking):
+    """Asks for the cluster's metadata on a connection that stays: requests that cost a broker little, for quotas of requests."""
+
+    operation: Literal["ask_metadata"]
+
+
 AnyLoad = Annotated[
-    Produce | EndToEnd | Consume | Connect | CreateTopics | ProducerIds | AskController, Field(discriminator="operation")
+    Produce | EndToEnd | Consume | Connect | CreateTopics | NewTopics | ProducerIds | AskController | AskMetadata,
+    Field(discriminator="operation"),
 ]
 
 
@@ -267,6 +299,8 @@ class Phase(Model):
     """The measured part."""
     load: list[AnyLoad] = Field(min_length=1)
     events: list[Event] = Field(default_factory=list)
+    clean_up: bool = False
+    """Whether topics that its loads made are removed before the next phase, rather than after the run."""
 
     @model_validator(mode="after")
     def _fits(self) -> Phase:

@@ -32,7 +32,14 @@ class LazyGroup(click.Group):
         if cmd_name not in self.others:
             return super().get_command(ctx, cmd_name)
         module, name, _ = self.others[cmd_name]
-        command: click.Command = getattr(__import__(module, fromlist=[name]), name)
+        try:
+            command: click.Command = getattr(__import__(module, fromlist=[name]), name)
+        except ModuleNotFoundError as e:
+            if e.name != module.partition(".")[0]:
+                raise
+            raise click.UsageError(
+                f"{cmd_name} is not part of the package: run `make {cmd_name}` in a checkout of the project"
+            ) from None
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -22,7 +22,7 @@ from loadtest.drive.librdkafka import DriverError
 from loadtest.drive.pace import Pace
 from loadtest.drive.tally import Tally, merged, sums_of
 from loadtest.endpoint import EndpointError, said
-from loadtest.wire import LoginFailed
+from loadtest.login import LoginFailed
 
 
 def main() -> None:

@@ -8,18 +8,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from itertools import count
 from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from loadtest.drive.job import Job
 from loadtest.drive.pace import Pace
 from loadtest.drive.tally import LATE, Tally
-from loadtest.endpoint import bounds, librdkafka_settings
+from loadtest.endpoint import CHANGED, bounds, librdkafka_settings, said
 from loadtest.payload import Writer, header_of, run_bytes
-from loadtest.scenario import Consume, EndToEnd, Produce, Writing
+from loadtest.scenario import Consume, EndToEnd, NewTopics, Produce, Writing
 
 CLOSE: Final = 30.0
 """Seconds for a connection to come up, a transaction to end, a client to close."""
@@ -37,6 +40,15 @@ LIBRARY: Final = f"confluent-kafka {confluent_kafka.version()} (librdkafka {conf
 
 class DriverError(Exception):
     """The load cannot be made; the message says why."""
+
+
+def one_record(job: Job) -> str:
+    """A new idempotent producer writes one record, and is gone; the name of what went wrong, if something did."""
+    errors: list[str] = []
+    settings = {"client.id": job.client_id, "enable.idempotence": True, "message.timeout.ms": 5000, "linger.ms": 0, "log_level": 0}
+    producer = Producer({**librdkafka_settings(job.bootstrap, job.access), **settings, **job.settings})
+    producer.produce(job.topic, b"new", on_delivery=lambda error, _: errors.append(error.name()) if error else None)
+    return "_TIMED_OUT" if producer.flush(CLOSE) else "".join(errors)
 
 
 class Client:
@@ -306,7 +318,91 @@ class WritesAndReads(Writes):
                     self.tally.done(due, due, time.monotonic(), self.load.size)
 
 
-KINDS: Final[dict[type, type[Client]]] = {Produce: Writes, EndToEnd: WritesAndReads, Consume: Reads}
+class FirstRecords(Client):
+    """Makes topics, and writes a record to each as soon as it is there."""
+
+    def connect(self) -> None:
+        longest = round(longest_of(self.job) * 1000)
+        # By default librdkafka gives a topic up that is unknown after 30 s, and asks for it with growing pauses.
+        patience = {
+            "linger.ms": 0,
+            "message.timeout.ms": longest,
+            "topic.metadata.propagation.max.ms": longest,
+            "topic.metadata.refresh.sparse": True,
+            "topic.metadata.refresh.fast.interval.ms": 100,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 100,
+        }
+        self._producer, self._admin = Producer(self.settings(**patience)), AdminClient(self.settings())
+        self._producer.list_topics(timeout=CLOSE)
+        self._admin.list_topics(timeout=CLOSE)
+        self._asked: list[tuple[str, float, float, Future[None]]] = []
+        self._under_way = 0
+
+    def run(self) -> None:
+        load = self.job.load
+        assert isinstance(load, NewTopics)
+        for n in count():
+            due = time.monotonic() if self.pace.rate is None else self.pace.due(n)
+            if due >= self.pace.end:
+                break
+            self._poll(until=due)
+            name, now = f"{self.job.prefix}-{self.number}-{n}", time.monotonic()
+            self.tally.begun(due, now)
+            made = self._admin.create_topics([NewTopic(name, 1, load.replicas)], request_timeout=longest_of(self.job))[name]
+            self._asked.append((name, due, now, made))
+            self._under_way += 1
+            while self.pace.rate is None and self._under_way and time.monotonic() < self.pace.end:
+                self._poll(until=time.monotonic() + 0.01)
+        self._poll(until=self.pace.end)
+
+    def close(self) -> None:
+        deadline = time.monotonic() + self.job.grace
+        while self._under_way and time.monotonic() < deadline:
+            self._poll(until=time.monotonic() + 0.05)
+        for _, due, sent, _ in self._asked:
+            self._ended(due, sent, "NOT_ANSWERED")
+        self._producer.purge()
+        self._producer.flush(CLOSE)
+
+    def _poll(self, until: float) -> None:
+        """Writes to the topics that are there by now; what the producer has to tell."""
+        while True:
+            asked, self._asked = self._asked, []
+            for name, due, sent, made in asked:
+                if not made.done():
+                    self._asked.append((name, due, sent, made))
+                elif (error := made.exception()) is not None:
+                    self._ended(due, sent, said(error) if isinstance(error, KafkaException) else type(error).__name__)
+                else:
+                    self._producer.produce(name, b"first", on_delivery=self._told(due, sent))
+            left = until - time.monotonic()
+            if left <= 0:
+                self._producer.poll(0)
+                return
+            self._producer.poll(min(left, 0.02))
+
+    def _told(self, due: float, sent: float) -> Callable[[KafkaError | None, Any], None]:
+        def told(error: KafkaError | None, _: object) -> None:
+            self._ended(due, sent, "" if error is None else "NOT_ANSWERED" if error.code() in PURGED else error.name())
+
+        return told
+
+    def _ended(self, due: float, sent: float, error: str) -> None:
+        self._under_way -= 1
+        now = time.monotonic()
+        if not error:
+            self.tally.done(due, sent, now)
+        elif error != "NOT_ANSWERED" or not self.job.load.limited:
+            self.tally.failed(error, due, now)
+
+
+def longest_of(job: Job) -> float:
+    """Seconds in which a request of a phase has to be answered: all of the phase, and some more."""
+    return job.warm_up + job.duration + CHANGED
+
+
+KINDS: Final[dict[type, type[Client]]] = {Produce: Writes, EndToEnd: WritesAndReads, Consume: Reads, NewTopics: FirstRecords}
 
 
 def clients_of(job: Job, start: Callable[[int], Pace]) -> list[Client]:

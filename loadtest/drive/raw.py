@@ -9,21 +9,25 @@ import itertools
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from loadtest.drive import admins
+from loadtest.drive.admins import Admin
 from loadtest.drive.job import Job
+from loadtest.drive.librdkafka import one_record
 from loadtest.drive.pace import Pace
 from loadtest.drive.tally import LATE, Tally
 from loadtest.endpoint import leaders
-from loadtest.scenario import AskController, Connect, CreateTopics, ProducerIds
+from loadtest.login import LoginFailed
+from loadtest.scenario import AskController, Asking, AskMetadata, Connect, CreateTopics, ProducerIds
 from loadtest.wire import (
     API_VERSIONS,
     METADATA,
     QUOTA_EXCEEDED,
     Answered,
     Connection,
-    LoginFailed,
     error_name,
     tls_context,
 )
@@ -45,15 +49,21 @@ class Raw:
             CreateTopics: self._create,
             ProducerIds: self._new_producer,
             AskController: self._ask,
+            AskMetadata: self._ask_metadata,
         }
-        self._pool: list[Connection | None] = [None] * job.clients
+        self._pool: list[Connection | Admin | None] = [None] * job.clients
         self._locks = [asyncio.Lock() for _ in self._pool]
         self._wrong: BaseException | None = None
+        self._threads = ThreadPoolExecutor(job.clients)
         self._places: list[tuple[str, list[int]]] = []
 
     async def connect(self) -> None:
         """Raises OSError, LoginFailed, EndpointError."""
-        (await self._open()).close()
+        load = self.job.load
+        if isinstance(load, CreateTopics) and load.client != "protocol":
+            self._pool = [await admins.connect(load.client, self.job, self._threads) for _ in self._pool]
+        else:
+            (await self._open()).close()
         if self.job.topic:
             self._places = await asyncio.to_thread(leaders, self.job.bootstrap, self.job.access, self.job.topic)
 
@@ -61,12 +71,17 @@ class Raw:
         """From the beginning of the phase to its end, and what is under way then."""
         self.tally, self.pace = tally, pace
         await asyncio.sleep(max(pace.start - time.monotonic(), 0))
-        work, tasks = self._works[type(self.job.load)], set[asyncio.Task[None]]()
+        load, tasks = self.job.load, set[asyncio.Task[None]]()
+        assert isinstance(load, Asking)
+        work = self._works[type(load)]
+        allowed = self.job.clients if load.closed or pace.rate is None else UNDER_WAY
         for n in itertools.count():
-            blocked = len(tasks) >= UNDER_WAY or (pace.rate is None and len(tasks) >= self.job.clients)
+            blocked = len(tasks) >= allowed
             if blocked:
                 await asyncio.wait(tasks, timeout=max(pace.end - time.monotonic(), 0), return_when=asyncio.FIRST_COMPLETED)
             due = time.monotonic() if pace.rate is None else pace.due(n)
+            if load.closed:
+                due = max(due, time.monotonic())
             if due >= pace.end or n == pace.most:
                 break
             await asyncio.sleep(max(due - time.monotonic(), 0))
@@ -115,7 +130,7 @@ class Raw:
         where = address or self.job.bootstrap.split(",")[0]
         return await Connection.open(where, self.job.client_id, self.job.access, self._context)
 
-    async def _pooled(self, n: int, ask: Callable[[Connection], Awaitable[Answered]]) -> Answered:
+    async def _pooled(self, n: int, ask: Callable[[Any], Awaitable[Answered]]) -> Answered:
         """Asked on the connection whose turn it is, when it is free."""
         place = n % len(self._pool)
         async with self._locks[place]:
@@ -145,10 +160,11 @@ class Raw:
         answered = await self._pooled(n, lambda connection: connection.create({name: 1}, -1, validate_only=True))
         self._settle(answered.codes[name], due, sent)
 
-    def _settle(self, code: int, due: float, sent: float, count: int = 1) -> None:
+    def _settle(self, error: int | str, due: float, sent: float, count: int = 1) -> None:
+        """`error`: a code or a name; 0 and nothing are none."""
         now = time.monotonic()
-        if code:
-            self.tally.failed(error_name(code), due, now, count)
+        if error:
+            self.tally.failed(error if isinstance(error, str) else error_name(error), due, now, count)
         else:
             self.tally.done(due, sent, now, count=count)
 
@@ -188,7 +204,17 @@ class Raw:
                 self.tally.refused(len(names))
                 await asyncio.sleep(answered.throttle)
 
+    async def _ask_metadata(self, n: int, due: float, sent: float) -> None:
+        await self._pooled(n, Connection.metadata)
+        self.tally.done(due, sent, time.monotonic())
+
     async def _new_producer(self, n: int, due: float, sent: float) -> None:
+        load = self.job.load
+        assert isinstance(load, ProducerIds)
+        if load.client == "librdkafka":
+            name = await asyncio.get_running_loop().run_in_executor(self._threads, one_record, self.job)
+            self._settle(name, due, sent)
+            return
         address, partitions = self._places[n % len(self._places)]
         connection = await self._open(address)
         try:

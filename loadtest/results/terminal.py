@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadtest.results import say
-from loadtest.results.model import Comparison, RunResult, Sweep, Warning
+from loadtest.results.model import Comparison, PhaseResult, RunResult, Sweep, Warning
 from webpage.text import clean, count, duration, size
 
 LINE_S: Final = 10.0
@@ -64,6 +64,9 @@ class View:
     def note(self, text: str) -> None:
         """What is done before, between and after phases."""
         self._console.print(Text(clean(text, 300), style="dim"), soft_wrap=True)
+
+    def done(self, phase: PhaseResult) -> None:
+        """Figures of a phase are shown with all others at the end of the run."""
 
     def tick(
         self,

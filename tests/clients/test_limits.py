@@ -396,7 +396,7 @@ def test_a_slow_request_is_closed_behind_tls_too(tls: tuple[Authority, dict[str,
 
 @pytest.mark.parametrize("count", [300])
 def test_idle_connections_cost_little_and_others_go_on(count: int) -> None:
-    """`python -m loadtest.idle` has the figures for thousands."""
+    """`python -m benchmarks.idle` has the figures for thousands."""
 
     async def scene(here: Here) -> None:
         clients = [await here.client() for _ in range(count)]

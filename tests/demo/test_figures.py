@@ -1,57 +1,95 @@
-"""Percentiles, waits and sums: arithmetic on what the load's programs said."""
+"""Results of the load test as the demo shows them."""
 
-import pytest
+from demo import plan
+from demo.figures import delivery, felt, longest_wait, storm
+from demo.usage import Told
+from loadtest.results.histogram import Histogram, Recorder
+from loadtest.results.model import Endpoint, PhaseResult, RunResult, Series, TenantResult, Verification
 
-from demo.events import Event
-from demo.figures import StormFigures, delivery, latencies, percentile, storm_figures, waits
-
-
-@pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.01, 1), (0.5, 50), (0.501, 51), (0.99, 99), (0.991, 100), (1.0, 100)])
-def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(share: float, value: int) -> None:
-    assert percentile(range(1, 101), share) == value
+NEW = plan.STORMS[0]
 
 
-def test_the_percentile_of_one_value_is_that_value() -> None:
-    assert percentile([7.0], 0.0) == percentile([7.0], 0.5) == percentile([7.0], 0.99) == 7.0
+def latencies(*ms: float) -> Histogram:
+    recorder = Recorder()
+    for each in ms:
+        recorder.record(round(each * 1000))
+    return recorder.histogram()
 
 
-def test_latencies_are_summed_up_in_all_and_by_second() -> None:
-    found = latencies([(0.0, 3.0), (0.9, 1.0), (1.0, 10.0), (2.5, 2.0)])
+def series(*acknowledged: int, longest_ms: tuple[float, ...] = ()) -> Series:
+    zeros = [0] * len(acknowledged)
+    longest = [round(ms * 1000) for ms in longest_ms] or zeros
+    return Series(
+        first=100,
+        intended=zeros,
+        sent=zeros,
+        acknowledged=list(acknowledged),
+        failed=zeros,
+        bytes=zeros,
+        latency_sum_us=zeros,
+        latency_max_us=longest,
+    )
+
+
+def tenant(name: str, operation: str, **values: object) -> TenantResult:
+    return TenantResult.model_validate({"tenant": name, "operation": operation, "client": "", **values})
+
+
+def phase(orders: TenantResult | None = None, teams: TenantResult | None = None, *others: TenantResult) -> PhaseResult:
+    tenants = [orders or tenant("orders", "produce"), teams or tenant("teams", "new_topics"), *others]
+    return PhaseResult(name="alone", started=100.0, duration_s=4.0, tenants=tenants)
+
+
+def test_latencies_are_those_of_the_records_and_of_a_typical_second() -> None:
+    orders = tenant("orders", "produce", latency=latencies(1, 2, 3, 40), series=series(1, 2, 0, 1, longest_ms=(3, 2, 0, 40)))
+    found = felt(phase(orders)).produce
     assert found is not None
-    assert (found.count, found.p50, found.p99, found.worst) == (4, 2.0, 10.0, 10.0)
-    assert found.seconds == (3.0, 10.0, 2.0)
-    assert found.typical == 3.0
+    assert (found.p50, found.worst, found.seconds, found.typical) == (2.0, 40.0, (3.0, 2.0, 40.0), 3.0)
 
 
 def test_nothing_measured_is_no_figure() -> None:
-    assert latencies([]) is None
-    assert waits([], {}, set(), 10.0) is None
-    assert waits([("given-up", 1.0)], {}, {"given-up"}, 10.0) is None
+    found = felt(phase())
+    assert found.produce is None
+    assert found.new_topics is None
 
 
-def test_a_topic_that_is_not_usable_yet_has_waited_until_the_end() -> None:
-    found = waits([("a", 1.0), ("b", 2.0), ("c", 3.0), ("d", 4.0)], {"a": 0.1, "b": 0.3}, {"d"}, 10.0)
+def test_topics_that_could_not_be_written_to_yet_count_as_longer_than_all_others() -> None:
+    teams = tenant("teams", "new_topics", intended=5, latency=latencies(100, 300, 500), failed={"SOME_ERROR": 1})
+    found = felt(phase(teams=teams)).new_topics
     assert found is not None
-    assert found.seconds == (0.1, 0.3, 7.0)
-    assert (found.count, found.median, found.worst, found.pending, found.failed) == (3, 0.3, 7.0, 1, 1)
+    assert (found.count, found.pending) == (4, 1)
+    assert 0.3 <= found.median <= 0.5
+    assert found.worst == 4.0
 
 
-def test_a_request_without_an_answer_counts_as_a_wait_and_in_no_sum() -> None:
-    sent = [{"at": 0.0}, {"at": 1.0}, {"at": 2.0}]
-    answered = [
-        {"seconds": 1.0, "created": 560, "refused": 0, "failed": 0},
-        {"seconds": 0.5, "created": 80, "refused": 400, "failed": 80},
-    ]
-    found = storm_figures(sent, answered, end=9.0)
-    assert found == StormFigures(requests=2, created=640, refused=400, failed=80, longest_wait=7.0)
-    assert found.asked == 1120
+def test_where_most_topics_are_pending_the_median_is_a_part_of_the_phase() -> None:
+    found = felt(phase(teams=tenant("teams", "new_topics", intended=5, latency=latencies(100)))).new_topics
+    assert found is not None
+    assert (found.median, found.pending) == (2.0, 4)
 
 
-def test_a_client_that_never_asked_waited_for_nothing() -> None:
-    assert storm_figures([], [], end=9.0) == StormFigures(0, 0, 0, 0, 0.0)
+def test_a_storm_is_what_it_created_and_what_the_proxy_refused() -> None:
+    found = storm(phase(None, None, tenant("storm-new", "create_topics", series=series(560, 0, 0, 80))), NEW, "storm-new", Told(7))
+    assert (found.created, found.refused, found.failed, found.asked) == (640, 560, 0, 1200)
+    assert found.longest_wait == 2.0
+
+
+def test_a_storm_without_a_quota_that_has_all_it_wants_waits_no_more() -> None:
+    assert longest_wait(series(560, 0, 560), 100.0, 9.0, ends=True) == 1.0
+    assert longest_wait(series(560, 0, 560), 100.0, 9.0, ends=False) == 6.0
+    assert longest_wait(series(), 100.0, 4.0, ends=False) == 4.0
 
 
 def test_only_what_was_acknowledged_can_be_lost() -> None:
-    records: list[Event] = [{"id": "a", "error": None}, {"id": "b", "error": None}, {"id": "c", "error": "timed out"}]
-    found = delivery(records, {"a", "x"})
-    assert (found.acknowledged, found.refused, found.lost) == (2, 1, 1)
+    run = RunResult(
+        run_id="r",
+        scenario="s",
+        endpoint=Endpoint(name="e", bootstrap="e"),
+        started=0.0,
+        duration_s=1.0,
+        drivers=[],
+        phases=[phase(tenant("orders", "produce", failed={"_MSG_TIMED_OUT": 2})), phase()],
+        verification=[Verification(client="c", acknowledged=10, consumed=9, lost=1)],
+    )
+    found = delivery(run)
+    assert (found.acknowledged, found.refused, found.lost) == (10, 2, 1)

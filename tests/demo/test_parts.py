@@ -1,8 +1,8 @@
-"""The parts that need no Kafka: the out folder, the settings, the usage log, programs, events."""
+"""The parts that need no Kafka: the out folder, the settings, the usage log, the scenario."""
 
 import json
-import time
-from collections.abc import Iterator
+import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
@@ -10,20 +10,13 @@ from click.testing import CliRunner
 
 from demo import plan
 from demo.cli import demo
-from demo.errors import DemoError, UsageError
-from demo.events import read
+from demo.errors import UsageError
 from demo.folder import prepare
-from demo.processes import Program
 from demo.usage import Told, told
-from localkafka.guard import Guard
+from loadtest.scenario import CreateTopics, load_scenario
+from localkafka.proxied import LocalProxy, ProxyError
+from proxy.cli import main
 from proxy.config.load import load_settings
-
-
-@pytest.fixture
-def guard() -> Iterator[Guard]:
-    """Ends what a test started."""
-    with Guard() as made:
-        yield made
 
 
 def test_the_folder_of_an_earlier_run_is_cleared(tmp_path: Path) -> None:
@@ -79,21 +72,38 @@ def test_the_usage_log_is_summed_by_client(tmp_path: Path) -> None:
     assert told(tmp_path) == {"a": Told(6, 2000), "b": Told(3, 1000)}
 
 
-def test_events_are_read_by_kind_and_half_a_line_is_none(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text('{"event": "a", "n": 1}\n{"event": "b"}\n{"event": "a", "n": 2}\n{"event": "a", "n"')
-    assert [event["n"] for event in read(tmp_path / "out", "a")] == [1, 2]
+def test_the_scenario_says_what_the_plan_says() -> None:
+    scenario = load_scenario(plan.SCENARIO, plan.parameters(5, 3))
+    assert [phase.name for phase in scenario.phases[1:]] == list(plan.TITLES)
+    unlimited, limited = ({load.tenant: load for load in phase.load} for phase in scenario.phases[2:])
+    for storm in plan.STORMS:
+        for load in (unlimited[storm.unlimited], limited[storm.client_id]):
+            assert isinstance(load, CreateTopics)
+            assert (load.topics, load.partitions) == (storm.topics, storm.partitions)
+            assert load.at_most * storm.partitions >= plan.storm_partitions(5) > plan.MUTATIONS_BURST
 
 
-def test_a_program_that_fails_is_quoted(guard: Guard) -> None:
-    program = Program(guard, "the reader", "demo.load.reader")
-    while program.running:
-        time.sleep(0.01)
-    with pytest.raises(DemoError, match=r"the reader ended with exit code 2;(?s:.*)the following arguments are required"):
-        program.check()
+def test_a_proxy_that_does_not_start_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("no_such_key: 1\n")
+    with pytest.raises(ProxyError, match="no_such_key"), LocalProxy(tmp_path / "settings.yaml", tmp_path / "log"):
+        pass
 
 
-def test_a_program_that_does_not_end_is_killed(guard: Guard) -> None:
-    program = Program(guard, "the storm", "http.server", "0", "--bind", "127.0.0.1")
-    with pytest.raises(DemoError, match="exit code -15"):
-        program.end(30)
-    assert not program.running
+class Without(MetaPathFinder):
+    """As if a package were not installed."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == self._package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_without_a_checkout_the_command_says_where_the_demo_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "demo"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "meta_path", [Without("demo"), *sys.meta_path])
+    result = CliRunner().invoke(main, ["demo"])
+    assert result.exit_code == 2
+    assert "`make demo` in a checkout" in result.output

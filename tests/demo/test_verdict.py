@@ -37,7 +37,7 @@ def test_a_good_run_has_no_problems() -> None:
 
 
 def test_what_must_not_be_is_a_problem() -> None:
-    assert problems(results(lost=3)) == ["3 acknowledged records were never read"]
+    assert problems(results(lost=3)) == ["3 acknowledged records were lost"]
     assert problems(results(new_refused=0)) == ["storm-new was throttled, but never told error 89"]
     assert problems(results(old_refused=8)) == ["storm-old was told error 89, which it cannot know"]
     never = problems(results(told={"storm-new": Told(7, 12_000)}))

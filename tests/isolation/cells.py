@@ -3,16 +3,16 @@ writes docs/isolation.md."""
 
 from __future__ import annotations
 
-from loadtest.isolation.attack import Attack
-from loadtest.isolation.attacks import ATTACKS
-from loadtest.isolation.victims import KINDS
+from benchmarks.isolation.attack import Attack
+from benchmarks.isolation.attacks import ATTACKS
+from benchmarks.isolation.victims import KINDS
 
 OWN_LIMIT = "every proxy of a fleet has its own limit, and shares nothing of it"
 
 TEXT = """\
 # Isolation
 
-Made from `loadtest/isolation/attacks` and `tests/isolation/cells.py` by `make docs`; a test fails when this page is out of date.
+Made from `benchmarks/isolation/attacks` and `tests/isolation/cells.py` by `make docs`; a test fails when this page is out of date.
 
 Nobody can turn a quota against somebody else. Each cell of this table is a test on a real broker with logins and an authorizer,
 behind a real proxy with all quotas on: `tests/isolation/test_isolation.py::test_alice_notices_nothing[ATTACK-KIND]`, such as
@@ -59,8 +59,8 @@ def cells() -> list[tuple[Attack, str]]:
 
 def page() -> str:
     """docs/isolation.md"""
-    from loadtest.isolation.victims import WORKLOADS
-    from loadtest.isolation.wire import PATIENCE
+    from benchmarks.isolation.victims import WORKLOADS
+    from benchmarks.isolation.wire import PATIENCE
 
     numbers: dict[str, int] = {}
     rows = ["| way | attack | what it does | " + " | ".join(KINDS) + " |", "|---|---|---|" + "---|" * len(KINDS)]

@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.bench.measure import memory
-from loadtest.isolation.attack import Attack
-from loadtest.isolation.attacker import AttackProcess, Tally, Target
-from loadtest.isolation.attacks import ATTACKS
-from loadtest.isolation.tenants import FULL, Tenants, settings, sharing
-from loadtest.isolation.victims import Noticed, Victims
+from benchmarks.bench.measure import memory
+from benchmarks.isolation.attack import Attack
+from benchmarks.isolation.attacker import AttackProcess, Tally, Target
+from benchmarks.isolation.attacks import ATTACKS
+from benchmarks.isolation.tenants import FULL, Tenants, settings, sharing
+from benchmarks.isolation.victims import Noticed, Victims
 from tests.conftest import QUICK_START
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.redis_server import RedisServer, program

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.isolation.attack import Attack
-from loadtest.isolation.attacks import ATTACKS
-from loadtest.isolation.tenants import BURST, CONNECTIONS, MALLORIES, MEMORY, MIB, RATE, NoFullVolume
-from loadtest.isolation.victims import KINDS
+from benchmarks.isolation.attack import Attack
+from benchmarks.isolation.attacks import ATTACKS
+from benchmarks.isolation.tenants import BURST, CONNECTIONS, MALLORIES, MEMORY, MIB, RATE, NoFullVolume
+from benchmarks.isolation.victims import KINDS
 from tests.isolation.cells import cells, page
 from tests.isolation.matrix import Matrix, Outcome, matrix
 from tests.redis_server import MISSING, program

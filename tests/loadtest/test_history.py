@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from loadtest.bench.__main__ import in_history
-from loadtest.bench.history import FILE, Entry, HistoryError, append, entry, last_like, worse
-from loadtest.bench.measure import Figure
+from benchmarks.bench.__main__ import in_history
+from benchmarks.bench.history import FILE, Entry, HistoryError, append, entry, last_like, worse
+from benchmarks.bench.measure import Figure
 from tests.loadtest.made import machine
 
 

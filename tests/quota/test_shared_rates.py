@@ -1,6 +1,6 @@
 """A rate that many connections share, each with always something to send: what is accepted, by holds, caps and mutes.
 
-Time is simulated. Real clients and brokers: `tests/real/test_rates.py`, `python -m loadtest.rates`."""
+Time is simulated. Real clients and brokers: `tests/real/test_rates.py`, `make bench-rates`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What real clients with logins get through under byte and request rates, all of them together: quota x (10 s + time), and one
 request each.
 
-A lower bound needs a machine that keeps up: `python -m loadtest.rates` has the figures of a minute."""
+A lower bound needs a machine that keeps up: `make bench-rates` has the figures of a minute."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.shield import Attack, out_of_memory, serves
+from benchmarks.shield import Attack, out_of_memory, serves
 from localkafka import LocalCluster, Node
 from tests.conftest import QUICK_START
 from tests.real.proxies import ProxyProcess, wait_until

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadtest.logs.generate import START, Wanted, generate
-from loadtest.logs.plan import make_plan
+from benchmarks.logs.generate import START, Wanted, generate
+from benchmarks.logs.plan import make_plan
 from tests.reports.conftest import Result, make_with
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Res
 
 @pytest.mark.parametrize("table", ["traffic", "topics"])
 def test_sums_equal_those_of_duckdb_to_the_byte(made: Result, table: str) -> None:
-    from loadtest.logs.duck import open_logs, sums
+    from benchmarks.logs.duck import open_logs, sums
 
     with open_logs(made.out.parent / "logs") as connection:
         expected = sums(connection, table)
@@ -41,7 +41,7 @@ def test_sums_equal_those_of_duckdb_to_the_byte(made: Result, table: str) -> Non
 
 
 def test_lines_are_accounted_for(made: Result) -> None:
-    from loadtest.logs.duck import open_logs
+    from benchmarks.logs.duck import open_logs
 
     lines = made.report.lines
     with open_logs(made.out.parent / "logs") as connection:
@@ -86,7 +86,7 @@ def test_proposed_quotas_put_the_day_off(made: Result) -> None:
 
 
 def test_percentiles_of_rates_are_right_to_within_a_bin(made: Result) -> None:
-    from loadtest.logs.duck import open_logs
+    from benchmarks.logs.duck import open_logs
 
     with open_logs(made.out.parent / "logs") as connection:
         rows = connection.execute(

@@ -1,0 +1,252 @@
+"""`python -m benchmarks.experiments NAME`: a scenario of the load test on a real cluster, directly and behind proxies.
+
+In: the name of an experiment, which says the quotas of each proxy. Out: a table with a row for each way, phase, tenant and
+operation. Each way has a cluster of its own. `--set` and `--scale` change the scenario as those of
+`kafka-quota-proxy loadtest run` do."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from configfile.access import Access, Login
+from configfile.load import FileError
+from loadtest.cli import load
+from loadtest.endpoint import Cluster, EndpointError
+from loadtest.results.model import RunResult, TenantResult
+from loadtest.results.sampling import Tree
+from loadtest.results.terminal import View
+from loadtest.run import Options, RunError, run_once
+from loadtest.scenario import Scenario
+from localkafka import LocalCluster, run_java
+from localkafka.ports import HeldPort
+from localkafka.proxied import LocalProxy, proxy_before
+
+DIRECT: Final = "direct"
+USERS: Final = {"storm": "st0rm-pw", "ordinary": "0rdinary-pw", "proxy": "pr0xy-pw"}
+JAVA: Final = Path(__file__).with_name("java")
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """`ways`: the proxy's settings by what a way is called, None for no proxy. `variants`: what is set in the scenario, by name."""
+
+    scenario: str
+    ways: Mapping[str, Settings | None]
+    variants: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {"": {}})
+    brokers: int = 1
+    users: Mapping[str, str] | None = None
+    """Users and passwords of a cluster with logins. Tenants log in as the users of their names, all else as `ordinary`."""
+    producer_state: bool = False
+    """Whether the broker is asked how many producer ids it keeps, and what that takes of its heap."""
+
+
+def of_client(client_id: str, **limits: object) -> Settings:
+    """Settings with limits for one client id."""
+    return {"quotas": {"entities": [{"client_id": client_id, **limits}]}}
+
+
+def _mutations(algorithm: str) -> Settings:
+    limits = {"controller_mutations_rate": 50, "controller_mutations_burst": 500}
+    quotas = {"entities": [{"client_id": "creator", **limits}], "controller_mutations_algorithm": algorithm}
+    return {"quotas": quotas, "limits": {"max_throttle": "10m"}}
+
+
+def _producer_ids(**mode: object) -> Settings:
+    return {"quotas": {"entities": [{"user": "storm", "producer_ids_rate": 100}], "producer_ids": mode}}
+
+
+def _rates(scenario: str, client_id: str, setting: str, quota: int, **variants: Mapping[str, object]) -> Experiment:
+    """Clients of one id that want more than their quota: one, ten and a hundred connections."""
+    found = {f"{name} × {n}": {**sets, "clients": n, "quota": quota} for name, sets in variants.items() for n in (1, 10, 100)}
+    return Experiment(scenario, {setting: of_client(client_id, **{setting: quota})}, found)
+
+
+EXPERIMENTS: Final[dict[str, Experiment]] = {
+    "mutations": Experiment(
+        "mutation-storm", {DIRECT: None, "spread": _mutations("spread"), "token bucket": _mutations("token_bucket")}, brokers=3
+    ),
+    "producer-ids": Experiment(
+        "producer-id-storm",
+        {
+            DIRECT: None,
+            "throttle": _producer_ids(mode="throttle"),
+            "throttle, hold_new": _producer_ids(mode="throttle", hold_new=True),
+            "reject": _producer_ids(mode="reject"),
+            "reject, hold_new": _producer_ids(mode="reject", hold_new=True),
+        },
+        {
+            "open": {"partitions": 20, "rate": 100},
+            "loops": {"partitions": 20, "rate": 100, "clients": 100, "closed": True},
+            "librdkafka": {"partitions": 20, "rate": "max", "clients": 20, "client": "librdkafka"},
+        },
+        users=USERS,
+        producer_state=True,
+    ),
+    "produce-rate": _rates(
+        "byte-rate", "writer", "producer_byte_rate", MIB, small={"size": 100, "rate": 30_000}, large={"size": 10 * KIB, "rate": 400}
+    ),
+    "read-rate": _rates("read-rate", "reader", "consumer_byte_rate", MIB, records={"size": 10 * KIB}),
+    "request-rate": _rates("request-rate", "asker", "request_rate", 50, metadata={}),
+    "shared-rate": Experiment(
+        "shared-rate",
+        {"one quota": of_client("sharing", producer_byte_rate=MIB)},
+        {"all alike": {"batch": 16_384, "greedy": MIB}, "one has large requests": {}},
+    ),
+    "topic-bytes-in": Experiment(
+        "topic-bytes-in",
+        {"thresholds": {"quotas": {"topics": {"total_bytes_in_per_sec": 320 * KIB, "bytes_in_per_sec": {"hot": 256 * KIB}}}}},
+    ),
+}
+
+
+class Surroundings:
+    """A cluster and, if there are settings, a proxy in front of it, as a context manager."""
+
+    def __init__(self, experiment: Experiment, settings: Settings | None) -> None:
+        self._experiment, self._settings, self._stack = experiment, settings, ExitStack()
+        self.proxy: LocalProxy | None = None
+
+    def __enter__(self) -> Surroundings:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            self._jmx = HeldPort()
+            stack.callback(self._jmx.release)
+            flags = _jmx_flags(self._jmx.number) if self._experiment.producer_state else []
+            users = None if self._experiment.users is None else dict(self._experiment.users)
+            kafka = stack.enter_context(LocalCluster(self._experiment.brokers, sasl=users, jvm_flags=flags))
+            self.bootstrap = kafka.bootstrap_servers
+            if self._settings is not None:
+                self.proxy = stack.enter_context(proxy_before(folder, kafka.brokers[0].address, self._with_login(folder)))
+                self.bootstrap = self.proxy.bootstrap
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def cluster(self) -> Cluster:
+        """As the load test has it."""
+        users = self._experiment.users
+        return Cluster.at(self.bootstrap, Access() if users is None else Access(Login("PLAIN", "ordinary", users["ordinary"])))
+
+    def producer_state(self) -> tuple[int, int] | None:
+        """(producer ids that the broker keeps, once for each partition; bytes of its heap after a collection)."""
+        if not self._experiment.producer_state:
+            return None
+        ids, heap = run_java(JAVA / "BrokerState.java", str(self._jmx.number), check=True).stdout.split()
+        return int(ids), int(heap)
+
+    def _with_login(self, folder: Path) -> dict[str, Any]:
+        users, settings = self._experiment.users, dict(self._settings or {})
+        if users is not None:
+            (folder / "password").write_text(users["proxy"])
+            sasl = {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password_file": str(folder / "password")}
+            settings["upstream"] = {"sasl": sasl}
+        return settings
+
+
+def _jmx_flags(port: int) -> list[str]:
+    settings = {"authenticate": "false", "ssl": "false", "host": "127.0.0.1", "port": port, "rmi.port": port}
+    return [
+        *(f"-Dcom.sun.management.jmxremote.{name}={value}" for name, value in settings.items()),
+        "-Djava.rmi.server.hostname=127.0.0.1",
+    ]
+
+
+def scenario_of(experiment: Experiment, sets: Mapping[str, object], scale: float, folder: Path) -> Scenario:
+    """With a login for each tenant that is a user. Raises FileError."""
+    found = load(experiment.scenario, [f"{key}={value}" for key, value in sets.items()])
+    if experiment.users is not None:
+        texts = [f"{key}={value}" for key, value in sets.items()]
+        for name in found.tenants.keys() & experiment.users.keys():
+            (folder / name).write_text(experiment.users[name])
+            texts.append(f"tenants.{name}.sasl={{mechanism: PLAIN, username: {name}, password_file: '{folder / name}'}}")
+        found = load(experiment.scenario, texts)
+    return found.scaled(scale)
+
+
+def run(experiment: Experiment, settings: Settings | None, scenario: Scenario) -> tuple[RunResult, dict[str, str]]:
+    """One run, and what else there is to say of it. Raises EndpointError, RunError."""
+    with Surroundings(experiment, settings) as around:
+        watch = {} if around.proxy is None else {"proxy": Tree(around.proxy.pid)}
+        with View(Console(stderr=True), scenario.name, around.bootstrap) as view:
+            result = run_once(scenario, around.cluster(), Options(watch=watch, clean_up=False), view)
+        notes = {"not as asserted": ", ".join(one.text for one in result.assertions if not one.passed)}
+        if (state := around.producer_state()) is not None:
+            notes["producer ids at the broker"] = f"{state[0]}, heap {state[1] / MIB:.1f} MiB"
+        if around.proxy is not None:
+            notes["the proxy's CPU"] = ", ".join(
+                f"{one.cpu_s:.1f} s ({phase.name})" for phase in result.phases for one in phase.watched
+            )
+    return result, notes
+
+
+def rows(result: RunResult) -> Iterator[list[str]]:
+    """The cells of each phase, tenant and operation."""
+    for phase in result.phases:
+        for one in phase.tenants:
+            yield [phase.name, one.tenant, one.operation, *_figures(one, phase.duration_s)]
+
+
+def _figures(one: TenantResult, seconds: float) -> Iterator[str]:
+    yield f"{one.acknowledged / seconds:.1f}"
+    yield f"{one.bytes / seconds / KIB:.1f}" if one.bytes else ""
+    for percentile in (50, 99, 100):
+        yield f"{one.latency.percentile_us(percentile) / 1000:.1f}" if one.acknowledged else ""
+    yield ", ".join(f"{count} {why}" for why, count in one.failed.items())
+    yield f"{one.throttle.count}, {one.throttle.sum_ms / 1000:.1f} s" if one.throttle.count else ""
+
+
+COLUMNS: Final = ("way", "phase", "tenant", "operation", "per s", "KiB/s", "p50 ms", "p99 ms", "max ms", "failed", "throttled")
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(EXPERIMENTS)))
+@click.option("--way", "ways", multiple=True, help="By default all.")
+@click.option("--variant", "variants", multiple=True, help="By default all.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Of the scenario.")
+@click.option("--scale", default=1.0, show_default=True, help="Durations times this.")
+def main(name: str, ways: tuple[str, ...], variants: tuple[str, ...], sets: tuple[str, ...], scale: float) -> None:
+    """A scenario of the load test, directly and behind proxies with different quotas."""
+    experiment = EXPERIMENTS[name]
+    for option, given, known in (("--way", ways, experiment.ways), ("--variant", variants, experiment.variants)):
+        if unknown := set(given) - known.keys():
+            raise click.UsageError(f"{option} {', '.join(unknown)}: there are {', '.join(known)}")
+    more = dict(text.split("=", 1) for text in sets)
+    table, notes = Table(*COLUMNS, title=f"{name}: the scenario {experiment.scenario}"), list[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        for variant, values in experiment.variants.items():
+            for way, settings in experiment.ways.items():
+                if (ways and way not in ways) or (variants and variant not in variants):
+                    continue
+                label = f"{variant}, {way}" if variant else way
+                print(f"{label} …", file=sys.stderr)
+                try:
+                    result, said = run(experiment, settings, scenario_of(experiment, {**values, **more}, scale, Path(folder)))
+                except (FileError, EndpointError, RunError) as e:
+                    raise click.ClickException(str(e)) from None
+                for row in rows(result):
+                    table.add_row(label, *row)
+                table.add_section()
+                notes += [f"{label}: {what}: {text}" for what, text in said.items() if text]
+    console = Console(width=190)
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""`python -m benchmarks.shield`: what announced sizes and half requests cost a broker, with the proxy before it and without.
+
+In: options. Out: a table. A real broker with a small heap, fresh for each row; connections that say "100 MiB" and send a little
+of it, or as much as is taken; and an ordinary client that wants to write and read a record meanwhile and afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import click
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.bench.measure import memory
+from localkafka import LocalCluster, Node
+from localkafka.proxied import LocalProxy, proxy_before, wait
+
+MIB: Final = 1 << 20
+PIECE: Final = bytes(64 << 10)
+OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
+LIMITS: Final = {"memory_total": "256MiB", "first_request_timeout": "15s"}
+SETTLED: Final = 1.0
+"""Seconds without a byte after which senders are stuck."""
+ATTACKS: Final = {"announced": 1 << 10, "half sent": 50 * MIB}
+"""How much of what it announces each connection sends, in bytes, if it is let."""
+
+
+class Attack:
+    """Connections to host:port that announce `size` bytes each and send `most` of them, as fast as they are taken, in a thread
+    of its own. Nothing is read but the end. `taken`: bytes that the other end's sockets took; `closed`: connections it ended."""
+
+    def __init__(self, address: str, connections: int, size: int, most: int) -> None:
+        self.taken = self.closed = 0
+        self._most = most
+        self._head = size.to_bytes(4, "big") + b"\0\x12\0\0\0\0\0\1\0\6shield"
+        host, _, port = address.rpartition(":")
+        self._sockets = [socket.create_connection((host, int(port)), 20) for _ in range(connections)]
+        self._stop = threading.Event()
+        self._moved = time.monotonic()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        for each in self._sockets:
+            each.sendall(self._head)
+            each.setblocking(False)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+        for sock in self._sockets:
+            sock.close()
+
+    @property
+    def settled(self) -> bool:
+        """Is all sent that is taken?"""
+        return time.monotonic() - self._moved > SETTLED
+
+    def _run(self) -> None:
+        left = dict.fromkeys(self._sockets, self._most)
+        with selectors.DefaultSelector() as selector:
+            for each in self._sockets:
+                selector.register(each, selectors.EVENT_READ | selectors.EVENT_WRITE, each)
+            while not self._stop.is_set():
+                for key, events in selector.select(0.1):
+                    sock = key.data
+                    try:
+                        self._one(selector, sock, left, events)
+                    except BlockingIOError:
+                        pass
+                    except OSError:
+                        self._ended(selector, sock)
+
+    def _one(self, selector: selectors.BaseSelector, sock: socket.socket, left: dict[socket.socket, int], events: int) -> None:
+        if events & selectors.EVENT_READ and not sock.recv(4096):
+            self._ended(selector, sock)
+        elif events & selectors.EVENT_WRITE:
+            sent = sock.send(PIECE[: left[sock]])
+            left[sock] -= sent
+            self.taken += sent
+            self._moved = time.monotonic()
+            if not left[sock]:
+                selector.modify(sock, selectors.EVENT_READ, sock)
+
+    def _ended(self, selector: selectors.BaseSelector, sock: socket.socket) -> None:
+        selector.unregister(sock)
+        self.closed += 1
+
+
+def serves(bootstrap: str, patience: float) -> bool:
+    """Whether a new client writes a record and reads it again, within `patience` seconds for each."""
+    topic, value = f"shield-{uuid.uuid4().hex[:8]}", b"still there"
+    quiet = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _: None}
+    errors: list[bool] = []
+    producer = Producer({**quiet, "message.timeout.ms": round(patience * 1000), "acks": "all"})
+    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error is not None))
+    producer.flush(patience + 5)
+    if errors != [False]:
+        return False
+    consumer = Consumer({**quiet, "group.id": topic, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(patience)
+        return message is not None and message.value() == value
+    except KafkaException:
+        return False
+    finally:
+        consumer.close()
+
+
+def out_of_memory(node: Node) -> int:
+    """How often the broker ran out of memory since it started."""
+    return node.printed_since_start().count(OUT_OF_MEMORY)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one attack did. `before`, `peak`: resident bytes of the broker; `held`: the most that the proxy said it held."""
+
+    during: bool = False
+    after: bool = False
+    errors: int = 0
+    before: int = 0
+    peak: int = 0
+    taken: int = 0
+    closed: int = 0
+    held: int = 0
+    proxy_peak: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+@contextmanager
+def way(node: Node, through_proxy: bool) -> Iterator[tuple[str, LocalProxy | None]]:
+    """(where clients connect, the proxy if there is one)."""
+    with contextlib.ExitStack() as stack:
+        if not through_proxy:
+            yield node.address, None
+        else:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            proxy = stack.enter_context(proxy_before(folder, node.address, {"limits": LIMITS}))
+            yield proxy.bootstrap, proxy
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`connections` that announce `size` bytes each and send `most` of them, to a broker with a heap of `heap` MiB. `patience` of
+    clients in seconds."""
+
+    connections: int
+    size: int
+    most: int
+    heap: int
+    patience: float
+
+
+def run(plan: Plan, through_proxy: bool) -> Seen:
+    """One attack on a fresh broker."""
+    with LocalCluster(1, jvm_flags=[f"-Xmx{plan.heap}m"]) as kafka, way(kafka.brokers[0], through_proxy) as (address, proxy):
+        node = kafka.brokers[0]
+        if not serves(address, 20):
+            raise SystemExit("the cluster does not even serve a client in peace")
+        seen = Seen(before=node.resident_bytes())
+        with Attack(address, plan.connections, plan.size, plan.most) as attack:
+            wait(lambda: watch(seen, proxy, attack.settled), 30)
+            seen.during = serves(address, plan.patience)
+            watch(seen, proxy)
+            if proxy is not None:  # until the limits end it
+                wait(lambda: watch(seen, proxy, attack.closed == plan.connections), 30)
+        seen.taken, seen.closed = attack.taken, attack.closed
+        seen.after = serves(address, plan.patience)
+        seen.errors = out_of_memory(node)
+        if node.pid is not None:
+            seen.peak = memory(node.pid, "VmHWM")
+        if proxy is not None:
+            seen.limits, seen.proxy_peak = proxy.limits(), memory(proxy.pid, "VmHWM")
+    return seen
+
+
+def watch(seen: Seen, proxy: LocalProxy | None, until: bool = False) -> bool:
+    """Note what the proxy holds at the moment, and say `until`."""
+    if proxy is not None:
+        seen.held = max(seen.held, round(proxy.figures()["memory_held_bytes"]))
+    return until
+
+
+def row(attack: str, through_proxy: bool, seen: Seen) -> list[str]:
+    """The cells of one attack."""
+    broker = f"{seen.before >> 20} → {seen.peak >> 20}" if seen.peak else "ended"
+    cells = [attack, "proxy" if through_proxy else "direct", *(("no", "yes")[answer] for answer in (seen.during, seen.after))]
+    cells += [str(seen.errors), broker, f"{seen.taken / MIB:.1f}", str(seen.closed)]
+    if not through_proxy:
+        return [*cells, "", "", ""]
+    bit = ", ".join(f"{name} {count}" for name, count in seen.limits.items())
+    return [*cells, f"{seen.held / MIB:.1f}", str(seen.proxy_peak >> 20), bit]
+
+
+COLUMNS: Final = (
+    "attack",
+    "way",
+    "serves\nduring",
+    "serves\nafter",
+    "OutOfMemory\nErrors",
+    "broker's RSS\nbefore → peak",
+    "bytes\ntaken",
+    "closed",
+    "proxy\nheld",
+    "proxy's\nRSS peak",
+    "limits that bit",
+)
+
+
+@click.command()
+@click.option("--attack", "attacks", multiple=True, type=click.Choice(list(ATTACKS)), help="May be given twice; both by default.")
+@click.option("--connections", default=48, show_default=True, help="Connections that announce a large request.")
+@click.option("--size", default=100, show_default=True, help="What each announces, in MiB; brokers take 100 at most.")
+@click.option("--heap", default=512, show_default=True, help="The broker's heap in MiB.")
+@click.option("--patience", default=10.0, show_default=True, help="Seconds after which an ordinary client gives up.")
+def main(attacks: tuple[str, ...], connections: int, size: int, heap: int, patience: float) -> None:
+    """Announced sizes and half requests against a real broker, directly and through the proxy."""
+    said = ", ".join(f"{name} {value}" for name, value in LIMITS.items())
+    title = f"{connections} connections announce {size} MiB each; broker with -Xmx{heap}m; all in MiB; the proxy's limits: {said}"
+    table = Table(*COLUMNS, title=title)
+    for attack in attacks or ATTACKS:
+        plan = Plan(connections, size * MIB, min(ATTACKS[attack], size * MIB // 2), heap, patience)
+        for through_proxy in (False, True):
+            table.add_row(*row(attack, through_proxy, run(plan, through_proxy)))
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()
