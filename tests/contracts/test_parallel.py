@@ -52,6 +52,8 @@ def test_what_needs_spark_is_one_unit() -> None:
 def test_the_clusters_of_a_file_are_found() -> None:
     assert clusters_of("def test(kafka3: LocalCluster, kafka1: LocalCluster)") == {"kafka1", "kafka3"}
     assert clusters_of("from tests.kafka33 import kafka") == NOBODYS
+    assert clusters_of("def test_it(proxy: ProxyProcess, name: str) -> None:") == {"kafka3"}, "which that fixture needs"
+    assert clusters_of("def proxy() -> ProxyProcess:\ndef test_it(proxy: ProxyProcess)") == NOBODYS, "a proxy of its own"
     assert all(hasattr(conftest, name) or hasattr(real, name) for name in CLUSTERS)
 
 

@@ -100,8 +100,16 @@ class Launcher:
             socket.send_fds(self._socket, [json.dumps(request).encode()], pipes)
 
 
-@cache
+_first = threading.Lock()
+
+
 def _launcher() -> Launcher:
+    with _first:
+        return _only_launcher()
+
+
+@cache
+def _only_launcher() -> Launcher:
     return Launcher()
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from localkafka import LocalCluster
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess
 from tests.real.raw import connect
 
@@ -41,8 +41,7 @@ def busy(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def command(*arguments: str, code: int = 0) -> str:
-    words = [sys.executable, "-m", "proxy", "throttles", *arguments]
-    run = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    run = run_command(["throttles", *arguments], 60)
     assert run.returncode == code, (run.stdout, run.stderr)
     return run.stdout + run.stderr
 
