@@ -26,7 +26,7 @@ def spark() -> Iterator["SparkSession"]:
 
 
 @dataclass(frozen=True)
-class Result:
+class Made:
     """A report that was made: its values and its folder."""
 
     spark: "SparkSession"
@@ -47,7 +47,7 @@ class Result:
         return (self.out / "report.html").read_text(encoding="utf-8")
 
 
-def make_with(spark: "SparkSession", logs: Path, out: Path, **options: Any) -> Result:
+def make_with(spark: "SparkSession", logs: Path, out: Path, **options: Any) -> Made:
     """Make a report of `logs` in `out` with a Spark that runs already."""
     from reports import pipeline
 
@@ -55,10 +55,10 @@ def make_with(spark: "SparkSession", logs: Path, out: Path, **options: Any) -> R
         patch.setattr(pipeline, "spark_session", lambda _master, **_: nullcontext(spark))
         given = pipeline.Options(**{"logs": str(logs), "out": out, "made": datetime(2026, 4, 2, tzinfo=UTC)} | options)
         report = pipeline.make_report(given, lambda _: None)
-    return Result(spark, report, out)
+    return Made(spark, report, out)
 
 
 @pytest.fixture
-def make(spark: "SparkSession", tmp_path: Path) -> Callable[..., Result]:
+def make(spark: "SparkSession", tmp_path: Path) -> Callable[..., Made]:
     """Make a report of the folder `logs` of the test in its folder `out`; takes what `Options` has."""
     return partial(make_with, spark, tmp_path / "logs", tmp_path / "out")

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.logs.generate import START, Wanted, generate
 from benchmarks.logs.plan import make_plan
-from tests.reports.conftest import Result, make_with
+from tests.reports.conftest import Made, make_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ PLAN = make_plan(5, 1, seed=5, most_topics=3)
 
 
 @pytest.fixture(scope="module")
-def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Result:
+def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Fifteen days of two proxies, one line in a hundred twice, one in a thousand torn; what a limit would do is asked, too."""
     folder = tmp_path_factory.mktemp("duck")
     wanted = Wanted(lines=24_000, days=15, duplicates=10, bad=1000, form="gzip", seed=5)
@@ -28,7 +28,7 @@ def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Res
 
 
 @pytest.mark.parametrize("table", ["traffic", "topics"])
-def test_sums_equal_those_of_duckdb_to_the_byte(made: Result, table: str) -> None:
+def test_sums_equal_those_of_duckdb_to_the_byte(made: Made, table: str) -> None:
     from benchmarks.logs.duck import open_logs, sums
 
     with open_logs(made.out.parent / "logs") as connection:
@@ -40,7 +40,7 @@ def test_sums_equal_those_of_duckdb_to_the_byte(made: Result, table: str) -> Non
     assert {tuple(row) for row in found} == expected
 
 
-def test_lines_are_accounted_for(made: Result) -> None:
+def test_lines_are_accounted_for(made: Made) -> None:
     from benchmarks.logs.duck import open_logs
 
     lines = made.report.lines
@@ -51,7 +51,7 @@ def test_lines_are_accounted_for(made: Result) -> None:
     assert made.table("lines").count() == once == lines.usage + lines.decisions + lines.volumes + lines.producer_ids
 
 
-def test_volumes_are_expected_to_fill_on_the_day_on_which_they_do(made: Result) -> None:
+def test_volumes_are_expected_to_fill_on_the_day_on_which_they_do(made: Made) -> None:
     found = {row.log_dir: row for row in made.report.capacity.volumes}
     assert set(found) == {volume.log_dir for volume in PLAN.volumes}
     for volume in PLAN.volumes:
@@ -66,7 +66,7 @@ def test_volumes_are_expected_to_fill_on_the_day_on_which_they_do(made: Result) 
         assert row.drivers[0].principals[0][0].startswith("User:tenant-")
 
 
-def test_proposed_quotas_put_the_day_off(made: Result) -> None:
+def test_proposed_quotas_put_the_day_off(made: Made) -> None:
     proposed = made.report.capacity.what_if
     assert proposed is not None
     assert [(row.kind, row.whose, row.state) for row in proposed.rows] == [("producer_byte_rate", "user tenant-1", "over")]
@@ -85,7 +85,7 @@ def test_proposed_quotas_put_the_day_off(made: Result) -> None:
         )
 
 
-def test_percentiles_of_rates_are_right_to_within_a_bin(made: Result) -> None:
+def test_percentiles_of_rates_are_right_to_within_a_bin(made: Made) -> None:
     from benchmarks.logs.duck import open_logs
 
     with open_logs(made.out.parent / "logs") as connection:
@@ -103,7 +103,7 @@ def test_percentiles_of_rates_are_right_to_within_a_bin(made: Result) -> None:
         assert found[principal] == (pytest.approx(p95, rel=0.05), pytest.approx(peak, rel=1e-9))
 
 
-def test_charges_add_up(made: Result) -> None:
+def test_charges_add_up(made: Made) -> None:
     charged = made.table("chargeback").selectExpr("sum(in_bytes)", "sum(out_bytes)").collect()[0]
     assert tuple(charged) == (made.report.traffic.produced, made.report.traffic.fetched)
     lines = (made.out / "chargeback.csv").read_text(encoding="utf-8").splitlines()
@@ -111,7 +111,7 @@ def test_charges_add_up(made: Result) -> None:
     assert len(lines) == made.table("chargeback").count() + 1
 
 
-def test_plots_are_there_for_slides(made: Result) -> None:
+def test_plots_are_there_for_slides(made: Made) -> None:
     for name in ("produced-by-principal", "volume-01"):
         assert (made.out / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         drawing = (made.out / "plots" / f"{name}.svg").read_text(encoding="utf-8")

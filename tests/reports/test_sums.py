@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reports.errors import ReportError
-from tests.reports.conftest import Result, make_with
+from tests.reports.conftest import Made, make_with
 from tests.reports.logs import NOON, Log
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_logs(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Result:
+def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The report of the example."""
     folder = tmp_path_factory.mktemp("sums")
     write_logs(folder / "logs")
@@ -57,7 +57,7 @@ def epoch(seconds: int) -> int:
     return round((NOON + timedelta(seconds=seconds)).timestamp())
 
 
-def test_traffic_sums_overlapping_proxies_by_the_bucket_of_the_start(made: Result) -> None:
+def test_traffic_sums_overlapping_proxies_by_the_bucket_of_the_start(made: Made) -> None:
     start = "unix_timestamp(start)"
     found = made.table("traffic").selectExpr(start, "principal", "client_id", "api", "requests", "request_bytes", "response_bytes")
     assert sorted((tuple(row) for row in found.collect()), key=repr) == sorted(
@@ -76,7 +76,7 @@ def test_traffic_sums_overlapping_proxies_by_the_bucket_of_the_start(made: Resul
     assert sum(throttle for (throttle,) in made.rows("traffic", "throttle_ms")) == 500
 
 
-def test_topics_have_their_own_part_of_the_requests(made: Result) -> None:
+def test_topics_have_their_own_part_of_the_requests(made: Made) -> None:
     assert made.rows("topics", "topic", "principal", "api", "requests", "record_bytes", "records") == [
         ("<other>", "<other>", "Produce", 9, 13, 14),
         ("orders", "User:alice", "Fetch", 2, 1800, None),
@@ -85,7 +85,7 @@ def test_topics_have_their_own_part_of_the_requests(made: Result) -> None:
     ]
 
 
-def test_refused_items_are_counted_once_not_again_for_their_topic(made: Result) -> None:
+def test_refused_items_are_counted_once_not_again_for_their_topic(made: Made) -> None:
     assert made.rows("refusals", "quota", "principal", "api", "items") == [
         ("controller_mutations", "User:bob", "CreateTopics", 3),
         ("controller_mutations", "User:bob", "Produce", 2),
@@ -95,7 +95,7 @@ def test_refused_items_are_counted_once_not_again_for_their_topic(made: Result) 
     assert made.report.limits.refused == 10
 
 
-def test_throttles_count_decisions_that_were_not_written(made: Result) -> None:
+def test_throttles_count_decisions_that_were_not_written(made: Made) -> None:
     names = (
         "quota",
         "mode",
@@ -114,13 +114,13 @@ def test_throttles_count_decisions_that_were_not_written(made: Result) -> None:
     ]
 
 
-def test_reasons_are_the_most_frequent_first_with_the_latest_message(made: Result) -> None:
+def test_reasons_are_the_most_frequent_first_with_the_latest_message(made: Made) -> None:
     found = [(row.quota, row.entity, row.decisions, row.message) for row in made.report.limits.reasons]
     assert found == [("controller_mutations", "user alice", 7, "the latest"), ("storage", "everybody", 1, "data1 is full")]
     assert [row.at - NOON for row in made.report.limits.latest] == [timedelta(seconds=s) for s in (21, 15, 12)]
 
 
-def test_copies_are_dropped_and_counted_and_no_line_is_unaccounted_for(made: Result) -> None:
+def test_copies_are_dropped_and_counted_and_no_line_is_unaccounted_for(made: Made) -> None:
     lines = made.report.lines
     assert (lines.read, lines.usage, lines.decisions, lines.gaps, lines.duplicates, lines.quarantined) == (17, 10, 3, 1, 2, 1)
     assert lines.read == lines.usage + lines.decisions + lines.gaps + lines.duplicates + lines.quarantined
@@ -141,7 +141,7 @@ def test_copies_of_one_day_are_dropped_and_other_days_are_whole(spark: "SparkSes
     assert (made.report.lines.read, made.report.lines.duplicates, made.report.lines.decisions) == (11, 2, 3)
 
 
-def test_writers_tell_what_is_missing_and_lost(made: Result) -> None:
+def test_writers_tell_what_is_missing_and_lost(made: Made) -> None:
     assert made.rows("writers", "proxy", "boot", "first_seq", "last_seq", "lines") == [
         ("proxy-a", "a1", 1, 8, 8),
         ("proxy-b", "b1", 1, 12, 6),
@@ -151,7 +151,7 @@ def test_writers_tell_what_is_missing_and_lost(made: Result) -> None:
     assert made.rows("gaps", "proxy", "lines") == [("proxy-b", 6)]
 
 
-def test_the_summary_says_who_and_by_which_quota(made: Result) -> None:
+def test_the_summary_says_who_and_by_which_quota(made: Made) -> None:
     for sentence in (
         "2 proxies passed 39 requests of 3 principals: 52.8 KiB produced, 2.0 KiB fetched.",
         "User:bob produced most: 48.8 KiB, 93% of all.",
@@ -166,7 +166,7 @@ def test_the_summary_says_who_and_by_which_quota(made: Result) -> None:
         assert sentence in made.page
 
 
-def test_plots_and_peaks_are_of_the_same_sums(made: Result) -> None:
+def test_plots_and_peaks_are_of_the_same_sums(made: Made) -> None:
     traffic = made.report.traffic
     series = traffic.produced_by_principal
     assert (series.first, series.seconds) == (epoch(0), 10)
@@ -181,7 +181,7 @@ def test_plots_and_peaks_are_of_the_same_sums(made: Result) -> None:
     assert traffic.topics[0].records == 130
 
 
-def test_a_bucket_shorter_than_the_intervals_is_refused(made: Result) -> None:
+def test_a_bucket_shorter_than_the_intervals_is_refused(made: Made) -> None:
     from reports.tables import bucket_lengths
 
     lines = made.table("lines")
@@ -192,7 +192,7 @@ def test_a_bucket_shorter_than_the_intervals_is_refused(made: Result) -> None:
     assert bucket_lengths(lines, None, 1e6).tables == 3600
 
 
-def test_a_second_run_into_the_same_folder_takes_the_place_of_the_first(made: Result) -> None:
+def test_a_second_run_into_the_same_folder_takes_the_place_of_the_first(made: Made) -> None:
     Log("proxy-c", "c1").usage(0, seconds=60, requests=100, request_bytes=60).write(made.out.parent / "more")
     before = {path.name for path in made.out.iterdir()}
     (made.out / "my notes.txt").write_text("keep me")
