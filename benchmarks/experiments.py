@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.proxied import LocalProxy, proxy_before
 from configfile.access import Access, Login
 from configfile.load import FileError
 from loadtest.cli import load
@@ -29,7 +30,6 @@ from loadtest.run import Options, RunError, run_once
 from loadtest.scenario import Scenario
 from localkafka import LocalCluster, run_java
 from localkafka.ports import HeldPort
-from localkafka.proxied import LocalProxy, proxy_before
 
 DIRECT: Final = "direct"
 USERS: Final = {"storm": "st0rm-pw", "ordinary": "0rdinary-pw", "proxy": "pr0xy-pw"}

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.measure import memory
+from benchmarks.proxied import LocalProxy, proxy_before, wait
 from localkafka import LocalCluster, Node
-from localkafka.proxied import LocalProxy, proxy_before, wait
 
 MIB: Final = 1 << 20
 PIECE: Final = bytes(64 << 10)

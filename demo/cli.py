@@ -52,8 +52,8 @@ def demo(out: Path, seconds: int, brokers: int, keep: bool) -> None:
 
 def _run(out: Path, seconds: int, brokers: int, keep: bool, console: Console) -> int:
     """The exit code; errors are printed."""
+    from benchmarks.proxied import ProxyError
     from localkafka import FetchError, FormatError, JavaMissing, NodeError
-    from localkafka.proxied import ProxyError
 
     try:
         _check_packages()

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchmarks.proxied import LocalProxy
 from demo.folder import Folder
 from localkafka import LocalCluster
-from localkafka.proxied import LocalProxy
 
 _BROKER_PROPERTIES = {
     "file.delete.delay.ms": 1000,  # 60 s by default: the deletion of phase 2's topics would go on in phase 3

@@ -1,7 +1,7 @@
 """localkafka: a real Apache Kafka on loopback, with no container, no Maven and no Kafka installed.
 
 In: how many brokers, which version, which properties. Out: a running cluster, and Kafka's own tools.
-Leaves to others: what is done with it.
+Leaves to others: what is done with it. It knows nothing of the proxy.
 
 The rooms, from the bottom up:
 
@@ -21,7 +21,6 @@ The rooms, from the bottom up:
     streams     gets the jars of Kafka Streams
     versions    which versions are tested, and what older ones cannot do
     tools       kafka-topics and the others, and Java source files
-    proxied     a proxy in front of a cluster, for demo and benchmarks
 
     with LocalCluster(3) as kafka:
         tool("topics", "--bootstrap-server", kafka.bootstrap_servers, "--create", "--topic", "orders", check=True)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-START_LIMIT = 20.0
+START_LIMIT = 90.0
 NANO = 1e-9
 
 

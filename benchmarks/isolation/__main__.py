@@ -30,7 +30,7 @@ from benchmarks.isolation.attacks import ATTACKS, BY_NAME
 from benchmarks.isolation.small_requests import ENDLESS, Waits, measure
 from benchmarks.isolation.tenants import Tenants, settings, sharing, until
 from benchmarks.isolation.victims import KINDS, Noticed, Victims
-from localkafka.proxied import LocalProxy, proxy_before
+from benchmarks.proxied import LocalProxy, proxy_before
 
 THROUGHPUT, P99 = 0.95, 2.0
 """Targets: at least this part of her throughput, at most this multiple of her p99."""

@@ -12,8 +12,8 @@ from typing import Final
 
 from benchmarks.isolation.attacker import AttackProcess, Target
 from benchmarks.isolation.wire import Connection
+from benchmarks.proxied import proxy_before
 from localkafka import LocalCluster
-from localkafka.proxied import proxy_before
 
 ENDLESS: Final = 1 << 40
 BETWEEN: Final = 0.02

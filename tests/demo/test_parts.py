@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.proxied import LocalProxy, ProxyError
 from demo import plan
 from demo.cli import demo
 from demo.errors import UsageError
 from demo.folder import prepare
 from demo.usage import Told, told
 from loadtest.scenario import CreateTopics, load_scenario
-from localkafka.proxied import LocalProxy, ProxyError
 from proxy.cli import main
 from proxy.config.load import load_settings
 

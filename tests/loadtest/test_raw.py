@@ -40,7 +40,7 @@ async def most_at_a_time(load: AskMetadata, clients: int, count: int) -> int:
     """Operations that wait until `count` of them have begun, or, in a closed loop, nobody can begin any more."""
     raw, under_way, most = Raw(job(load, clients)), 0, 0
 
-    async def work(*_: float) -> None:
+    async def work(_n: int, _due: float, _sent: float) -> None:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)

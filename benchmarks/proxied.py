@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from localkafka.guard import Guard
 
 METRICS: Final = "kafka_quota_proxy_"
-START_LIMIT: Final = 30.0
+START_LIMIT: Final = 90.0
 STOP_LIMIT: Final = 40.0
 """Seconds; the proxy's own limit is 20."""
 TAIL_LINES: Final = 15
