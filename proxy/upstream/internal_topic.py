@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, for_code
 
 from proxy.config.units import HostPort
 from proxy.upstream.broker_client import CLIENT_ID, BrokerClient, BrokerError, secret_of
-from proxy.upstream.connector import Upstream
+from proxy.upstream.connector import TopicError, Upstream
 from proxy.wire.metadata import Topic
 
 T = TypeVar("T")
@@ -33,10 +33,6 @@ _TOPIC_EXISTS: Final = 36
 
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # what matters is said here
 logging.getLogger("aiokafka").propagate = False
-
-
-class TopicError(Exception):
-    """The topic cannot be used; the message says why."""
 
 
 class Description(NamedTuple):

@@ -26,14 +26,13 @@ from proxy.backoff import Backoff, retry
 from proxy.config.units import HostPort
 from proxy.observe.operations import Log
 from proxy.observe.writer import Losses
-from proxy.upstream.connector import Upstream
+from proxy.upstream.connector import TopicError, Upstream
 from proxy.upstream.internal_topic import (
     FIRST_RETRY,
     PATIENCE,
     POLICY,
     SLOWEST_RETRY,
     InternalTopic,
-    TopicError,
     said,
     started,
     why,

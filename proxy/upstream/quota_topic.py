@@ -19,7 +19,7 @@ from proxy.backoff import Backoff, retry
 from proxy.cluster.quota_records import Header, Record
 from proxy.config.units import HostPort
 from proxy.observe.operations import Log
-from proxy.upstream.connector import Upstream
+from proxy.upstream.connector import TopicError, Upstream
 from proxy.upstream.internal_topic import (
     FIRST_RETRY,
     MAX_BATCH,
@@ -27,14 +27,11 @@ from proxy.upstream.internal_topic import (
     POLICY,
     SLOWEST_RETRY,
     InternalTopic,
-    TopicError,
     said,
     started,
     why,
     within,
 )
-
-__all__ = ["QuotaTopic", "TopicError"]
 
 AT_ONCE: Final = 500
 """Records that are looked at before others have their turn."""
