@@ -3,6 +3,6 @@
 - `fleet`        what this proxy shares with others, if anything
 - `ledger`       sums that all proxies add to
 - `events`       what the others have to know at once
-- `store`        what a store of sums says
+- `store`        what a store has to do
 - `redis_store`  Redis or Valkey as this store
 """

@@ -10,6 +10,7 @@ from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.events import BLOCK, FleetEventStream
 from proxy.fleet.ledger import LedgerLink
 from proxy.fleet.redis_store import RedisStore
+from proxy.fleet.store import Store
 from proxy.observe.metrics import LedgerStands
 from proxy.observe.operations import Log
 from proxy.session.budget import Census
@@ -18,14 +19,20 @@ from quota.engine import Engine
 from quota.fleet_events import FleetEvents
 
 
+def store_of(settings: Settings, boot: str, *, patience: float | None = None) -> Store:
+    """The store that the settings ask for: the only place that knows which there are. `patience`: seconds that it may take to
+    answer, if not `timeout`."""
+    return RedisStore(settings, boot, patience=patience)
+
+
 class Fleet:
     """`boot` names this start of this proxy, and nobody else."""
 
     def __init__(self, settings: Settings, engine: Engine, boot: str, clock: Callable[[], float], log: Log) -> None:
-        self.link = LedgerLink(settings, engine.publish(), RedisStore(settings, boot), clock, log)
+        self.link = LedgerLink(settings, engine.publish(), store_of(settings, boot), clock, log)
         self.events = FleetEvents(engine, clock)
-        reader = RedisStore(settings, boot, patience=BLOCK + settings.timeout)
-        self._event_stream = FleetEventStream(self.events, RedisStore(settings, boot), reader, boot, clock)
+        reader = store_of(settings, boot, patience=BLOCK + settings.timeout)
+        self._event_stream = FleetEventStream(self.events, store_of(settings, boot), reader, boot, clock)
 
         self._interval, self._clock = settings.sync_interval, clock
         self._presence: Presence | None = None

@@ -1,4 +1,4 @@
-"""Carries the ledger of this proxy to Redis and back. In: a `quota.ledger.Ledger`, a `RedisStore`. Out: windows that are those of
+"""Carries the ledger of this proxy to the store and back. In: a `quota.ledger.Ledger`, a `Store`. Out: windows that are those of
 the fleet; a line when the store goes away and when it is back. Nothing waits for it.
 
 Every `sync_interval` what was charged is taken, whether the store answers or not; each shard has one batch under way, and what has
@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from proxy.backoff import Backoff, retry
 from proxy.config.ledger import Ledger as Settings
-from proxy.fleet.redis_store import RedisStore
-from proxy.fleet.store import StoreError
+from proxy.fleet.store import Store, StoreError
 from proxy.observe.operations import Log
 from quota.ledger import Away, Ledger, Shard, Sums
 
@@ -21,14 +21,14 @@ COUNT_EVERY: Final = 1.0
 COUNTED: Final = 5.0
 """Seconds for which it counts as there."""
 SLOWEST_RETRY: Final = 0.5
-ROUNDS: Final = 20
+MAX_BATCHES: Final = 20
 """Batches of a shard that follow each other at once where more has changed than one holds."""
 
 
 class LedgerLink:
     """The ledger of one proxy with its store."""
 
-    def __init__(self, settings: Settings, kinds: list[Sums], store: RedisStore, clock: Callable[[], float], log: Log) -> None:
+    def __init__(self, settings: Settings, kinds: list[Sums], store: Store, clock: Callable[[], float], log: Log) -> None:
         self._settings, self._store, self._clock, self._log = settings, store, clock, log
         self.ledger = Ledger(
             kinds,
@@ -77,24 +77,22 @@ class LedgerLink:
 
     async def _follow(self, shard: Shard, wake: asyncio.Event) -> None:
         """One shard: a batch at every tick, more of them where more has changed."""
-        delay = 0.0
-        while True:
+
+        async def work() -> None:
             await wake.wait()
             wake.clear()
             if self.ledger.quiet(shard, self._clock()):
-                continue
-            try:
-                for _ in range(ROUNDS):
-                    await self._sync(shard)
-                    if not shard.changed and shard.batch is None:
-                        break
-            except StoreError as e:
-                self.failures += 1
-                self.why_not = str(e)
-                delay = min(max(delay * 2, self._settings.sync_interval / 2), SLOWEST_RETRY)
-                await asyncio.sleep(delay)
-            else:
-                delay = 0.0
+                return
+            for _ in range(MAX_BATCHES):
+                await self._sync(shard)
+                if not shard.changed and shard.batch is None:
+                    return
+
+        await retry(work, Backoff(self._settings.sync_interval / 2, SLOWEST_RETRY), self._fails, StoreError)
+
+    def _fails(self, error: Exception) -> None:
+        self.failures += 1
+        self.why_not = str(error)
 
     async def _sync(self, shard: Shard) -> None:
         began = self._clock()

@@ -6,7 +6,8 @@ Keys begin with `{namespace/1/shard}`, so that a shard stands on one node of a c
 - `:g`            the generation: another whenever all was lost
 - `:p/BOOT`       number of the last batch of a proxy
 - `:n`            the proxies that there are, by when they were last heard of
-- `:k/KIND/OWNER` a hash of the total (t), how the window stood (l), when (a) and at which total (b)"""
+- `:k/KIND/OWNER` a hash of the total (t), how the window stood (l), when (a) and at which total (b)
+- `:events`       the stream of events of shard 0"""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import contextlib
 import hashlib
 import secrets
 import ssl
+from collections.abc import Mapping
 from typing import Any, Final
 
 from redis.asyncio import Redis
@@ -28,7 +30,7 @@ from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import TimeoutError as NoAnswer
 
 from proxy.config.ledger import Ledger as Settings
-from proxy.fleet.store import Reply, StoreError
+from proxy.fleet.store import Entry, Reply, StoreError
 from proxy.tls import explain
 from proxy.upstream.broker_client import BrokerError, secret_in
 from quota.ledger import Answer, Batch, Level
@@ -38,6 +40,9 @@ BOOT_KEPT: Final = 600
 """Seconds after which the store does not know a proxy any more that says nothing."""
 GENERATION_KEPT: Final = 7 * 86_400
 """Seconds after which a shard that nobody asks for is gone without a trace."""
+MAX_EVENTS: Final = 1_000_000
+"""Entries that the stream keeps at most, in case that nobody drops old ones. 20 proxies that append every 0.1 s for an hour stay
+below it, so nobody can push out the entries of others: `quota.fleet_events` bounds what each user may tell."""
 
 SCRIPT: Final = """
 local generation = redis.call('GET', KEYS[1])
@@ -114,6 +119,7 @@ class RedisStore:
         self._settings, self._boot = settings, boot
         self._patience = settings.timeout if patience is None else patience
         self._client: Any = None
+        self._stream = self.key(0, "events")
 
     def key(self, shard: int, rest: str) -> str:
         """The name of a key of a shard."""
@@ -135,6 +141,24 @@ class RedisStore:
         except NoScriptError:
             found = await self.ask("eval", SCRIPT, len(keys), *keys, *arguments)
         return _read(found)
+
+    async def append_event(self, fields: Mapping[str, str]) -> None:
+        await self.ask("xadd", self._stream, dict(fields), maxlen=MAX_EVENTS, approximate=True)
+
+    async def read_events(self, after: str, limit: int, wait: float) -> list[Entry]:
+        found = await self.ask("xread", {self._stream: after}, count=limit, block=int(wait * 1000) or None)
+        return [_entry(id, fields) for _, entries in found or () for id, fields in entries]
+
+    def position_at(self, time: float) -> str:
+        return f"{max(int(time * 1000), 1) - 1}-{2**64 - 1}"
+
+    async def forget_events(self, before: float, keep: float) -> None:
+        await self.ask("xtrim", self._stream, minid=max(int(before * 1000), 0), approximate=True)
+        await self.ask("expire", self._stream, int(keep))
+
+    async def time(self) -> float:
+        seconds, micros = await self.ask("time")
+        return int(seconds) + int(micros) / 1e6
 
     async def ask(self, command: str, *arguments: Any, **more: Any) -> Any:
         """A command by its name in redis-py. `StoreError` when it was not done, or nobody knows."""
@@ -169,6 +193,12 @@ def _stop_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+def _entry(id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+    """An id is the time in milliseconds, and a number."""
+    told = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
+    return Entry(id.decode(), int(id.split(b"-")[0]) / 1000, told)
 
 
 def _read(found: Any) -> Reply:

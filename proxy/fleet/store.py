@@ -1,18 +1,56 @@
-"""What a store of the ledger says, whatever it is."""
+"""What a store has to do for proxies that share quotas: keep sums, count proxies, and keep a stream of events. In: batches, events.
+Out: answers; `StoreError` with what is wrong in words. `redis_store` is such a store; `fleet` chooses it. Another one is one more
+file, and `tests/fleet/test_store.py` says what it has to promise."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
-from quota.ledger import Answer
+from quota.ledger import Answer, Batch
 
 
 class StoreError(Exception):
-    """The store did not do what it was asked, or nobody knows; the message says why."""
+    """The store did not do what it was asked, or nobody knows whether it did; the message says why."""
 
 
 class Reply(NamedTuple):
-    """What came of a batch; how many proxies there are, 0 where that was not asked."""
+    """The answer to a batch, and how many proxies there are (0 if that was not asked)."""
 
     answer: Answer
     proxies: int
+
+
+class Entry(NamedTuple):
+    """One entry of the stream. `position`: where to read on after it, known to the store alone. `written_at`: seconds, by the clock
+    of the store."""
+
+    position: str
+    written_at: float
+    fields: Mapping[str, str]
+
+
+class Store(Protocol):
+    """A client of the store, for one proxy. It connects when it is asked something, and anew after any error."""
+
+    async def send(self, batch: Batch, count_for: float = 0.0) -> Reply:
+        """Add the batch to the sums, once even if it is sent twice. `count_for` > 0: this proxy counts as present for as many
+        seconds, and the reply says how many proxies are present."""
+
+    async def append_event(self, fields: Mapping[str, str]) -> None:
+        """Add an entry to the end of the stream."""
+
+    async def read_events(self, after: str, limit: int, wait: float) -> list[Entry]:
+        """The first entries after a position, in their order. If there are none, wait for one, at most `wait` seconds."""
+
+    def position_at(self, time: float) -> str:
+        """A position before all entries that were written at this time (seconds, by the clock of the store) or later."""
+
+    async def forget_events(self, before: float, keep: float) -> None:
+        """Entries written before this time may go; all of them go when nobody has called this for `keep` seconds."""
+
+    async def time(self) -> float:
+        """The clock of the store, in seconds."""
+
+    async def close(self) -> None:
+        """Close all connections. The next call makes new ones."""

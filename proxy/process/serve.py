@@ -57,9 +57,7 @@ from proxy.tls import TlsError, client_context, server_context, watched_files
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.directory import Directory
 from proxy.upstream.dynamic_quotas import DynamicQuotas
-from proxy.upstream.log_topic import LogTopic
 from proxy.upstream.metadata_poller import MetadataPoller
-from proxy.upstream.quota_topic import QuotaTopic
 from proxy.upstream.volumes import Watch
 from quota.engine import Engine
 from quota.kinds.producer_ids import Usage
@@ -67,6 +65,8 @@ from quota.overrides import count
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
+    from proxy.upstream.log_topic import LogTopic
+    from proxy.upstream.quota_topic import QuotaTopic
 
 Load = Callable[[], Settings]
 """Reads the settings; `SettingsError` when they cannot be used."""
@@ -177,6 +177,8 @@ class Proxy:
         dynamic = self.settings.quotas.dynamic
         topic = None
         if dynamic is not None:
+            from proxy.upstream.quota_topic import QuotaTopic  # aiokafka takes time and memory: only where it is needed
+
             topic = QuotaTopic(dynamic.topic, self._servers, self._upstream, self._log)
         return topic, DynamicQuotas(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
 
@@ -397,6 +399,8 @@ class Proxy:
             path, size, age = Path(usage.path), usage.rotate_size, usage.rotate_interval
             folder = Folder(path, author, rotate_size=size, rotate_interval=age, clock=time.monotonic)
         if usage.topic is not None:
+            from proxy.upstream.log_topic import LogTopic
+
             topic = LogTopic(usage.topic, author.proxy, usage.queue_lines, self._servers, self._upstream, self._log)
         return folder, topic
 

@@ -27,6 +27,10 @@ class BrokerError(Exception):
         self.refused, self.too_old = refused, too_old
 
 
+class TopicError(Exception):
+    """A topic of the proxy's own cannot be used; the message says why."""
+
+
 def no_tls() -> ssl.SSLContext | None:
     """The context of brokers that are reached in plain text."""
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cluster.quota_records import BadRecord, Record, author, decode, encode
 from proxy.config.limits import limits_of, table_of
@@ -17,11 +17,14 @@ from proxy.observe.operations import Log
 from proxy.session.dynamic_quotas import Alteration, Refusal
 from proxy.session.requester import Requester
 from proxy.supervise import tell_end
-from proxy.upstream.quota_topic import QuotaTopic, TopicError, Written
+from proxy.upstream.connector import TopicError
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.keys import Values, named, wrong_together
 from quota.overrides import NOTHING, Change, Difference, Table, change, changed, count, difference, differences, merged, together
+
+if TYPE_CHECKING:  # aiokafka takes time and memory, and is imported only where a topic is configured
+    from proxy.upstream.quota_topic import QuotaTopic, Written
 
 By = Mapping[str, Any]
 """Who made a change, as lines have it."""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -18,8 +18,8 @@ from aiokafka.errors import KafkaError, for_code
 
 from proxy.config.units import HostPort
 from proxy.upstream.broker_client import CLIENT_ID, BrokerClient, BrokerError, secret_of
-from proxy.upstream.connector import Upstream
-from proxy.wire.metadata import Broker, Topic
+from proxy.upstream.connector import TopicError, Upstream
+from proxy.wire.metadata import Topic
 
 T = TypeVar("T")
 
@@ -35,8 +35,14 @@ logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # what matters 
 logging.getLogger("aiokafka").propagate = False
 
 
-class TopicError(Exception):
-    """The topic cannot be used; the message says why."""
+class Description(NamedTuple):
+    """What a broker says about the topic (None: there is no such topic), and how to reach the cluster: `servers` has only the
+    broker that has just answered. aiokafka tries its servers in random order, and one that accepts connections but does not
+    answer takes all of `PATIENCE`, so that the next one would never be asked."""
+
+    topic: Topic | None
+    brokers: int
+    servers: list[str]
 
 
 class InternalTopic:
@@ -45,33 +51,44 @@ class InternalTopic:
     def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream) -> None:
         self.name, self._servers, self._upstream = name, servers, upstream
 
-    async def look(self) -> tuple[Topic | None, list[Broker]]:
-        """The topic, and the brokers."""
+    async def describe(self) -> Description:
+        """Ask one broker after the other until one answers."""
         reasons = []
         for address in self._servers():
             try:
                 async with BrokerClient(address, self._upstream) as client:
-                    return await client.topic(self.name), await client.brokers()
+                    return Description(await client.topic(self.name), len(await client.brokers()), [str(address)])
             except (BrokerError, ConnectionError) as e:
                 reasons.append(str(e) or f"{address} closes the connection")
         raise TopicError("; ".join(reasons) or "no broker is known")
 
-    async def create(self, servers: list[str], replicas: int, settings: Mapping[str, str]) -> dict[str, str] | None:
-        """Make it, with one partition and these settings. No replica that has not all of it may lead, and no write counts that only
-        one of three has. All its settings; None where somebody else made it just now."""
-        whole = {
+    async def ensure(self, settings: Mapping[str, str], created: Callable[[int, dict[str, str]], None]) -> Description:
+        """Describe the topic, and create it first if there is none. `created` is told its replicas and settings."""
+        found = await self.describe()
+        if found.topic is not None:
+            return found
+        replicas = min(3, found.brokers)
+        all_settings = await self._create(found.servers, replicas, settings)
+        if all_settings is not None:
+            created(replicas, all_settings)
+        return await self.describe()
+
+    async def _create(self, servers: list[str], replicas: int, settings: Mapping[str, str]) -> dict[str, str] | None:
+        """Create the topic with one partition. Only replicas that are in sync may lead, and with three replicas a write needs two.
+        Returns all its settings, or None if somebody else has just created it."""
+        all_settings = {
             "min.insync.replicas": str(max(replicas - 1, 1)),
             "unclean.leader.election.enable": "false",
             "max.message.bytes": str(MAX_BATCH + 100_000),
             **settings,
         }
-        new = NewTopic(name=self.name, num_partitions=1, replication_factor=replicas, topic_configs=whole)
+        new = NewTopic(name=self.name, num_partitions=1, replication_factor=replicas, topic_configs=all_settings)
         async with started(AIOKafkaAdminClient(bootstrap_servers=servers, **self.access())) as admin:
             answer = await within(admin.create_topics([new]), "creating the topic")
         code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
         if code not in (0, _TOPIC_EXISTS):
             raise TopicError(f"it cannot be created: {message or said(for_code(code)())}")
-        return whole if code == 0 else None
+        return all_settings if code == 0 else None
 
     async def policy(self, admin: AIOKafkaAdminClient) -> str | None:
         """Its `cleanup.policy`; None where the proxy may not ask for its settings."""
@@ -95,16 +112,6 @@ class InternalTopic:
         if identity.token_file is not None:
             return access | {"sasl_oauth_token_provider": _Token(lambda: secret_of(identity))}
         return access | {"sasl_plain_username": identity.username, "sasl_plain_password": secret_of(identity)}
-
-
-def addresses(brokers: list[Broker]) -> list[str]:
-    """The servers to start with."""
-    return [str(HostPort(broker.host, broker.port)) for broker in brokers]
-
-
-def replicas_of(brokers: list[Broker]) -> int:
-    """Three, or as many as there are brokers."""
-    return min(3, len(brokers))
 
 
 @contextlib.asynccontextmanager

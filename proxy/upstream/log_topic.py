@@ -22,19 +22,17 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.partitioner import DefaultPartitioner
 
+from proxy.backoff import Backoff, retry
 from proxy.config.units import HostPort
 from proxy.observe.operations import Log
 from proxy.observe.writer import Losses
-from proxy.upstream.connector import Upstream
+from proxy.upstream.connector import TopicError, Upstream
 from proxy.upstream.internal_topic import (
     FIRST_RETRY,
     PATIENCE,
     POLICY,
     SLOWEST_RETRY,
     InternalTopic,
-    TopicError,
-    addresses,
-    replicas_of,
     said,
     started,
     why,
@@ -95,16 +93,14 @@ class LogTopic:
 
     async def run(self) -> None:
         """Until cancelled."""
-        delay = FIRST_RETRY
-        while True:
-            try:
-                await self._send_on()
-            except Exception as e:  # whatever the library makes of it: the data path goes on
-                if self.up:
-                    delay = FIRST_RETRY
-                self._fails(why(e))
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, SLOWEST_RETRY)
+        backoff = Backoff(FIRST_RETRY, SLOWEST_RETRY)
+
+        def failed(error: Exception) -> None:
+            if self.up:
+                backoff.reset()
+            self._fails(why(error))
+
+        await retry(self._send_on, backoff, failed)  # after any error of the library: clients are served all the same
 
     async def finish(self) -> None:
         """Nothing more comes: see that the brokers have what waits. To be called before `run` is cancelled."""
@@ -170,15 +166,13 @@ class LogTopic:
         return batch, count
 
     async def _prepare(self) -> tuple[int, list[str]]:
-        """See that there is such a topic, and that it keeps lines. The partition of this proxy, and the servers to start with."""
-        topic, brokers = await self._own.look()
-        servers = addresses(brokers)
-        if topic is None:
-            replicas = replicas_of(brokers)
-            settings = await self._own.create(servers, replicas, RETENTION)
-            if settings is not None:
-                self._log.info("usage log topic created", topic=self._topic, replicas=replicas, settings=settings)
-            topic, _ = await self._own.look()
+        """Create the topic if there is none, and check that it keeps lines. Returns the partition of this proxy, and the servers to
+        start with."""
+
+        def created(replicas: int, settings: dict[str, str]) -> None:
+            self._log.info("usage log topic created", topic=self._topic, replicas=replicas, settings=settings)
+
+        topic, _, servers = await self._own.ensure(RETENTION, created)
         async with started(AIOKafkaAdminClient(bootstrap_servers=servers, **self._own.access())) as admin:
             policy = await self._own.policy(admin) or ""
         if "compact" in policy:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from proxy.backoff import Backoff
 from proxy.cluster.brokers import Brokers
 from proxy.config.units import HostPort
 from proxy.observe.operations import Log
@@ -18,7 +19,7 @@ from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.directory import Directory
 from proxy.wire.metadata import Broker
 
-FIRST_RETRY = 0.25
+FIRST_RETRY = 0.5
 SLOWEST_RETRY = 5.0
 
 
@@ -48,11 +49,15 @@ class MetadataPoller:
 
     async def run(self) -> None:
         """Until cancelled."""
-        delay = FIRST_RETRY
+        slowest = min(SLOWEST_RETRY, self._refresh)
+        backoff = Backoff(FIRST_RETRY, slowest)
         while True:
             await self.ask()
-            delay = self._refresh if self.up else min(delay * 2, SLOWEST_RETRY, self._refresh)
-            await asyncio.sleep(delay)
+            if self.up:
+                backoff = Backoff(slowest, slowest)  # short delays are for the start alone
+                await asyncio.sleep(self._refresh)
+            else:
+                await backoff.wait()
 
     async def ask(self) -> None:
         """Ask the brokers that are known and the bootstrap servers in turn until one answers."""

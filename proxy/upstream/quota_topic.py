@@ -15,10 +15,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
+from proxy.backoff import Backoff, retry
 from proxy.cluster.quota_records import Header, Record
 from proxy.config.units import HostPort
 from proxy.observe.operations import Log
-from proxy.upstream.connector import Upstream
+from proxy.upstream.connector import TopicError, Upstream
 from proxy.upstream.internal_topic import (
     FIRST_RETRY,
     MAX_BATCH,
@@ -26,16 +27,11 @@ from proxy.upstream.internal_topic import (
     POLICY,
     SLOWEST_RETRY,
     InternalTopic,
-    TopicError,
-    addresses,
-    replicas_of,
     said,
     started,
     why,
     within,
 )
-
-__all__ = ["QuotaTopic", "TopicError"]
 
 AT_ONCE: Final = 500
 """Records that are looked at before others have their turn."""
@@ -91,16 +87,14 @@ class QuotaTopic:
 
     async def run(self) -> None:
         """Until cancelled."""
-        delay = FIRST_RETRY
-        while True:
-            try:
-                await self._read_on()
-            except Exception as e:  # whatever the library makes of it: the data path goes on
-                if self.why_not is None:
-                    delay = FIRST_RETRY
-                self._fails(why(e))
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, SLOWEST_RETRY)
+        backoff = Backoff(FIRST_RETRY, SLOWEST_RETRY)
+
+        def failed(error: Exception) -> None:
+            if self.why_not is None:
+                backoff.reset()
+            self._fails(why(error))
+
+        await retry(self._read_on, backoff, failed)  # after any error of the library: clients are served all the same
 
     async def write(self, records: Sequence[Record]) -> None:
         """Write these as one, and return when this proxy has read them too. `TopicError` when that cannot be known."""
@@ -165,7 +159,7 @@ class QuotaTopic:
             await self._take_some(consumer, at)
             if clock() >= next_look:
                 next_look = clock() + LOOK_AT_ID
-                topic, _ = await self._own.look()
+                topic = (await self._own.describe()).topic
                 if topic is not None and topic.topic_id != self._topic_id:
                     raise TopicError(ANEW)
 
@@ -186,15 +180,12 @@ class QuotaTopic:
     # ------------------------------------------------------------------ the topic itself
 
     async def _prepare(self) -> list[str]:
-        """See that there is such a topic. The servers to start with."""
-        topic, brokers = await self._own.look()
-        servers = addresses(brokers)
-        if topic is None:
-            replicas = replicas_of(brokers)
-            settings = await self._own.create(servers, replicas, {POLICY: _COMPACT})
-            if settings is not None:
-                self._log.info("quota topic created", topic=self.name, replicas=replicas, settings=settings)
-            topic, _ = await self._own.look()
+        """Create the topic if there is none, and check it. Returns the servers to start with."""
+
+        def created(replicas: int, settings: dict[str, str]) -> None:
+            self._log.info("quota topic created", topic=self.name, replicas=replicas, settings=settings)
+
+        topic, _, servers = await self._own.ensure({POLICY: _COMPACT}, created)
         if topic is not None and topic.partitions > 1:
             raise TopicError(f"it has {topic.partitions} partitions; one is right, as all proxies need the same order")
         self._topic_id = b"" if topic is None else topic.topic_id

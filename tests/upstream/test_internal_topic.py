@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from proxy.upstream import internal_topic
-from proxy.upstream.internal_topic import TopicError, started, within
+from proxy.upstream.connector import TopicError
+from proxy.upstream.internal_topic import started, within
 
 
 class Stubborn:

@@ -1,0 +1,176 @@
+"""What every store promises, on a real Redis and in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from proxy.config.ledger import Ledger as Settings
+from proxy.fleet.fleet import store_of
+from proxy.fleet.store import Store
+from proxy.hashing import murmur3
+from quota.engine import Engine, Limits
+from quota.entity import Entity
+from quota.kinds.rates import RateLimit
+from quota.ledger import Batch, Ledger
+from quota.limit_table import LimitTable
+from tests.fleet.memory_store import Memory, MemoryStore
+from tests.redis_server import RedisServer, needs_redis
+
+ALICE = Entity("alice", None)
+Open = Callable[[str], Store]
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", pytest.param("redis", marks=needs_redis)])
+def open_store(request: pytest.FixtureRequest) -> Open:
+    """Opens a client, for the proxy of this name, of a store that is empty at first."""
+    if request.param == "memory":
+        memory = Memory()
+        return lambda boot: MemoryStore(memory, boot)
+    server: RedisServer = request.getfixturevalue("redis")
+    with server.client() as client:
+        client.flushall()
+    settings = Settings.model_validate({"kind": "redis", "servers": [server.address], "timeout": "10s"})
+    return lambda boot: store_of(settings, boot)
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(work())
+
+
+@contextlib.asynccontextmanager
+async def opened(open_store: Open, *boots: str) -> AsyncIterator[list[Store]]:
+    stores = [open_store(boot) for boot in boots]
+    try:
+        yield stores
+    finally:
+        for store in stores:
+            await store.close()
+
+
+class Proxy:
+    """The ledger of one proxy, and what its engine charges."""
+
+    def __init__(self) -> None:
+        limits = Limits(LimitTable({}), producer_byte_rate=LimitTable({ALICE: RateLimit(100.0)}))
+        self.engine = Engine(limits, murmur3)
+        self.ledger = Ledger(self.engine.publish(), 0.0)
+        self._now = 0.0
+
+    def batch(self, amount: float = 0.0) -> Batch:
+        self._now += 0.01
+        if amount:
+            found = self.engine.producer_rate.find("alice", "")
+            assert found is not None
+            self.engine.producer_rate.charge(found, amount, self._now)
+        self.ledger.collect(self._now)
+        return self.ledger.batch(self.ledger.shards[0], self._now)
+
+    async def sync(self, store: Store, amount: float = 0.0, *, sent: int = 1) -> list[int]:
+        """Send the next batch this many times; the totals in the last answer."""
+        batch = self.batch(amount)
+        for _ in range(sent):
+            reply = await store.send(batch)
+        self.ledger.answered(batch, reply.answer, self._now)
+        return list(reply.answer.totals)
+
+
+def test_a_batch_that_is_sent_twice_counts_once_and_proxies_add_up(open_store: Open) -> None:
+    async def work() -> None:
+        async with opened(open_store, "a", "b") as (first, second):
+            a, b = Proxy(), Proxy()
+            for _ in range(2):  # the first answers tell the generation
+                await a.sync(first)
+                await b.sync(second)
+            assert await a.sync(first, 70, sent=2) == [70]
+            assert await b.sync(second, 5, sent=2) == [75]
+
+    run(work)
+
+
+def test_a_batch_for_another_generation_changes_nothing_and_learns_the_right_one(open_store: Open) -> None:
+    async def work() -> None:
+        async with opened(open_store, "a") as (store,):
+            first = Proxy().batch(70)
+            assert first.generation == ""
+            answer = (await store.send(first)).answer
+            assert (answer.accepted, answer.last, list(answer.totals)) == (False, 0, [])
+            assert answer.generation != ""
+            assert (await store.send(first)).answer.generation == answer.generation
+
+    run(work)
+
+
+def test_proxies_count_while_they_say_that_they_are_present(open_store: Open) -> None:
+    async def work() -> None:
+        async with opened(open_store, "a", "b") as stores:
+            made = [Proxy(), Proxy()]
+            for proxy, store in zip(made, stores, strict=True):
+                await proxy.sync(store)
+            counts = [(await store.send(proxy.batch(), 60.0)).proxies for proxy, store in zip(made, stores, strict=True)]
+            assert counts == [1, 2]
+            assert (await stores[0].send(made[0].batch())).proxies == 0, "it was not asked"
+
+    run(work)
+
+
+def test_entries_are_read_in_their_order_from_any_position(open_store: Open) -> None:
+    async def work() -> None:
+        async with opened(open_store, "a", "b") as (writer, reader):
+            began = await writer.time()
+            for number in range(5):
+                await writer.append_event({"e": f"café {number}", "b": "a"})
+            ended = await writer.time()
+            start = reader.position_at(began)
+            found = await reader.read_events(start, 3, 0.0)
+            assert [entry.fields for entry in found] == [{"e": f"café {number}", "b": "a"} for number in range(3)]
+            assert all(began - 0.002 <= entry.written_at <= ended + 0.002 for entry in found)
+            rest = await reader.read_events(found[-1].position, 50, 0.0)
+            assert [entry.fields["e"] for entry in rest] == ["café 3", "café 4"]
+            assert await reader.read_events(rest[-1].position, 50, 0.0) == []
+            assert await reader.read_events(reader.position_at(ended + 60), 50, 0.0) == []
+
+    run(work)
+
+
+def test_a_reader_waits_for_an_entry(open_store: Open) -> None:
+    async def work() -> None:
+        async with opened(open_store, "a", "b") as (writer, reader):
+            start = reader.position_at(await reader.time() - 1)
+            waiting = asyncio.create_task(reader.read_events(start, 50, 10.0))
+            await writer.append_event({"e": "first"})
+            assert [entry.fields for entry in await waiting] == [{"e": "first"}]
+
+    run(work)
+
+
+def test_only_old_entries_may_go(open_store: Open) -> None:
+    async def work() -> None:
+        async with opened(open_store, "a") as (store,):
+            began = await store.time()
+            await store.append_event({"e": "young"})
+            await store.forget_events(began - 1, 3600.0)
+            start = store.position_at(began - 1)
+            assert [entry.fields for entry in await store.read_events(start, 50, 0.0)] == [{"e": "young"}]
+
+    run(work)
+
+
+def test_a_client_that_was_closed_connects_again(open_store: Open) -> None:
+    async def work() -> None:
+        async with opened(open_store, "a") as (store,):
+            before = await store.time()
+            await store.close()
+            assert await store.time() >= before
+
+    run(work)
