@@ -22,7 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, question, uncount
-from proxy.session.client import Aim, Client
+from proxy.session.client import Client, TargetTopic
 from proxy.session.plans import FORWARD, NO_REPLY, Answer, Decided, Forward, Handling, Hold, Request, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
@@ -138,16 +138,16 @@ def passes_one(client: Client, topic: bytes, size: int, by_id: bool, acks: int, 
     """`passes` for one topic, which most requests have."""
     rules, storage = client.rules(now), client.services.engine.storage
     limit = rules.produce
-    aim = client.aim(topic, by_id)
-    if not storage.calm and not rules.exempt and _concerned(storage, [aim]):
+    target = client.target(topic, by_id)
+    if not storage.calm and not rules.exempt and _concerned(storage, [target]):
         return NOT_WITHIN
-    pair = aim.pair
-    if pair is not None and not (acks and pair.confirmed and aim.meter is not None) and not aim.may_count(client, acks, now):
+    pair = target.pair
+    if pair is not None and not (acks and pair.confirmed and target.meter is not None) and not target.may_count(client, acks, now):
         return NOT_WITHIN
-    meter = aim.meter
+    meter = target.meter
     if meter is not None and not meter.take(size, now):
         return NOT_WITHIN
-    if aim.exempt:
+    if target.exempt:
         limit = None
     if limit is not None and not limit.meter.take(size, now):
         if meter is not None:
@@ -155,7 +155,7 @@ def passes_one(client: Client, topic: bytes, size: int, by_id: bool, acks: int, 
         return NOT_WITHIN
     if not acks or (meter is None and limit is None):
         return NOT_COUNTED
-    client.charged.append((now, aim, size, limit, None))
+    client.charged.append((now, target, size, limit, None))
     return COUNTED
 
 
@@ -167,27 +167,27 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
     if not 0 < len(topics) <= MAX_JUDGED:
         return NOT_WITHIN if topics else NOT_COUNTED
     rules, storage = client.rules(now), client.services.engine.storage
-    aims = [client.aim(topic, by_id) for topic, _, _ in topics]
-    if not storage.calm and not rules.exempt and _concerned(storage, aims):
+    targets = [client.target(topic, by_id) for topic, _, _ in topics]
+    if not storage.calm and not rules.exempt and _concerned(storage, targets):
         return NOT_WITHIN
-    if not all(aim.may_count(client, acks, now) for aim in aims):
+    if not all(target.may_count(client, acks, now) for target in targets):
         return NOT_WITHIN
     limit, carried = rules.produce, 0
-    counted: list[tuple[bytes, Aim, int]] = []
+    counted: list[tuple[bytes, TargetTopic, int]] = []
     taken: list[tuple[Flow, int]] = []
     for i, (topic, size, _) in enumerate(topics):
-        aim = aims[i]
-        if not aim.exempt:
+        target = targets[i]
+        if not target.exempt:
             carried += size
-        if aim.meter is not None:
-            if not aim.meter.take(size, now):
+        if target.meter is not None:
+            if not target.meter.take(size, now):
                 break
-            taken.append((aim.meter, size))
-        counted.append((topic, aim, size))
+            taken.append((target.meter, size))
+        counted.append((topic, target, size))
     else:
         if limit is None or not carried or limit.meter.take(carried, now):
             if acks:
-                client.charged.append((now, aims[0], 0, limit, counted))
+                client.charged.append((now, targets[0], 0, limit, counted))
                 client.unsettled += len(counted)
             return COUNTED if acks else NOT_COUNTED
     for meter, size in taken:
@@ -195,9 +195,9 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
     return NOT_WITHIN
 
 
-def _concerned(storage: Storage, aims: Sequence[Aim]) -> bool:
+def _concerned(storage: Storage, targets: Sequence[TargetTopic]) -> bool:
     """May any of these topics be on a volume in trouble?"""
-    return any(not aim.exempt and (not aim.known or storage.concerns(aim.name)) for aim in aims)
+    return any(not target.exempt and (not target.known or storage.concerns(target.name)) for target in targets)
 
 
 def _calm(client: Client, found: Skim, now: float) -> bool:
@@ -287,17 +287,19 @@ def _read(client: Client, found: Skim, version: int) -> Generator[None, None, Ju
     by_id, now = version >= FIRST_TOPIC_ID, client.now
     client.rules(now)
     listed: list[Batch] = []
-    aims: list[Aim] = []
+    targets: list[TargetTopic] = []
     counted = True
     for (topic, *_), batches in zip(found.topics, found.batches or (), strict=True):
-        aim = client.aim(topic, by_id)
-        counted = counted and aim.may_count(client, found.acks, now)
+        target = client.target(topic, by_id)
+        counted = counted and target.may_count(client, found.acks, now)
         topic_id = str(UUID(bytes=topic)) if by_id else None
-        listed += [Batch(aim.name, aim.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches]
-        if len(aims) % AT_ONCE + len(batches) > AT_ONCE:
+        listed += [
+            Batch(target.name, target.known, topic_id, b.partition, b.size, b.producer_id, b.epoch, b.sequence) for b in batches
+        ]
+        if len(targets) % AT_ONCE + len(batches) > AT_ONCE:
             yield
-        aims += [aim] * len(batches)
-    return Judged(client, version, found, aims, listed, counted, now)
+        targets += [target] * len(batches)
+    return Judged(client, version, found, targets, listed, counted, now)
 
 
 def _usual(client: Client, request: Request, shapes: RequestShapes, judged: Judged) -> Forward:

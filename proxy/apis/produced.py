@@ -17,7 +17,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from math import ceil
 from typing import Final
 
-from proxy.session.client import Aim, Client, Counted
+from proxy.session.client import Client, Counted, TargetTopic
 from proxy.session.plans import Plan, Request, Stream
 from proxy.wire import metadata
 from proxy.wire.addresses import PRODUCE, patch_addresses, patching_addresses
@@ -47,13 +47,20 @@ NOTHING: Mapping[Part, int] = {}
 class Judged:
     """A request that is judged batch by batch, or was. `counted`: is what goes on of it counted then?"""
 
-    __slots__ = ("aims", "batches", "client", "counted", "found", "judgement", "judging", "parts", "rules", "version")
+    __slots__ = ("batches", "client", "counted", "found", "judgement", "judging", "parts", "rules", "targets", "version")
 
     def __init__(
-        self, client: Client, version: int, found: Skim, aims: Sequence[Aim], batches: Sequence[Batch], counted: bool, now: float
+        self,
+        client: Client,
+        version: int,
+        found: Skim,
+        targets: Sequence[TargetTopic],
+        batches: Sequence[Batch],
+        counted: bool,
+        now: float,
     ) -> None:
-        """`aims`: of each batch."""
-        self.client, self.version, self.found, self.aims, self.batches = client, version, found, aims, batches
+        """`targets`: of each batch."""
+        self.client, self.version, self.found, self.targets, self.batches = client, version, found, targets, batches
         self.rules: Rules = client.rules(now)
         self.parts = parts_of(found)
         self.counted = counted
@@ -96,7 +103,7 @@ class Judged:
         client, engine = self.client, self.client.services.engine
         sent = [i for i in range(len(self.batches)) if i not in self.judgement.refused]
         failed = [i for i in sent if errors.get(self.parts[i], 0)]
-        refused = {self.aims[i].name for i in failed}
+        refused = {self.targets[i].name for i in failed}
         for name in refused:
             engine.confirmed.revoke(self.rules.user, name)
         if self.counted:
@@ -123,13 +130,13 @@ class Judged:
 
     def _confirm(self, items: Sequence[int], refused: Collection[str], acks: int, now: float) -> None:
         """Brokers have let the user write to the topics of these batches, but for those that are refused."""
-        for aim in {id(self.aims[i]): self.aims[i] for i in items}.values():
-            if aim.name in refused:
+        for target in {id(self.targets[i]): self.targets[i] for i in items}.values():
+            if target.name in refused:
                 continue
             if acks:
-                aim.pair = self.client.services.engine.confirmed.confirm(self.rules.user, aim.name, now)
+                target.pair = self.client.services.engine.confirmed.confirm(self.rules.user, target.name, now)
             else:
-                aim.reached = True
+                target.reached = True
 
     def count(self, items: Sequence[int]) -> Generator[None, None, None]:
         """Add batches to the sums of their topics; a topic of which none is among them is not named. In steps."""
@@ -150,26 +157,26 @@ class Judged:
 
 def uncount(client: Client, now: float) -> None:
     """The last request that was counted by topics does not go on, as its connection ends."""
-    when, aim, size, rate, several = client.charged.pop()
-    for _, to, carried in several or ((b"", aim, size),):
+    when, target, size, rate, several = client.charged.pop()
+    for _, to, carried in several or ((b"", target, size),):
         _give_back(to, carried, rate, when, now)
 
 
-def _give_back(aim: Aim, size: int, rate: Metered | None, when: float, now: float) -> None:
-    if aim.meter is not None:
-        aim.meter.give_back(size, now, when)
-    if rate is not None and not aim.exempt:
+def _give_back(target: TargetTopic, size: int, rate: Metered | None, when: float, now: float) -> None:
+    if target.meter is not None:
+        target.meter.give_back(size, now, when)
+    if rate is not None and not target.exempt:
         rate.rates.refund(rate.found.owner, size, now)
 
 
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
     """The broker did not write all of a request that was counted by topics. What it had for a topic is given back if nothing of it
     was written; of a part nobody knows the bytes. The topic is revoked, so that the next request to it is judged batch by batch."""
-    when, aim, size, rate, several = counted
+    when, target, size, rate, several = counted
     codes: dict[bytes, list[int]] = {}
     for (topic, _), code in errors.items():
         codes.setdefault(topic if several is not None else b"", []).append(code)
-    for topic, to, carried in several or ((b"", aim, size),):
+    for topic, to, carried in several or ((b"", target, size),):
         failed = codes.get(topic, [])
         if not any(failed):
             continue

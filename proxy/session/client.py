@@ -41,7 +41,7 @@ MAX_RETIRED_SUMS: Final = 100
 """Sums of earlier client ids of a connection that are kept for answers still to come."""
 
 
-class Aim:
+class TargetTopic:
     """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
     bytes in are not limited, or brokers have not confirmed the topic yet, that of all topics where they are only counted. `pair`
     says whether brokers let this user write to it, None where that does not matter."""
@@ -68,7 +68,7 @@ class Aim:
         return True
 
 
-Counted = tuple[float, Aim, int, Metered | None, list[tuple[bytes, Aim, int]] | None]
+Counted = tuple[float, TargetTopic, int, Metered | None, list[tuple[bytes, TargetTopic, int]] | None]
 """What was counted for a Produce request: when, the topic, bytes, the rate; of several topics each besides."""
 
 
@@ -78,10 +78,10 @@ class Client:
     the bootstrap address. `too_many`: its user has too many connections."""
 
     __slots__ = (
-        "_aims",
         "_api_sums",
         "_retired",
         "_rules",
+        "_targets",
         "_topic_sums",
         "address",
         "broker",
@@ -120,7 +120,7 @@ class Client:
         self._retired: list[Sum] = []
         self._topic_sums: dict[tuple[int, bytes], Sum] = {}
         self._rules: Rules | None = None
-        self._aims: dict[bytes, Aim] = {}
+        self._targets: dict[bytes, TargetTopic] = {}
         self.exchange: SaslExchange | None = None
         self.tokens = False
         """What comes next are SASL tokens without headers: the handshake was of version 0."""
@@ -176,13 +176,13 @@ class Client:
         """The limits that hold for this client now."""
         engine, rules = self.services.engine, self._rules
         if rules is None or rules.era != engine.era:
-            self._aims.clear()
+            self._targets.clear()
             rules = self._rules = Rules(engine, self.user, self.client_id or "", now)
         return rules
 
-    def aim(self, topic: bytes, by_id: bool) -> Aim:
+    def target(self, topic: bytes, by_id: bool) -> TargetTopic:
         """What a limit of topics is about, for a topic named as the request names it. Call `rules` first."""
-        found = self._aims.get(topic)
+        found = self._targets.get(topic)
         if found is None:
             services = self.services
             name = services.cluster.topic_name(topic) if by_id else topic[: MAX_TOPIC_NAME + 1].decode(errors="replace")
@@ -192,11 +192,11 @@ class Client:
             limited = engine.limits.topics is not None
             meter = engine.bytes_in.total if limited and (not known or (rules is not None and rules.exempt)) else None
             pair = engine.confirmed.find(self.user, name) if limited else None
-            found = Aim(name, known, name in engine.limits.exempt.topics, meter, pair)
+            found = TargetTopic(name, known, name in engine.limits.exempt.topics, meter, pair)
             if known:  # else its name may be learnt any time
-                if len(self._aims) >= MAX_TOPIC_SUMS:
-                    self._aims.clear()
-                self._aims[topic] = found
+                if len(self._targets) >= MAX_TOPIC_SUMS:
+                    self._targets.clear()
+                self._targets[topic] = found
         return found
 
     def api_sum(self, key: int) -> Sum:
