@@ -64,7 +64,7 @@ def test_the_command_is_known_without_importing_what_is_large() -> None:
 def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command in `folder` with this checkout importable."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "COLUMNS": "200"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
 NOT_LATER = ("--spark-conf", "spark.executor.memory=1g")
