@@ -95,6 +95,7 @@ bench-report: setup java
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md
 	$(BIN)/python -m proxy.observe.catalogue > docs/metrics.md
+	$(BIN)/python -m quota.catalogue > reports/quotas/catalogue.py
 	$(BIN)/python -m loadtest.results.schema > docs/loadtest-results.schema.json
 	$(BIN)/python -m tests.isolation.cells > docs/isolation.md
 	$(BIN)/python deploy/helm/generate.py

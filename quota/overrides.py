@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from quota.catalogue import MUTATIONS_BURST
 from quota.entity import Entity
-from quota.keys import MUTATIONS_BURST, Values, wrong_together
+from quota.keys import Values, wrong_together
 
 Table = Mapping[Entity, Values]
 """Limits by entity; nobody stands there without any."""

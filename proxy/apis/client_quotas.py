@@ -26,8 +26,9 @@ from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
 from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY
+from quota.catalogue import KEYS
 from quota.entity import DEFAULT, Entity
-from quota.keys import KEYS, Values, named, wrong_entity, wrong_together, wrong_value
+from quota.keys import Values, named, wrong_entity, wrong_together, wrong_value
 from quota.overrides import Change
 
 USER, CLIENT_ID = "user", "client-id"

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from quota.catalogue import KEYS
 from quota.entity import Entity
-from quota.keys import KEYS, wrong_entity, wrong_value
+from quota.keys import wrong_entity, wrong_value
 from quota.overrides import Change
 
 VERSION: Final = 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import get_args
 
-from proxy.config.models import EntityQuota, Kind, Settings
+from proxy.config.models import Kind, Settings
 from proxy.config.storage import AvailableLimit, UsedLimit
+from quota.catalogue import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTINGS
 from quota.decision import Action
 from quota.engine import Exempt, Limits, Mode
 from quota.entity import Entity
-from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTINGS, Values
 from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
@@ -23,12 +23,7 @@ from quota.overrides import Table
 
 def table_of(settings: Settings) -> Table:
     """The limits of these settings, by the names that they have in the protocol."""
-    return {Entity(entity.user, entity.client_id): _values(entity) for entity in settings.quotas.entities}
-
-
-def _values(entity: EntityQuota) -> Values:
-    given = ((key.name, getattr(entity, setting, None)) for setting, key in SETTINGS.items())
-    return {name: float(value) for name, value in given if value is not None}
+    return {Entity(entity.user, entity.client_id): entity.limits() for entity in settings.quotas.entities}
 
 
 def limits_of(settings: Settings, table: Table | None = None) -> Limits:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from configfile.base import FileName, Model, Name
 from proxy.config.ledger import Ledger
@@ -17,8 +17,9 @@ from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
+from quota.catalogue import MAX_BYTES, MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS, Key
 from quota.entity import DEFAULT
-from quota.keys import MOST, MOST_BYTES, MOST_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, wrong_together
+from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
 
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
@@ -143,60 +144,66 @@ class Metrics(Model):
     as `<other>`; `0` shows none. Names of users and clients are labels there."""
 
 
-Rate = Annotated[Size, Field(ge=1, le=MOST_BYTES)]
-Mutations = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
+Rate = Annotated[Size, Field(ge=1, le=MAX_BYTES)]
 
 
-class EntityQuota(Model):
-    """Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific
-    one holds, as in Kafka."""
-
+class _EntityNames(Model):
     user: Name | None = None
     """Name of the user, or `<default>`."""
     client_id: Name | None = None
     """Client id, or `<default>`. A client id is whatever a client claims, so each user has this much for itself, also where no
     `user` is named; in Kafka all users who claim the client id share it."""
-    controller_mutations_rate: Mutations | None = None
-    """Partitions per second that may be created, added and deleted on average."""
-    controller_mutations_burst: Mutations | None = None
-    """Partitions that may be created, added and deleted at once; 11 times the rate when not set."""
-    producer_ids_rate: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)] | None = None
-    """Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only."""
-    producer_byte_rate: Rate | None = None
-    """Bytes of record batches per second, on average over 11 samples of 1 s, that may be produced to the whole cluster; Kafka's
-    quota of this name is one for each broker."""
-    consumer_byte_rate: Rate | None = None
-    """Bytes per second, in the same way, of answers to Fetch and ShareFetch from the whole cluster."""
-    request_rate: Annotated[float, Field(gt=0, le=MOST_REQUESTS, allow_inf_nan=False)] | None = None
-    """Requests per second, in the same way, of any kind but those of a login."""
 
-    @field_validator("producer_ids_rate")
+    def limits(self) -> dict[str, float]:
+        """The limits that are set, by the names of their keys."""
+        given = ((key.name, getattr(self, setting)) for setting, key in SETTINGS.items())
+        return {name: float(value) for name, value in given if value is not None}
+
+    @field_validator(*(key.setting for key in SETTINGS.values() if key.users_only), check_fields=False)
     @classmethod
-    def _for_users(cls, rate: float | None, info: ValidationInfo) -> float | None:
-        if rate is not None and info.data.get("client_id") is not None:
+    def _for_users(cls, limit: float | None, info: ValidationInfo) -> float | None:
+        if limit is not None and info.data.get("client_id") is not None:
             raise ValueError(
                 "producer ids are limited by user only, a client id is whatever a client claims; leave out `client_id`"
             )
-        return rate
+        return limit
 
     @model_validator(mode="after")
-    def _consistent(self) -> EntityQuota:
+    def _consistent(self) -> _EntityNames:
         if self.user is None and self.client_id is None:
             raise ValueError("an entity needs `user`, `client_id` or both")
-        rate, burst = self.controller_mutations_rate, self.controller_mutations_burst
-        if rate is None and burst is None:
-            others = (self.producer_ids_rate, self.producer_byte_rate, self.consumer_byte_rate, self.request_rate)
-            if all(limit is None for limit in others):
-                raise ValueError(
-                    "an entity without a limit; set `controller_mutations_rate`, `producer_ids_rate`, `producer_byte_rate`,"
-                    " `consumer_byte_rate` or `request_rate`"
-                )
-            return self
-        if rate is None:
+        limits = self.limits()
+        if not limits:
+            *names, last = (f"`{key.setting}`" for key in SETTINGS.values() if not key.at_once)
+            raise ValueError(f"an entity without a limit; set {', '.join(names)} or {last}")
+        if MUTATIONS_BURST in limits and MUTATIONS_RATE not in limits:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
-        if (wrong := wrong_together({MUTATIONS_RATE: rate, MUTATIONS_BURST: burst or rate})) is not None:
+        if (wrong := wrong_together(limits)) is not None:
             raise ValueError(wrong)
         return self
+
+
+def _field(key: Key) -> Any:
+    """Type and default of a limit, as `create_model` wants them."""
+    number = Annotated[Size, Field(ge=1, le=key.maximum)] if key.size else _number(key.maximum)
+    return number | None, Field(None, description=key.help)
+
+
+def _number(maximum: float) -> Any:
+    return Annotated[float, Field(gt=0, le=maximum, allow_inf_nan=False)]
+
+
+if TYPE_CHECKING:
+    EntityQuota = _EntityNames
+else:
+    EntityQuota = create_model(
+        "EntityQuota",
+        __base__=_EntityNames,
+        __module__=__name__,
+        __doc__="""Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific
+    one holds, as in Kafka.""",
+        **{key.setting: _field(key) for key in SETTINGS.values()},
+    )
 
 
 class ProducerIds(Model):

@@ -14,8 +14,9 @@ import yaml
 
 from proxy.apis.client_quotas import entity_of, who_of
 from proxy.wire.client_quotas import Entry, Op, Who
+from quota.catalogue import KEYS
 from quota.entity import Entity
-from quota.keys import KEYS, Values
+from quota.keys import Values
 from quota.overrides import Difference, Table, differences
 
 

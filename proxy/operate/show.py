@@ -14,7 +14,8 @@ from rich.text import Text
 from proxy.operate.plan import in_order, plain
 from proxy.operate.suggest import Suggestion
 from proxy.wire.client_quotas import Who
-from quota.keys import KEYS, Values, named
+from quota.catalogue import KEYS
+from quota.keys import Values, named
 from quota.overrides import Difference
 
 _UNITS: Final = {"producer_byte_rate": "bytes/s", "consumer_byte_rate": "bytes/s", "request_percentage": "%"} | {

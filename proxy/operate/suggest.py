@@ -19,19 +19,17 @@ from math import ceil, floor, log, log10
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE
 from quota.entity import Entity
-from quota.keys import MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS
 from quota.kinds.controller_mutations import DEFAULT_WINDOWS
 
 VERSIONS: Final = (1, 2)
-PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 OTHER: Final = "<other>"
 _STEP: Final = log(1.02)
 _WORD: Final = 10
 """bits of a number that say which bit of a word it is"""
-PRODUCER_RATE, CONSUMER_RATE, REQUEST_RATE = (
-    SETTINGS[name].name for name in ("producer_byte_rate", "consumer_byte_rate", "request_rate")
-)
+_MEASURES: Final = [(key.name, key.measure) for key in KEYS.values() if key.measure is not None]
+_FIELDS: Final = ("seq", "api_key", *sorted({measure.field for _, measure in _MEASURES}))
 
 
 class Suggestion(NamedTuple):
@@ -104,10 +102,10 @@ def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Su
     """What fits entities that did something in at least `least` intervals."""
     made = []
     for (entity, key), histogram in found.histograms.items():
-        if key == MUTATIONS_BURST or histogram.total < least:
+        if KEYS[key].at_once or histogram.total < least:
             continue
         used = histogram.percentile(part)
-        limit = _rounded(used * headroom, whole=key in (PRODUCER_RATE, CONSUMER_RATE))
+        limit = _rounded(used * headroom, whole=KEYS[key].size)
         made.append(Suggestion(entity, key, histogram.total, used, limit))
         burst = found.histograms.get((entity, MUTATIONS_BURST))
         if key == MUTATIONS_RATE and burst is not None and burst.most > limit * DEFAULT_WINDOWS:
@@ -125,7 +123,7 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
     for (entity, key), amount in sums.items():
         if amount > 0:  # under a limit of a client id alone each user has its own share: the largest counts
             which = (Entity(None, entity.client_id) if by == "client-id" else entity), key
-            amounts[which] = max(amounts.get(which, 0.0), amount if key == MUTATIONS_BURST else amount / seconds)
+            amounts[which] = max(amounts.get(which, 0.0), amount if KEYS[key].at_once else amount / seconds)
     for which, most in amounts.items():
         found.histograms[which].add(most)
     sums.clear()
@@ -135,17 +133,10 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
 
 def _amounts(line: dict[str, Any]) -> Iterator[tuple[str, int]]:
     """What a line adds to which quota, as the proxy counts it."""
-    api = line["api_key"]
-    if line["topic"] is not None:
-        if api == PRODUCE:
-            yield PRODUCER_RATE, line["record_bytes"]
-        return
-    yield REQUEST_RATE, line["requests"]
-    if api in (FETCH, SHARE_FETCH):
-        yield CONSUMER_RATE, line["response_bytes"]
-    if line["mutations"]:
-        yield MUTATIONS_RATE, line["mutations"]
-        yield MUTATIONS_BURST, line["mutations"]
+    api, by_topic = line["api_key"], line["topic"] is not None
+    for key, measure in _MEASURES:
+        if measure.by_topic == by_topic and (not measure.apis or api in measure.apis):
+            yield key, line[measure.field]
 
 
 def _entity(line: dict[str, Any], by: str) -> Entity | None:
@@ -222,11 +213,10 @@ def _lines(file: Path, found: Read) -> Iterator[dict[str, Any]]:
 
 def _is_usage(line: dict[str, Any]) -> bool:
     """Has it what is looked at?"""
-    numbers = ("seq", "api_key", "requests", "response_bytes", "record_bytes", "mutations")
     texts = ("proxy", "boot", "start", "end", "principal")
     datetime.fromisoformat(line["start"]), datetime.fromisoformat(line["end"])
     return (
-        all(isinstance(line[name], int) and line[name] >= 0 for name in numbers)
+        all(isinstance(line[name], int) and line[name] >= 0 for name in _FIELDS)
         and all(isinstance(line[name], str) for name in texts)
         and all(line[name] is None or isinstance(line[name], str) for name in ("client_id", "topic"))
     )

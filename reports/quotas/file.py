@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from configfile.base import Model, Name
 from configfile.load import FileError, read, validated
 from configfile.units import Size
 from reports.errors import ReportError
+from reports.quotas.catalogue import KEYS
 
 DEFAULT = "<default>"
 _BURST_WINDOWS = 11
@@ -87,38 +88,36 @@ def read_quotas(path: Path) -> QuotaFile:
     return QuotaFile(str(path), limits, topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, hard, storage.soft.available())
 
 
-class _Entity(Model):
-    """Limits of a user, a client id, or both."""
-
+class _EntityNames(Model):
     user: Name | None = None
     client_id: Name | None = None
-    producer_byte_rate: Rate | None = None
-    consumer_byte_rate: Rate | None = None
-    request_rate: Number | None = None
-    controller_mutations_rate: Number | None = None
-    controller_mutations_burst: Number | None = None
-    producer_ids_rate: Number | None = None
 
     @model_validator(mode="after")
-    def _has_a_name(self) -> _Entity:
+    def _has_a_name(self) -> _EntityNames:
         if self.user is None and self.client_id is None:
             raise ValueError("an entity needs `user`, `client_id` or both")
         return self
 
     def limits(self) -> Iterator[Limit]:
         """One for each rate that is set."""
-        mutations = self.controller_mutations_rate
-        burst = self.controller_mutations_burst or _BURST_WINDOWS * (mutations or 0.0)
-        rates = {
-            "producer_byte_rate": (self.producer_byte_rate, 0.0),
-            "consumer_byte_rate": (self.consumer_byte_rate, 0.0),
-            "request_rate": (self.request_rate, 0.0),
-            "controller_mutations": (mutations, burst),
-            "producer_ids": (self.producer_ids_rate, 0.0),
-        }
-        yield from (
-            Limit(k, self.user, self.client_id, float(rate), burst) for k, (rate, burst) in rates.items() if rate is not None
-        )
+        bursts = {key.kind: getattr(self, key.setting) for key in KEYS if key.at_once}
+        for key in KEYS:
+            rate = getattr(self, key.setting)
+            if rate is not None and not key.at_once:
+                burst = (bursts[key.kind] or _BURST_WINDOWS * rate) if key.kind in bursts else 0.0
+                yield Limit(key.kind, self.user, self.client_id, float(rate), burst)
+
+
+if TYPE_CHECKING:
+    _Entity = _EntityNames
+else:
+    _Entity = create_model(
+        "_Entity",
+        __base__=_EntityNames,
+        __module__=__name__,
+        __doc__="Limits of a user, a client id, or both.",
+        **{key.setting: ((Rate if key.size else Number) | None, None) for key in KEYS},
+    )
 
 
 class _Level(Model, extra="ignore"):

@@ -11,6 +11,7 @@ from loadtest.results.model import WarningCode
 from loadtest.results.schema import schema
 from proxy.config.reference import reference
 from proxy.observe.catalogue import catalogue
+from quota.catalogue import report_module
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -70,6 +71,10 @@ def test_the_schema_of_load_test_results_is_up_to_date() -> None:
 
 def test_the_settings_page_is_up_to_date() -> None:
     assert (DOCS / "settings.md").read_text() == reference(), "run `make docs`"
+
+
+def test_the_limits_that_the_report_reads_are_up_to_date() -> None:
+    assert (DOCS.parent / "reports/quotas/catalogue.py").read_text() == report_module(), "run `make docs`"
 
 
 def test_the_metrics_page_is_up_to_date() -> None:

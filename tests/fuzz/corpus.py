@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kio.index import load_request_schema
 
-from quota.keys import KEYS
+from quota.catalogue import KEYS
 from tests.fuzz.bystander import PRODUCER_ID, TOPIC
 from tests.fuzz.places import Place, request_places, response_places
 from tests.messages import batch, part_of, produce, request, response, versions_of

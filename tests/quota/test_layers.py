@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quota.catalogue import KEYS, SETTINGS
 from quota.entity import DEFAULT, Entity
-from quota.keys import KEYS, MAX_NAME, SETTINGS, named, wrong_entity, wrong_together, wrong_value
+from quota.keys import MAX_NAME, named, wrong_entity, wrong_together, wrong_value
 from quota.overrides import Change, Difference, changed, differences, merged
 
 RATE, BURST, IDS = "controller_mutations_rate", "controller_mutations_burst", "producer_ids_rate"

@@ -1,0 +1,144 @@
+"""The catalogue of the limits that operators set for users and client ids: one row for each key. Settings, AlterClientQuotas,
+`quotas suggest` and the report are made from it. In: nothing. Out: rows, and the part of them that the report reads
+(reports/quotas/catalogue.py, made by `make docs`), which imports nothing of the proxy.
+
+Names are such that no broker has them: what ends in `_byte_rate` is a broker's, and means each broker by itself (KIP-13, KIP-546);
+for the whole cluster it begins with `cluster_`. The settings file leaves the prefix out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+MAX_VALUE: Final = 1e12
+"""The largest limit, except for bytes and requests."""
+MAX_BYTES: Final = 1 << 50
+"""The largest rate of bytes, per second."""
+MAX_REQUESTS: Final = 1e9
+"""The largest rate of requests, per second."""
+
+MUTATIONS_RATE: Final = "controller_mutations_rate"
+MUTATIONS_BURST: Final = "controller_mutations_burst"
+PRODUCER_IDS_RATE: Final = "producer_ids_rate"
+
+PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
+
+
+class Measure(NamedTuple):
+    """What of the usage log a limit is about: a field of the lines of these API keys (all when empty), of lines with a topic or
+    of those without."""
+
+    field: str
+    apis: tuple[int, ...] = ()
+    by_topic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One limit. `kind`: its quota, as decisions and `quotas.observe` name it. `setting`: its name under `quotas.entities` of the
+    settings file. `users_only`: it cannot be set for client ids. `size`: in bytes, so whole numbers and units (`20MiB`).
+    `at_once`: a burst, not a rate. `measure`: None where the usage log does not show it."""
+
+    name: str
+    setting: str
+    kind: str
+    unit: str
+    help: str
+    measure: Measure | None = None
+    users_only: bool = False
+    maximum: float = MAX_VALUE
+    size: bool = False
+    at_once: bool = False
+
+
+_ROWS: Final = (
+    Key(
+        MUTATIONS_RATE,
+        MUTATIONS_RATE,
+        "controller_mutations",
+        "partitions/s",
+        "Partitions per second that may be created, added and deleted on average.",
+        Measure("mutations"),
+    ),
+    Key(
+        MUTATIONS_BURST,
+        MUTATIONS_BURST,
+        "controller_mutations",
+        "partitions",
+        "Partitions that may be created, added and deleted at once; 11 times the rate when not set.",
+        Measure("mutations"),
+        at_once=True,
+    ),
+    Key(
+        PRODUCER_IDS_RATE,
+        PRODUCER_IDS_RATE,
+        "producer_ids",
+        "ids/window",
+        "Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only.",
+        users_only=True,
+    ),
+    Key(
+        "cluster_producer_byte_rate",
+        "producer_byte_rate",
+        "producer_byte_rate",
+        "bytes/s",
+        "Bytes of record batches per second, on average over 11 samples of 1 s, that may be produced to the whole cluster;\n"
+        "Kafka's quota of this name is one for each broker.",
+        Measure("record_bytes", (PRODUCE,), by_topic=True),
+        maximum=MAX_BYTES,
+        size=True,
+    ),
+    Key(
+        "cluster_consumer_byte_rate",
+        "consumer_byte_rate",
+        "consumer_byte_rate",
+        "bytes/s",
+        "Bytes per second, in the same way, of answers to Fetch and ShareFetch from the whole cluster.",
+        Measure("response_bytes", (FETCH, SHARE_FETCH)),
+        maximum=MAX_BYTES,
+        size=True,
+    ),
+    Key(
+        "cluster_request_rate",
+        "request_rate",
+        "request_rate",
+        "requests/s",
+        "Requests per second, in the same way, of any kind but those of a login.",
+        Measure("requests"),
+        maximum=MAX_REQUESTS,
+    ),
+)
+KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS}
+"""By name in the Kafka protocol."""
+SETTINGS: Final[Mapping[str, Key]] = {key.setting: key for key in _ROWS}
+"""The same by name in the settings file."""
+
+
+def report_module() -> str:
+    """The text of reports/quotas/catalogue.py."""
+    rates_first = sorted(_ROWS, key=lambda row: row.setting != row.kind)  # the order of limits in the report
+    rows = "".join(f'    Key("{row.setting}", "{row.kind}", {row.size}, {row.at_once}),\n' for row in rates_first)
+    return f'''"""The limits of users and client ids in a settings file. Made from `quota/catalogue.py` by `make docs`; a test
+fails when this file is out of date."""
+
+from typing import Final, NamedTuple
+
+
+class Key(NamedTuple):
+    """One limit: its name in the settings file, its quota, whether it is a size in bytes, whether it is a burst."""
+
+    setting: str
+    kind: str
+    size: bool
+    at_once: bool
+
+
+KEYS: Final = (
+{rows})
+'''
+
+
+if __name__ == "__main__":
+    sys.stdout.write(report_module())
