@@ -196,7 +196,7 @@ def test_whoever_has_no_rights_has_nobody_refused(kafka: LocalCluster, tmp_path:
 
 
 def nobody_is_refused(proxy: ProxyProcess, once: Callable[[Connection], None]) -> None:
-    with attacked(proxy, once, 1):
+    with attacked(proxy, once, 3):
         _, failed = produce(proxy, ORDERS // 2, SECONDS)
     assert failed == 0
     assert not [line for line in proxy.usage() if line["type"] == "decision" and line["principal"] == "User:alice"]
