@@ -100,16 +100,8 @@ class Launcher:
             socket.send_fds(self._socket, [json.dumps(request).encode()], pipes)
 
 
-_first = threading.Lock()
-
-
-def _launcher() -> Launcher:
-    with _first:
-        return _only_launcher()
-
-
 @cache
-def _only_launcher() -> Launcher:
+def _launcher() -> Launcher:
     return Launcher()
 
 
