@@ -12,7 +12,7 @@ WORKERS ?= -n $(shell nproc)
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
+.PHONY: mutants setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
@@ -40,6 +40,11 @@ test-kafka: setup java
 # The unit and wire tests with each of python3.11 to python3.14 that is on PATH.
 test-pythons: setup
 	$(BIN)/python -m tests.pythons $(PYTEST_ARGS)
+
+# How many seeded defects the tests of quota/ and proxy/wire/ catch; some ten minutes. `make mutants MUTANTS_ARGS="--sample 1000 --seed 2"`
+mutants: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "mutmut>=3.8,<4"
+	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
 # What the compiled build replaces, as it is read.
 test-pure: setup
