@@ -21,7 +21,7 @@ from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Windows, user
 from quota.kinds.rates import RateLimit, RateMeter, Rates
 from quota.kinds.storage import Check, Event, Produced, Storage, StorageLimits
 from quota.ledger import Sums
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from quota.produce import MAX_IDS, NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Judgement, Judging, Over, Refusals
 from quota.shares import Share
 from quota.slowing import Slowing
@@ -101,19 +101,19 @@ class Kind(Protocol[L]):
     def name(self) -> str: ...
     @property
     def title(self) -> str: ...
-    def stands(self, found: Found[L], now: float) -> Standing:
+    def stands(self, found: ResolvedLimit[L], now: float) -> Standing:
         """How the owner of a limit stands."""
 
 
 class Rules:
-    """What holds for a user with a client id until `Engine.era` is another: a rate is None where there is no limit. `exempt`:
-    nothing holds; `by_client_id`: limits of client ids alone do."""
+    """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
+    `exempt`: nothing holds; `by_client_id`: limits of client ids alone do."""
 
-    __slots__ = ("by_client_id", "client_id", "consume", "era", "exempt", "owner", "produce", "request", "user")
+    __slots__ = ("by_client_id", "client_id", "consume", "exempt", "limits_version", "owner", "produce", "request", "user")
 
     def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
         self.user, self.client_id = user, client_id
-        self.era = engine.era
+        self.limits_version = engine.limits_version
         self.owner = Entity(user, client_id)
         free = engine.limits.exempt
         self.exempt = free.everywhere(user, client_id)
@@ -130,9 +130,9 @@ class Metered:
 
     __slots__ = ("found", "meter", "rates", "share", "since")
 
-    def __init__(self, rates: Rates, found: Found[RateLimit], now: float) -> None:
+    def __init__(self, rates: Rates, found: ResolvedLimit[RateLimit], now: float) -> None:
         self.meter: RateMeter = rates.meter(found.owner, now)
-        self.rates, self.found = rates, Found(found.limit, self.meter.owner)
+        self.rates, self.found = rates, ResolvedLimit(found.limit, self.meter.owner)
         self.share = Share(self.meter.shares)
         self.since = -inf
         """when the request that waits was held first"""
@@ -199,7 +199,7 @@ class Engine:
         """which users brokers have let write to which topics"""
         self.would: list[Decision] = []
         """what observed quotas would have done since somebody last took it from here; `MAX_WOULD` at most"""
-        self.era = 0
+        self.limits_version = 0
         """another number whenever limits change"""
         self.looks_at_produce = False
         """Does anything but `producer_ids` and the fence have to see Produce requests?"""
@@ -207,7 +207,7 @@ class Engine:
         self._next_cleanup = 0.0
 
     def _settle(self) -> None:
-        self.era += 1
+        self.limits_version += 1
         self._look()
 
     def _look(self) -> None:
@@ -247,14 +247,14 @@ class Engine:
         self._look()
         return events
 
-    def find_mutation_limit(self, user: str, client_id: str) -> Found[MutationLimit] | None:
+    def find_mutation_limit(self, user: str, client_id: str) -> ResolvedLimit[MutationLimit] | None:
         """The controller mutation limit of a client, None when it has none or is exempt."""
         exempt = self.limits.exempt
         if exempt.everywhere(user, client_id):
             return None
         return self.controller_mutations.find(user, client_id, client_ids=client_id not in exempt.client_ids)
 
-    def hold(self, kind: Kind[L], found: Found[L], items: Sequence[int], now: float) -> Decision | None:
+    def hold(self, kind: Kind[L], found: ResolvedLimit[L], items: Sequence[int], now: float) -> Decision | None:
         """A charged request of an entity that this kind mutes on some connection waits, `MAX_HOLD` at most; None when it need
         not."""
         left = min(self.mutes.left(kind.name, found.owner, now), MAX_HOLD)
@@ -264,7 +264,7 @@ class Engine:
         message = f"{found.owner} is muted on another connection by its {kind.title} quota for {left:.1f} s more."
         return Decision(kind.name, Action.HOLD, found.owner, tuple(items), usage, limit, left, message, room)
 
-    def refuses_mutations(self, found: Found[MutationLimit], partitions: Sequence[int], now: float) -> bool:
+    def refuses_mutations(self, found: ResolvedLimit[MutationLimit], partitions: Sequence[int], now: float) -> bool:
         """Would `charge_mutations` refuse any of these now, if the client's version can be refused? Nothing is recorded, and
         `charge_mutations` with the same arguments and time refuses iff this is true."""
         if self.controller_mutations.name in self.limits.observed:
@@ -272,7 +272,7 @@ class Engine:
         return self.controller_mutations.refuses(found, partitions, now)
 
     def charge_mutations(
-        self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float, mute: bool = True
+        self, found: ResolvedLimit[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float, mute: bool = True
     ) -> Verdict:
         """Charge a request that creates, adds or deletes partitions. The throttle is capped at `max_throttle`, and the entity
         is muted for it, but for `mute` False: where no answer tells of a throttle and no connection is muted."""
@@ -280,7 +280,7 @@ class Engine:
 
     def charging_mutations(
         self,
-        found: Found[MutationLimit],
+        found: ResolvedLimit[MutationLimit],
         partitions: Sequence[int],
         *,
         refusable: bool,

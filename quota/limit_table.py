@@ -10,7 +10,7 @@ from quota.entity import OTHERS, Entity, levels
 L = TypeVar("L")
 
 
-class Found(NamedTuple, Generic[L]):
+class ResolvedLimit(NamedTuple, Generic[L]):
     """A limit that holds for a client: `owner` is whose window is charged."""
 
     limit: L
@@ -31,7 +31,7 @@ class LimitTable(Generic[L]):
         mine, theirs = self._limits, other._limits
         return [entity for entity in mine.keys() | theirs.keys() if mine.get(entity) is not theirs.get(entity)]
 
-    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[L] | None:
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[L] | None:
         """The limit of the most specific level that has one; None when nothing limits this client. `client_ids` False: limits of
         client ids alone do not hold."""
         for level in levels(user, client_id):
@@ -39,10 +39,10 @@ class LimitTable(Generic[L]):
                 return None
             limit = self._limits.get(level.key)
             if limit is not None:
-                return Found(limit, level.owner)
+                return ResolvedLimit(limit, level.owner)
         return None
 
-    def shared(self, found: Found[L]) -> Found[L]:
+    def shared(self, found: ResolvedLimit[L]) -> ResolvedLimit[L]:
         """The same limit with the window that further client ids of the user share; `found` itself where the limit names its
         client id, of which there are only as many as operators have set, or where it is of the user."""
         others = None if found.owner.client_id is None else self.find(found.owner.user or "", OTHERS)

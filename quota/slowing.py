@@ -16,7 +16,7 @@ from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit, Rates
 from quota.kinds.storage import NAME, Scope, Seen, Storage, size
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from quota.produce import STORAGE_ERROR, Batch, Refusals
 
 LONGEST_WAIT: Final = 10.0
@@ -30,8 +30,8 @@ class SlowedBook(LimitTable[RateLimit]):
         super().__init__({})
         self._rates, self._storage = rates, storage
 
-    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[RateLimit] | None:
-        return self._rates.find(user, client_id, client_ids=client_ids) or Found(self._own(user), Entity(user, None))
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[RateLimit] | None:
+        return self._rates.find(user, client_id, client_ids=client_ids) or ResolvedLimit(self._own(user), Entity(user, None))
 
     def of(self, owner: Entity) -> RateLimit | None:
         return self._rates.of(owner) or self._own(owner.user or "")
@@ -83,7 +83,7 @@ class Slowing:
             for seen, refused in by_volume.items()
         ]
 
-    def slow(self, found: Found[RateLimit], batches: Sequence[Batch], items: Iterable[int], now: float) -> Decision | None:
+    def slow(self, found: ResolvedLimit[RateLimit], batches: Sequence[Batch], items: Iterable[int], now: float) -> Decision | None:
         """Count what goes on of what is slowed. The throttle is not capped."""
         slowed = [(i, factor, seen) for i, factor, seen in self._asked(batches, items) if 0 < factor < 1]
         if not slowed:

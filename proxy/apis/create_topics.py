@@ -13,7 +13,7 @@ from proxy.wire.create_topics import CREATE_TOPICS
 from proxy.wire.items import Item, Items, Key
 from proxy.wire.steps import MANY
 from quota.kinds.controller_mutations import MutationLimit
-from quota.limit_table import Found
+from quota.limit_table import ResolvedLimit
 
 
 class CreateTopics(MutationApi):
@@ -39,7 +39,7 @@ class CreateTopics(MutationApi):
         return client.services.cluster.default_partitions if topic.amount == -1 else max(topic.amount, 0)
 
     def doubtful(
-        self, client: Client, items: Items, costs: Sequence[int], found: Found[MutationLimit], told: Told, /
+        self, client: Client, items: Items, costs: Sequence[int], found: ResolvedLimit[MutationLimit], told: Told, /
     ) -> Generator[None, None, list[Key]]:
         if not client.services.engine.refuses_mutations(found, costs, client.now):
             return []

@@ -25,7 +25,7 @@ from proxy.wire.items import NO_ID
 from proxy.wire.primitives import INT32, Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from quota.kinds.controller_mutations import MutationLimit, Receipt
-from quota.limit_table import Found
+from quota.limit_table import ResolvedLimit
 
 
 class Metadata:
@@ -70,7 +70,7 @@ class Metadata:
                 unknown.append(name)
         return unknown
 
-    def _charge(self, client: Client, request: Request, new: list[str], found: Found[MutationLimit]) -> Handling:
+    def _charge(self, client: Client, request: Request, new: list[str], found: ResolvedLimit[MutationLimit]) -> Handling:
         receipt = Receipt(found, {})
         with given_back(client, partial(_undo, client, new, receipt)):
             return (yield from self._charged(client, request, new, receipt))
@@ -121,7 +121,7 @@ def _undo(client: Client, names: Sequence[str], receipt: Receipt, now: float) ->
     client.services.engine.give_up_mutations(receipt, now)
 
 
-def _limit(client: Client) -> Found[MutationLimit] | None:
+def _limit(client: Client) -> ResolvedLimit[MutationLimit] | None:
     return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
 
 

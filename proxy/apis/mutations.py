@@ -33,7 +33,7 @@ from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from quota.decision import Action, Decision, Verdict
 from quota.kinds.controller_mutations import MutationLimit, Part, Receipt
-from quota.limit_table import Found
+from quota.limit_table import ResolvedLimit
 
 TOPIC_ALREADY_EXISTS: Final = 36
 REQUEST_TIMED_OUT: Final = 7
@@ -71,7 +71,7 @@ class MutationApi(ABC):
         return size
 
     def doubtful(
-        self, _client: Client, _items: Items, _costs: Sequence[int], _found: Found[MutationLimit], _told: Told, /
+        self, _client: Client, _items: Items, _costs: Sequence[int], _found: ResolvedLimit[MutationLimit], _told: Told, /
     ) -> Generator[None, None, list[Key]]:
         """Topics that may turn out to cost nothing, now that something is about to be refused. In steps."""
         yield from ()
@@ -124,7 +124,7 @@ class MutationApi(ABC):
         yield from freed(told, items.topics)
         return FORWARD
 
-    def _limit(self, client: Client) -> Found[MutationLimit] | None:
+    def _limit(self, client: Client) -> ResolvedLimit[MutationLimit] | None:
         return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
 
     def _estimated(self, client: Client, items: Items, free: set[int]) -> Generator[None, None, int]:
@@ -166,7 +166,13 @@ class MutationApi(ABC):
         return found
 
     def _charge(
-        self, client: Client, request: Request, items: Items, costs: Sequence[int], free: set[int], found: Found[MutationLimit]
+        self,
+        client: Client,
+        request: Request,
+        items: Items,
+        costs: Sequence[int],
+        free: set[int],
+        found: ResolvedLimit[MutationLimit],
     ) -> Handling:
         """Of some topics nothing can come, as the broker said. It may not know yet; what is done is charged then."""
         late: list[int] = []
@@ -247,7 +253,7 @@ class _Told:
     sent: Request
     items: Items
     late: Sequence[int]
-    found: Found[MutationLimit]
+    found: ResolvedLimit[MutationLimit]
     verdict: Verdict
     total: Sum
     when: float

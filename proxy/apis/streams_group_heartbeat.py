@@ -32,7 +32,7 @@ from proxy.wire.streams_group_heartbeat import Topology
 from quota.decision import Action, Decision
 from quota.engine import MAX_HOLD
 from quota.kinds.controller_mutations import MutationLimit, Receipt
-from quota.limit_table import Found
+from quota.limit_table import ResolvedLimit
 
 NO_ROOM = "The topology names too many topics, or those of all Streams groups of this principal do; try again later."
 
@@ -78,7 +78,7 @@ class StreamsGroupHeartbeat:
             held = True
         return FORWARD
 
-    def _charge(self, client: Client, request: Request, new: dict[str, int], found: Found[MutationLimit]) -> Handling:
+    def _charge(self, client: Client, request: Request, new: dict[str, int], found: ResolvedLimit[MutationLimit]) -> Handling:
         engine, expected, now, receipt = client.services.engine, client.services.expected, client.now, Receipt(found, {})
         for i, name in enumerate(new):
             if i % FEW == FEW - 1:
@@ -100,7 +100,7 @@ class StreamsGroupHeartbeat:
         return Forward(plan)
 
 
-def _limit(client: Client) -> Found[MutationLimit] | None:
+def _limit(client: Client) -> ResolvedLimit[MutationLimit] | None:
     return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
 
 
@@ -121,7 +121,7 @@ def _new(client: Client, request: Request, topology: Topology) -> Generator[Paus
     return {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, client.now)}
 
 
-def _over(client: Client, new: Mapping[str, int], found: Found[MutationLimit]) -> Decision | None:
+def _over(client: Client, new: Mapping[str, int], found: ResolvedLimit[MutationLimit]) -> Decision | None:
     """The refusal if these topics do not fit into the quota now; None if they do."""
     engine, now = client.services.engine, client.now
     more = sum(cost - _charged(client, name, now) for name, cost in new.items())

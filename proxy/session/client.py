@@ -175,7 +175,7 @@ class Client:
     def rules(self, now: float) -> Rules:
         """The limits that hold for this client now."""
         engine, rules = self.services.engine, self._rules
-        if rules is None or rules.era != engine.era:
+        if rules is None or rules.limits_version != engine.limits_version:
             self._targets.clear()
             rules = self._rules = Rules(engine, self.user, self.client_id or "", now)
         return rules

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.fair_share import FairShare
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from quota.round_robin import RoundRobin
 from quota.steps import finish_at_once
 from quota.windows import Mark
@@ -101,7 +101,7 @@ class Part(NamedTuple):
 class Receipt:
     """What was recorded of one request, so that it can be taken back, or corrected. `parts` by item."""
 
-    found: Found[MutationLimit]
+    found: ResolvedLimit[MutationLimit]
     parts: dict[int, list[Part]]
 
 
@@ -125,7 +125,7 @@ class ControllerMutations:
         """Entities that have a window."""
         return len(self._windows)
 
-    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[MutationLimit] | None:
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[MutationLimit] | None:
         """The limit that holds for this client, if any; `client_ids` as in `LimitTable.find`. Where the user has as many windows as
         it may have, a further client id is one of the others."""
         found = self.limits.find(user, client_id, client_ids=client_ids)
@@ -133,7 +133,7 @@ class ControllerMutations:
             return found
         return self.limits.shared(found)
 
-    def refuses(self, found: Found[MutationLimit], partitions: Sequence[int], now: float) -> bool:
+    def refuses(self, found: ResolvedLimit[MutationLimit], partitions: Sequence[int], now: float) -> bool:
         """Would `charge` refuse any of these now? Nothing is recorded.
 
         Exact: for the same arguments and time, it is true iff `charge` with `refusable` refuses. It may be true where a later
@@ -142,13 +142,13 @@ class ControllerMutations:
         """
         return self._look(found, now).refuses([amount for amount in partitions if amount > 0], now)
 
-    def charge(self, found: Found[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
+    def charge(self, found: ResolvedLimit[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
         """Charge one request; `partitions[i]` is what topic i costs, 0 for one that costs nothing and is always admitted."""
         return finish_at_once(self.charging(found, partitions, refusable=refusable, now=now))
 
     def charging(
         self,
-        found: Found[MutationLimit],
+        found: ResolvedLimit[MutationLimit],
         partitions: Sequence[int],
         *,
         refusable: bool,
@@ -219,15 +219,15 @@ class ControllerMutations:
             _take_back(parts, -difference)
         return difference
 
-    def average(self, found: Found[MutationLimit], now: float) -> float:
+    def average(self, found: ResolvedLimit[MutationLimit], now: float) -> float:
         """Partitions per second of whoever the limit is about."""
         return self._look(found, now).average(now)
 
-    def standing(self, found: Found[MutationLimit], now: float) -> Usage:
+    def standing(self, found: ResolvedLimit[MutationLimit], now: float) -> Usage:
         """How the entity of a limit stands."""
         return _usage(self._look(found, now), now)
 
-    def stands(self, found: Found[MutationLimit], now: float) -> Standing:
+    def stands(self, found: ResolvedLimit[MutationLimit], now: float) -> Standing:
         """The same for a decision."""
         return Standing(*self.standing(found, now))
 
@@ -269,7 +269,7 @@ class ControllerMutations:
             return
         parts = self._learned.setdefault(owner, [])
         if units > 0:
-            window = self._window(Found(limit, owner), now)
+            window = self._window(ResolvedLimit(limit, owner), now)
             parts.append(Part(window, window.record(units, now), units))
             del parts[:-LEARNED]
         else:
@@ -302,7 +302,7 @@ class ControllerMutations:
         if self._charged is not None:
             self._charged[owner] = self._charged.get(owner, 0) + amount
 
-    def _window(self, found: Found[MutationLimit], now: float) -> Window:
+    def _window(self, found: ResolvedLimit[MutationLimit], now: float) -> Window:
         """The window to charge: made where there is none, of the limit that holds now."""
         known = self._windows.get(found.owner)
         if known is None or known[0] != found.limit:
@@ -313,14 +313,14 @@ class ControllerMutations:
         self._windows.move_to_end(found.owner)
         return known[1]
 
-    def _look(self, found: Found[MutationLimit], now: float) -> Window:
+    def _look(self, found: ResolvedLimit[MutationLimit], now: float) -> Window:
         """The same for a look, which makes no entity known and keeps none from being forgotten."""
         known = self._windows.get(found.owner)
         if known is None:
             return _new(found.limit)
         return known[1] if known[0] == found.limit else self._window(found, now)
 
-    def _kept(self, found: Found[MutationLimit], now: float) -> Window:
+    def _kept(self, found: ResolvedLimit[MutationLimit], now: float) -> Window:
         """The window of an entity that was charged; its limit may be another by now."""
         known = self._windows.get(found.owner)
         return self._window(found, now) if known is None else known[1]
@@ -355,7 +355,9 @@ def _take_back(parts: list[Part], amount: int) -> None:
             parts.append(part._replace(amount=part.amount - taken))
 
 
-def _decision(found: Found[MutationLimit], over: list[int], usage: float, wait: float, left: float, refusable: bool) -> Decision:
+def _decision(
+    found: ResolvedLimit[MutationLimit], over: list[int], usage: float, wait: float, left: float, refusable: bool
+) -> Decision:
     limit = found.limit
     verb = "refused" if refusable else "slowed down"
     message = (

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from quota.decision import Action, Busiest, Decision, Standing, Verdict
 from quota.entity import DEFAULT, Entity
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import Hash
 from quota.windows.samples import Samples
@@ -199,7 +199,7 @@ class ProducerIds:
         self._recent.clear()  # `reject` has to write to the newest filters what `throttle` only read
         self._settle()
 
-    def find(self, user: str) -> Found[ProducerIdLimit] | None:
+    def find(self, user: str) -> ResolvedLimit[ProducerIdLimit] | None:
         """The limit that holds for a user, if any."""
         return None if user in self._exempt else self._limits.find(user, "")
 
@@ -226,7 +226,7 @@ class ProducerIds:
         known = self._users.get(user)
         return [i for i, id in enumerate(ids) if id >= 0 and (known is None or not known.seen.holds(id, now))]
 
-    def stands(self, found: Found[ProducerIdLimit], now: float) -> Standing:
+    def stands(self, found: ResolvedLimit[ProducerIdLimit], now: float) -> Standing:
         """How a user with a limit stands, for a decision."""
         usage = self.standing(found.owner.user or "", now)
         count = 0 if usage is None else usage.counted

@@ -25,7 +25,7 @@ from typing import Final
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.fair_share import FairShare
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from quota.round_robin import RoundRobin
 from quota.shares import Shares
 from quota.windows.rate import RateWindow
@@ -127,7 +127,7 @@ class Rates:
             self._factor = factor
             self._changed()
 
-    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> Found[RateLimit] | None:
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[RateLimit] | None:
         """The limit that holds for this client, if any, before `factor`; `client_ids` as in `LimitTable.find`. Where the user has
         as many windows as it may have, a further client id is one of the others."""
         found = self._limits.find(user, client_id, client_ids=client_ids)
@@ -157,7 +157,7 @@ class Rates:
             return owner
         self._forget_idle(now)
         limit = self._limits.of(owner)
-        return owner if limit is None or self._room.has_room(user) else self._limits.shared(Found(limit, owner)).owner
+        return owner if limit is None or self._room.has_room(user) else self._limits.shared(ResolvedLimit(limit, owner)).owner
 
     def _make(self, owner: Entity) -> RateMeter:
         meter = self._meters.get(owner)
@@ -166,7 +166,7 @@ class Rates:
             self._room.charge(owner.user or "", 1)
         return meter
 
-    def charge(self, found: Found[RateLimit], amount: float, now: float) -> Verdict:
+    def charge(self, found: ResolvedLimit[RateLimit], amount: float, now: float) -> Verdict:
         """Record an amount >= 0. Over the limit the decision throttles until the rate is within it, not capped."""
         meter = self.meter(found.owner, now)
         meter.record(amount, now)
@@ -238,7 +238,7 @@ class Rates:
         """What a window holds without a debt."""
         return self.limit_of(owner) * (self.samples - 1) * self.window
 
-    def stands(self, found: Found[RateLimit], now: float) -> Standing:
+    def stands(self, found: ResolvedLimit[RateLimit], now: float) -> Standing:
         """How the owner of a limit stands. A look makes no window."""
         meter = self._meters.get(found.owner)
         return _standing(meter or RateMeter(self, found.owner), now)

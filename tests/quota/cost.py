@@ -16,7 +16,7 @@ from proxy.hashing import murmur3
 from quota.engine import Engine, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 
 TOPICS = [4] * 50
 ENTITIES = 10_000
@@ -27,7 +27,7 @@ def engine(rate: float, burst: float, algorithm: Algorithm) -> Engine:
     return Engine(Limits(LimitTable({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})), murmur3)
 
 
-def limit_of(one: Engine, user: str) -> Found[MutationLimit]:
+def limit_of(one: Engine, user: str) -> ResolvedLimit[MutationLimit]:
     found = one.find_mutation_limit(user, "app")
     assert found is not None
     return found

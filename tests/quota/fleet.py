@@ -22,7 +22,7 @@ from quota.engine import MAX_HOLD
 from quota.entity import DEFAULT, Entity
 from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, Shard
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from tests.quota.ledger_store import Store
 
 MAX_THROTTLE: Final = 30.0
@@ -121,7 +121,7 @@ class Node:
         """shards whose answers are outstanding"""
         self.quiet: list[Entity] = []
 
-    def send(self, user: User, found: Found[RateLimit], now: float) -> float:
+    def send(self, user: User, found: ResolvedLimit[RateLimit], now: float) -> float:
         """A request comes; until when its connection is held or quiet, `now` if it is accepted and may send the next."""
         until = self.mutes.get(user.owner, 0.0)
         if until > now:
@@ -208,7 +208,7 @@ class Fleet:
         for node in self.random.choices(order, weights, k=plan.connections):
             self._go_on(user, found, node)
 
-    def _go_on(self, user: User, found: Found[RateLimit], node: Node) -> None:
+    def _go_on(self, user: User, found: ResolvedLimit[RateLimit], node: Node) -> None:
         """One connection from now on, at its pace when nobody mutes it."""
         plan, at = self.plan, node
         pace = plan.connections / (plan.demand * plan.requests)

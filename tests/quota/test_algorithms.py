@@ -15,7 +15,7 @@ from quota.decision import Action, Decision
 from quota.engine import Engine, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from quota.windows import spread, token_bucket
 from tests.properties import examples
 
@@ -38,7 +38,7 @@ class Room:
         return other
 
     @property
-    def found(self) -> Found[MutationLimit]:
+    def found(self) -> ResolvedLimit[MutationLimit]:
         found = self.engine.find_mutation_limit("alice", "app")
         assert found is not None
         return found

@@ -13,7 +13,7 @@ from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import Algorithm, ControllerMutations, MutationLimit, Receipt
 from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, key_of
-from quota.limit_table import Found, LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
 from tests.properties import examples
 from tests.quota.ledger_store import Store
 
@@ -371,7 +371,7 @@ class Fleet:
 
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_mutations_of_the_fleet_count_and_so_do_credits(algorithm: Algorithm) -> None:
-    found = Found(MutationLimit(5, 50, algorithm), ALICE)
+    found = ResolvedLimit(MutationLimit(5, 50, algorithm), ALICE)
     a, b, c = (ControllerMutations(LimitTable({ALICE: found.limit})) for _ in range(3))
     fleet = Fleet(a, b)
     b.charge(found, [1], refusable=True, now=0.0)
