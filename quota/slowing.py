@@ -15,7 +15,7 @@ from typing import Final
 from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit, Rates
-from quota.kinds.storage import NAME, Scope, Seen, Storage, size
+from quota.kinds.storage import NAME, Scope, Storage, VolumeState, size
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.produce import STORAGE_ERROR, Batch, Refusals
 
@@ -67,7 +67,7 @@ class Slowing:
     ) -> list[Decision]:
         """Refuse what is at factor 0, and throttle the client; or, where that is not `enforced`, only say so. With scope `volume`
         nobody is throttled for it: other partitions share the connection."""
-        by_volume: dict[Seen | None, list[int]] = {}
+        by_volume: dict[VolumeState | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
             if factor == 0:
                 by_volume.setdefault(seen, []).append(i)
@@ -104,18 +104,18 @@ class Slowing:
         """Is any of these slowed?"""
         return any(0 < factor < 1 for _, factor, _ in self._asked(batches, items))
 
-    def _asked(self, batches: Sequence[Batch], items: Iterable[int]) -> list[tuple[int, float, Seen | None]]:
+    def _asked(self, batches: Sequence[Batch], items: Iterable[int]) -> list[tuple[int, float, VolumeState | None]]:
         """(index, factor, volume) of each."""
         if self.storage.calm:
             return []
         return [(i, *self.storage.asks(batches[i].topic if batches[i].known else None, batches[i].partition)) for i in items]
 
-    def _everybody(self, seen: Seen | None) -> bool:
+    def _everybody(self, seen: VolumeState | None) -> bool:
         """Does this concern all that a client does?"""
         limits = self.storage.limits
         return seen is None or limits is None or limits.scope is Scope.CLUSTER
 
-    def _said(self, action: Action, owner: Entity, items: tuple[int, ...], seen: Seen | None) -> Decision:
+    def _said(self, action: Action, owner: Entity, items: tuple[int, ...], seen: VolumeState | None) -> Decision:
         available, hard = (0.0, 0.0) if seen is None else (float(seen.volume.available), seen.hard)
         return Decision(NAME, action, owner, items, available, hard, 0.0, self.storage.why(seen), max(available - hard, 0.0))
 

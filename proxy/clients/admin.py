@@ -24,13 +24,13 @@ ONLY_ITSELF: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 """The page loads nothing from elsewhere, and its own script only."""
-Seen = Callable[[], dict[str, Any]]
+ThrottleReport = Callable[[], dict[str, Any]]
 Ready = Callable[[], str | None]
 """None when clients can be served, else the reason why not."""
 
 
 async def start_admin(
-    listen: HostPort, registry: CollectorRegistry, ready: Ready, seen: Seen, log: Log
+    listen: HostPort, registry: CollectorRegistry, ready: Ready, seen: ThrottleReport, log: Log
 ) -> tuple[web.AppRunner, int]:
     """Serve until `cleanup()` of the runner; OSError when the address cannot be had. The port is the one it got."""
 

@@ -26,7 +26,7 @@ from proxy.session.tally import OTHER, Tally
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import Rates
-from quota.kinds.storage import Reason, Seen
+from quota.kinds.storage import Reason, VolumeState
 
 U = TypeVar("U")
 
@@ -333,7 +333,7 @@ class ProxyCollector(Collector):
         yield _gauge("storage_hard_limit_bytes", "May be used at all.", sum(it.total - seen.hard for it, seen in volumes))
 
 
-def _place(seen: Seen) -> list[str]:
+def _place(seen: VolumeState) -> list[str]:
     """A volume as labels."""
     broker_id = seen.volume.broker_id
     return ["" if broker_id is None else str(broker_id), _label(seen.volume.log_dir)]

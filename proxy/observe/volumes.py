@@ -10,7 +10,7 @@ from typing import Any
 from proxy.observe.lines import Author, Line, volume_line
 from proxy.observe.operations import Log
 from proxy.observe.usage_log import UsageLog
-from quota.kinds.storage import Check, Event, Happened, Seen, Storage
+from quota.kinds.storage import Check, Event, Happened, Storage, VolumeState
 
 
 class VolumeLog:
@@ -53,7 +53,7 @@ class VolumeLog:
                 self._log.info("volumes known again", throttle_factor=factor)
 
 
-def _about(seen: Seen) -> dict[str, Any]:
+def _about(seen: VolumeState) -> dict[str, Any]:
     left, rate = seen.seconds_left, seen.fill_rate
     return {
         "broker": seen.volume.broker_id,

@@ -50,7 +50,7 @@ class Losses:
         return untold
 
 
-class Place(Protocol):
+class LogDestination(Protocol):
     """Where lines go to."""
 
     losses: Losses
@@ -80,7 +80,7 @@ class LogWriter:
     """One usage log. `wall` gives the time as ISO 8601."""
 
     def __init__(
-        self, places: Sequence[Place], author: Author, *, queue_lines: int, wall: Callable[[], str], complain: Complain
+        self, places: Sequence[LogDestination], author: Author, *, queue_lines: int, wall: Callable[[], str], complain: Complain
     ) -> None:
         self._places, self._author = places, author
         self._queue_lines = queue_lines

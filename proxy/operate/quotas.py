@@ -34,7 +34,7 @@ EVERYTHING = Filter((), strict=False)
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """Which proxy, and how to get in."""
 
     servers: list[HostPort]
@@ -58,13 +58,13 @@ class ByType(click.Command):
 
 
 def _place(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which proxy; the command gets a `Place`."""
+    """The options that say which proxy; the command gets a `Target`."""
 
     @wraps(function)
     def with_place(bootstrap_server: str, command_config: Path | None, **others: Any) -> None:
         try:
             servers = [parse_server(server) for server in bootstrap_server.split(",")]
-            place = Place(servers, upstream_of(command_config))
+            place = Target(servers, upstream_of(command_config))
         except (AccessError, ValueError) as e:
             fail(str(e) if isinstance(e, AccessError) else f"--bootstrap-server {bootstrap_server}: {e}")
         function(place, **others)
@@ -101,7 +101,7 @@ def quotas() -> None:
 @_place
 @_entity
 @AS_JSON
-def describe(place: Place, types: Sequence[str], names: Sequence[str], as_json: bool) -> None:
+def describe(place: Target, types: Sequence[str], names: Sequence[str], as_json: bool) -> None:
     """Show quotas: all, or those of an entity. Those of the brokers are shown beside the proxy's."""
     found = place.describe(filter_of(_right(lambda: parts_of(types, names))))
     if as_json:
@@ -120,7 +120,7 @@ def describe(place: Place, types: Sequence[str], names: Sequence[str], as_json: 
 @ONLY
 @AS_JSON
 def alter(
-    place: Place,
+    place: Target,
     types: Sequence[str],
     names: Sequence[str],
     add: Sequence[str],
@@ -137,7 +137,7 @@ def alter(
 
 @quotas.command()
 @_place
-def export(place: Place) -> None:
+def export(place: Target) -> None:
     """Print the quotas of the proxy as a settings file."""
     found = place.describe()
     click.echo(plan.as_settings(plan.own(found)), nl=False)
@@ -151,7 +151,7 @@ def export(place: Place) -> None:
 @PRUNE
 @ONLY
 @AS_JSON
-def import_(place: Place, file: Path, prune: bool, validate_only: bool, as_json: bool) -> None:
+def import_(place: Target, file: Path, prune: bool, validate_only: bool, as_json: bool) -> None:
     """Make the quotas of the proxy those of a settings file."""
     wanted = _wanted(file)
     found = plan.steps(plan.own(place.describe()), wanted, prune=prune)
@@ -168,7 +168,7 @@ def import_(place: Place, file: Path, prune: bool, validate_only: bool, as_json:
 @FILE
 @PRUNE
 @AS_JSON
-def diff(place: Place, file: Path, prune: bool, as_json: bool) -> None:
+def diff(place: Target, file: Path, prune: bool, as_json: bool) -> None:
     """Show what an import would change; exit code 1 if anything."""
     found = plan.steps(plan.own(place.describe()), _wanted(file), prune=prune)
     if as_json:

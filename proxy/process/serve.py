@@ -41,7 +41,7 @@ from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.volumes import VolumeLog
 from proxy.observe.watcher import Observer
-from proxy.observe.writer import Folder, LogWriter, Place
+from proxy.observe.writer import Folder, LogDestination, LogWriter
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
 from proxy.process.reload import Reloader
 from proxy.process.service_manager import tell_service_manager
@@ -405,7 +405,7 @@ class Proxy:
         return folder, topic
 
     def _make_writer(self) -> LogWriter | None:
-        places: list[Place] = [place for place in (self._folder, self._log_topic) if place is not None]
+        places: list[LogDestination] = [place for place in (self._folder, self._log_topic) if place is not None]
         if not places:
             return None
         return LogWriter(

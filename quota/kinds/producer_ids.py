@@ -33,7 +33,7 @@ from quota.limit_table import LimitTable, ResolvedLimit
 from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import Hash
 from quota.windows.samples import Samples
-from quota.windows.timed import Seen, TimedFilter
+from quota.windows.timed import Novelty, TimedFilter
 
 NAME: Final = "producer_ids"
 MAX_USERS: Final = 10_000
@@ -392,11 +392,11 @@ class ProducerIds:
             before = seen.size_bytes
             what = seen.see(id, now, most=most, keep=keep, room=(MAX_BYTES - self._bytes - before) // 2)
             self._bytes += seen.size_bytes - before
-            if what is Seen.NO_ROOM:
+            if what is Novelty.NO_ROOM:
                 refused.append(i)
                 continue
-            charged += what is Seen.NEW
-            if keep or what is Seen.NEW:
+            charged += what is Novelty.NEW
+            if keep or what is Novelty.NEW:
                 told.append(id)
             self._remember(id, seen.epoch)
         return charged, refused, told

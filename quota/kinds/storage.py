@@ -149,11 +149,11 @@ class Event(NamedTuple):
     """A change, about a volume or about all."""
 
     what: Happened
-    seen: Seen | None = None
+    seen: VolumeState | None = None
     gap: Gap | None = None
 
 
-class Seen:
+class VolumeState:
     """A volume, as it was seen last. `factor` is what it asks for; `hard` and `soft` are in bytes of it; `at` is when."""
 
     __slots__ = ("_trend", "at", "factor", "hard", "released", "replicas", "replicas_at", "soft", "volume", "warned")
@@ -234,7 +234,7 @@ class Storage:
         self.lowest = 1.0
         """the lowest factor that holds for anybody"""
         self.counts = Counts()
-        self.worst: Seen | None = None
+        self.worst: VolumeState | None = None
         """the volume that most recently and severely was at or below a limit"""
         self.brokers = 0
         """active brokers of the last check that knew them"""
@@ -242,8 +242,8 @@ class Storage:
         """why the fallback holds; None when it does not"""
         self.missing: tuple[Gap, ...] = ()
         """what the last check could not see"""
-        self._volumes: dict[Key, Seen] = {}
-        self._troubled: list[Seen] = []
+        self._volumes: dict[Key, VolumeState] = {}
+        self._troubled: list[VolumeState] = []
         self._known: tuple[float, float] | None = None
         """tick of the last complete check, and the factor that it gave"""
         self._rates: Mapping[str, float] = {}
@@ -256,7 +256,7 @@ class Storage:
         return len(self._volumes)
 
     @property
-    def volumes(self) -> Iterable[Seen]:
+    def volumes(self) -> Iterable[VolumeState]:
         """All that are known, in no order."""
         return self._volumes.values()
 
@@ -307,7 +307,7 @@ class Storage:
         """Has anybody who writes to this topic to be looked at? To be asked where this is not `calm`."""
         return self.factor < 1 or any(topic in seen.replicas.partitions for seen in self._troubled)
 
-    def asks(self, topic: str | None, partition: int) -> tuple[float, Seen | None]:
+    def asks(self, topic: str | None, partition: int) -> tuple[float, VolumeState | None]:
         """(the factor for what goes to a partition, the volume that it is for; None for the fallback). A topic that is None is one
         whose name is not known: it may be anywhere."""
         limits = self.limits
@@ -318,7 +318,7 @@ class Storage:
             return worst.factor, worst
         return self.factor, None
 
-    def why(self, seen: Seen | None) -> str:
+    def why(self, seen: VolumeState | None) -> str:
         """For whoever is refused or slowed."""
         if seen is None:
             detail = "they are not known" if self.gap is None else self.gap.detail
@@ -332,7 +332,7 @@ class Storage:
             f" the throttle factor is {seen.factor:.3g}."
         )
 
-    def trouble(self, topic: str, partition: int) -> Seen | None:
+    def trouble(self, topic: str, partition: int) -> VolumeState | None:
         """The volume in the worst trouble that holds a replica of this partition, for scope `volume`; None when it may go on."""
         for seen in self._troubled:
             partitions = seen.replicas.partitions.get(topic)
@@ -364,7 +364,7 @@ class Storage:
         for volume in check.volumes:
             seen = self._volumes.get(volume.key)
             if seen is None:
-                seen = self._volumes[volume.key] = Seen(volume)
+                seen = self._volumes[volume.key] = VolumeState(volume)
             elif seen.at == check.at and seen.volume.available <= volume.available:
                 continue  # told twice: what is worse is believed
             seen.see(volume, check.at, limits)

@@ -21,7 +21,7 @@ from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import UNBOUNDED, BloomFilter, Hash
 
 
-class Seen(Enum):
+class Novelty(Enum):
     """What became of an id."""
 
     KNOWN = "known"
@@ -50,7 +50,7 @@ class TimedFilter:
         self.epoch = object()
         """another object whenever a filter passes: what was known under the same one is known still"""
 
-    def see(self, id: int, now: float, *, most: float = inf, keep: bool = False, room: int = UNBOUNDED) -> Seen:
+    def see(self, id: int, now: float, *, most: float = inf, keep: bool = False, room: int = UNBOUNDED) -> Novelty:
         """Look for an id, and add it if it is new: unless the live filters remember more than `most` with it.
 
         `keep`: one that only the older filter knows is written to the newest too, without being counted again, so that it
@@ -59,20 +59,20 @@ class TimedFilter:
         self.dispose(now)
         hashed = self._hash(id)
         if self.newest is not None and self.newest.has(hashed):
-            return Seen.KNOWN
+            return Novelty.KNOWN
         known = self.older is not None and self.older.has(hashed)
         if known and not keep:
-            return Seen.KNOWN
+            return Novelty.KNOWN
         if not known:
             if self.count() + 1 > most:
-                return Seen.NO_ROOM
+                return Novelty.NO_ROOM
             self.fresh += 1
         self._written(now).put(hashed, room)
-        return Seen.KNOWN if known else Seen.NEW
+        return Novelty.KNOWN if known else Novelty.NEW
 
     def add(self, id: int, now: float) -> bool:
         """Look for an id, and add it if it is new. Was it?"""
-        return self.see(id, now) is Seen.NEW
+        return self.see(id, now) is Novelty.NEW
 
     def holds(self, id: int, now: float) -> bool:
         """Does a live filter know this id, or seem to?"""

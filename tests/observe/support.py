@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from proxy.observe.lines import Author
-from proxy.observe.writer import Folder, LogWriter, Place
+from proxy.observe.writer import Folder, LogDestination, LogWriter
 
 
 class LogFiles:
@@ -23,7 +23,7 @@ class LogFiles:
         rotate_size: int = 10_000,
         rotate_interval: float = 100.0,
         queue_lines: int = 100,
-        others: Sequence[Place] = (),
+        others: Sequence[LogDestination] = (),
     ) -> None:
         self.folder = folder
         self.author = Author("edge", "0123456789abcdef")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
-from quota.windows.timed import Seen, TimedFilter
+from quota.windows.timed import Novelty, TimedFilter
 from tests.properties import examples
 
 WINDOW = 3600
@@ -133,9 +133,9 @@ def test_time_that_goes_back_does_no_harm():
 
 def test_more_than_the_most_find_no_room_and_are_not_remembered():
     timed = TimedFilter(WINDOW, 0.01, murmur3)
-    assert [timed.see(id, 0.0, most=2.5) for id in (1, 2, 3, 1)] == [Seen.NEW, Seen.NEW, Seen.NO_ROOM, Seen.KNOWN]
+    assert [timed.see(id, 0.0, most=2.5) for id in (1, 2, 3, 1)] == [Novelty.NEW, Novelty.NEW, Novelty.NO_ROOM, Novelty.KNOWN]
     assert not timed.holds(3, 0.0)
-    assert timed.see(3, 0.0) is Seen.NEW
+    assert timed.see(3, 0.0) is Novelty.NEW
 
 
 def test_who_is_kept_stays_known_as_long_as_it_is_seen_every_half_window_and_is_counted_once():
@@ -143,7 +143,7 @@ def test_who_is_kept_stays_known_as_long_as_it_is_seen_every_half_window_and_is_
     timed.see(1, 0.0, keep=True)
     timed.see(2, 0.0, keep=True)
     for now in range(0, 10 * WINDOW, 1700):
-        assert timed.see(1, now, most=2, keep=True) is Seen.KNOWN
+        assert timed.see(1, now, most=2, keep=True) is Novelty.KNOWN
         assert timed.count() == (2 if now < WINDOW else 1)
         assert timed.estimate() == pytest.approx(timed.count(), abs=0.1)
 
@@ -159,7 +159,7 @@ def test_it_is_what_sets_would_be(steps, keep):
     timed, model, now = TimedFilter(20, 1e-9, murmur3), Exact(20), 0
     for passed, id in steps:
         now += passed
-        assert (timed.see(id, now, keep=keep) is Seen.NEW) == model.add(id, now, keep)
+        assert (timed.see(id, now, keep=keep) is Novelty.NEW) == model.add(id, now, keep)
         assert timed.count() == model.count()
         assert [timed.holds(other, now) for other in range(31)] == [
             any(other in ids for ids in model.filters.values()) for other in range(31)
