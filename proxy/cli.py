@@ -118,8 +118,7 @@ def check_config(file: Path | None, print_schema: bool) -> None:
     if file is None:
         _fail("which file? kafka-quota-proxy check-config FILE")
     settings = _load(file, {})
-    from proxy.process.serve import contexts_of
-    from proxy.tls import TlsError
+    from proxy.tls import TlsError, contexts_of
 
     try:
         contexts_of(settings)

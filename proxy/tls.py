@@ -11,14 +11,31 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.config.listeners import ListenerTls
+from proxy.config.models import Settings
 from proxy.config.upstream import UpstreamTls
 
+UPSTREAM: Final = "<upstream>"
+"""Stands for the brokers among the names of listeners."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _NAME: Final = "kafka_quota_proxy_server_name"
 
 
 class TlsError(Exception):
     """Files of a TLS section cannot be used; the message says which and why."""
+
+
+def contexts_of(settings: Settings) -> dict[str, ssl.SSLContext | None]:
+    """TLS contexts by name of the listener, and that for brokers; `TlsError` when one cannot be made."""
+    contexts: dict[str, ssl.SSLContext | None] = {
+        name: server_context(listener.tls, "listen.tls" if name == "main" else f"more_listeners.{name}.tls")
+        if listener.tls
+        else None
+        for name, listener in settings.listeners.items()
+    }
+    contexts[UPSTREAM] = client_context(settings.upstream.tls) if settings.upstream.tls else None
+    if settings.ledger.tls is not None:
+        client_context(settings.ledger.tls, "ledger.tls")  # redis-py makes its own of the same files, and says less of them
+    return contexts
 
 
 def server_context(tls: ListenerTls, prefix: str = "listen.tls") -> ssl.SSLContext:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, cast
 
 from proxy.clients.connection import ClientConnection, Shared
+from proxy.cluster.brokers import Brokers
 from proxy.cluster.routes import NameRoute, PortRoute, Route
 from proxy.config.listeners import Listener
 from proxy.config.units import HostPort
@@ -41,7 +42,7 @@ PAUSE: Final = 1.0
 
 
 class ClientListener:
-    """One listener. `tls` gives the context in force, None for plain text."""
+    """One listener, whose clients are led to `brokers`. `tls` gives the context in force, None for plain text."""
 
     def __init__(
         self,
@@ -49,15 +50,16 @@ class ClientListener:
         settings: Listener,
         reserved: frozenset[int],
         shared: Shared,
+        brokers: Brokers,
         tls: Callable[[], ssl.SSLContext | None],
         log: Log,
     ) -> None:
         self.name, self.settings = name, settings
         self.shared, self._tls, self._log = shared, tls, log
         self.rules: Rules = parse_rules(settings.tls.principal_mapping_rules if settings.tls else "DEFAULT")
-        self.bootstrap_addresses: Callable[[], list[HostPort]] = list
-        self.broker_addresses: Callable[[int], list[HostPort]] = lambda _: []
+        self.brokers = brokers
         self.route: Route = self._make_route(reserved)
+        brokers.lead_by(self.route)
         self.port = 0
         """Where clients bootstrap."""
         self._sockets: dict[int | None, list[socket.socket]] = {}
@@ -277,7 +279,8 @@ class ArrivedClient:
 
     def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
         node_id = self.broker(transport)
-        return self.listener.bootstrap_addresses() if node_id is None else self.listener.broker_addresses(node_id)
+        brokers = self.listener.brokers
+        return brokers.bootstrap_addresses() if node_id is None else brokers.broker_addresses(node_id)
 
     def left(self) -> None:
         guest, self.transport, self.guest = self.guest, None, None  # a guest refers to it

@@ -28,7 +28,6 @@ class Brokers:
     def __init__(
         self,
         bootstrap: Iterable[HostPort],
-        routes: Iterable[Route],
         changed: Callable[[Change], None],
         clock: Callable[[], float],
         forget_after: float = 600.0,
@@ -36,7 +35,7 @@ class Brokers:
     ) -> None:
         self._bootstrap = list(bootstrap)
         self._given = given or {}
-        self._routes = list(routes)
+        self._routes: list[Route] = []
         self._turn = 0
         self._changed, self._clock, self._forget_after = changed, clock, forget_after
         self._known: dict[int, Broker] = {}
@@ -45,6 +44,10 @@ class Brokers:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def lead_by(self, route: Route) -> None:
+        """Clients of one more listener are led to these brokers."""
+        self._routes.append(route)
 
     def begin(self) -> None:
         """Let clients come to the brokers that are given."""

@@ -1,6 +1,9 @@
 """The process: how a proxy is started, kept running, reloaded and stopped.
 
-- `serve`                 puts the parts together, runs them, stops them
+- `serve`                 runs a proxy until it is told to stop
+- `proxy`                 one running proxy: its parts, how it starts and stops
+- `logs`                  its logs and who writes to them
+- `start_error`           why it cannot start
 - `reload`                reads settings again when they change
 - `producer_id_snapshot`  the file in which producer ids outlive the proxy
 - `service_manager`       tells systemd how far the proxy is

@@ -12,13 +12,11 @@ from proxy.wire.primitives import Buffer
 
 
 class Directory:
-    """The `Cluster` of all sessions. `brokers` is set once the listeners that stand for them are there. `default_partitions`:
-    what the operator says of them; None for what the cluster says, and 1 until it does."""
+    """The `Cluster` of all sessions. `default_partitions`: what the operator says of them; None for what the cluster says, and 1
+    until it does."""
 
-    brokers: Brokers
-
-    def __init__(self, topics: Topics, default_partitions: int | None) -> None:
-        self.topics = topics
+    def __init__(self, brokers: Brokers, topics: Topics, default_partitions: int | None) -> None:
+        self.brokers, self.topics = brokers, topics
         self._default_partitions = default_partitions
         self._learnt_default = 1
         self._working = False

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from proxy.config.models import Settings
 from proxy.observe.operations import Log
-from proxy.process.serve import Proxy
+from proxy.process.proxy import Proxy
 
 LIMIT = 100.0
 PROXY_ITSELF = b"kafka-quota-proxy"
@@ -103,7 +103,7 @@ class Here:
 
     def __init__(self, proxy: Proxy, broker: Broker, log: Recorder) -> None:
         self.proxy, self.broker, self.log = proxy, broker, log
-        self.port = proxy._listeners[0].port
+        self.port = proxy.listeners[0].port
 
     @property
     def held(self) -> int:
@@ -130,7 +130,7 @@ class Here:
         return found
 
     def hits(self, limit: str) -> int:
-        return self.proxy._observer.limit_hits[limit]
+        return self.proxy.logs.observer.limit_hits[limit]
 
     async def client(self, host: str = "127.0.0.1", **more: Any) -> Client:
         """`host` is where it comes from."""

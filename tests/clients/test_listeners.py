@@ -13,6 +13,7 @@ import pytest
 from proxy.clients.connection import Shared
 from proxy.clients.listeners import ClientListener
 from proxy.clients.turns import Turns
+from proxy.cluster.brokers import Brokers
 from proxy.config.listeners import Listener
 from proxy.config.units import HostPort
 from proxy.observe.operations import operations_log
@@ -29,7 +30,8 @@ def listener(world: Callable[..., World], **listen: Any) -> ClientListener:
 
     shared = Shared(world().services, HANDLERS, nowhere, Turns(asyncio.get_running_loop()))
     settings = Listener.model_validate({"bootstrap": "127.0.0.1:0", **listen})
-    return ClientListener("main", settings, frozenset(), shared, lambda: None, operations_log("error"))
+    brokers = Brokers([HostPort("127.0.0.1", 1)], lambda _: None, lambda: 0.0)
+    return ClientListener("main", settings, frozenset(), shared, brokers, lambda: None, operations_log("error"))
 
 
 def knock(port: int, says: bytes = b"") -> socket.socket:

@@ -30,7 +30,8 @@ class Room:
         self.asked: list[tuple[int, int]] = []
         self.route = PortRoute(None, PortRange(first, last), {9192, *reserved}, self._listen, self._unlisten)
         self.route.bootstrap_port = 9192
-        self.brokers = Brokers(BOOTSTRAP, [self.route], self.changes.append, lambda: self.now, forget_after, given)
+        self.brokers = Brokers(BOOTSTRAP, self.changes.append, lambda: self.now, forget_after, given)
+        self.brokers.lead_by(self.route)
 
     def _listen(self, node_id: int, port: int) -> int | None:
         self.asked.append((node_id, port))

@@ -20,8 +20,9 @@ from proxy.clients import overdue
 from proxy.config.models import Settings
 from proxy.observe.operations import Log
 from proxy.process import producer_id_snapshot as snapshot
+from proxy.process import proxy as running
 from proxy.process import serve
-from proxy.process.serve import Proxy
+from proxy.process.proxy import Proxy
 from proxy.session.session import Session
 from proxy.supervise import PAUSE, RESTARTS, Supervisor, tell_end
 from proxy.upstream import log_topic
@@ -207,14 +208,14 @@ def broken_once(target: object, name: str, asynchronous: bool) -> list[int]:
 
 FAULTS: dict[str, tuple[Callable[[Proxy], object], str, bool]] = {
     "cluster": (lambda proxy: proxy.follower, "ask", True),
-    "usage log intervals": (lambda proxy: proxy._usage, "tick", False),
-    "sweeps": (lambda proxy: proxy._observer, "sweep", False),
+    "usage log intervals": (lambda proxy: proxy.logs.usage, "tick", False),
+    "sweeps": (lambda proxy: proxy.logs.observer, "sweep", False),
     "reload": (lambda proxy: proxy.reloader, "_look", False),
-    "producer ids": (lambda proxy: proxy._snapshot, "save", True),
-    "volumes": (lambda proxy: proxy._volumes, "_look", True),
-    "ledger": (lambda proxy: cast(Any, proxy._ledger).link.ledger, "collect", False),
-    "quota topic": (lambda proxy: proxy._topic, "run", True),
-    "usage log topic": (lambda proxy: proxy._log_topic, "run", True),
+    "producer ids": (lambda proxy: proxy.snapshot, "save", True),
+    "volumes": (lambda proxy: proxy.volumes, "_look", True),
+    "ledger": (lambda proxy: cast(Any, proxy.fleet).link.ledger, "collect", False),
+    "quota topic": (lambda proxy: proxy.quota_topic, "run", True),
+    "usage log topic": (lambda proxy: proxy.logs.topic, "run", True),
     "readiness": (lambda proxy: proxy, "not_ready", False),
 }
 
@@ -223,7 +224,7 @@ FAULTS: dict[str, tuple[Callable[[Proxy], object], str, bool]] = {
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done now and then is done at once."""
     for module, name in (
-        *((supervise, "PAUSE"), (serve, "SWEEP"), (snapshot, "SAVE_EVERY"), (overdue, "PERIOD")),
+        *((supervise, "PAUSE"), (running, "SWEEP"), (snapshot, "SAVE_EVERY"), (overdue, "PERIOD")),
         (log_topic, "FINISH"),
     ):
         monkeypatch.setattr(module, name, 0.02)
@@ -236,8 +237,8 @@ def test_every_work_of_the_proxy_goes_on_after_a_mistake(name: str, tmp_path: Pa
     start = Proxy.start
 
     async def spoilt(proxy: Proxy) -> None:
-        await proxy._volumes.start()
-        monkeypatch.setattr(proxy._volumes, "start", _ends)
+        await proxy.volumes.start()
+        monkeypatch.setattr(proxy.volumes, "start", _ends)
         broken.append(broken_once(target(proxy), method, asynchronous))
         await start(proxy)
 
@@ -312,7 +313,7 @@ def test_an_admin_request_that_fails_is_told_and_the_next_is_answered() -> None:
     async def work() -> None:
         async with proxied() as here, aiohttp.ClientSession() as session:
             host, port = here.proxy._admin.addresses[0][:2]
-            broken_once(here.proxy._throttle_status, "seen", asynchronous=False)
+            broken_once(here.proxy.logs.throttle_status, "seen", asynchronous=False)
             for status in (500, 200):
                 async with session.get(f"http://{host}:{port}/throttles") as answer:
                     assert answer.status == status
@@ -335,8 +336,8 @@ def test_a_thread_that_looks_at_file_systems_and_fails_is_no_file_system_that_ha
 def test_a_wall_clock_that_jumps_is_told() -> None:
     async def work() -> None:
         async with proxied() as here:
-            here.proxy._usage._wall = lambda: time.time() - 3600
-            here.proxy._usage.close_interval()
+            here.proxy.logs.usage._wall = lambda: time.time() - 3600
+            here.proxy.logs.usage.close_interval()
             (line,) = here.log.find("wall clock jumped", level="warning")
             assert line["seconds"] == pytest.approx(-3600, abs=1)
 
@@ -350,7 +351,7 @@ def test_a_proxy_that_cannot_keep_its_work_going_ends_with_a_line_and_exit_code_
     async def fails(_: object) -> None:
         raise Mistake("for good")
 
-    monkeypatch.setattr(serve.MetadataPoller, "run", fails)
+    monkeypatch.setattr(running.MetadataPoller, "run", fails)
     listen = {"listen": {"bootstrap": "127.0.0.1:0"}, "admin": {"listen": "127.0.0.1:0"}}
     settings = Settings.model_validate({"upstream": {"bootstrap_servers": ["127.0.0.1:1"]}, **listen})
     structlog.reset_defaults()

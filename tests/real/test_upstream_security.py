@@ -207,10 +207,10 @@ class Lines:
 def follow(kafka: LocalCluster, way: Upstream, times: int = 1) -> tuple[MetadataPoller, int, list[tuple[str, str, str]]]:
     """Ask the cluster some times: the follower, how many brokers are known, what was logged."""
     log = Lines()
-    brokers = Brokers([address(kafka)], [], lambda _: None, lambda: 0.0)
+    brokers = Brokers([address(kafka)], lambda _: None, lambda: 0.0)
 
     async def asking() -> MetadataPoller:
-        follower = MetadataPoller(brokers, Directory(Topics(), None), lambda: False, 1.0, way, log)  # type: ignore[arg-type]
+        follower = MetadataPoller(brokers, Directory(brokers, Topics(), None), lambda: False, 1.0, way, log)  # type: ignore[arg-type]
         for _ in range(times):
             await follower.ask()
         return follower

@@ -19,8 +19,9 @@ from proxy.config.storage import Storage as Settings
 from proxy.config.units import HostPort
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.volumes import VolumeLog
+from proxy.process.proxy import Proxy
 from proxy.process.reload import LIVE
-from proxy.process.serve import Proxy, StartError
+from proxy.process.start_error import StartError
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.volumes import ALL_LOG_DIRS, ClusterSource, LocalSource, Watch
 from quota.kinds.storage import Below, Check, Reason, Replicas, Storage, StorageLimits, Volume

@@ -1,0 +1,393 @@
+"""One running proxy: its parts, how it starts, takes new settings and stops. In: settings. Out: open ports; `StartError` with what
+would help."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ssl
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.apis.registry import default_handlers, understood
+from proxy.clients.admin import start_admin
+from proxy.clients.connection import ClientConnection, Shared
+from proxy.clients.listeners import ClientListener
+from proxy.clients.overdue import guard
+from proxy.clients.turns import Turns
+from proxy.cluster.brokers import Brokers, Change
+from proxy.cluster.topics import Topics
+from proxy.compiled import hot_path
+from proxy.config.limits import limits_of, windows_of
+from proxy.config.models import Settings
+from proxy.config.units import HostPort
+from proxy.hashing import murmur3
+from proxy.identity.certificates import parse_rules
+from proxy.observe.lines import iso
+from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
+from proxy.observe.operations import Log
+from proxy.observe.volumes import VolumeLog
+from proxy.process.logs import make_logs
+from proxy.process.producer_id_snapshot import ProducerIdSnapshot
+from proxy.process.reload import Reloader
+from proxy.process.service_manager import tell_service_manager
+from proxy.process.start_error import StartError, reason_of
+from proxy.session.admission import Admission
+from proxy.session.budget import Budget, Census
+from proxy.session.plans import Handlers
+from proxy.session.port import Services
+from proxy.session.session import State
+from proxy.supervise import Supervisor, Work
+from proxy.tls import UPSTREAM, contexts_of, watched_files
+from proxy.upstream.connector import BrokerError, Upstream
+from proxy.upstream.directory import Directory
+from proxy.upstream.dynamic_quotas import DynamicQuotas
+from proxy.upstream.metadata_poller import MetadataPoller
+from proxy.upstream.volumes import Watch
+from quota.engine import Engine
+from quota.kinds.producer_ids import Usage
+from quota.overrides import count
+
+if TYPE_CHECKING:
+    from proxy.fleet.fleet import Fleet
+    from proxy.upstream.quota_topic import QuotaTopic
+
+Load = Callable[[], Settings]
+"""Reads the settings; `SettingsError` when they cannot be used."""
+
+SWEEP: Final = 10.0
+"""Seconds between clean-ups of what quotas no longer need."""
+TELL_READY: Final = 30.0
+"""Seconds after which systemd is told that the proxy is ready though the cluster does not answer."""
+DRAIN_POLL: Final = 0.05
+"""Seconds between two looks at what is left while connections drain."""
+DRAIN_STEP: Final = 0.4
+"""Seconds between the connections to one broker and those to the next; all of them take a quarter of the time at most."""
+DRAIN_AT_ONCE: Final = 500
+"""Connections that are drained before others have their turn."""
+
+
+class Proxy:
+    """One running proxy. Made on the event loop; `TlsError` when certificates cannot be used. `load` reads the settings
+    again, `path` is their file."""
+
+    def __init__(self, settings: Settings, load: Load, path: Path | None, log: Log) -> None:
+        self.settings, self._log = settings, log
+        loop = asyncio.get_running_loop()
+        self._clock, self._born = loop.time, loop.time()
+        self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
+        self.supervisor = Supervisor(log)
+        self.failed = self.supervisor.failed
+        self._tasks: list[asyncio.Task[None]] = []
+        self._shipping: list[asyncio.Task[None]] = []
+        self._contexts = contexts_of(settings)
+        upstream = settings.upstream
+        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
+        self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
+        self.directory = Directory(self.brokers, Topics(self.engine.bytes_in), settings.quotas.default_partitions)
+        self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
+        self.snapshot = ProducerIdSnapshot(settings.producer_ids_file, self.engine.producer_ids, self._clock, time.time, log)
+        self.quota_topic, self.dynamic_quotas = self._make_dynamic_quotas()
+        self.shared = self._make_shared()
+        self.fleet = self._make_fleet()
+        self.listeners = [
+            ClientListener(name, listener, settings.fixed_ports, self.shared, self.brokers, partial(self._context, name), log)
+            for name, listener in settings.listeners.items()
+        ]
+        self.follower = MetadataPoller(
+            self.brokers,
+            self.directory,
+            lambda: self.engine.limits.topics is not None,
+            upstream.metadata_refresh,
+            self._upstream,
+            log,
+            self._served,
+        )
+        self.volumes = Watch(
+            self.engine.storage,
+            settings.quotas.storage,
+            lambda check: self.engine.observe(check, lambda: self.logs.usage.produced),
+            self.brokers.addresses,
+            self._upstream,
+            VolumeLog(log, self.logs.usage),
+            self._clock,
+        )
+        self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
+        logs = self.logs
+        self._registry = registry_of(
+            ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, self._gauges(), self._clock)
+        )
+
+    def _served(self) -> None:
+        """The cluster answered the proxy; without an identity of its own, that shows that the cluster wants no logins."""
+        if self.settings.upstream.sasl is None:
+            self.shared.services.admission.served(self._clock())
+
+    def _make_dynamic_quotas(self) -> tuple[QuotaTopic | None, DynamicQuotas]:
+        """Where quotas are altered, and the topic that keeps them, if there is to be one."""
+        dynamic = self.settings.quotas.dynamic
+        topic = None
+        if dynamic is not None:
+            from proxy.upstream.quota_topic import QuotaTopic  # aiokafka takes time and memory: only where it is needed
+
+            topic = QuotaTopic(dynamic.topic, self.brokers.addresses, self._upstream, self._log)
+        return topic, DynamicQuotas(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
+
+    def _make_fleet(self) -> Fleet | None:
+        """What is shared with other proxies, if anything is. redis-py takes memory, and is imported only then."""
+        if self.settings.ledger.kind == "local":
+            return None
+        from proxy.fleet.fleet import Fleet
+
+        fleet = Fleet(self.settings.ledger, self.engine, self.logs.author.boot, self._clock, self._log)
+        fleet.count(self.shared.services.census)
+        return fleet
+
+    def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
+        """The users with most producer ids, for the usage log: as many as have metrics."""
+        ids = self.engine.producer_ids
+        return ids.windows.seconds, ids.busiest(self._max_entities, self._clock()).shown
+
+    def _make_shared(self) -> Shared:
+        """What all connections share."""
+        settings, handlers = self.settings, Handlers(default_handlers())
+        limits = settings.limits
+        services = Services(
+            self.directory,
+            self.engine,
+            self.logs.tally,
+            self.logs.observer,
+            understood(handlers),
+            budget=Budget(limits.memory_total),
+            census=Census(limits.max_connections),
+            dynamic_quotas=self.dynamic_quotas,
+            admission=Admission(logins=settings.upstream.sasl is not None),
+        )
+        _bound(services, settings)
+        return Shared(services, handlers, self._upstream.connect, Turns(asyncio.get_running_loop()))
+
+    def _gauges(self) -> Gauges:
+        services, connections = self.shared.services, self.shared.connections
+        return Gauges(
+            client_connections=lambda: len(connections),
+            brokers=lambda: len(self.brokers),
+            upstream_up=lambda: self.follower.up,
+            muted_connections=lambda: sum(connection.muted for connection in connections),
+            memory_held=lambda: services.budget.held,
+            memory_waiting=lambda: services.budget.waiting,
+            max_entities=lambda: self._max_entities,
+            settings_current=lambda: self.reloader.current,
+            settings_applied=lambda: self.reloader.applied,
+            settings_refused=lambda: self.reloader.refused,
+            dynamic_quotas=lambda: count(self.dynamic_quotas.dynamic),
+            dynamic_quotas_up=lambda: float(self.quota_topic is not None and self.quota_topic.why_not is None),
+            dynamic_quotas_configured=lambda: float(self.quota_topic is not None),
+            quota_changes=lambda: self.dynamic_quotas.changes,
+            quota_records_skipped=lambda: self.dynamic_quotas.skipped,
+            ledger=lambda: None if self.fleet is None else self.fleet.stands(),
+            usage_log_topic_up=lambda: float(self.logs.topic is not None and self.logs.topic.up),
+            usage_log_topic_configured=lambda: float(self.logs.topic is not None),
+            usage_log_topic_waiting=lambda: 0 if self.logs.topic is None else self.logs.topic.waiting,
+        )
+
+    def _context(self, name: str) -> ssl.SSLContext | None:
+        return self._contexts[name]
+
+    def _use(self, settings: Settings) -> None:
+        """Take what can change while the proxy runs from these settings: all of it or, with `TlsError`, nothing. A listener
+        that they leave out stays as it is until a restart."""
+        contexts, listeners = contexts_of(settings), settings.listeners
+        rules = {name: parse_rules(listener.tls.principal_mapping_rules) for name, listener in listeners.items() if listener.tls}
+        self.dynamic_quotas.use(settings)
+        self._contexts = {**self._contexts, **contexts}
+        for listener in self.listeners:
+            listener.rules = rules.get(listener.name, listener.rules)
+        self.volumes.change(settings.quotas.storage)
+        _bound(self.shared.services, settings)
+        self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
+
+    async def start(self) -> None:
+        """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had, or when the cluster
+        cannot tell how full its volumes are."""
+        settings = self.settings
+        try:
+            await self.volumes.start()
+        except BrokerError as e:
+            remedy = "set `upstream.sasl`" if e.refused else "set `quotas.storage.source` to `local`, or leave `quotas.storage` out"
+            raise StartError(f"`quotas.storage` needs to know how full volumes are: {e}; {remedy}") from None
+        try:
+            self.snapshot.load()
+        except OSError as e:
+            where = settings.producer_ids_file
+            raise StartError(f"cannot keep producer ids in {where}: {reason_of(e)}; set `quotas.producer_ids.state_file`") from None
+        try:
+            self._admin, admin_port = await start_admin(
+                settings.admin.listen, self._registry, self.not_ready, self._seen, self._log
+            )
+        except OSError as e:
+            raise StartError(
+                f"cannot listen at {settings.admin.listen}: {reason_of(e)}; set `admin.listen` or --admin to a free address"
+            ) from None
+        self.logs.open()
+        for listener in self.listeners:  # last: at ports that are shared, clients come from now on
+            try:
+                listener.open()
+            except OSError as e:
+                raise StartError(_no_address(settings, listener, e)) from None
+        self.brokers.begin()
+        keep = self.supervisor.keep
+        self._tasks = [keep(name, work) for name, work in self._works().items()]
+        self._tasks.append(keep("readiness", self._tell_ready, once=True))
+        self._shipping = [] if self.logs.topic is None else [keep("usage log topic", self.logs.topic.run)]
+        self._log.info(
+            "started",
+            bootstrap=str(HostPort(settings.listen.bootstrap.host, self.listeners[0].port)),
+            listeners={
+                listener.name: str(HostPort(listener.settings.bootstrap.host, listener.port)) for listener in self.listeners
+            },
+            admin=str(HostPort(settings.admin.listen.host, admin_port)),
+            usage_log=settings.logs.usage.path or "off: set logs.usage.path or --logs to have one",
+            usage_log_topic=settings.logs.usage.topic or "off: set logs.usage.topic to have one",
+            quotas=len(settings.quotas.entities),
+            boot=self.logs.author.boot,
+            hot_path=hot_path(),
+        )
+
+    def _works(self) -> dict[str, Work]:
+        """What goes on all the time."""
+        own: dict[str, Work] = {} if self.quota_topic is None else {"quota topic": self.quota_topic.run}
+        if self.fleet is not None:
+            own["ledger"] = self.fleet.run
+        return {
+            "cluster": self.follower.run,
+            "usage log intervals": self.logs.close_intervals,
+            "sweeps": self._sweeps,
+            "connections": partial(guard, self.shared),
+            "reload": self.reloader.run,
+            "producer ids": self.snapshot.run,
+            "volumes": self.volumes.run,
+            **own,
+        }
+
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Drain: no new connections, idle ones close, the others have until `drain_timeout`, or until there is a hurry, to
+        get their answers."""
+        self.shared.draining = True
+        tell_service_manager("STOPPING=1")
+        self._log.info("stopping", connections=len(self.shared.connections))
+        for listener in self.listeners:
+            listener.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_timeout):
+                await self._drain(hurry)
+        unanswered = sum(connection.session.state is not State.CLOSED for connection in self.shared.connections)
+        if unanswered:
+            self._log.warning("drain timeout", connections=unanswered, detail="their answers are not waited for")
+        for listener in self.listeners:
+            listener.abandon()
+        for connection in list(self.shared.connections):
+            connection.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._admin.cleanup()
+        await self.snapshot.save()
+        self.snapshot.close()
+        await self.logs.finish()
+        for task in self._shipping:
+            task.cancel()
+            await asyncio.wait([task], timeout=1.0)  # aiokafka takes longer to end where brokers are away
+        self._log.info("stopped")
+
+    async def _drain(self, hurry: asyncio.Event) -> None:
+        """Until no connection is left, or there is a hurry. Broker by broker, so that no client loses all its connections at
+        once, and those that come again elsewhere do not come all together."""
+        by_broker: defaultdict[str, list[ClientConnection]] = defaultdict(list)
+        for connection in self.shared.connections:
+            by_broker[connection.broker].append(connection)
+        step = min(DRAIN_STEP, self._drain_timeout / 4 / (len(by_broker) or 1))
+        for connections in by_broker.values():
+            for start in range(0, len(connections), DRAIN_AT_ONCE):
+                for connection in connections[start : start + DRAIN_AT_ONCE]:
+                    connection.session.drain()
+                await asyncio.sleep(0)
+            await _pause(step, hurry)
+        while not hurry.is_set() and (self.shared.connections or any(listener.welcoming for listener in self.listeners)):
+            await _pause(DRAIN_POLL, hurry)
+
+    def _seen(self) -> dict[str, Any]:
+        """What `/throttles` says."""
+        return {"proxy": self.settings.proxy_id, **self.logs.throttle_status.seen()}
+
+    def not_ready(self) -> str | None:
+        """Why clients cannot be served, None when they can."""
+        if self.shared.draining:
+            return "stopping"
+        if not self.follower.up:
+            return "the cluster does not answer"
+        dynamic = self.settings.quotas.dynamic
+        if self.quota_topic is None or dynamic is None or self.quota_topic.settled.is_set():
+            return None
+        return "quotas are not read yet" if self._clock() < self._born + dynamic.start_timeout else None
+
+    def _changed(self, change: Change) -> None:
+        ports = {
+            listener.name: {node_id: listener.route.endpoint(node_id, "")[1] for node_id in (*change.joined, *change.moved)}
+            for listener in self.listeners
+        }
+        self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
+
+    async def _tell_ready(self) -> None:
+        """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
+        while self.not_ready() is not None and self._clock() < self._born + TELL_READY:  # noqa: ASYNC110  (it has several reasons)
+            await asyncio.sleep(DRAIN_POLL)
+        tell_service_manager("READY=1")
+
+    async def _sweeps(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP)
+            self.engine.sweep(self._clock())
+            self.logs.observer.sweep()
+            lasting = () if self.engine.storage.calm else (self.engine.storage.name,)
+            self.logs.observer.forget_quiet(set(self.engine.mutes.active(self._clock())), lasting)
+
+
+async def _pause(seconds: float, unless: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(unless.wait(), seconds)
+
+
+def _no_address(settings: Settings, listener: ClientListener, error: OSError) -> str:
+    where = f"`{settings.key_of(listener.name)}.bootstrap`" + (" or --listen" if listener.name == "main" else "")
+    text = f"cannot listen at {listener.settings.bootstrap}: {reason_of(error)}; set {where} to a free address"
+    if error.errno != errno.EADDRINUSE:
+        return text
+    if listener.settings.reuse_port:
+        return f"{text}; whoever listens there has no `reuse_port`, or is of another user"
+    return f"{text}, or share it: `--reuse-port` for all proxies there"
+
+
+def _files(path: Path | None, settings: Settings) -> list[str]:
+    """The settings file and those that it names."""
+    sections = [settings.upstream.tls, *(listener.tls for listener in settings.listeners.values())]
+    named = [name for tls in sections if tls is not None for name in watched_files(tls)]
+    return [*([str(path)] if path is not None else []), *named]
+
+
+def _bound(services: Services, settings: Settings) -> None:
+    """Let these limits hold."""
+    limits = settings.limits
+    bounds, budget, census = services.bounds, services.budget, services.census
+    bounds.max_frame, bounds.max_held_response = limits.max_frame, limits.memory_per_connection
+    bounds.max_in_flight = limits.max_in_flight
+    bounds.first_request_timeout, bounds.request_timeout = limits.first_request_timeout, limits.request_timeout
+    bounds.idle_timeout, bounds.ask_timeout = limits.idle_timeout, settings.quotas.ask_timeout
+    budget.total = limits.memory_total
+    census.most, census.per_address = limits.max_connections, limits.max_connections_per_address
+    census.per_principal = limits.max_connections_per_principal
