@@ -76,10 +76,11 @@ class ProxyProcess:
             assert not self.stderr, self.stderr
 
     def _launch(self, arguments: list[str]) -> subprocess.Popen[str] | ForkedProcess:
-        if self._program == "proxy":
+        own = self._program == "proxy"
+        if own and "LD_PRELOAD" not in os.environ:  # which takes hold when a process starts, and not when it forks
             return ForkedProcess(arguments)
         command = [sys.executable, "-m", self._program, *arguments]
-        env = os.environ | {compiled.PURE: "1"}
+        env = os.environ if own else os.environ | {compiled.PURE: "1"}
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
     def complaints(self) -> str:

@@ -82,6 +82,7 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
         with ExitStack() as stack:
             for client in (*producers.values(), *consumers, new):
                 stack.enter_context(client)
+            wait_until(lambda: stop.with_name("stop.going").exists() or not thread.is_alive(), "the Java producers to be at work")
             for _ in range(2):
                 for which in ("a", "b"):
                     seen = {key: len(producer.acknowledged) for key, producer in producers.items()}

@@ -1,5 +1,6 @@
 // A Java producer with the settings that Kafka gives it, and one without idempotence, that send one record after the other until a
-// file appears. Arguments: bootstrap servers, a topic, the file. Prints how many records of each were acknowledged and how many failed.
+// file appears, 600 each at least. Arguments: bootstrap servers, a topic, the file. Makes another file, ".going" behind its name, once
+// both are at work. Prints how many records of each were acknowledged and how many failed.
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -23,7 +24,11 @@ public class Steady {
             settings.put("enable.idempotence", name.equals("java"));
             producers.add(new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer()));
         }
-        for (int i = 0; !Files.exists(stop); i++) {
+        Path going = Path.of(args[2] + ".going");
+        for (int i = 0; i < 600 || !Files.exists(stop); i++) {
+            if (!Files.exists(going) && acknowledged.stream().allMatch(count -> count.get() > 100)) {
+                Files.createFile(going);
+            }
             for (int which = 0; which < producers.size(); which++) {
                 AtomicInteger count = acknowledged.get(which);
                 producers.get(which).send(new ProducerRecord<>(args[1], names.get(which) + " " + i), (metadata, error) -> {
