@@ -61,7 +61,7 @@ def find_java() -> Java:
             return found
         rejected.append(f"{path}: " + (found if isinstance(found, str) else f"Java {found.release}, too old"))
     found_text = "".join(f"\n  {line}" for line in rejected) if rejected else " nothing: no JAVA_HOME, and no `java` on the PATH"
-    raise JavaMissing(f"No usable Java. ResolvedLimit:{found_text}\n{_HOW_TO}")
+    raise JavaMissing(f"No usable Java. Found:{found_text}\n{_HOW_TO}")
 
 
 def ensure_java(install: bool = False) -> Java:

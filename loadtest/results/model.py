@@ -173,9 +173,9 @@ class Verification(Model):
     acknowledged: Count = 0
     consumed: Count = Field(0, description="Different records of this run that were found.")
     lost: Count = Field(0, description="Acknowledged and not found.")
-    duplicated: Count = Field(0, description="ResolvedLimit again.")
-    out_of_order: Count = Field(0, description="ResolvedLimit behind a later one of the same producer and partition.")
-    unacknowledged: Count = Field(0, description="ResolvedLimit though never acknowledged: no error, the answer was lost.")
+    duplicated: Count = Field(0, description="Found again.")
+    out_of_order: Count = Field(0, description="Found behind a later one of the same producer and partition.")
+    unacknowledged: Count = Field(0, description="Found though never acknowledged: no error, the answer was lost.")
     examples: list[str] = Field(default_factory=list, max_length=20, description="Some that were lost, duplicated or out of order.")
 
 

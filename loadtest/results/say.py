@@ -117,7 +117,7 @@ def failures(phase: PhaseResult) -> Rows:
 def assertions(result: RunResult) -> Rows:
     rows = [(clean(a.name, 50), "holds" if a.passed else "FAILS", clean(a.wanted, 60), clean(a.got, 60)) for a in result.assertions]
     return Rows(
-        ("Assertion", "", "Wanted", "ResolvedLimit"),
+        ("Assertion", "", "Wanted", "Found"),
         rows,
         texts=4,
         bad=frozenset(i for i, a in enumerate(result.assertions) if not a.passed),
@@ -126,7 +126,7 @@ def assertions(result: RunResult) -> Rows:
 
 def verification(found: Sequence[Verification]) -> Rows:
     """Acknowledged against consumed."""
-    heads = ("Client", "Acknowledged", "ResolvedLimit", "Lost", "Duplicated", "Out of order", "Not acknowledged")
+    heads = ("Client", "Acknowledged", "Found", "Lost", "Duplicated", "Out of order", "Not acknowledged")
     rows = [
         (
             clean(f"{v.client}, {v.tenant}" if v.tenant else v.client, 50),
