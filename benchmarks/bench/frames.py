@@ -20,7 +20,7 @@ PRODUCE_VERSION, FETCH_VERSION = 9, 16
 @dataclass(frozen=True, slots=True)
 class Case:
     """`size` in bytes of the records of one partition; `topics` with as many partitions each; `connections` with `depth`
-    requests in flight each, or, if there is a `rate`, so many requests per second in all, at even intervals."""
+    requests in flight each or, if there is a `rate`, that number of requests per second in all, at even intervals."""
 
     key: int
     size: int
@@ -52,7 +52,7 @@ CASES = {
 
 @cache
 def _produce_request(topics: int, size: int) -> bytes:
-    """So many topics of so many partitions with records of so many bytes."""
+    """Topics with this number of partitions each; a record has this number of bytes."""
     partitions = [{"index": i, "records": record_batch(bytes(size))} for i in range(topics)]
     data = [{"name": f"t{i}", "partition_data": partitions} for i in range(topics)]
     return request_frame(PRODUCE, PRODUCE_VERSION, 0, CLIENT_ID, acks=-1, timeout=milliseconds(30_000), topic_data=data)

@@ -22,7 +22,7 @@ LIMIT: Final = 120.0
 """Seconds for a request."""
 AGAIN: Final = 0.05
 Create = Callable[[dict[str, int], int], dict[str, int]]
-"""Creates topics with so many partitions, and so many replicas; an error code for each, 0 for none."""
+"""Creates topics with this number of partitions and of replicas. Returns an error code for each, 0 for none."""
 
 
 class Admin:

@@ -19,7 +19,7 @@ from proxy.fleet.store import Store, StoreError
 from quota.fleet_events import FleetEvents, TimedEvent
 
 AT_ONCE: Final = 200
-"""Events of one entry: so many hold up the loop for a moment only."""
+"""Events of one entry at most: reading more of them would keep the event loop busy for too long."""
 PAGE: Final = 50
 """Entries that are read at once."""
 PAUSE: Final = 0.1

@@ -544,13 +544,11 @@ class Session:
             self._current = Current(request, None, self._after(question, request))
             return None
         rate = self._rate(key, now)
-        if rate is not None and not rate.meter.has_room(1, now) and (seconds := client.hold_rate(rate, key, version, now)):
+        if rate is not None and (seconds := self._rate_hold(rate, key, version, now)):
             request = Request(key, version, correlation_id, frame, stop)
             self._current = Current(request, rate, self._after(Hold(seconds), request))
             return None
-        decided: Decided | Handling = FORWARD
-        if key in self._handlers:
-            decided = self._handle(key, version, correlation_id, frame, stop)
+        decided = self._handle(key, version, correlation_id, frame, stop)
         if isinstance(decided, Forward | Answer):
             return self._decide(decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rate, now)
         self._current = Current(Request(key, version, correlation_id, frame, stop), rate, decided)
@@ -569,12 +567,9 @@ class Session:
             rate = self._rate(key, client.now)
             if self._current is not None:
                 self._current.rate = rate
-            full = rate is not None and not rate.meter.has_room(1, client.now)
-            pause = Hold(client.hold_rate(rate, key, version, client.now) if rate is not None and full else 0.0)
+            pause = Hold(0.0 if rate is None else self._rate_hold(rate, key, version, client.now))
         if pause.seconds:
             yield pause
-        if key not in self._handlers:
-            return FORWARD
         frame = request.buf, request.start, request.end, request.chunks
         decided = self._handle(key, version, request.correlation_id, frame, request.header_stop)
         return decided if isinstance(decided, Forward | Answer) else (yield from decided)
@@ -670,6 +665,10 @@ class Session:
             return None
         return client.rules(now).request
 
+    def _rate_hold(self, rate: Metered, key: int, version: int, now: float) -> float:
+        """Seconds that a request waits as the entity of its rate is muted on another connection; 0 when it need not."""
+        return 0.0 if rate.meter.has_room(1, now) else self.client.hold_rate(rate, key, version, now)
+
     def _throttled(self, outcome: Forward, key: int, version: int, throttle: float, now: float) -> Forward:
         """A request goes on whose client is throttled: told with the answer if there is one, else muted at once."""
         if outcome.reply:
@@ -678,9 +677,11 @@ class Session:
         return outcome
 
     def _handle(self, key: int, version: int, correlation_id: int, frame: Frame, stop: int) -> Decided | Handling:
-        """What the handler of its API says."""
+        """What the handler of its API says; a request of an API without one goes on."""
+        handler = self._handlers.get(key)
+        if handler is None:
+            return FORWARD
         short_cut = self._handlers.short_cuts.get(key)
-        handler = self._handlers[key]
         low, high = handler.versions
         if not low <= version <= high:
             raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")

@@ -1,4 +1,4 @@
-"""Calls of aiokafka that do not return: whoever waits for them goes on all the same."""
+"""Calls of aiokafka that do not return. The code that waits for them goes on after a time limit."""
 
 from __future__ import annotations
 
