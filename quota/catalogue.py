@@ -52,6 +52,11 @@ class Key:
     size: bool = False
     at_once: bool = False
 
+    @property
+    def title(self) -> str:
+        """The kind as messages name it."""
+        return self.kind.replace("_", " ")
+
 
 _ROWS: Final = (
     Key(
@@ -114,6 +119,14 @@ KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS}
 """By name in the Kafka protocol."""
 SETTINGS: Final[Mapping[str, Key]] = {key.setting: key for key in _ROWS}
 """The same by name in the settings file."""
+RATES: Final = tuple(key for key in _ROWS if key.setting == key.kind)
+"""Those that are plain rates (`quota.kinds.rates`), for which nothing but a row and who charges them is needed."""
+ANSWERED: Final[Mapping[int, str]] = {
+    api: key.kind for key in RATES if key.measure is not None and key.measure.field == "response_bytes" for api in key.measure.apis
+}
+"""API keys to the rate that is charged with the bytes of their answers."""
+KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in")
+"""Every kind of quota, as `quotas.observe` names it."""
 
 
 def report_module() -> str:

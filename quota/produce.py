@@ -1,50 +1,35 @@
-"""One Produce request, judged by every kind of quota at once.
+"""A Produce request is judged by one judge after the other, in the order of `JUDGES`:
 
-In: its batches, with the names of their topics. Out: which of them are refused, with which error code and why; and for how
-long its client is throttled. Codes are those of the Kafka protocol."""
+1. `BehindRefused`    what is behind a refused batch of its producer is refused with the same error: the fence
+2. `FullVolumes`      the storage quota refuses what goes to a volume at its hard limit
+3. `NewProducerIds`   counts producer ids, and refuses or throttles new ones over the limit
+4. `TopicBytes`       counts bytes towards topics, and refuses or throttles those over their threshold
+5. `SlowedRate`       counts bytes towards volumes past their soft limit
+6. `ByteRate`         counts bytes towards the byte rate of the client
+
+Each sees what those before it let go on, so that what is refused counts towards nothing behind. In: batches with the names of their
+topics, the rules of the client, the time. Out: which batches are refused, with which error code and why; and for how long the
+client is throttled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from quota.decision import Action, Decision
+from quota.batch import NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Refused
+from quota.decision import Action, Decision, Verdict
+from quota.engine import Engine
 from quota.entity import Entity
-from quota.fence import Fence, Fenced, Part
-from quota.kinds.bytes_in import OTHERS
+from quota.fence import Fenced
+from quota.kinds.bytes_in import OTHERS, Mode
+from quota.rules import Rules
 
-NOT_ENOUGH_REPLICAS: Final = 19
-"""retried by every client"""
-POLICY_VIOLATION: Final = 44
-"""retried by none"""
-STORAGE_ERROR: Final = 56
-"""KAFKA_STORAGE_ERROR: retried, with fresh metadata"""
 MAX_IDS: Final = 10
 """Producer ids of one request that are counted; a producer has one."""
 MAX_TOLD: Final = 10
 """Topics of one request that a quota tells of one by one; what is to be said of others is said of `OTHERS`, all together."""
 FENCE: Final = "sequence_fence"
-
-
-class Batch(NamedTuple):
-    """What one partition gets. `topic` is its name, or its id where the proxy does not know the name of that: `known` is False."""
-
-    topic: str
-    known: bool
-    topic_id: str | None
-    """where the client names it so: what was refused while the name was not known is found by it"""
-    partition: int
-    size: int
-    """bytes"""
-    producer_id: int
-    epoch: int
-    sequence: int
-
-
-class Refused(NamedTuple):
-    code: int
-    message: str
 
 
 @dataclass(slots=True)
@@ -53,17 +38,6 @@ class Judgement:
 
     refused: dict[int, Refused] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
-    in_topics: bool = False
-    """was what goes on counted in the rates of topics?"""
-    slowed: Entity | None = None
-    """against whose slowed rate something was counted, and how much for each batch"""
-    weights: dict[int, float] = field(default_factory=dict)
-    pieces: list[tuple[int, float]] = field(default_factory=list)
-    """of a request that was judged piece by piece: the batch before which each ends, and when it was judged"""
-
-    def when(self, i: int) -> float:
-        """When batch i was judged, and counted if it was."""
-        return next(when for stop, when in self.pieces if i < stop)
 
     @property
     def throttle(self) -> float:
@@ -71,37 +45,155 @@ class Judgement:
         return max((decision.throttle for decision in self.decisions), default=0.0)
 
 
-class Refusals:
-    """The refusals of one request as they come, with the fence: batch by batch, in order. `now` is the time."""
+class Judging:
+    """One request on its way through the judges, piece by piece in its order. Each piece is judged as a request of its own would
+    be: what its batches count is counted when it is decided that they go on, so others may be judged between two pieces.
 
-    def __init__(self, fence: Fence, batches: Sequence[Batch], owner: Entity) -> None:
-        self._fence, self._batches, self._owner = fence, batches, owner
-        self.now = 0.0
+    `confirmed` False: no broker has confirmed that the user may write to all of these topics. Then bytes count for the user alone
+    until the broker has answered; what it has written is counted with `count` of another, confirmed one."""
+
+    __slots__ = ("_judges", "at", "batches", "confirmed", "engine", "pieces", "refused", "rules")
+
+    def __init__(self, engine: Engine, rules: Rules, batches: Sequence[Batch], *, confirmed: bool = True) -> None:
+        self.engine, self.rules, self.batches, self.confirmed = engine, rules, batches, confirmed
+        self.at = 0
+        """the batch that is next"""
         self.refused: dict[int, Refused] = {}
-        self._user = owner.user or ""
+        self.pieces: list[tuple[int, float]] = []
+        """the batch before which each piece ends, and when it was judged"""
+        self._judges: list[Judge] = [
+            *(BehindRefused(self), FullVolumes(self), NewProducerIds(self)),
+            *(TopicBytes(self), SlowedRate(self), ByteRate(self)),
+        ]
+
+    @property
+    def done(self) -> bool:
+        """Is the whole request judged?"""
+        return self.at >= len(self.batches)
+
+    def hold(self, now: float, *, held: bool = False) -> Decision | None:
+        """Why the request has to wait before it is judged; None when it need not. `held`: it has waited before."""
+        waits = [judge.hold(now, held) for judge in self._judges]
+        return max((wait for wait in waits if wait is not None), key=lambda wait: wait.throttle, default=None)
+
+    def judge(self, count: int, now: float) -> None:
+        """Judge the next piece, of this number of batches. Throttles are capped at `max_throttle`, and their owners muted."""
+        start, self.at = self.at, min(self.at + count, len(self.batches))
+        self.pieces.append((self.at, now))
+        going: Sequence[int] = range(start, self.at)
+        for judge in self._judges:
+            going = judge.judge(going, now)
+        for i in going:
+            batch = self.batches[i]
+            if batch.producer_id >= 0:
+                for topic in batch.names:
+                    self.engine.fence.admitted(
+                        self.rules.user, batch.producer_id, batch.epoch, batch.sequence, (topic, batch.partition)
+                    )
+
+    def count(self, items: Sequence[int], now: float) -> None:
+        """Count batches that brokers have written by now, which were judged while nobody had confirmed that the user may write to
+        their topics: what `judge` does of confirmed ones. Nothing is refused any more."""
+        for judge in self._judges:
+            judge.count(items, now)
+
+    def credit(self, items: Sequence[int], now: float) -> None:
+        """Give back what these batches have counted: brokers did not write them; or, if not `confirmed`, have answered."""
+        for judge in self._judges:
+            judge.credit(items, now)
+
+    def give_up(self, now: float) -> None:
+        """The request does not go on after all, judged as far as it was."""
+        self.credit([i for i in range(self.at) if i not in self.refused], now)
+
+    def refuse(self, i: int, code: int, message: str, quota: str) -> None:
+        """A judge refuses batch i."""
+        batch = self.batches[i]
+        part = batch.topic, batch.partition
+        self.engine.fence.refused(
+            self.rules.user, batch.producer_id, batch.epoch, batch.sequence, part, code, quota, self.pieces[-1][1]
+        )
+        self.refused[i] = Refused(code, message)
+
+    def when(self, i: int) -> float:
+        """When batch i was judged, and counted if it was."""
+        return next(when for stop, when in self.pieces if i < stop)
+
+    @property
+    def counted(self) -> bool:
+        """Has anything been counted that may be given back?"""
+        return any(judge.counted for judge in self._judges)
+
+    def limited(self, items: Iterable[int]) -> list[int]:
+        """Those of these batches whose topics are not exempt."""
+        exempt = self.engine.limits.exempt.topics
+        return [i for i in items if self.batches[i].topic not in exempt]
+
+    def finish(self) -> Judgement:
+        """What becomes of the request, all of it judged."""
+        return Judgement(self.refused, [decision for judge in self._judges for decision in judge.decisions()])
+
+
+class Judge:
+    """One step of the pipeline, for one request. The methods here do nothing."""
+
+    def __init__(self, judging: Judging) -> None:
+        self.judging, self.engine, self.rules = judging, judging.engine, judging.rules
+        self.batches = judging.batches
+        self.told: list[Decision] = []
+
+    @property
+    def counted(self) -> bool:
+        """Has it counted anything that may be given back?"""
+        return False
+
+    def hold(self, now: float, held: bool) -> Decision | None:  # noqa: ARG002
+        """Why the request waits before it is judged; None when it need not."""
+        return None
+
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:  # noqa: ARG002
+        """Returns those of these batches that go on."""
+        return items
+
+    def count(self, items: Sequence[int], now: float) -> None:
+        """`Judging.count`"""
+
+    def credit(self, items: Sequence[int], now: float) -> None:
+        """`Judging.credit`"""
+
+    def decisions(self) -> Sequence[Decision]:
+        """What was decided about the pieces so far."""
+        return as_one(self.told)
+
+
+class BehindRefused(Judge):
+    """The fence: what is behind a refused batch of its producer has to wait for it."""
+
+    def __init__(self, judging: Judging) -> None:
+        super().__init__(judging)
         self._fenced: dict[tuple[str, bool], list[int]] = {}
 
-    def behind(self, i: int) -> bool:
-        """Is batch i behind one that was refused before? Then it is refused too, with the same error."""
-        batch = self._batches[i]
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
+        return [i for i in items if not self._behind(i, now)]
+
+    def _behind(self, i: int, now: float) -> bool:
+        batch, user = self.batches[i], self.rules.user
         if batch.producer_id < 0:
             return False
-        for topic in _names(batch):
+        for topic in batch.names:
             part = topic, batch.partition
-            fenced = self._fence.blocks(self._user, batch.producer_id, batch.epoch, batch.sequence, part, self.now)
+            fenced = self.engine.fence.blocks(user, batch.producer_id, batch.epoch, batch.sequence, part, now)
             if fenced is not None:
-                break
-        else:
-            return False
-        self.refused[i] = Refused(fenced.code, self._why(batch, fenced))
-        self._fenced.setdefault((fenced.quota, fenced.unsure), []).append(i)
-        return True
+                self.judging.refused[i] = Refused(fenced.code, self._why(batch, fenced))
+                self._fenced.setdefault((fenced.quota, fenced.unsure), []).append(i)
+                return True
+        return False
 
     def _why(self, batch: Batch, fenced: Fenced) -> str:
         if fenced.unsure and fenced.sequence >= batch.sequence:
             return (
-                f"More batches of user {self._user} were refused than the proxy remembers for one user. Until some minutes after"
-                " the last of these, only producers that begin with sequence 0 go on."
+                f"More batches of user {self.rules.user} were refused than the proxy remembers for one user. Until some minutes"
+                " after the last of these, only producers that begin with sequence 0 go on."
             )
         quota = f"the {fenced.quota} quota" if fenced.quota else "the proxy"
         return (
@@ -109,93 +201,309 @@ class Refusals:
             f" {quota} and has to be written first."
         )
 
-    def refuse(self, i: int, code: int, message: str, quota: str) -> None:
-        """A quota refuses batch i."""
-        batch = self._batches[i]
-        self._fence.refused(self._user, batch.producer_id, batch.epoch, batch.sequence, _part(batch), code, quota, self.now)
-        self.refused[i] = Refused(code, message)
-
-    def admit(self, i: int) -> None:
-        """Batch i goes on."""
-        batch = self._batches[i]
-        if batch.producer_id >= 0:
-            for topic in _names(batch):
-                self._fence.admitted(self._user, batch.producer_id, batch.epoch, batch.sequence, (topic, batch.partition))
-
-    def decisions(self) -> list[Decision]:
-        """What the fence refused, by the quota that was the cause."""
+    def decisions(self) -> Sequence[Decision]:
+        """What was refused, by the quota that was the cause."""
+        refused, owner = self.judging.refused, self.rules.owner
         return [
-            Decision(FENCE, Action.REFUSE, self._owner, tuple(items), len(items), 0, 0.0, self.refused[items[0]].message)
+            Decision(FENCE, Action.REFUSE, owner, tuple(items), len(items), 0, 0.0, refused[items[0]].message)
             for items in self._fenced.values()
         ]
+
+
+class FullVolumes(Judge):
+    """The storage quota: nothing is written to a volume at its hard limit."""
+
+    def hold(self, now: float, held: bool) -> Decision | None:  # noqa: ARG002
+        if self.engine.storage.calm or self.rules.exempt:
+            return None
+        return self.engine.slowed_rates.wait(self.rules.owner, self.batches, self.judging.limited(range(len(self.batches))), now)
+
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
+        if self.rules.exempt or self.engine.storage.calm:
+            return items
+        limited = self.judging.limited(items)
+        for found in self.engine.slowed_rates.refuse(self.rules.owner, self.batches, limited, self.judging.refuse, now):
+            decision = self.engine.enforce(Verdict(0, found), now, mute=False).decision
+            if decision is not None:
+                self.told.append(decision)
+        return [i for i in items if i not in self.judging.refused]
+
+    def decisions(self) -> Sequence[Decision]:
+        by_volume: dict[str, list[Decision]] = {}
+        for decision in self.told:
+            by_volume.setdefault(decision.message, []).append(decision)
+        return [it for told in by_volume.values() for it in as_one(told)]
+
+
+class NewProducerIds(Judge):
+    """Producer ids that are new to the user."""
+
+    def hold(self, now: float, held: bool) -> Decision | None:
+        """Who is known to the user already goes on at once, and is throttled when it is charged."""
+        ids = self.engine.producer_ids
+        found = None if held or self._exempt() else ids.find(self.rules.user)
+        if found is None or not ids.over(self.rules.user, now):
+            return None
+        if not ids.new(self.rules.user, [batch.producer_id for batch in self.batches], now):
+            return None
+        return self.engine.hold(ids, found, range(len(self.batches)), now)
+
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
+        quota = self.engine.producer_ids
+        ids = [self.batches[i].producer_id for i in items]
+        if all(id <= quota.unchecked for id in ids) or len(set(ids)) > MAX_IDS:
+            return items
+        decision = charge_producer_ids(self.engine, self.rules.user, ids, now, exempt=self._exempt()).decision
+        if decision is None or not decision.items:
+            return items
+        concerned = tuple(items[i] for i in decision.items)
+        self.told.append(replace(decision, items=concerned))
+        if decision.action is not Action.REFUSE:
+            return items
+        for i in concerned:
+            self.judging.refuse(i, NOT_ENOUGH_REPLICAS, decision.message, decision.quota)
+        return [i for i in items if i not in self.judging.refused]
+
+    def _exempt(self) -> bool:
+        exempt = self.engine.limits.exempt.topics
+        return self.rules.exempt or all(batch.topic in exempt for batch in self.batches)
+
+
+class TopicBytes(Judge):
+    """Bytes of each topic, and of all together. Their client is not muted where a topic is refused: other topics share the
+    connection."""
+
+    def __init__(self, judging: Judging) -> None:
+        super().__init__(judging)
+        self._over = Over()
+        self._counts = judging.confirmed and self.engine.bytes_in.limits is not None
+
+    @property
+    def counted(self) -> bool:
+        return self._counts
+
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
+        limits = self.engine.bytes_in.limits
+        if limits is None:
+            return items
+        take = self._take if self.judging.confirmed else self._may_go
+        going = [i for i in items if take(self.batches[i], i, limits.mode, now)]
+        if not self.judging.confirmed:
+            self.engine.bytes_in.expect(self.rules.user, sum(self.batches[i].size for i in going), now)
+        return going
+
+    def count(self, items: Sequence[int], now: float) -> None:
+        limits = self.engine.bytes_in.limits
+        if limits is not None and self._counts:
+            for i in items:
+                self._charge(self.batches[i], i, limits.mode, now)
+
+    def credit(self, items: Sequence[int], now: float) -> None:
+        bytes_in, judging = self.engine.bytes_in, self.judging
+        if not judging.confirmed:
+            sizes = dict.fromkeys((when for _, when in judging.pieces), 0)
+            for i in items:
+                sizes[judging.when(i)] += self.batches[i].size
+            for when, size in sizes.items():
+                bytes_in.answered(self.rules.user, size, when, now)
+        elif self._counts:
+            for i in items:
+                batch = self.batches[i]
+                meter = None if self.rules.exempt or not batch.known else bytes_in.meters.get(batch.topic)
+                (meter or bytes_in.total).give_back(batch.size, now, judging.when(i))
+
+    def decisions(self) -> Sequence[Decision]:
+        return self._over.decisions()
+
+    def _take(self, batch: Batch, i: int, mode: Mode, now: float) -> bool:
+        """Count a batch; False when it is refused, and not counted."""
+        bytes_in, topic, over = self.engine.bytes_in, batch.topic, self._over
+        if self.rules.exempt or not batch.known:
+            return bytes_in.total.take(batch.size, now)
+        if bytes_in.topic(topic, now).take(batch.size, now):
+            return True
+        if mode is Mode.THROTTLE:
+            self._charge(batch, i, mode, now)
+            return True
+        told = over.find(topic)
+        if not told:
+            alone = over.alone(topic)
+            found = bytes_in.explain(topic, batch.size, now) if alone else bytes_in.decline(self.rules.user, topic, now)
+            told.append(replace(found, throttle=0.0, entity=Entity(None, None, topic)))
+        bytes_in.refused.record(batch.size, now)
+        self._refuse(topic, i, told[0], mode)
+        return False
+
+    def _may_go(self, batch: Batch, i: int, mode: Mode, now: float) -> bool:
+        """The same for a user of whom nobody has confirmed that all of this may be written: nothing is counted."""
+        bytes_in, topic, slowed = self.engine.bytes_in, batch.topic, mode is Mode.THROTTLE
+        if self.rules.exempt or not bytes_in.is_over(self.rules.user, topic, now):
+            return True
+        key = topic if bytes_in.knows(topic) else ""
+        told = self._over.find(key)
+        if not told:
+            found = bytes_in.decline(self.rules.user, topic, now)
+            told.append(self._throttled(found, now) if slowed else replace(found, throttle=0.0))
+        (bytes_in.throttled if slowed else bytes_in.refused).record(batch.size, now)
+        if slowed:
+            self._over.add(key, told[0], i)
+        else:
+            self._refuse(key, i, told[0], mode)
+        return slowed
+
+    def _refuse(self, key: str, i: int, told: Decision | None, mode: Mode) -> None:
+        assert told is not None
+        code = NOT_ENOUGH_REPLICAS if mode is Mode.TRANSIENT else POLICY_VIOLATION
+        self.judging.refuse(i, code, told.message, told.quota)
+        self._over.add(key, told, i)
+
+    def _throttled(self, decision: Decision, now: float) -> Decision | None:
+        """What is told of a throttle that begins now."""
+        return self.engine.enforce(Verdict(0, replace(decision, action=Action.THROTTLE)), now).decision
+
+    def _charge(self, batch: Batch, i: int, mode: Mode, now: float) -> None:
+        """Count a batch that goes on, or has gone on, whatever the rates are."""
+        bytes_in, topic = self.engine.bytes_in, batch.topic
+        if self.rules.exempt or not batch.known:
+            bytes_in.total.take(batch.size, now)
+            return
+        bytes_in.written(topic, now)
+        told = self._over.find(topic)
+        decision = bytes_in.charge(topic, batch.size, now, explain=not told).decision
+        if mode is not Mode.THROTTLE:
+            return
+        if told:
+            self._over.add(topic, told[0], i)
+        elif decision is not None:
+            self._over.add(topic, self._throttled(replace(decision, entity=Entity(None, None, topic)), now), i)
+
+
+class SlowedRate(Judge):
+    """Bytes to volumes past their soft limit."""
+
+    def __init__(self, judging: Judging) -> None:
+        super().__init__(judging)
+        self._owner: Entity | None = None
+        self._weights: dict[int, float] = {}
+        """against whose slowed rate something was counted, and how much for each batch"""
+
+    @property
+    def counted(self) -> bool:
+        return self._owner is not None
+
+    def hold(self, now: float, held: bool) -> Decision | None:
+        rates = self.engine.slowed_rates
+        if held or self.rules.exempt or self.engine.storage.calm:
+            return None
+        found = rates.find(self.rules.user, self.rules.client_id, client_ids=self.rules.by_client_id)
+        limited = self.judging.limited(range(len(self.batches)))
+        if found is None or not rates.weights(self.batches, limited):
+            return None
+        return self.engine.hold(rates, found, range(len(self.batches)), now)
+
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
+        if self.judging.confirmed:
+            self.count(items, now)
+        return items
+
+    def count(self, items: Sequence[int], now: float) -> None:
+        rates = self.engine.slowed_rates
+        limited = [] if self.rules.exempt or self.engine.storage.calm else self.judging.limited(items)
+        if not limited:
+            return
+        found = rates.find(self.rules.user, self.rules.client_id, client_ids=self.rules.by_client_id)
+        if found is None:
+            return
+        self._owner = found.owner
+        self._weights |= rates.weights(self.batches, limited)
+        decision = self.engine.enforce(Verdict(0, rates.slow(found, self.batches, limited, now)), now).decision
+        if decision is not None:
+            self.told.append(decision)
+
+    def credit(self, items: Sequence[int], now: float) -> None:
+        if self._owner is not None:
+            for i in items:
+                if i in self._weights:
+                    self.engine.slowed_rates.refund(self._owner, self._weights[i], now)
+
+
+class ByteRate(Judge):
+    """Bytes of the client."""
+
+    def __init__(self, judging: Judging) -> None:
+        super().__init__(judging)
+        self._counted: list[int] = []
+
+    @property
+    def counted(self) -> bool:
+        return self.rules.produce is not None
+
+    def hold(self, now: float, held: bool) -> Decision | None:
+        if self.rules.produce is None or not self.judging.limited(range(len(self.batches))):
+            return None
+        return self.rules.produce.hold(now, held=held, items=range(len(self.batches)))
+
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
+        if self.judging.confirmed:
+            self.count(items, now)
+        return items
+
+    def count(self, items: Sequence[int], now: float) -> None:
+        limited = self.judging.limited(items)
+        self._counted += limited
+        size = sum(self.batches[i].size for i in limited)
+        if self.rules.produce is not None and size and (decision := self.rules.produce.charge(size, now)) is not None:
+            self.told.append(decision)
+
+    def credit(self, items: Sequence[int], now: float) -> None:
+        size = sum(self.batches[i].size for i in self.judging.limited(items))
+        if self.rules.produce is not None and self.judging.confirmed and size:
+            self.rules.produce.refund(size, now)
+
+    def decisions(self) -> Sequence[Decision]:
+        return [replace(decision, items=tuple(self._counted)) for decision in as_one(self.told)]
 
 
 class Over:
     """What is to be said of the topics of one request that are over their thresholds."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[Decision | None, list[int]]] = {}
+        self._told: dict[str, tuple[Decision | None, list[int]]] = {}
 
     def alone(self, topic: str) -> bool:
         """Is this topic one of those that are told of one by one?"""
-        return topic in self._said or len(self._said) < MAX_TOLD
+        return topic in self._told or len(self._told) < MAX_TOLD
 
     def find(self, topic: str) -> list[Decision | None]:
         """What is said of this topic already, None for nothing; no element if it was not asked yet."""
-        found = self._said.get(topic if self.alone(topic) else OTHERS)
+        found = self._told.get(topic if self.alone(topic) else OTHERS)
         return [] if found is None else [found[0]]
 
     def add(self, topic: str, decision: Decision | None, item: int) -> None:
         """This is said of a topic if it is the first, and concerns this item."""
         key = topic if self.alone(topic) else OTHERS
-        said = self._said.get(key)
-        if said is None:
+        told = self._told.get(key)
+        if told is None:
             if decision is not None and key == OTHERS:
                 decision = replace(decision, entity=Entity(None, None, OTHERS))
-            said = self._said[key] = decision, []
-        said[1].append(item)
+            told = self._told[key] = decision, []
+        told[1].append(item)
 
     def decisions(self) -> list[Decision]:
-        return [replace(decision, items=tuple(items)) for decision, items in self._said.values() if decision is not None]
+        """One for each topic, with its items."""
+        return [replace(decision, items=tuple(items)) for decision, items in self._told.values() if decision is not None]
 
 
-class Judging:
-    """A Produce request that is judged piece by piece, in its order. Each piece is judged as a request of its own would be:
-    whatever its batches count is counted when it is decided that they go on, so others may be judged between two pieces.
-    `judgement` says what was decided up to now. `at`: the batch that is next."""
-
-    __slots__ = ("at", "batches", "confirmed", "counted", "full", "ids", "judgement", "over", "rates", "refusals", "slowed")
-
-    def __init__(self, fence: Fence, owner: Entity, batches: Sequence[Batch], *, confirmed: bool, in_topics: bool) -> None:
-        self.batches, self.confirmed = batches, confirmed
-        self.at = 0
-        self.refusals, self.over = Refusals(fence, batches, owner), Over()
-        self.judgement = Judgement(self.refusals.refused, in_topics=in_topics)
-        self.full: list[Decision] = []
-        self.ids: list[Decision] = []
-        self.slowed: list[Decision] = []
-        self.rates: list[Decision] = []
-        self.counted: list[int] = []
-        """batches of pieces that were counted against the byte rate"""
-
-    @property
-    def done(self) -> bool:
-        """Is the whole request judged?"""
-        return self.at >= len(self.batches)
-
-    def charged(self) -> list[int]:
-        """The batches that go on, as far as that is decided."""
-        return [i for i in range(self.at) if i not in self.refusals.refused]
-
-    def finish(self) -> Judgement:
-        """What becomes of the request, all of it judged."""
-        by_volume: dict[str, list[Decision]] = {}
-        for decision in self.full:
-            by_volume.setdefault(decision.message, []).append(decision)
-        full = [it for said in by_volume.values() for it in as_one(said)]
-        kinds = [*self.refusals.decisions(), *full, *as_one(self.ids), *self.over.decisions(), *as_one(self.slowed)]
-        self.judgement.decisions = [*kinds, *(replace(it, items=tuple(self.counted)) for it in as_one(self.rates))]
-        return self.judgement
+def charge_producer_ids(engine: Engine, user: str, ids: Sequence[int], now: float, *, exempt: bool = False) -> Verdict:
+    """Count the new producer ids of one Produce request; `ids[i]` is that of item i. `exempt`: what it is about is never limited.
+    The throttle is capped at `max_throttle`, and the user is muted for it, but not where new ids are refused: known ones go on."""
+    quota = engine.producer_ids
+    verdict = quota.count(user, ids, now, exempt=exempt)
+    throttled = verdict.decision is not None and verdict.decision.action is Action.THROTTLE
+    verdict = engine.enforce(verdict, now, mute=throttled)
+    if verdict.decision is not None:
+        quota.told(user, verdict.decision.throttle, now)
+    return verdict
 
 
 def as_one(decisions: Sequence[Decision]) -> Sequence[Decision]:
@@ -204,11 +512,3 @@ def as_one(decisions: Sequence[Decision]) -> Sequence[Decision]:
         return decisions
     items = tuple(i for decision in decisions for i in decision.items)
     return [replace(decisions[-1], items=items, throttle=max(decision.throttle for decision in decisions))]
-
-
-def _part(batch: Batch) -> Part:
-    return batch.topic, batch.partition
-
-
-def _names(batch: Batch) -> tuple[str, ...]:
-    return (batch.topic,) if batch.topic_id in (None, batch.topic) else (batch.topic, batch.topic_id or "")

@@ -5,9 +5,10 @@ A `Dialogue` fails at its end if bytes came out that no step asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Any
 
 from proxy.apis.registry import default_handlers, understood
 from proxy.hashing import murmur3
@@ -22,15 +23,16 @@ from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes, Buffer
 from quota.confirmed import Confirmations, Pair
-from quota.decision import Action, Decision
-from quota.engine import Engine, Exempt, Limits, Mode
+from quota.decision import Action, Decision, Verdict
+from quota.engine import Engine
 from quota.entity import Entity
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.controller_mutations import MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
-from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, user_limit_table
 from quota.kinds.rates import RateLimit
-from quota.limit_table import LimitTable
+from quota.limit_table import LimitTable, ResolvedLimit
+from quota.limits import Exempt, Limits
 
 HANDLERS = Handlers(default_handlers())
 ALICE = Entity("alice", None)
@@ -40,6 +42,41 @@ ANYBODY = Entity("ANONYMOUS", None)
 def endpoint(node_id: int | None) -> tuple[str, int]:
     """Broker `id` is shown at port 9200 + id."""
     return "proxy.example", 9192 if node_id is None else 9200 + node_id % 100
+
+
+def rate_table(rates: Mapping[Entity, float]) -> LimitTable[RateLimit]:
+    """Limits of a plain rate."""
+    return LimitTable({entity: RateLimit(rate) for entity, rate in rates.items()})
+
+
+def limits_of(
+    *options: object,
+    max_throttle: float = 30.0,
+    exempt: Exempt = Exempt(),  # noqa: B008
+    observed: Mapping[str, Action] = {},
+    **tables: LimitTable[Any],
+) -> Limits:
+    """Limits with these tables by the names of their kinds, and these options."""
+    return Limits(tables, options, max_throttle, exempt, observed)
+
+
+def charge_mutations(
+    engine: Engine,
+    found: ResolvedLimit[MutationLimit],
+    partitions: Sequence[int],
+    *,
+    refusable: bool,
+    now: float,
+    mute: bool = True,
+) -> Verdict:
+    """Charge a request that creates, adds or deletes partitions, as handlers do."""
+    return engine.enforce(engine.controller_mutations.charge(found, partitions, now, refusable=refusable), now, mute=mute)
+
+
+def changed(limits: Limits, *options: object, **tables: LimitTable[Any]) -> Limits:
+    """These limits with other tables and options."""
+    kept = tuple(option for option in limits.options if not any(isinstance(new, type(option)) for new in options))
+    return replace(limits, tables={**limits.tables, **tables}, options=(*kept, *options))
 
 
 class Cluster:
@@ -200,25 +237,16 @@ class World:
     def __post_init__(self) -> None:
         self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
         self.cluster.default_partitions = self.default_partitions
-        ids = user_limit_table({entity: ProducerIdLimit(rate, self.ids_mode) for entity, rate in self.producer_ids.items()})
-        produce, consume, requests = (
-            LimitTable({entity: RateLimit(rate) for entity, rate in rates.items()})
-            for rates in (self.produce, self.consume, self.requests)
+        rates = {"producer_byte_rate": self.produce, "consumer_byte_rate": self.consume, "request_rate": self.requests}
+        tables: dict[str, LimitTable[Any]] = {kind: rate_table(limits) for kind, limits in rates.items()}
+        tables["controller_mutations"] = LimitTable(self.limits)
+        tables["producer_ids"] = user_limit_table(
+            {entity: ProducerIdLimit(rate, self.ids_mode) for entity, rate in self.producer_ids.items()}
         )
-        limits = Limits(
-            LimitTable(self.limits),
-            self.max_throttle,
-            self.exempt,
-            ids,
-            self.count_unlimited,
-            hold_new_ids=self.hold_new_ids,
-            producer_byte_rate=produce,
-            consumer_byte_rate=consume,
-            request_rate=requests,
-            topics=self.topics,
-            topics_mode=self.topics_mode,
-            observed=self.observed,
-        )
+        options: list[object] = [ProducerIdOptions(self.count_unlimited, hold_new=self.hold_new_ids)]
+        if self.topics is not None:
+            options.append(replace(self.topics, mode=self.topics_mode))
+        limits = limits_of(*options, max_throttle=self.max_throttle, exempt=self.exempt, observed=self.observed, **tables)
         self.engine = Engine(limits, murmur3)
         if not self.strangers:
             self.engine.confirmed = AllConfirmed()

@@ -40,7 +40,7 @@ def came(client: Client, name: str, partitions: int) -> None:
     services = client.services
     for charge in services.expected.seen(name):
         if partitions < charge.amount:
-            services.engine.correct_mutations(charge.receipt, charge.item, partitions, client.now)
+            services.engine.controller_mutations.correct(charge.receipt, charge.item, partitions, client.now)
 
 
 class _Sizes(Question, InSteps):

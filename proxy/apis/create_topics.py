@@ -41,7 +41,7 @@ class CreateTopics(MutationApi):
     def doubtful(
         self, client: Client, items: Items, costs: Sequence[int], found: ResolvedLimit[MutationLimit], told: Told, /
     ) -> Generator[None, None, list[Key]]:
-        if not client.services.engine.refuses_mutations(found, costs, client.now):
+        if not client.services.engine.controller_mutations.refuses(found, costs, client.now):
             return []
         doubtful: list[Key] = []
         for i, (topic, cost) in enumerate(zip(items.topics, costs, strict=True)):

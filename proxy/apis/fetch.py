@@ -23,7 +23,7 @@ class Fetch:
 
     def recognize(self, client: Client, version: int, _frame: Frame, _header_stop: int, /) -> Forward | None:
         """Nothing of a request needs to be read; all those of a connection without a limit have the same plan."""
-        if client.rules(client.now).consume is not None:
+        if FETCH in client.rules(client.now).answers:
             return None
         known = client.remembered.get(FETCH << 8 | version)
         if not isinstance(known, Forward):

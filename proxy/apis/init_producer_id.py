@@ -9,6 +9,7 @@ from proxy.session.client import Client
 from proxy.session.plans import FORWARD, Decided, Handling, Hold, Request
 from proxy.wire.init_producer_id import INIT_PRODUCER_ID, current_id
 from quota.decision import Decision
+from quota.engine import MAX_HOLD
 
 
 class InitProducerId:
@@ -16,12 +17,12 @@ class InitProducerId:
     versions = (0, 0x7FFF)
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
-        engine = client.services.engine
-        if not engine.limits.hold_new_ids:
+        engine, ids = client.services.engine, client.services.engine.producer_ids
+        if not ids.hold_new or engine.limits.exempt.everywhere(client.user, client.client_id or ""):
             return FORWARD
         request.join()
         current = current_id(memoryview(request.buf)[request.body : request.end], request.version)
-        wait = engine.hold_new_id(client.user, client.client_id or "", current, client.now)
+        wait = ids.wait_for_room(client.user, current, MAX_HOLD, client.now)
         return FORWARD if wait is None else self._held(client, request, wait)
 
     def _held(self, client: Client, request: Request, wait: Decision) -> Handling:

@@ -79,7 +79,8 @@ class Metadata:
         engine, total, now, found = client.services.engine, client.api_sum(self.key), client.now, receipt.found
         each = client.services.cluster.default_partitions
         costs = [each] * len(new)
-        verdict = yield from engine.charging_mutations(found, costs, refusable=True, now=now, mute=False, receipt=receipt)
+        charging = engine.controller_mutations.charging(found, costs, refusable=True, now=now, receipt=receipt)
+        verdict = engine.enforce((yield from charging), now, mute=False)
         if engine.would:  # before somebody else is judged
             client.would_have(self.key, request.version)
         decision = verdict.decision
@@ -107,7 +108,7 @@ class Metadata:
         if expected.still(client.user, name, now):
             return True
         if (missed := expected.drop(client.user, name)) is not None:
-            client.services.engine.credit_mutations(missed.receipt, (missed.item,))
+            client.services.engine.controller_mutations.credit(missed.receipt, (missed.item,))
         return False
 
 
@@ -118,11 +119,12 @@ def _undo(client: Client, names: Sequence[str], receipt: Receipt, now: float) ->
         charge = expected.still(client.user, name, now)
         if charge is not None and charge.receipt is receipt:
             expected.drop(client.user, name)
-    client.services.engine.give_up_mutations(receipt, now)
+    client.services.engine.controller_mutations.give_up(receipt, now)
 
 
 def _limit(client: Client) -> ResolvedLimit[MutationLimit] | None:
-    return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
+    engine = client.services.engine
+    return engine.find(engine.controller_mutations, client.user, client.client_id or "")
 
 
 class _Learn(Patch):

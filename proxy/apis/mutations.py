@@ -125,7 +125,8 @@ class MutationApi(ABC):
         return FORWARD
 
     def _limit(self, client: Client) -> ResolvedLimit[MutationLimit] | None:
-        return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
+        engine = client.services.engine
+        return engine.find(engine.controller_mutations, client.user, client.client_id or "")
 
     def _estimated(self, client: Client, items: Items, free: set[int]) -> Generator[None, None, int]:
         """What a request costs whose client has no quota."""
@@ -185,7 +186,7 @@ class MutationApi(ABC):
             yield from freed(items.topics)
             return FORWARD
         receipt = Receipt(found, {})
-        with given_back(client, partial(client.services.engine.give_up_mutations, receipt)):
+        with given_back(client, partial(client.services.engine.controller_mutations.give_up, receipt)):
             return (yield from self._charged(client, request, items, costs, late, receipt))
 
     def _charged(
@@ -194,7 +195,8 @@ class MutationApi(ABC):
         """Charge the costs. `late`: topics that are charged if they come to something."""
         engine, found, now = client.services.engine, receipt.found, client.now
         refusable = request.version >= self.wire.first_refusable
-        verdict = yield from engine.charging_mutations(found, costs, refusable=refusable, now=now, receipt=receipt)
+        charging = engine.controller_mutations.charging(found, costs, refusable=refusable, now=now, receipt=receipt)
+        verdict = engine.enforce((yield from charging), now)
         if engine.would:  # before somebody else is judged
             client.would_have(self.key, request.version)
         if verdict.decision is not None and verdict.decision.action is Action.REFUSE:
@@ -281,7 +283,7 @@ class _Told:
                 yield
             if result.error == 0 and topics[i].amount == -1 and result.partitions > 0:
                 client.services.cluster.learn_default_partitions(result.partitions)
-                charged += engine.correct_mutations(receipt, i, result.partitions, client.now)
+                charged += engine.controller_mutations.correct(receipt, i, result.partitions, client.now)
             if result.error not in (0, REQUEST_TIMED_OUT):
                 undone.append(i)
         costs: list[int] = []
@@ -290,7 +292,8 @@ class _Told:
                 yield
             if i in answer.of and answer.told[answer.of[i]].result.error in (0, REQUEST_TIMED_OUT):
                 costs.append(self.api.unseen(client, topics[i]))
-        verdict = yield from engine.charging_mutations(self.found, costs, refusable=False, now=client.now, mute=False)
+        charging = engine.controller_mutations.charging(self.found, costs, refusable=False, now=client.now)
+        verdict = engine.enforce((yield from charging), client.now, mute=False)
         charged += verdict.charged
         if engine.would:
             client.would_have(self.wire.key, self.sent.version)
@@ -301,7 +304,7 @@ class _Told:
         for n, i in enumerate(undone):
             if n % FEW == FEW - 1:
                 yield
-            charged -= engine.credit_mutations(receipt, (i,))
+            charged -= engine.controller_mutations.credit(receipt, (i,))
         self.total.mutations += charged
         yield from freed(*_parts(receipt), *_parts(verdict.receipt))
 
@@ -322,7 +325,7 @@ class _Told:
         if new or error == (TOPIC_ALREADY_EXISTS if self.wire.key == CREATE_TOPICS else 0):
             for charge in services.expected.seen(name):
                 if new:
-                    services.engine.credit_mutations(charge.receipt, (charge.item,))
+                    services.engine.controller_mutations.credit(charge.receipt, (charge.item,))
 
 
 def _parts(receipt: object) -> tuple[dict[int, list[Part]], ...]:

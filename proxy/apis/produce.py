@@ -36,11 +36,11 @@ from proxy.wire.produce import (
     skim,
 )
 from proxy.wire.refusals import Refusal, refusal, without
-from quota.decision import Action, Decision
+from quota.batch import Batch
+from quota.decision import Action
 from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
 from quota.kinds.storage import Storage
-from quota.produce import Batch
 
 NOT_WITHIN, NOT_COUNTED, COUNTED = 0, 1, 2
 """Is a request within every limit of bytes, and was something counted for it that an error gives back?"""
@@ -228,19 +228,13 @@ def _judged(client: Client, request: Request, shapes: RequestShapes) -> Handling
         raise BadBytes(f"a Produce request with more than {MAX_PRODUCER_IDS} producer ids; a producer has one")
     judged = yield from _read(client, found, version)
     held = False
-    while (wait := _hold(client, judged, held=held)) is not None:
+    while (wait := judged.judging.hold(client.now, held=held)) is not None:
         judged.tell([wait])
         yield Hold(wait.throttle)
         held = True
         judged = yield from _read(client, found, version)
     with given_back(client, judged.give_up):
         return (yield from _decided(client, request, shapes, judged, pieces))
-
-
-def _hold(client: Client, judged: Judged, *, held: bool) -> Decision | None:
-    """Why a request has to wait now; `held`: it has waited before."""
-    engine, rules, batches, now = client.services.engine, judged.rules, judged.batches, client.now
-    return engine.hold_full(rules, batches, now) or engine.hold_produce(rules, batches, now, held=held)
 
 
 def _decided(client: Client, request: Request, shapes: RequestShapes, judged: Judged, pieces: list[Place]) -> Handling:
@@ -304,9 +298,8 @@ def _read(client: Client, found: Skim, version: int) -> Generator[None, None, Ju
 
 def _usual(client: Client, request: Request, shapes: RequestShapes, judged: Judged) -> Forward:
     """How a request goes on of which nothing is refused. The broker's answer settles what was counted, or counts it."""
-    judgement, acks = judged.judgement, judged.found.acks
-    something = judgement.in_topics or judgement.slowed is not None or judged.rules.produce is not None
-    if judged.counted and not (acks and something):
+    acks = judged.found.acks
+    if judged.counted and not (acks and judged.judging.counted):
         return shapes.usual(acks, NOT_COUNTED)
     plan = Settle(judged, addresses=holds_addresses(PRODUCE, request.version))
     if acks:

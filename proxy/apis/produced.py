@@ -26,9 +26,10 @@ from proxy.wire.produce import FIRST_TOPIC_ID, Skim, base_offset_at, errors_of, 
 from proxy.wire.refusals import Part, Refusal, parts_of, with_refused
 from proxy.wire.steps import finish_at_once
 from proxy.wire.throttle import tell
+from quota.batch import Batch
 from quota.decision import Decision
-from quota.engine import Metered, Rules
-from quota.produce import Batch, Judgement, Judging
+from quota.produce import Judgement, Judging
+from quota.rules import Metered
 
 LARGE_ANSWER: Final = 4096
 """Bytes of an answer above which it is looked at in steps: about a hundred partitions."""
@@ -47,7 +48,7 @@ NOTHING: Mapping[Part, int] = {}
 class Judged:
     """A request that is judged batch by batch, or was. `counted`: is what goes on of it counted then?"""
 
-    __slots__ = ("batches", "client", "counted", "found", "judgement", "judging", "parts", "rules", "targets", "version")
+    __slots__ = ("batches", "client", "counted", "found", "judgement", "judging", "parts", "targets", "version")
 
     def __init__(
         self,
@@ -61,21 +62,19 @@ class Judged:
     ) -> None:
         """`targets`: of each batch."""
         self.client, self.version, self.found, self.targets, self.batches = client, version, found, targets, batches
-        self.rules: Rules = client.rules(now)
         self.parts = parts_of(found)
         self.counted = counted
         self.judgement = Judgement()
-        self.judging: Judging | None = None
+        self.judging = Judging(client.services.engine, client.rules(now), batches, confirmed=counted)
 
     def judge(self) -> Generator[None, None, Judgement]:
         """What becomes of it, in steps, each of which is judged as of its own time."""
-        client, engine = self.client, self.client.services.engine
-        judging = self.judging = engine.begin_produce(self.rules, self.batches, confirmed=self.counted)
+        client, judging = self.client, self.judging
         while True:
-            engine.judge_some(judging, self.rules, AT_ONCE, client.now)
+            judging.judge(AT_ONCE, client.now)
             if judging.done:
                 break
-            if engine.would:  # before somebody else is judged
+            if judging.engine.would:  # before somebody else is judged
                 client.would_have(PRODUCE, self.version)
             yield
         self.judgement = judging.finish()
@@ -83,8 +82,7 @@ class Judged:
 
     def give_up(self, now: float) -> None:
         """It does not go on, as its connection ends: give back what was counted."""
-        if self.judging is not None:
-            self.client.services.engine.give_up_produce(self.rules, self.judging, now)
+        self.judging.give_up(now)
 
     def tell(self, decisions: Sequence[Decision]) -> None:
         """Tell the operator what was decided. Of names that no broker has confirmed nothing is told."""
@@ -105,20 +103,20 @@ class Judged:
         failed = [i for i in sent if errors.get(self.parts[i], 0)]
         refused = {self.targets[i].name for i in failed}
         for name in refused:
-            engine.confirmed.revoke(self.rules.user, name)
+            engine.confirmed.revoke(self.judging.rules.user, name)
         if self.counted:
             if failed:
-                engine.credit_produce(self.rules, self.batches, self.judgement, failed, client.now)
+                self.judging.credit(failed, client.now)
             return 0.0
         lost = set(failed)
-        counting = engine.begin_produce(self.rules, self.batches)
+        counting = Judging(engine, self.judging.rules, self.batches)
         for start in range(0, len(sent), AT_ONCE):
             if start:
                 yield
             some, now = sent[start : start + AT_ONCE], client.now
             self._confirm(some, refused, acks, now)
-            engine.answered_produce(self.rules, self.batches, self.judgement, some, now)
-            engine.count_some(counting, self.rules, [i for i in some if i not in lost], now)
+            self.judging.credit(some, now)
+            counting.count([i for i in some if i not in lost], now)
             if engine.would:
                 client.would_have(PRODUCE, self.version)
         found = counting.finish()
@@ -134,7 +132,7 @@ class Judged:
             if target.name in refused:
                 continue
             if acks:
-                target.pair = self.client.services.engine.confirmed.confirm(self.rules.user, target.name, now)
+                target.pair = self.client.services.engine.confirmed.confirm(self.judging.rules.user, target.name, now)
             else:
                 target.reached = True
 
@@ -166,7 +164,7 @@ def _give_back(target: TargetTopic, size: int, rate: Metered | None, when: float
     if target.meter is not None:
         target.meter.give_back(size, now, when)
     if rate is not None and not target.exempt:
-        rate.rates.refund(rate.found.owner, size, now)
+        rate.refund(size, now)
 
 
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
@@ -293,7 +291,7 @@ class Settle:
         self._total = client.api_sum(PRODUCE)
         client.unsettled += len(judged.batches)
         self.mute = 0.0
-        slowed = judged.rules.produce is not None or not client.services.engine.storage.calm
+        slowed = judged.judging.rules.produce is not None or not client.services.engine.storage.calm
         self.waits = client.unsettled > MAX_UNSETTLED or (slowed and not judged.counted) or not self._acks
 
     def holds(self, size: int) -> bool:  # noqa: ARG002

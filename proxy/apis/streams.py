@@ -32,8 +32,8 @@ def _held(client: Client, key: int, version: int, otherwise: Forward, seconds: f
 
 def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
     """Seconds for which it has to wait now; `held`: it has waited before."""
-    consume = client.rules(client.now).consume
-    return 0.0 if consume is None else client.hold_rate(consume, key, version, client.now, held=held)
+    rate = client.rules(client.now).answers.get(key)
+    return 0.0 if rate is None else client.hold_rate(rate, key, version, client.now, held=held)
 
 
 class Delivery:
@@ -70,11 +70,11 @@ class Delivery:
     def charge(self, size: int) -> None:
         """An answer of so many bytes begins."""
         client, now = self._client, self._client.now
-        consume = client.rules(now).consume
+        rate = client.rules(now).answers.get(self._key)
         self._until = 0.0
-        if consume is None or consume.meter.take(size, now):
+        if rate is None or rate.meter.take(size, now):
             return
-        throttle = client.charge_rate(consume, size, self._key, self._version, now)
+        throttle = client.charge_rate(rate, size, self._key, self._version, now)
         if not throttle:
             client.would_have(self._key, self._version)
             return

@@ -84,13 +84,13 @@ class StreamsGroupHeartbeat:
             if i % FEW == FEW - 1:
                 yield None
             if (before := expected.drop(client.user, name)) is not None:
-                engine.credit_mutations(before.receipt, (before.item,))
+                engine.controller_mutations.credit(before.receipt, (before.item,))
         charges = {name: Charge(receipt, i, cost, now, lasts=True) for i, (name, cost) in enumerate(new.items())}
         plan = _Settle(client, request.version, charges)
         with given_back(client, plan.undo):
             costs = list(new.values())
-            charging = engine.charging_mutations(found, costs, refusable=False, now=now, mute=False, receipt=receipt)
-            plan.charged = (yield from charging).charged
+            charging = engine.controller_mutations.charging(found, costs, refusable=False, now=now, receipt=receipt)
+            plan.charged = engine.enforce((yield from charging), now, mute=False).charged
             if engine.would:  # before somebody else is judged
                 client.would_have(self.key, request.version)
             for i, (name, charge) in enumerate(charges.items()):
@@ -101,7 +101,8 @@ class StreamsGroupHeartbeat:
 
 
 def _limit(client: Client) -> ResolvedLimit[MutationLimit] | None:
-    return client.services.engine.find_mutation_limit(client.user, client.client_id or "")
+    engine = client.services.engine
+    return engine.find(engine.controller_mutations, client.user, client.client_id or "")
 
 
 def _new(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, dict[str, int]]:
@@ -125,9 +126,10 @@ def _over(client: Client, new: Mapping[str, int], found: ResolvedLimit[MutationL
     """The refusal if these topics do not fit into the quota now; None if they do."""
     engine, now = client.services.engine, client.now
     more = sum(cost - _charged(client, name, now) for name, cost in new.items())
-    if not engine.refuses_mutations(found, [more], now):
+    mutations = engine.controller_mutations
+    if not mutations.refuses(found, [more], now):
         return None
-    return engine.charge_mutations(found, [more], refusable=True, now=now, mute=False).decision
+    return engine.enforce(mutations.charge(found, [more], now), now, mute=False).decision  # records nothing, as it refuses
 
 
 class _Settle(InSteps):
@@ -160,7 +162,7 @@ class _Settle(InSteps):
 
     def _give_back(self, name: str, charge: Charge) -> None:
         services = self._client.services
-        self.charged -= services.engine.credit_mutations(charge.receipt, (charge.item,))
+        self.charged -= services.engine.controller_mutations.credit(charge.receipt, (charge.item,))
         if services.expected.still(self._user, name, charge.when) is charge:
             services.expected.drop(self._user, name)
 

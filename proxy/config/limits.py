@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import get_args
+from typing import Any
 
-from proxy.config.models import Kind, Settings
+from proxy.config.models import Settings
 from proxy.config.storage import AvailableLimit, UsedLimit
-from quota.catalogue import MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, SETTINGS
+from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES
 from quota.decision import Action
-from quota.engine import Exempt, Limits, Mode
 from quota.entity import Entity
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds import controller_mutations, producer_ids
+from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
-from quota.kinds.producer_ids import ProducerIdLimit, Windows, user_limit_table
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Scope, StorageLimits
 from quota.limit_table import LimitTable
+from quota.limits import Exempt, Limits
 from quota.overrides import Table
 
 
@@ -28,45 +30,50 @@ def table_of(settings: Settings) -> Table:
 
 def limits_of(settings: Settings, table: Table | None = None) -> Limits:
     """The quota limits of these settings, with the limits of a table in the place of their own."""
-    if table is None:
-        table = table_of(settings)
-    algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
-    mutations = {
-        entity: _mutations(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm)
-        for entity, values in table.items()
-        if MUTATIONS_RATE in values
-    }
+    exempt = settings.exempt
     observed = observed_of(settings)
-    mode = IdMode.THROTTLE if "producer_ids" in observed else IdMode(settings.quotas.producer_ids.mode)
-    ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
-    exempt, topics = settings.exempt, settings.quotas.topics
     return Limits(
-        controller_mutations=LimitTable(mutations),
-        max_throttle=settings.limits.max_throttle,
-        exempt=Exempt(
+        _tables(settings, table_of(settings) if table is None else table, observed),
+        _options(settings, observed),
+        settings.limits.max_throttle,
+        Exempt(
             frozenset(exempt.users),
             frozenset(exempt.client_ids),
             frozenset(exempt.topics),
             frozenset((client.user, client.client_id) for client in exempt.clients),
         ),
-        producer_ids=user_limit_table(ids),
-        count_unlimited=settings.quotas.producer_ids.count_unlimited,
-        cleanup_interval=settings.quotas.producer_ids.cleanup_interval,
-        storage=storage_of(settings),
-        hold_new_ids=settings.quotas.producer_ids.hold_new,
-        producer_byte_rate=_rates(table, "producer_byte_rate"),
-        consumer_byte_rate=_rates(table, "consumer_byte_rate"),
-        request_rate=_rates(table, "request_rate"),
-        topics=None if topics is None else TopicLimits(topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, topics.meter),
-        topics_mode=Mode.TRANSIENT if topics is None else Mode.THROTTLE if "bytes_in" in observed else Mode(topics.mode),
-        observed=observed,
+        observed,
     )
+
+
+def _tables(settings: Settings, table: Table, observed: Mapping[str, Action]) -> dict[str, LimitTable[Any]]:
+    """The limits of users and client ids, by kind."""
+    algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
+    mode = IdMode.THROTTLE if producer_ids.NAME in observed else IdMode(settings.quotas.producer_ids.mode)
+    rated = [(entity, values) for entity, values in table.items() if MUTATIONS_RATE in values]
+    mutations = {entity: _mutations(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm) for entity, values in rated}
+    ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
+    tables: dict[str, LimitTable[Any]] = {
+        row.kind: LimitTable({entity: _rate(values[row.name]) for entity, values in table.items() if row.name in values})
+        for row in RATES
+    }
+    return tables | {controller_mutations.NAME: LimitTable(mutations), producer_ids.NAME: user_limit_table(ids)}
+
+
+def _options(settings: Settings, observed: Mapping[str, Action]) -> tuple[object, ...]:
+    """What kinds have besides."""
+    ids, topics, storage = settings.quotas.producer_ids, settings.quotas.topics, storage_of(settings)
+    options: list[object] = [ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new)]
+    if topics is not None:
+        mode = Mode.THROTTLE if "bytes_in" in observed else Mode(topics.mode)
+        options.append(TopicLimits(topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, topics.meter, mode))
+    return (*options, storage) if storage is not None else tuple(options)
 
 
 def observed_of(settings: Settings) -> dict[str, Action]:
     """The quotas that are only observed, and what each would do if it were not."""
     quotas = settings.quotas
-    kinds = get_args(Kind) if quotas.observe is True else quotas.observe or ()
+    kinds = KINDS if quotas.observe is True else quotas.observe or ()
     refuses = {
         "producer_ids": quotas.producer_ids.mode == "reject",
         "bytes_in": quotas.topics is not None and quotas.topics.mode != "throttle",
@@ -74,13 +81,7 @@ def observed_of(settings: Settings) -> dict[str, Action]:
     return {kind: Action.REFUSE if refuses.get(kind) else Action.THROTTLE for kind in kinds}
 
 
-def _rates(table: Table, setting: str) -> LimitTable[RateLimit]:
-    """The limits of one kind of rate, by its name in the settings."""
-    key = SETTINGS[setting].name
-    return LimitTable({entity: _rate(values[key]) for entity, values in table.items() if key in values})
-
-
-# The same limit is the same object, which tells books apart at once where they are of thousands.
+# The same limit is the same object, which tells tables apart at once where they are of thousands.
 _mutations = lru_cache(20_000)(MutationLimit.of)
 _ids = lru_cache(20_000)(ProducerIdLimit)
 _rate = lru_cache(20_000)(RateLimit)

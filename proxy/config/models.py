@@ -17,7 +17,7 @@ from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
-from quota.catalogue import MAX_BYTES, MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS, Key
+from quota.catalogue import KINDS, MAX_BYTES, MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS, Key
 from quota.entity import DEFAULT
 from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
@@ -164,7 +164,7 @@ class _EntityNames(Model):
     def _for_users(cls, limit: float | None, info: ValidationInfo) -> float | None:
         if limit is not None and info.data.get("client_id") is not None:
             raise ValueError(
-                "producer ids are limited by user only, a client id is whatever a client claims; leave out `client_id`"
+                f"`{info.field_name}` is for users only, as a client id is whatever a client claims; leave out `client_id`"
             )
         return limit
 
@@ -195,7 +195,9 @@ def _number(maximum: float) -> Any:
 
 if TYPE_CHECKING:
     EntityQuota = _EntityNames
+    Kind = str
 else:
+    Kind = Literal[KINDS]
     EntityQuota = create_model(
         "EntityQuota",
         __base__=_EntityNames,
@@ -229,11 +231,6 @@ class ProducerIds(Model):
     state_file: FileName | None = None
     """File in which what was counted outlives the proxy; `{proxy_id}` in it stands for `proxy_id`. Without it a restart forgets.
     One proxy writes it: another one that is given the same file says so, and takes it over when the first has ended."""
-
-
-Kind = Literal[
-    "controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in", "storage"
-]
 
 
 class DynamicQuotas(Model):
@@ -274,9 +271,12 @@ class Quotas(Model):
     """Names of users who may alter the quotas of the proxy, as in the principal `User:name`. What brokers may be told is up to
     the brokers."""
     dynamic: DynamicQuotas | None = None
-    observe: bool | list[Kind] = False
-    """Quotas that are only observed: computed, logged and counted, never enforced. `true` for all, or a list of
-    `controller_mutations`, `producer_ids`, `producer_byte_rate`, `consumer_byte_rate`, `request_rate`, `bytes_in`."""
+    observe: bool | list[Kind] = Field(
+        False,
+        description="Quotas that are only observed: computed, logged and counted, never enforced. `true` for all, or a list of\n"
+        + ", ".join(f"`{kind}`" for kind in KINDS)
+        + ".",
+    )
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
     """How a burst of controller mutations is forgotten: spread over the windows before it, or as a bucket that fills at the
     rate. In the long run the bucket holds the rate; spreading may let about twice as much pass."""

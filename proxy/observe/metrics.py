@@ -201,7 +201,7 @@ class ProxyCollector(Collector):
         yield from self._producer_ids()
         if self._engine.storage.limits is not None:
             yield from self._storage()
-        for rates in (self._engine.producer_rate, self._engine.consumer_rate, self._engine.request_rate):
+        for rates in self._engine.rates.values():
             yield from self._rates(rates)
         yield from self._bytes_in()
         yield _gauge(

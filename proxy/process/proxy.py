@@ -103,7 +103,7 @@ class Proxy:
         self.follower = MetadataPoller(
             self.brokers,
             self.directory,
-            lambda: self.engine.limits.topics is not None,
+            lambda: self.engine.bytes_in.limits is not None,
             upstream.metadata_refresh,
             self._upstream,
             log,

@@ -14,8 +14,8 @@ from proxy.session.port import Peer, Services
 from proxy.session.requester import Requester
 from proxy.session.tally import Sum, TallyKey
 from quota.confirmed import Pair
-from quota.engine import Metered, Rules
 from quota.kinds.bytes_in import Flow
+from quota.rules import Metered, Rules
 
 MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
@@ -63,7 +63,7 @@ class TargetTopic:
             pair = self.pair = engine.confirmed.find(client.user, self.name)
         if not (pair.confirmed if acks else self.reached):
             return False
-        if self.meter is None and engine.limits.topics is not None:
+        if self.meter is None and engine.bytes_in.limits is not None:
             self.meter = engine.bytes_in.topic(self.name, now)
         return True
 
@@ -189,7 +189,7 @@ class Client:
             known = name is not None
             name = str(UUID(bytes=topic)) if name is None else name
             engine, rules = services.engine, self._rules
-            limited = engine.limits.topics is not None
+            limited = engine.bytes_in.limits is not None
             meter = engine.bytes_in.total if limited and (not known or (rules is not None and rules.exempt)) else None
             pair = engine.confirmed.find(self.user, name) if limited else None
             found = TargetTopic(name, known, name in engine.limits.exempt.topics, meter, pair)
@@ -232,7 +232,7 @@ class Client:
 
     def hold_rate(self, rate: Metered, key: int, version: int, now: float, *, held: bool = False) -> float:
         """Seconds that a request is held, as its entity is muted on another connection; 0 when it is not. `held`: it was before."""
-        wait = self.services.engine.hold_rate(rate, now, held=held)
+        wait = rate.hold(now, held=held)
         if wait is None:
             return 0.0
         self.services.watcher.decided(wait, self.requester(key, version))
@@ -240,7 +240,7 @@ class Client:
 
     def charge_rate(self, rate: Metered, amount: float, key: int, version: int, now: float) -> float:
         """Count what was done against a rate; seconds of the throttle that follows, 0 for none."""
-        decision = self.services.engine.charge_rate(rate, amount, now)
+        decision = rate.charge(amount, now)
         if decision is None:
             return 0.0
         self.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)

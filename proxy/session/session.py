@@ -48,7 +48,7 @@ from proxy.wire.headers import (
 )
 from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.throttle import tell
-from quota.engine import Metered
+from quota.rules import Metered
 
 STALLED: Final = 5.0
 """Seconds in which a session that holds memory for which others wait has to get on with it."""

@@ -25,8 +25,9 @@ until then, so that one that comes back has what was charged. Topics that only a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from heapq import nlargest
 from itertools import islice
 from math import exp, fsum, inf
@@ -34,6 +35,8 @@ from typing import Final, Literal, NamedTuple
 
 from quota.decision import Action, Decision, Verdict, figure
 from quota.entity import Entity
+from quota.ledger import Sums
+from quota.limits import Limits
 from quota.round_robin import RoundRobin
 from quota.windows.ewma import MINUTE, Meter
 from quota.windows.rate import RateWindow
@@ -59,6 +62,17 @@ NOBODY: Final = Entity(None, None)
 """Whose limit it is: no client's."""
 
 
+class Mode(Enum):
+    """What happens to a batch of a topic that is over its threshold."""
+
+    TRANSIENT = "transient"
+    """refused with an error that every client retries"""
+    FAIL = "fail"
+    """refused with one that none does"""
+    THROTTLE = "throttle"
+    """taken, and the client throttled"""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
     """Bytes per second: `total`, and `explicit` thresholds by topic. ValueError for one that is not above 0, and for thresholds
@@ -67,6 +81,7 @@ class TopicLimits:
     total: float
     explicit: Mapping[str, float] = field(default_factory=dict)
     meter: Literal["ewma", "window"] = "ewma"
+    mode: Mode = Mode.TRANSIENT
 
     def __post_init__(self) -> None:
         if not 0 < self.total < inf:
@@ -207,7 +222,7 @@ class BytesIn:
     name: Final = NAME
     title: Final = "bytes in"
 
-    def __init__(self, limits: TopicLimits | None, exempt_topics: Iterable[str] = (), epoch: float = 0.0) -> None:
+    def __init__(self, limits: TopicLimits | None = None, exempt_topics: Iterable[str] = (), epoch: float = 0.0) -> None:
         """`epoch`: an instant of the grid on which averages move."""
         self._epoch = epoch
         self._limits, self._exempt = limits, frozenset(exempt_topics)
@@ -238,6 +253,10 @@ class BytesIn:
     def share(self) -> float:
         """The default threshold, as topics and limits are now; infinite without limits."""
         return self._rest / max(self._sharing, 1)
+
+    def configure(self, limits: Limits, /) -> None:
+        """These limits hold from now on, see `change`."""
+        self.change(limits.option(TopicLimits), limits.exempt.topics)
 
     def change(self, limits: TopicLimits | None, exempt_topics: Iterable[str]) -> None:
         """These limits hold from now on. Meters stay, but without limits those of topics are gone."""
@@ -413,10 +432,10 @@ class BytesIn:
             if flow is not None and flow.idle(now, IDLE) and flow.measured(now) < IDLE:
                 del self._expected[user]
 
-    def publish(self) -> None:
-        """What is accepted here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`). Owners
-        are topics, and `NOBODY` for all of them together."""
+    def publish(self) -> Sequence[Sums]:
+        """Proxies add up what they accept. Owners are topics, and `NOBODY` for all of them together."""
         self._shared = True
+        return (self,)
 
     def touch(self, meter: TopicMeter) -> None:
         """Something was counted of this topic."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from heapq import nlargest
 from itertools import islice
@@ -28,7 +28,9 @@ from typing import Final, NamedTuple
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.fair_share import FairShare
+from quota.ledger import Sums
 from quota.limit_table import LimitTable, ResolvedLimit
+from quota.limits import NO_LIMITS, Limits
 from quota.round_robin import RoundRobin
 from quota.steps import finish_at_once
 from quota.windows import Mark
@@ -111,7 +113,9 @@ class ControllerMutations:
     name: Final = NAME
     title: Final = "controller mutation"
 
-    def __init__(self, limits: LimitTable[MutationLimit]) -> None:
+    def __init__(self, limits: LimitTable[MutationLimit] = NO_LIMITS) -> None:
+        self.enforced = True
+        """False: all is recorded, nothing is refused, and decisions say what would have been"""
         self.limits = limits
         """Operators may put another in its place; windows whose limit is another take it when they are next charged, and what
         was used stays used."""
@@ -125,6 +129,11 @@ class ControllerMutations:
         """Entities that have a window."""
         return len(self._windows)
 
+    def configure(self, limits: Limits, /) -> None:
+        """These limits hold from now on; windows take them when they are next charged."""
+        self.limits = limits.table(NAME)
+        self.enforced = NAME not in limits.observed
+
     def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[MutationLimit] | None:
         """The limit that holds for this client, if any; `client_ids` as in `LimitTable.find`. Where the user has as many windows as
         it may have, a further client id is one of the others."""
@@ -134,16 +143,19 @@ class ControllerMutations:
         return self.limits.shared(found)
 
     def refuses(self, found: ResolvedLimit[MutationLimit], partitions: Sequence[int], now: float) -> bool:
-        """Would `charge` refuse any of these now? Nothing is recorded.
+        """Would `charge` refuse any of these now, if the client's version can be refused? Nothing is recorded.
 
         Exact: for the same arguments and time, it is true iff `charge` with `refusable` refuses. It may be true where a later
         `charge` does not refuse, as there is more room by then. Of clients that cannot be refused it says whether a topic would
         find no room; the token bucket throttles them for the topic before too, which empties it.
         """
-        return self._look(found, now).refuses([amount for amount in partitions if amount > 0], now)
+        return self.enforced and self._look(found, now).refuses([amount for amount in partitions if amount > 0], now)
 
-    def charge(self, found: ResolvedLimit[MutationLimit], partitions: Sequence[int], *, refusable: bool, now: float) -> Verdict:
-        """Charge one request; `partitions[i]` is what topic i costs, 0 for one that costs nothing and is always admitted."""
+    def charge(
+        self, found: ResolvedLimit[MutationLimit], partitions: Sequence[int], now: float, *, refusable: bool = True
+    ) -> Verdict:
+        """Charge one request; `partitions[i]` is what topic i costs, 0 for one that costs nothing and is always admitted.
+        `refusable`: the client's version knows the error."""
         return finish_at_once(self.charging(found, partitions, refusable=refusable, now=now))
 
     def charging(
@@ -160,7 +172,8 @@ class ControllerMutations:
         receipt = Receipt(found, {}) if receipt is None else receipt
         if not any(amount > 0 for amount in partitions):
             return Verdict(0, None, receipt)
-        window = self._window(found, now)
+        window, told = self._window(found, now), refusable
+        refusable = refusable and self.enforced
         over: list[int] = []
         waits: list[float] = []
         usage, charged = 0.0, 0
@@ -191,11 +204,20 @@ class ControllerMutations:
         if not over:
             return Verdict(charged, None, receipt)
         wait = min(waits) if refusable else max(waits)
-        return Verdict(charged, _decision(found, over, usage, wait, window.left(now), refusable), receipt)
+        decision = _decision(found, over, usage, wait, window.left(now), refusable)
+        if told and not refusable:
+            decision = replace(decision, action=Action.REFUSE)
+        return Verdict(charged, decision, receipt)
 
-    def credit(self, receipt: Receipt, items: Iterable[int]) -> int:
-        """Take back what was recorded for these items, as it did not happen. How much that was, whether or not it weighed
-        still; 0 for items that were not recorded or are credited already."""
+    def give_up(self, receipt: Receipt, _now: float, /) -> None:
+        """A request does not go on after all: take back all that was recorded of it."""
+        self.credit(receipt, list(receipt.parts))
+
+    def credit(self, receipt: object, items: Iterable[int]) -> int:
+        """Take back what `Verdict.receipt` has recorded for these items, as it did not happen. Returns how much that was, whether
+        or not it weighed still; 0 for items that were refused, free, or credited already."""
+        if not isinstance(receipt, Receipt):
+            return 0
         amount = 0
         for item in items:
             for part in receipt.parts.pop(item, ()):
@@ -204,11 +226,11 @@ class ControllerMutations:
         self._note(receipt.found.owner, -amount)
         return amount
 
-    def correct(self, receipt: Receipt, item: int, actual: int, now: float) -> int:
-        """This item has cost `actual` >= 0 instead of what was recorded: the rest is recorded as of now, or what was too much
-        taken back. The difference; 0 for items that were not recorded, or were credited."""
-        parts = receipt.parts.get(item)
-        if parts is None:
+    def correct(self, receipt: object, item: int, actual: int, now: float) -> int:
+        """An item of `Verdict.receipt` has cost `actual` >= 0 instead of what was recorded: the rest is recorded as of now, or what
+        was too much taken back. Returns the difference; 0 for items that were refused, free, or credited."""
+        parts = receipt.parts.get(item) if isinstance(receipt, Receipt) else None
+        if parts is None or not isinstance(receipt, Receipt):
             return 0
         difference = max(actual, 0) - sum(part.amount for part in parts)
         self._note(receipt.found.owner, difference)
@@ -252,9 +274,10 @@ class ControllerMutations:
                 self._room.give_back(entity.user or "")
                 self._learned.pop(entity, None)
 
-    def publish(self) -> None:
-        """What is charged here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`)."""
+    def publish(self) -> Sequence[Sums]:
+        """Proxies add up what they charge and credit."""
         self._charged = {}
+        return (self,)
 
     def take_charged(self) -> list[tuple[Entity, float]]:
         """What was charged and credited here since the last time, by owner."""

@@ -29,7 +29,9 @@ from typing import Final, NamedTuple
 
 from quota.decision import Action, Busiest, Decision, Standing, Verdict
 from quota.entity import DEFAULT, Entity
+from quota.ledger import Sums
 from quota.limit_table import LimitTable, ResolvedLimit
+from quota.limits import Limits
 from quota.state import BadState, Reader, Writer
 from quota.windows.bloom import Hash
 from quota.windows.samples import Samples
@@ -73,6 +75,16 @@ class ProducerIdLimit:
     def __post_init__(self) -> None:
         if not 0 < self.rate < inf:
             raise ValueError(f"need a limit above 0, got {self.rate}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdOptions:
+    """`count_unlimited`: users without a limit are counted too, for metrics. `sweep_interval`: seconds between two looks at all
+    users whose ids may be past. `hold_new`: InitProducerId waits while its user is over the limit."""
+
+    count_unlimited: bool = True
+    sweep_interval: float = 60.0
+    hold_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +159,10 @@ class ProducerIds:
         self.windows = windows
         self._limits, self._hash = limits, hash128
         self._exempt, self._count_unlimited = exempt, count_unlimited
+        self._options = ProducerIdOptions(count_unlimited, sweep_interval=0.0)
+        self._next_sweep = 0.0
+        self.hold_new = False
+        """does InitProducerId wait while its user is over the limit?"""
         self._uncounted: set[str] = set()
         """users who are known to have no limit, where such are not counted"""
         self._users: OrderedDict[str, _User] = OrderedDict()
@@ -179,6 +195,17 @@ class ProducerIds:
     def limits(self, limits: LimitTable[ProducerIdLimit]) -> None:
         self.change(limits, self._exempt, self._count_unlimited)
 
+    def configure(self, limits: Limits, /) -> None:
+        """These limits hold from now on, see `change`."""
+        options = self._options = limits.option(ProducerIdOptions) or ProducerIdOptions()
+        self.hold_new = options.hold_new and NAME not in limits.observed
+        self._next_sweep = 0.0
+        self.change(limits.table(NAME), limits.exempt.users, options.count_unlimited)
+
+    def publish(self) -> Sequence[Sums]:
+        """Nothing adds up: proxies tell each other of the ids themselves (`tell`, `learn`)."""
+        return ()
+
     def change(self, limits: LimitTable[ProducerIdLimit], exempt: frozenset[str], count_unlimited: bool) -> None:
         """These limits hold from now on; what was counted stays counted, but of users who are counted no more. Looks at those
         only whose limit may be another."""
@@ -199,12 +226,12 @@ class ProducerIds:
         self._recent.clear()  # `reject` has to write to the newest filters what `throttle` only read
         self._settle()
 
-    def find(self, user: str) -> ResolvedLimit[ProducerIdLimit] | None:
-        """The limit that holds for a user, if any."""
+    def find(self, user: str, _client_id: str = "", *, client_ids: bool = True) -> ResolvedLimit[ProducerIdLimit] | None:  # noqa: ARG002
+        """The limit that holds for a user, if any, whatever its client id."""
         return None if user in self._exempt else self._limits.find(user, "")
 
     def is_calm(self, user: str, id: int, now: float) -> bool:
-        """Does a batch with this id change nothing? The short cut for ids above `unchecked`: no need to `charge` it then."""
+        """Does a batch with this id change nothing? The short cut for ids above `unchecked`: no need to `count` it then."""
         known = self._users.get(user)
         if known is None:
             return id < 0 or user in self._uncounted
@@ -232,7 +259,11 @@ class ProducerIds:
         count = 0 if usage is None else usage.counted
         return Standing(count, found.limit.rate, max(found.limit.rate - count, 0.0))
 
-    def charge(self, user: str, ids: Sequence[int], now: float, *, exempt: bool = False) -> Verdict:
+    def charge(self, found: ResolvedLimit[ProducerIdLimit], items: Sequence[int], now: float) -> Verdict:
+        """Count the new ids of one request of a user with a limit, see `count`."""
+        return self.count(found.owner.user or "", items, now)
+
+    def count(self, user: str, ids: Sequence[int], now: float, *, exempt: bool = False) -> Verdict:
         """Count the new ids of one request; `ids[i]` is that of batch i, below 0 where it has none. `exempt`: it is counted, and
         nothing follows.
 
@@ -260,7 +291,7 @@ class ProducerIds:
         charged, _, _ = self._see(known, ids, at, exempt=True)
         if charged:
             known.samples.record(charged, at)
-            known.calm_until = -inf  # `charge` looks whether that is more than the limit
+            known.calm_until = -inf  # `count` looks whether that is more than the limit
             self._settle_one(known)
 
     def told(self, user: str, throttle: float, now: float) -> None:
@@ -291,7 +322,25 @@ class ProducerIds:
         others -= sum(known.seen.count() for _, known in chosen)
         return Busiest([(name, self._usage(known, now)) for name, known in chosen], others)
 
+    def wait_for_room(self, user: str, current: int, wait: float, now: float) -> Decision | None:
+        """A client that wants a producer id of a user over its limit waits for this many seconds; None when it need not. `current`:
+        the id that it has, -1 for none; one that is known gets another epoch and is not new (KIP-360)."""
+        found = self.find(user)
+        if found is None or not self.over(user, now, one_more=True):
+            return None
+        if current >= 0 and not self.new(user, (current,), now):
+            return None
+        usage, limit, room = self.stands(found, now)
+        message = f"{found.owner} has used up its producer id quota: a new id waits for {wait:g} s."
+        return Decision(NAME, Action.HOLD, found.owner, (0,), usage, limit, wait, message, room)
+
     def sweep(self, now: float) -> None:
+        """`clean_up`, at most once in `ProducerIdOptions.sweep_interval`: it looks at all users."""
+        if now >= self._next_sweep:
+            self._next_sweep = now + self._options.sweep_interval
+            self.clean_up(now)
+
+    def clean_up(self, now: float) -> None:
         """Drop filters that are past, and users of whom nothing is left."""
         for name, known in list(self._users.items()):
             self._dispose(known, now)
@@ -309,7 +358,7 @@ class ProducerIds:
 
     def save(self, out: Writer, now: float, wall: float) -> Iterator[None]:
         """The same in steps of one user each, so that others may be charged in between: who comes meanwhile is not saved."""
-        self.sweep(now)
+        self.clean_up(now)
         _save_kind(out, self.windows, self._hash)
         for name in list(reversed(self._users)):
             if (known := self._users.get(name)) is not None:

@@ -15,7 +15,7 @@ comes back in it, so a connection may replace it at leisure."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
@@ -25,7 +25,9 @@ from typing import Final
 from quota.decision import Action, Busiest, Decision, Standing, Verdict, figure
 from quota.entity import Entity
 from quota.fair_share import FairShare
+from quota.ledger import Sums
 from quota.limit_table import LimitTable, ResolvedLimit
+from quota.limits import NO_LIMITS, Limits
 from quota.round_robin import RoundRobin
 from quota.shares import Shares
 from quota.windows.rate import RateWindow
@@ -85,7 +87,13 @@ class Rates:
     """The quota of all entities. `name` is its key in settings, `title` how people call it, `unit` what is counted."""
 
     def __init__(
-        self, name: str, title: str, unit: str, limits: LimitTable[RateLimit], samples: int = 11, window: float = 1.0
+        self,
+        name: str,
+        title: str,
+        unit: str,
+        limits: LimitTable[RateLimit] = NO_LIMITS,
+        samples: int = 11,
+        window: float = 1.0,
     ) -> None:
         """`samples` in 2 to 1000 of `window` > 0 seconds; else ValueError."""
         self.name, self.title, self.unit = name, title, unit
@@ -103,6 +111,10 @@ class Rates:
     def __len__(self) -> int:
         """Entities that have a window."""
         return len(self._meters)
+
+    def configure(self, limits: Limits, /) -> None:
+        """These limits hold from now on."""
+        self.limits = limits.table(self.name)
 
     @property
     def limits(self) -> LimitTable[RateLimit]:
@@ -166,9 +178,9 @@ class Rates:
             self._room.charge(owner.user or "", 1)
         return meter
 
-    def charge(self, found: ResolvedLimit[RateLimit], amount: float, now: float) -> Verdict:
-        """Record an amount >= 0. Over the limit the decision throttles until the rate is within it, not capped."""
-        meter = self.meter(found.owner, now)
+    def charge(self, found: ResolvedLimit[RateLimit], items: Sequence[float], now: float) -> Verdict:
+        """Record amounts >= 0. Over the limit the decision throttles until the rate is within it, not capped."""
+        meter, amount = self.meter(found.owner, now), sum(items)
         meter.record(amount, now)
         self.touch(meter)
         wait = meter.wait(now)
@@ -190,9 +202,10 @@ class Rates:
             meter.refund(amount, now)
             self.touch(meter)
 
-    def publish(self) -> None:
-        """What is charged here concerns other proxies from now on; somebody takes it now and then (`quota.ledger.Sums`)."""
+    def publish(self) -> Sequence[Sums]:
+        """Proxies add up what they charge."""
         self._shares = True
+        return (self,)
 
     def touch(self, meter: RateMeter) -> None:
         """Something was charged to this meter, or is about to be."""

@@ -13,12 +13,14 @@ what is not: a volume seen in trouble stays so until it is seen to be well, or i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
 
+from quota.ledger import Sums
+from quota.limits import Limits
 from quota.windows.trend import Trend, seconds_until
 
 NAME: Final = "storage"
@@ -227,7 +229,7 @@ class Storage:
     name: Final = NAME
     title: Final = "storage"
 
-    def __init__(self, limits: StorageLimits | None) -> None:
+    def __init__(self, limits: StorageLimits | None = None) -> None:
         self.limits: StorageLimits | None = None
         self.calm = True
         self.factor = 1.0
@@ -259,6 +261,17 @@ class Storage:
     def volumes(self) -> Iterable[VolumeState]:
         """All that are known, in no order."""
         return self._volumes.values()
+
+    def configure(self, limits: Limits, /) -> None:
+        """These limits hold from now on, see `change`."""
+        self.change(limits.option(StorageLimits))
+
+    def sweep(self, _now: float, /) -> None:
+        """Nothing: checks forget volumes."""
+
+    def publish(self) -> Sequence[Sums]:
+        """Nothing is shared: each proxy looks at the volumes itself."""
+        return ()
 
     def change(self, limits: StorageLimits | None) -> None:
         """These limits hold from now on, for what was seen last; before anything was seen, the fallback."""

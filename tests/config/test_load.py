@@ -8,11 +8,10 @@ from proxy.config.limits import limits_of, windows_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange
-from quota.engine import Mode
 from quota.entity import Entity
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
-from quota.kinds.producer_ids import ProducerIdLimit, Windows
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows
 from quota.kinds.rates import RateLimit
 
 
@@ -56,11 +55,11 @@ def test_what_exists_of_the_designs_example(tmp_path):
     limits = limits_of(settings)
     assert limits.max_throttle == 30.0
     assert limits.exempt.topics == {"__consumer_offsets", "__transaction_state"}
-    find = limits.controller_mutations.find
+    find = limits.table("controller_mutations").find
     assert find("alice", "x") == (MutationLimit(5, 500), Entity("alice", None))
     assert find("carol", "x") == (MutationLimit(100, 1100), Entity("carol", None))
-    assert limits.producer_ids.find("dave", "x") == (ProducerIdLimit(2.5), Entity("dave", None))
-    assert limits.producer_ids.find("alice", "x") is None
+    assert limits.table("producer_ids").find("dave", "x") == (ProducerIdLimit(2.5), Entity("dave", None))
+    assert limits.table("producer_ids").find("alice", "x") is None
     assert find("bob", "etl") == (MutationLimit(0.5, 5.5), Entity("bob", "etl"))
 
 
@@ -78,18 +77,18 @@ quotas:
 """
     limits = limits_of(load(tmp_path, text))
     etl = Entity("alice", "etl")
-    assert limits.producer_byte_rate.find("alice", "etl") == (RateLimit(20 << 20), etl)
-    assert limits.consumer_byte_rate.find("alice", "etl") == (RateLimit(40 << 20), etl)
-    assert limits.request_rate.find("alice", "etl") == (RateLimit(0.5), etl)
-    assert limits.topics == TopicLimits(200 << 20, {"orders": 50 << 20}, "window")
-    assert (limits.topics_mode, limits.hold_new_ids) == (Mode.THROTTLE, True)
-    assert limits_of(load(tmp_path, "")).topics is None
+    assert limits.table("producer_byte_rate").find("alice", "etl") == (RateLimit(20 << 20), etl)
+    assert limits.table("consumer_byte_rate").find("alice", "etl") == (RateLimit(40 << 20), etl)
+    assert limits.table("request_rate").find("alice", "etl") == (RateLimit(0.5), etl)
+    assert limits.option(TopicLimits) == TopicLimits(200 << 20, {"orders": 50 << 20}, "window", Mode.THROTTLE)
+    assert limits.option(ProducerIdOptions) == ProducerIdOptions(hold_new=True)
+    assert limits_of(load(tmp_path, "")).option(TopicLimits) is None
 
 
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
     text = DESIGN.replace("quotas:\n", f"quotas:\n  controller_mutations_algorithm: {algorithm.value}\n")
-    limits = limits_of(load(tmp_path, text)).controller_mutations
+    limits = limits_of(load(tmp_path, text)).table("controller_mutations")
     assert {limits.find(*who).limit for who in (("alice", "x"), ("carol", "x"), ("bob", "etl"))} == {  # type: ignore[union-attr]
         MutationLimit(5, 500, algorithm),
         MutationLimit(100, 1100, algorithm),
@@ -99,7 +98,7 @@ def test_an_algorithm_is_that_of_every_limit(tmp_path, algorithm):
 
 def test_defaults_of_quotas_and_metrics(tmp_path):
     settings = load(tmp_path, DESIGN)
-    assert limits_of(settings).controller_mutations.find("alice", "x") == (
+    assert limits_of(settings).table("controller_mutations").find("alice", "x") == (
         MutationLimit(5, 500, Algorithm.SPREAD),
         Entity("alice", None),
     )
@@ -113,21 +112,22 @@ def test_defaults_of_quotas_and_metrics(tmp_path):
 def test_how_producer_ids_are_counted(tmp_path):
     assert windows_of(load(tmp_path, DESIGN)) == Windows(3600, 11, 0.01), "the seed's"
     limits = limits_of(load(tmp_path, DESIGN))
-    assert (limits.count_unlimited, limits.cleanup_interval) == (True, 60)
+    assert limits.option(ProducerIdOptions) == ProducerIdOptions(count_unlimited=True, sweep_interval=60)
     text = (
         "{window_size: PT10M, window_num: 3, cleanup_interval: 20s, false_positive_rate: 0.1, count_unlimited: no, state_file: x}"
     )
     given = load(tmp_path, f"quotas:\n  producer_ids: {text}\n")
     assert windows_of(given) == Windows(600, 3, 0.1)
     limits = limits_of(given)
-    assert (limits.count_unlimited, limits.cleanup_interval, given.quotas.producer_ids.state_file) == (False, 20, "x")
+    assert limits.option(ProducerIdOptions) == ProducerIdOptions(count_unlimited=False, sweep_interval=20)
+    assert given.quotas.producer_ids.state_file == "x"
 
 
 def test_a_limit_on_producer_ids_stands_for_the_default_user_too(tmp_path):
     both = "quotas: {entities: [{user: '<default>', producer_ids_rate: 3, controller_mutations_rate: 4}]}"
     limits = limits_of(load(tmp_path, both))
-    assert limits.producer_ids.find("bob", "x") == (ProducerIdLimit(3), Entity("bob", None))
-    assert limits.controller_mutations.find("bob", "x") is not None
+    assert limits.table("producer_ids").find("bob", "x") == (ProducerIdLimit(3), Entity("bob", None))
+    assert limits.table("controller_mutations").find("bob", "x") is not None
 
 
 def test_a_round_trip_through_plain_data(tmp_path):
@@ -154,7 +154,7 @@ MISTAKES = {
         "quotas:\n  entities:\n    - client_id: <default>\n      producer_ids_rate: 5\n",
         4,
         "`quotas.entities[0].producer_ids_rate`",
-        "by user only",
+        "is for users only",
     ),
     "no producer ids": ("quotas: {entities: [{user: a, producer_ids_rate: 0}]}\n", 1, "producer_ids_rate`", "greater than 0"),
     "less than none": (

@@ -12,7 +12,7 @@ from tests.config.test_load import load, mistake
 
 
 def storage(tmp_path: Path, text: str) -> StorageLimits | None:
-    return limits_of(load(tmp_path, f"quotas:\n  storage:\n    {text}\n")).storage
+    return limits_of(load(tmp_path, f"quotas:\n  storage:\n    {text}\n")).option(StorageLimits)
 
 
 def test_the_example_of_the_design(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_no_interval_is_off_and_needs_no_limit(tmp_path: Path, text: str) -> Non
 
 
 def test_without_the_section_it_is_off(tmp_path: Path) -> None:
-    assert limits_of(load(tmp_path, "quotas: {}")).storage is None
+    assert limits_of(load(tmp_path, "quotas: {}")).option(StorageLimits) is None
 
 
 S = "quotas.storage"

@@ -10,12 +10,12 @@ import pytest
 
 from proxy.fleet.events import FleetEventStream
 from proxy.hashing import murmur3
-from quota.engine import Engine, Limits
+from quota.engine import Engine
 from quota.entity import Entity
 from quota.fleet_events import FleetEvents
-from quota.limit_table import LimitTable
 from tests.fleet.memory_store import Memory, MemoryStore
 from tests.fleet.simulated import run_simulated
+from tests.support import limits_of
 
 ALICE = Entity("alice", None)
 QUOTA = "producer_byte_rate"
@@ -27,7 +27,7 @@ class Node:
     def __init__(self, name: str, memory: Memory) -> None:
         self.way = MemoryStore(memory, name)
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
-        self.engine = Engine(Limits(LimitTable({})), murmur3)
+        self.engine = Engine(limits_of(), murmur3)
         self.events = FleetEvents(self.engine, self.clock)
         self.task = asyncio.create_task(FleetEventStream(self.events, self.way, self.way, name, self.clock).run())
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_read_stops_nothing(fields: dict[str, str]) -> None:
 def test_what_was_put_back_goes_first_and_keeps_its_time() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        events = FleetEvents(Engine(Limits(LimitTable({})), murmur3), loop.time)
+        events = FleetEvents(Engine(limits_of(), murmur3), loop.time)
         events.tell(["first"])
         await asyncio.sleep(5)
         events.tell(["second"])

@@ -17,12 +17,14 @@ from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.fleet import Fleet
 from proxy.hashing import murmur3
 from proxy.session.budget import Census
-from quota.engine import Engine, Limits
+from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit, RateMeter
 from quota.limit_table import LimitTable
+from quota.produce import charge_producer_ids
 from tests.certs import Authority
 from tests.redis_server import RedisServer, free_port, needs_redis, program
+from tests.support import limits_of
 
 pytestmark = needs_redis
 
@@ -49,7 +51,7 @@ class Proxy:
     """The engine and the ledger of one proxy."""
 
     def __init__(self, name: str, address: str, **more: Any) -> None:
-        limits = Limits(LimitTable({}), producer_byte_rate=LimitTable({ALICE: RateLimit(RATE)}))
+        limits = limits_of(producer_byte_rate=LimitTable({ALICE: RateLimit(RATE)}))
         self.engine = Engine(limits, murmur3)
         self.settings = Settings.model_validate({**FAST, "servers": [address], **more})
         self.clock = asyncio.get_running_loop().time
@@ -60,19 +62,19 @@ class Proxy:
 
     @property
     def meter(self) -> RateMeter:
-        return self.engine.producer_rate.meter(ALICE, self.clock())
+        return self.engine.rates["producer_byte_rate"].meter(ALICE, self.clock())
 
     def charge(self, amount: float) -> None:
-        found = self.engine.producer_rate.find("alice", "")
+        found = self.engine.rates["producer_byte_rate"].find("alice", "")
         assert found is not None
-        self.engine.producer_rate.charge(found, amount, self.clock())
+        self.engine.rates["producer_byte_rate"].charge(found, (amount,), self.clock())
 
     def counted(self) -> int:
         usage = self.engine.producer_ids.standing("alice", self.clock())
         return 0 if usage is None else usage.counted
 
     def level(self) -> float:
-        return self.engine.producer_rate.level(ALICE, self.clock())
+        return self.engine.rates["producer_byte_rate"].level(ALICE, self.clock())
 
 
 @contextlib.asynccontextmanager
@@ -172,10 +174,10 @@ def test_a_producer_that_comes_to_another_proxy_is_not_new(redis: RedisServer) -
         a, b = Proxy("a", redis.address), Proxy("b", redis.address)
         async with proxies(a, b):
             for id in range(5):
-                a.engine.charge_producer_ids("alice", [id], a.clock())
+                charge_producer_ids(a.engine, "alice", [id], a.clock())
             await until(lambda: b.counted() == 5)
             for id in range(7):
-                b.engine.charge_producer_ids("alice", [id], b.clock())
+                charge_producer_ids(b.engine, "alice", [id], b.clock())
             await until(lambda: a.counted() == 7)
             assert b.counted() == 7
             late = Proxy("c", redis.address)
@@ -235,15 +237,15 @@ def test_what_is_told_while_redis_is_away_is_told_when_it_is_back(redis: RedisSe
     async def test() -> None:
         a, b = Proxy("a", redis.address), Proxy("b", redis.address)
         async with proxies(a, b):
-            a.engine.charge_producer_ids("alice", [1], a.clock())
+            charge_producer_ids(a.engine, "alice", [1], a.clock())
             await until(lambda: b.counted() == 1)
             redis.kill()
             await until(lambda: not a.link.up)
-            a.engine.charge_producer_ids("alice", [2], a.clock())
+            charge_producer_ids(a.engine, "alice", [2], a.clock())
             a.charge(RATE)
             await asyncio.sleep(0.3)
             redis.start()
-            a.engine.charge_producer_ids("alice", [3], a.clock())
+            charge_producer_ids(a.engine, "alice", [3], a.clock())
             await until(lambda: b.counted() == 3)
             await until(lambda: a.link.up and b.link.up)
 
@@ -303,7 +305,7 @@ async def exchange(address: str, **more: Any) -> None:
         b.charge(1)
         a.charge(RATE)
         await until(lambda: b.level() > RATE * 0.9)
-        a.engine.charge_producer_ids("alice", [1], a.clock())
+        charge_producer_ids(a.engine, "alice", [1], a.clock())
         await until(lambda: b.counted() == 1)
 
 

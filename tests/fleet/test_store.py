@@ -13,13 +13,14 @@ from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.fleet import store_of
 from proxy.fleet.store import Store
 from proxy.hashing import murmur3
-from quota.engine import Engine, Limits
+from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
 from quota.ledger import Batch, Ledger
 from quota.limit_table import LimitTable
 from tests.fleet.memory_store import Memory, MemoryStore
 from tests.redis_server import RedisServer, needs_redis
+from tests.support import limits_of
 
 ALICE = Entity("alice", None)
 Open = Callable[[str], Store]
@@ -62,7 +63,7 @@ class Proxy:
     """The ledger of one proxy, and what its engine charges."""
 
     def __init__(self) -> None:
-        limits = Limits(LimitTable({}), producer_byte_rate=LimitTable({ALICE: RateLimit(100.0)}))
+        limits = limits_of(producer_byte_rate=LimitTable({ALICE: RateLimit(100.0)}))
         self.engine = Engine(limits, murmur3)
         self.ledger = Ledger(self.engine.publish(), 0.0)
         self._now = 0.0
@@ -70,9 +71,9 @@ class Proxy:
     def batch(self, amount: float = 0.0) -> Batch:
         self._now += 0.01
         if amount:
-            found = self.engine.producer_rate.find("alice", "")
+            found = self.engine.rates["producer_byte_rate"].find("alice", "")
             assert found is not None
-            self.engine.producer_rate.charge(found, amount, self._now)
+            self.engine.rates["producer_byte_rate"].charge(found, (amount,), self._now)
         self.ledger.collect(self._now)
         return self.ledger.batch(self.ledger.shards[0], self._now)
 

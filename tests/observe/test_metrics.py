@@ -15,11 +15,12 @@ from proxy.session.tally import OTHER
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, StorageLimits, Volume
+from quota.produce import charge_producer_ids
 from tests.messages import request, response
 from tests.observe.support import LogFiles
 from tests.observe.test_usage_log import BY, Log
 from tests.session.creating import create
-from tests.support import World
+from tests.support import World, charge_mutations
 
 
 def make_room(tmp_path, limits, producer_ids=None):
@@ -51,8 +52,8 @@ def room(tmp_path):
 
 
 def charge(room, user: str, client_id: str, partitions: int) -> None:
-    found = room.world.engine.find_mutation_limit(user, client_id)
-    room.world.engine.charge_mutations(found, [partitions], refusable=True, now=0.0)
+    found = room.world.engine.find(room.world.engine.controller_mutations, user, client_id)
+    charge_mutations(room.world.engine, found, [partitions], refusable=True, now=0.0)
 
 
 def figures(room) -> dict[str, float]:
@@ -73,8 +74,8 @@ def test_traffic_is_shown_at_once_and_stays_when_an_interval_ends(room):
 
 
 def test_refusals_and_mutes_are_shown(room):
-    found = room.world.engine.find_mutation_limit("alice", "app")
-    decision = room.world.engine.charge_mutations(found, [560, 1, 1], refusable=True, now=0.0).decision
+    found = room.world.engine.find(room.world.engine.controller_mutations, "alice", "app")
+    decision = charge_mutations(room.world.engine, found, [560, 1, 1], refusable=True, now=0.0).decision
     room.observer.decided(decision, BY)
     shown = figures(room)
     assert shown['kafka_quota_proxy_throttled_requests_total{quota="controller_mutations"}'] == 1
@@ -200,8 +201,8 @@ def test_made_up_api_keys_make_no_new_series(room):
 def test_producer_ids_are_shown_by_user(tmp_path):
     room = make_room(tmp_path, {}, {Entity("alice", None): 2})
     engine, prefix = room.world.engine, "kafka_quota_proxy_producer_ids"
-    engine.charge_producer_ids("alice", [1, 2, 3], 0.0)
-    engine.charge_producer_ids("bob", [1, 2, 3, 4], 0.0)
+    charge_producer_ids(engine, "alice", [1, 2, 3], 0.0)
+    charge_producer_ids(engine, "bob", [1, 2, 3, 4], 0.0)
     shown = figures(room)
     of_alice = {
         name: shown[f'{prefix}_{name}{{user="alice"}}'] for name in ("rate", "tokens", "throttle_time_seconds", "limit", "active")
@@ -229,7 +230,7 @@ def test_producer_ids_are_shown_by_user(tmp_path):
 def test_users_that_look_alike_are_shown_once(tmp_path):
     room = make_room(tmp_path, {})
     for user in ("\udc80", "\ufffd" * 3, "\udc81"):
-        room.world.engine.charge_producer_ids(user, [1], 0.0)
+        charge_producer_ids(room.world.engine, user, [1], 0.0)
     generate_latest(room.registry)
     names = [name for name in figures(room) if name.startswith("kafka_quota_proxy_producer_ids_active")]
     assert len(names) == len(set(names)) >= 1

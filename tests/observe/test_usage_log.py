@@ -92,8 +92,8 @@ def test_an_interval_without_traffic_has_no_lines(room):
 
 def test_the_log_has_the_active_producer_ids_of_each_interval(room):
     ids = ProducerIds(user_limit_table({ALICE: ProducerIdLimit(100)}), murmur3)
-    ids.charge("alice", [1, 2, 3], 0.0)
-    ids.charge("bob", [4, 4], 0.0)
+    ids.count("alice", [1, 2, 3], 0.0)
+    ids.count("bob", [4, 4], 0.0)
     usage = UsageLog(
         room.tally,
         room.log_files.author,

@@ -17,7 +17,7 @@ from tests.observe.test_usage_log import Log
 def ids(users: int = 0) -> ProducerIds:
     made = ProducerIds(user_limit_table({}), murmur3)
     for number in range(users):
-        made.charge(f"user-{number}", [1, 2], 0.0)
+        made.count(f"user-{number}", [1, 2], 0.0)
     return made
 
 
@@ -87,7 +87,7 @@ def test_a_full_disk_is_said_once_until_it_works_again_and_the_old_file_stays(tm
     one, log = keep(path, quota)
     asyncio.run(one.save())
     before = path.read_bytes()
-    quota.charge("more", [1], 0.0)
+    quota.count("more", [1], 0.0)
     with mock.patch.object(snapshot.os, "fsync", side_effect=OSError(28, "x")):
         asyncio.run(one.save())
         asyncio.run(one.save())
@@ -105,8 +105,8 @@ def test_others_have_their_turn_while_it_is_put_together(tmp_path):
         saving = asyncio.create_task(one.save())
         await asyncio.sleep(0)
         for number in range(100):
-            quota.charge(f"late-{number}", [1], 0.0)
-        quota.charge("user-0", [3], 0.0)
+            quota.count(f"late-{number}", [1], 0.0)
+        quota.count("user-0", [3], 0.0)
         await saving
 
     asyncio.run(both())

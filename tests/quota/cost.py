@@ -13,10 +13,11 @@ import tracemalloc
 from collections.abc import Callable
 
 from proxy.hashing import murmur3
-from quota.engine import Engine, Limits
+from quota.engine import Engine
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.limit_table import LimitTable, ResolvedLimit
+from tests.support import charge_mutations, limits_of
 
 TOPICS = [4] * 50
 ENTITIES = 10_000
@@ -24,7 +25,9 @@ ROUNDS = 2_000
 
 
 def engine(rate: float, burst: float, algorithm: Algorithm) -> Engine:
-    return Engine(Limits(LimitTable({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})), murmur3)
+    return Engine(
+        limits_of(controller_mutations=LimitTable({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})), murmur3
+    )
 
 
 def limit_of(one: Engine, user: str) -> ResolvedLimit[MutationLimit]:
@@ -45,14 +48,14 @@ def decisions(algorithm: Algorithm) -> dict[str, float]:
     """Seconds of CPU of each kind of decision."""
     wide, tight = engine(1e6, 1e8, algorithm), engine(1e-3, 1, algorithm)
     alice, bob = limit_of(wide, "alice"), limit_of(tight, "bob")
-    tight.charge_mutations(bob, [1000], refusable=True, now=0.0)
-    receipts = [wide.charge_mutations(alice, TOPICS, refusable=True, now=i / 10).receipt for i in range(ROUNDS)]
+    charge_mutations(tight, bob, [1000], refusable=True, now=0.0)
+    receipts = [charge_mutations(wide, alice, TOPICS, refusable=True, now=i / 10).receipt for i in range(ROUNDS)]
     return {
-        "admitted": cpu(lambda i: wide.charge_mutations(alice, TOPICS, refusable=True, now=ROUNDS / 10 + i / 10)),
-        "refused": cpu(lambda _: tight.charge_mutations(bob, TOPICS, refusable=True, now=0.0)),
-        "accepted, throttled": cpu(lambda _: tight.charge_mutations(bob, TOPICS, refusable=False, now=0.0)),
-        "dry run": cpu(lambda _: wide.refuses_mutations(alice, TOPICS, ROUNDS / 5)),
-        "credited": cpu(lambda i: wide.credit_mutations(receipts[i], range(50))),
+        "admitted": cpu(lambda i: charge_mutations(wide, alice, TOPICS, refusable=True, now=ROUNDS / 10 + i / 10)),
+        "refused": cpu(lambda _: charge_mutations(tight, bob, TOPICS, refusable=True, now=0.0)),
+        "accepted, throttled": cpu(lambda _: charge_mutations(tight, bob, TOPICS, refusable=False, now=0.0)),
+        "dry run": cpu(lambda _: wide.controller_mutations.refuses(alice, TOPICS, ROUNDS / 5)),
+        "credited": cpu(lambda i: wide.controller_mutations.credit(receipts[i], range(50))),
     }
 
 
@@ -63,7 +66,7 @@ def memory(algorithm: Algorithm, seconds: int) -> tuple[float, Engine]:
     one = engine(5, 500, algorithm)
     for second in range(seconds):
         for number in range(ENTITIES):
-            one.charge_mutations(limit_of(one, f"user-{number:05}"), [6], refusable=False, now=float(second))
+            charge_mutations(one, limit_of(one, f"user-{number:05}"), [6], refusable=False, now=float(second))
         one.mutes.sweep(1e9)
     gc.collect()
     size = tracemalloc.get_traced_memory()[0]

@@ -52,19 +52,19 @@ def batches() -> dict[str, float]:
     for ids in (100, 10_000):
         one = quota(1e9)
         for id in range(ids):
-            one.charge("alice", [id], 0.0)
-        one.charge("alice", [1], 0.0)
-        found[f"seen lately, {ids} ids"] = cpu(lambda _, one=one: one.charge("alice", [1], 1.0), ROUNDS)
-        found[f"seen lately, {ids} ids, 50 batches"] = cpu(lambda _, one=one: one.charge("alice", [1] * 50, 1.0), ROUNDS // 10)
+            one.count("alice", [id], 0.0)
+        one.count("alice", [1], 0.0)
+        found[f"seen lately, {ids} ids"] = cpu(lambda _, one=one: one.count("alice", [1], 1.0), ROUNDS)
+        found[f"seen lately, {ids} ids, 50 batches"] = cpu(lambda _, one=one: one.count("alice", [1] * 50, 1.0), ROUNDS // 10)
         one._recent.clear()
-        found[f"known to the filter, {ids} ids"] = cpu(lambda i, one=one: one.charge("alice", [i], 1.0), ids)
-        found[f"new, {ids} ids"] = cpu(lambda i, one=one, ids=ids: one.charge("alice", [ids + i], 1.0), ids // 10)
+        found[f"known to the filter, {ids} ids"] = cpu(lambda i, one=one: one.count("alice", [i], 1.0), ids)
+        found[f"new, {ids} ids"] = cpu(lambda i, one=one, ids=ids: one.count("alice", [ids + i], 1.0), ids // 10)
     full = quota(10, Mode.REJECT)
-    full.charge("alice", range(10), 0.0)
-    found["refused"] = cpu(lambda i: full.charge("alice", [100 + i], 1.0), ROUNDS)
+    full.count("alice", range(10), 0.0)
+    found["refused"] = cpu(lambda i: full.count("alice", [100 + i], 1.0), ROUNDS)
     over = quota(10)
-    over.charge("alice", range(11), 0.0)
-    found["throttled"] = cpu(lambda _: over.charge("alice", [1], 1.0), ROUNDS)
+    over.count("alice", range(11), 0.0)
+    found["throttled"] = cpu(lambda _: over.count("alice", [1], 1.0), ROUNDS)
     return found
 
 
@@ -80,7 +80,7 @@ def users() -> ProducerIds:
     one = quota(1e9)
     for user in range(10_000):
         for id in range(10):
-            one.charge(f"user-{user:05}", [10 * user + id], 0.0)
+            one.count(f"user-{user:05}", [10 * user + id], 0.0)
     return one
 
 
@@ -93,7 +93,7 @@ def main() -> None:
         exact, timed = allocated(lambda ids=ids: {id + 1 for id in ids}), allocated(lambda ids=ids: filters(ids))
         one = quota(1e9)
         for id in ids:
-            one.charge("alice", [id], 0.0)
+            one.count("alice", [id], 0.0)
         data = one.dump(0.0, 0.0)
         save, load = cpu(lambda _, one=one: one.dump(0.0, 0.0), 3), cpu(lambda _, data=data: quota(1e9).load(data, 0.0, 0.0), 3)
         counted = one.usage(0.0)["alice"].counted

@@ -129,7 +129,7 @@ class Node:
         user.accept(now)
         if self.rates.meter(user.owner, now).take(SIZE, now):
             return now
-        decision = self.rates.charge(found, SIZE, now).decision
+        decision = self.rates.charge(found, (SIZE,), now).decision
         if decision is None:
             return now
         until = self.mutes[user.owner] = now + min(decision.throttle, MAX_THROTTLE)

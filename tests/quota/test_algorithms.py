@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
 from quota.decision import Action, Decision
-from quota.engine import Engine, Limits
+from quota.engine import Engine
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.windows import spread, token_bucket
 from tests.properties import examples
+from tests.support import charge_mutations, limits_of
 
 ALICE = Entity("alice", None)
 BOTH = pytest.mark.parametrize("algorithm", Algorithm)
@@ -27,7 +28,9 @@ class Room:
     """An engine with one limit, for everybody, and time that goes on by steps."""
 
     def __init__(self, limit: MutationLimit, max_throttle: float = 1e9) -> None:
-        self.engine = Engine(Limits(LimitTable({Entity(DEFAULT, None): limit}), max_throttle), murmur3)
+        self.engine = Engine(
+            limits_of(controller_mutations=LimitTable({Entity(DEFAULT, None): limit}), max_throttle=max_throttle), murmur3
+        )
         self.now = 0.0
 
     def __deepcopy__(self, memo: dict[int, object]) -> Room:
@@ -39,13 +42,13 @@ class Room:
 
     @property
     def found(self) -> ResolvedLimit[MutationLimit]:
-        found = self.engine.find_mutation_limit("alice", "app")
+        found = self.engine.find(self.engine.controller_mutations, "alice", "app")
         assert found is not None
         return found
 
     def charge(self, *partitions: int, refusable: bool = True, now: float | None = None):
         at = self.now if now is None else now
-        return self.engine.charge_mutations(self.found, partitions, refusable=refusable, now=at)
+        return charge_mutations(self.engine, self.found, partitions, refusable=refusable, now=at)
 
     def decide(self, *partitions: int, refusable: bool = True, now: float | None = None) -> Decision:
         decision = self.charge(*partitions, refusable=refusable, now=now).decision
@@ -57,7 +60,7 @@ class Room:
         return deepcopy(self).charge(1, now=now).decision is None
 
     def refuses(self, *partitions: int) -> bool:
-        return self.engine.refuses_mutations(self.found, partitions, self.now)
+        return self.engine.controller_mutations.refuses(self.found, partitions, self.now)
 
 
 def example(algorithm: Algorithm) -> Room:
@@ -222,7 +225,9 @@ def test_a_changed_limit_holds_at_once_and_what_was_used_stays_used(algorithm):
     room = example(algorithm)
     room.charge(400)
     for rate, burst, admits in ((5, 400, algorithm is Algorithm.TOKEN_BUCKET), (5, 399, False), (10, 1000, True), (1, 100, False)):
-        room.engine.change(Limits(LimitTable({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)})))
+        room.engine.change(
+            limits_of(controller_mutations=LimitTable({Entity(DEFAULT, None): MutationLimit(rate, burst, algorithm)}))
+        )
         assert room.admits(0.0) == admits
         assert room.refuses(1) != admits
 
@@ -231,9 +236,11 @@ def test_a_changed_limit_holds_at_once_and_what_was_used_stays_used(algorithm):
 def test_a_changed_algorithm_goes_on_from_what_was_used(first, then):
     room = example(first)
     verdict = room.charge(*[80] * 7)
-    room.engine.change(Limits(LimitTable({Entity(DEFAULT, None): MutationLimit(5, 500, then)}), 1e9))
+    room.engine.change(
+        limits_of(controller_mutations=LimitTable({Entity(DEFAULT, None): MutationLimit(5, 500, then)}), max_throttle=1e9)
+    )
     assert room.decide(1).throttle == pytest.approx(12)
-    assert room.engine.credit_mutations(verdict.receipt, range(7)) == 560
+    assert room.engine.controller_mutations.credit(verdict.receipt, range(7)) == 560
     assert not room.admits(0.0), "a credit to the window that is gone makes no room in the new one"
 
 

@@ -5,28 +5,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
+from quota.batch import Batch
+from quota.catalogue import FETCH
 from quota.decision import Action, Decision, Verdict
-from quota.engine import MAX_HOLD, Engine, Exempt, Limits, Rules
+from quota.engine import MAX_HOLD, Engine
 from quota.entity import DEFAULT, Entity
 from quota.kinds import controller_mutations
 from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
-from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
-from quota.produce import Batch
+from quota.limits import Exempt
+from quota.produce import Judging, charge_producer_ids
+from quota.rules import Rules
+from tests.support import charge_mutations, limits_of
 
 ALICE = Entity("alice", None)
 FIVE = MutationLimit(5, 500)
 
 
 def engine(limits: dict[Entity, MutationLimit] | None = None, max_throttle: float = 30.0, exempt: Exempt = Exempt()) -> Engine:  # noqa: B008
-    return Engine(Limits(LimitTable(limits or {ALICE: FIVE}), max_throttle, exempt), murmur3)
+    return Engine(
+        limits_of(controller_mutations=LimitTable(limits or {ALICE: FIVE}), max_throttle=max_throttle, exempt=exempt), murmur3
+    )
 
 
 def charge(e: Engine, partitions: list[int], now: float, *, refusable: bool = True, user: str = "alice", client_id: str = "app"):
-    found = e.find_mutation_limit(user, client_id)
+    found = e.find(e.controller_mutations, user, client_id)
     assert found is not None
-    return e.charge_mutations(found, partitions, refusable=refusable, now=now)
+    return charge_mutations(e, found, partitions, refusable=refusable, now=now)
 
 
 def test_admission_is_topic_by_topic_and_overshoots_by_the_last_one_at_most():
@@ -121,9 +128,9 @@ def test_who_is_exempt_from_which_limits(exempt, limited):
     """An exempt client id is exempt from limits of client ids alone: whoever claims it has those of its user."""
     for key in (*OF_USERS, *OF_CLIENT_IDS):
         e = Engine(
-            Limits(
-                LimitTable({key: FIVE}),
+            limits_of(
                 exempt=exempt,
+                controller_mutations=LimitTable({key: FIVE}),
                 producer_byte_rate=LimitTable({key: RateLimit(5)}),
                 consumer_byte_rate=LimitTable({key: RateLimit(5)}),
                 request_rate=LimitTable({key: RateLimit(5)}),
@@ -131,14 +138,14 @@ def test_who_is_exempt_from_which_limits(exempt, limited):
             murmur3,
         )
         rules = Rules(e, "alice", "app", 0.0)
-        found = [e.find_mutation_limit("alice", "app"), rules.produce, rules.consume, rules.request]
+        found = [e.find(e.controller_mutations, "alice", "app"), rules.produce, rules.answers.get(FETCH), rules.request]
         assert [it is not None for it in found] == [key in limited] * 4, key
 
 
 def test_a_muted_entity_is_held_on_other_connections_ten_seconds_at_most():
     e = engine()
     charge(e, [560, 1], 100.0)
-    found = e.find_mutation_limit("alice", "other")
+    found = e.find(e.controller_mutations, "alice", "other")
     assert found is not None
     holds = [e.hold(e.controller_mutations, found, [0, 2], now) for now in (100.0, 105.0, 111.0)]
     assert [hold.throttle for hold in holds if hold] == pytest.approx([MAX_HOLD, 7.0, 1.0])
@@ -158,8 +165,8 @@ def test_a_shorter_throttle_does_not_shorten_a_mute():
 def test_a_hold_says_what_is_left_and_makes_nobody_known():
     e = engine()
     charge(e, [560, 1], 100.0)
-    e.credit_mutations(charge(e, [100], 111.0).receipt, [0])
-    found = e.find_mutation_limit("alice", "other")
+    e.controller_mutations.credit(charge(e, [100], 111.0).receipt, [0])
+    found = e.find(e.controller_mutations, "alice", "other")
     assert found is not None
     hold = e.hold(e.controller_mutations, found, [0], 111.5)
     assert hold is not None
@@ -168,9 +175,9 @@ def test_a_hold_says_what_is_left_and_makes_nobody_known():
 
 def test_where_nothing_tells_of_a_throttle_nobody_is_muted_and_the_units_count_all_the_same():
     e = engine()
-    found = e.find_mutation_limit("alice", "app")
+    found = e.find(e.controller_mutations, "alice", "app")
     assert found is not None
-    verdict = e.charge_mutations(found, [560, 1], refusable=True, now=0.0, mute=False)
+    verdict = charge_mutations(e, found, [560, 1], refusable=True, now=0.0, mute=False)
     assert verdict.decision is not None
     assert (verdict.charged, verdict.decision.throttle) == (560, pytest.approx(12.0))
     assert e.hold(e.controller_mutations, found, [0], 0.0) is None
@@ -182,7 +189,7 @@ def test_others_have_windows_and_mutes_of_their_own():
     e = engine({Entity(DEFAULT, None): FIVE})
     charge(e, [560, 1], 0.0)
     assert charge(e, [500], 0.0, user="bob").decision is None
-    found = e.find_mutation_limit("bob", "app")
+    found = e.find(e.controller_mutations, "bob", "app")
     assert found is not None
     assert e.hold(e.controller_mutations, found, [0], 0.0) is None
 
@@ -264,28 +271,28 @@ def test_the_default_burst_is_eleven_seconds_of_the_rate():
 BOB = Entity("bob", None)
 
 
-def counting(rate: float = 2, count_unlimited: bool = True, **more: object) -> Engine:
-    ids = user_limit_table({ALICE: ProducerIdLimit(rate)})
-    return Engine(Limits(LimitTable({}), producer_ids=ids, count_unlimited=count_unlimited, **more), murmur3)  # type: ignore[arg-type]
+def counting(rate: float = 2, count_unlimited: bool = True, sweep_interval: float = 60.0, exempt: Exempt = Exempt()) -> Engine:  # noqa: B008
+    options = ProducerIdOptions(count_unlimited, sweep_interval)
+    return Engine(limits_of(options, exempt=exempt, producer_ids=user_limit_table({ALICE: ProducerIdLimit(rate)})), murmur3)
 
 
 def test_a_throttle_for_producer_ids_is_capped_told_and_mutes():
     e = counting()
-    assert e.charge_producer_ids("alice", [1, 2], 0.0).decision is None
-    decision = e.charge_producer_ids("alice", [3], 0.0).decision
+    assert charge_producer_ids(e, "alice", [1, 2], 0.0).decision is None
+    decision = charge_producer_ids(e, "alice", [3], 0.0).decision
     assert decision is not None
     assert (decision.throttle, e.mutes.left("producer_ids", ALICE, 0.0)) == (30, 30)
     assert e.producer_ids.standing("alice", 0.0).throttle == 30
-    assert e.charge_producer_ids("alice", [4], 0.0, exempt=True).decision is None
+    assert charge_producer_ids(e, "alice", [4], 0.0, exempt=True).decision is None
 
 
 def test_only_ids_that_are_new_to_a_user_who_is_muted_and_over_are_held():
     e = counting()
-    e.charge_producer_ids("alice", [1, 2, 3], 0.0)
+    charge_producer_ids(e, "alice", [1, 2, 3], 0.0)
 
     def held(user: str, ids: list[int], now: float) -> Decision | None:
         batches = [Batch("orders", True, None, i, 100, id, 0, 0) for i, id in enumerate(ids)]
-        return e.hold_produce(Rules(e, user, "app", now), batches, now)
+        return Judging(e, Rules(e, user, "app", now), batches).hold(now)
 
     hold = held("alice", [1, 4, -1], 25.0)
     assert hold is not None
@@ -299,8 +306,8 @@ def test_only_ids_that_are_new_to_a_user_who_is_muted_and_over_are_held():
 
 
 def test_users_of_whom_nothing_is_left_are_looked_for_now_and_then():
-    e = counting(cleanup_interval=60.0)
-    e.charge_producer_ids("bob", [1], 0.0)
+    e = counting(sweep_interval=60.0)
+    charge_producer_ids(e, "bob", [1], 0.0)
     e.sweep(0.0)
     last = 11 * 3600.0
     e.sweep(last - 30)
@@ -316,11 +323,11 @@ def test_ids_that_need_no_look():
     ids = e.producer_ids
     assert ids.unchecked == -1
     assert not ids.is_calm("alice", 1, 0.0)
-    e.charge_producer_ids("alice", [1], 0.0)
+    charge_producer_ids(e, "alice", [1], 0.0)
     assert ids.is_calm("alice", 1, 0.0)
     assert not ids.is_calm("alice", 2, 0.0)
     assert not ids.is_calm("alice", 1, 1800.0), "its filter may pass"
-    e.charge_producer_ids("alice", [2, 3], 0.0)
+    charge_producer_ids(e, "alice", [2, 3], 0.0)
     assert ids.unchecked < -(2**63), "everything of a user who is over is looked at"
     assert not ids.is_calm("alice", 1, 0.0)
     assert not ids.is_calm("alice", -1, 0.0)
@@ -331,21 +338,21 @@ def test_ids_that_need_no_look():
 
 def test_nobody_is_looked_at_where_nobody_is_counted():
     e = counting(count_unlimited=False)
-    e.charge_producer_ids("bob", [1], 0.0)
+    charge_producer_ids(e, "bob", [1], 0.0)
     assert len(e.producer_ids) == 0
     assert e.producer_ids.is_calm("bob", 7, 0.0), "known to be of no interest"
-    e.charge_producer_ids("alice", [1], 0.0)
-    e.change(Limits(LimitTable({}), count_unlimited=False))
+    charge_producer_ids(e, "alice", [1], 0.0)
+    e.change(limits_of(ProducerIdOptions(count_unlimited=False)))
     assert (len(e.producer_ids), e.producer_ids.unchecked, e.producer_ids.size_bytes) == (0, 2**63 - 1, 0)
-    e.change(Limits(LimitTable({}), producer_ids=user_limit_table({BOB: ProducerIdLimit(1)}), count_unlimited=False))
+    e.change(limits_of(ProducerIdOptions(count_unlimited=False), producer_ids=user_limit_table({BOB: ProducerIdLimit(1)})))
     assert not e.producer_ids.is_calm("bob", 7, 0.0)
-    e.charge_producer_ids("bob", [1, 2], 0.0)
+    charge_producer_ids(e, "bob", [1, 2], 0.0)
     assert e.mutes.left("producer_ids", BOB, 0.0) > 0
 
 
 def test_exempt_users_are_counted_without_a_limit():
     e = counting(exempt=Exempt(users=frozenset({"alice"})))
-    assert e.charge_producer_ids("alice", [1, 2, 3], 0.0).charged == 3
+    assert charge_producer_ids(e, "alice", [1, 2, 3], 0.0).charged == 3
     assert (e.mutes.active(0.0), e.producer_ids.unchecked) == ({}, -1)
     assert e.producer_ids.is_calm("alice", 1, 0.0)
 
@@ -353,9 +360,9 @@ def test_exempt_users_are_counted_without_a_limit():
 def test_users_who_are_counted_no_more_are_not_loaded_either():
     e = counting()
     for user in ("alice", "bob"):
-        e.charge_producer_ids(user, [1, 2, 3], 0.0)
+        charge_producer_ids(e, user, [1, 2, 3], 0.0)
     data = e.producer_ids.dump(0.0, 1e9)
     after = counting(count_unlimited=False)
     assert after.producer_ids.load(data, 0.0, 1e9) == 1
     assert after.producer_ids.unchecked < -1, "alice is over"
-    assert after.charge_producer_ids("alice", [1], 0.0).decision is not None
+    assert charge_producer_ids(after, "alice", [1], 0.0).decision is not None

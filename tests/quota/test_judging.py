@@ -6,15 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.hashing import murmur3
+from quota.batch import Batch
 from quota.decision import Action, Decision
-from quota.engine import Engine, Exempt, Limits, Mode, Rules
+from quota.engine import Engine
 from quota.entity import Entity
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
-from quota.produce import Batch
+from quota.limits import Exempt
+from quota.produce import Judging
+from quota.rules import Rules
+from tests.support import limits_of
 
 ALICE = Entity("alice", None)
 TOPICS = ("a", "b", "c", "free")
@@ -33,13 +37,11 @@ requests = st.lists(batches, max_size=12, unique_by=lambda batch: (batch.topic, 
 
 
 def engine(topics_mode: Mode, ids_mode: IdMode) -> Engine:
-    limits = Limits(
-        LimitTable({}),
+    limits = limits_of(
+        TopicLimits(1000.0, {"a": 100.0}, mode=topics_mode),
         exempt=Exempt(topics=frozenset({"free"})),
         producer_ids=user_limit_table({ALICE: ProducerIdLimit(1, ids_mode)}),
         producer_byte_rate=LimitTable({ALICE: RateLimit(2000.0)}),
-        topics=TopicLimits(1000.0, {"a": 100.0}),
-        topics_mode=topics_mode,
     )
     return Engine(limits, murmur3)
 
@@ -57,18 +59,19 @@ def judged(requests: list[list[Batch]], e: Engine, piece: int | None, *, confirm
     for i, request in enumerate(requests):
         now = 2.0 * i
         rules = Rules(e, "alice", "app", now)
-        if piece is None:
-            judgement = e.judge_produce(rules, request, now, confirmed=confirmed)
-        else:
-            judging = e.begin_produce(rules, request, confirmed=confirmed)
-            while not judging.done:
-                e.judge_some(judging, rules, piece, now)
-            judgement = judging.finish()
+        judging = Judging(e, rules, request, confirmed=confirmed)
+        while not judging.done:
+            judging.judge(len(request) if piece is None else piece, now)
+        judgement = judging.finish()
         said = sorted((d.quota, d.action.value, str(d.entity), items_of(d), round(d.throttle, 6)) for d in judgement.decisions)
         refused = {i: why.code for i, why in judgement.refused.items()}
-        found += [refused, said, round(judgement.throttle, 6), judgement.in_topics]
+        found += [refused, said, round(judgement.throttle, 6), judging.counted]
     now = 2.0 * len(requests)
-    found += [round(e.bytes_in.total.measured(now), 6), round(e.producer_rate.meter(ALICE, now).charged, 6), len(e.fence)]
+    found += [
+        round(e.bytes_in.total.measured(now), 6),
+        round(e.rates["producer_byte_rate"].meter(ALICE, now).charged, 6),
+        len(e.fence),
+    ]
     return found
 
 
@@ -91,10 +94,10 @@ def test_a_request_that_does_not_go_on_leaves_nothing_charged(before, request, p
     e = engine(Mode.THROTTLE, IdMode.THROTTLE)
     judged(before, e, None, confirmed=True)
     rules, now = Rules(e, "alice", "app", 20.0), 20.0
-    total, rate = e.bytes_in.total.count, e.producer_rate.meter(ALICE, now).charged
-    judging = e.begin_produce(rules, request, confirmed=confirmed)
-    e.judge_some(judging, rules, piece, now)
-    e.give_up_produce(rules, judging, now)
+    total, rate = e.bytes_in.total.count, e.rates["producer_byte_rate"].meter(ALICE, now).charged
+    judging = Judging(e, rules, request, confirmed=confirmed)
+    judging.judge(piece, now)
+    judging.give_up(now)
     assert round(e.bytes_in.total.count - total, 6) == 0
-    assert round(e.producer_rate.meter(ALICE, now).charged - rate, 6) == 0
+    assert round(e.rates["producer_byte_rate"].meter(ALICE, now).charged - rate, 6) == 0
     assert not e.bytes_in.is_over("alice", "unknown", now) or e.bytes_in.total.measured(now) > 1000

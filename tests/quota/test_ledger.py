@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quota.engine import Engine, Limits
+from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.bytes_in import BytesIn, TopicLimits
 from quota.kinds.controller_mutations import Algorithm, ControllerMutations, MutationLimit, Receipt
@@ -16,6 +16,7 @@ from quota.ledger import Answer, Away, Batch, Ledger, key_of
 from quota.limit_table import LimitTable, ResolvedLimit
 from tests.properties import examples
 from tests.quota.ledger_store import Store
+from tests.support import limits_of
 
 ALICE, BOB = Entity("alice", None), Entity("bob", "x")
 
@@ -449,7 +450,7 @@ def test_who_is_far_from_a_limit_and_says_nothing_is_looked_at_now_and_then() ->
 
 
 def test_every_kind_is_published() -> None:
-    kinds = Engine(Limits(LimitTable({})), lambda id: (id, id)).publish()
+    kinds = Engine(limits_of(), lambda id: (id, id)).publish()
     names = {"producer_byte_rate", "consumer_byte_rate", "request_rate", "storage", "bytes_in", "controller_mutations"}
     assert {kind.name for kind in kinds} == names
 

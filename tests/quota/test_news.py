@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from proxy.hashing import murmur3
-from quota.engine import Engine, Limits
+from quota.engine import Engine
 from quota.entity import Entity
 from quota.fleet_events import BURST, MOST, PER_SECOND, FleetEvents
-from quota.limit_table import LimitTable
 from quota.turns import Turns
+from tests.support import limits_of
 
 PART = ("orders", 0)
 
@@ -19,7 +19,7 @@ PART = ("orders", 0)
 class Proxy:
     def __init__(self) -> None:
         self.now = 0.0
-        self.engine = Engine(Limits(LimitTable({})), murmur3)
+        self.engine = Engine(limits_of(), murmur3)
         self.events = FleetEvents(self.engine, lambda: self.now)
 
     def refuse(self, user: str, id: int) -> None:

@@ -59,7 +59,7 @@ def rates(limits: dict[Entity, float], **more: float) -> Rates:
 
 
 def throttle(one: Rates, amount: float, now: float, user: str = "alice") -> float:
-    decision = one.charge(one.find(user, "app"), amount, now).decision
+    decision = one.charge(one.find(user, "app"), (amount,), now).decision
     return 0.0 if decision is None else decision.throttle
 
 
@@ -326,7 +326,7 @@ def test_a_factor_multiplies_every_limit_at_once_and_0_divides_nothing():
     assert meter.take(100, 0.0)
     one.factor = 0.25
     assert not meter.take(200, 0.0)
-    verdict = one.charge(one.find("alice", "app"), 200, 0.0)
+    verdict = one.charge(one.find("alice", "app"), (200,), 0.0)
     assert (verdict.decision.limit, verdict.decision.throttle) == (25, 2)
     assert "throttle factor of 0.25" in verdict.decision.message
     assert throttle(one, 50, 0.0, "bob") == 10
@@ -343,7 +343,7 @@ def test_without_a_limit_nothing_follows():
     found, meter = one.find("alice", "app"), one.meter(ALICE, 0.0)
     one.limits = LimitTable({})
     assert meter.take(10**9, 0.0)
-    assert one.charge(found, 10**9, 0.0).decision is None
+    assert one.charge(found, (10**9,), 0.0).decision is None
     one.limits = LimitTable({ALICE: RateLimit(100)})
     assert throttle(one, 100, 0.0) == pytest.approx(1)
 
@@ -372,7 +372,7 @@ def test_all_connections_of_an_owner_share_its_window():
 
 def test_the_decision_says_which_quota_whose_how_much_and_for_how_long():
     one = rates({ALICE: 100})
-    verdict = one.charge(one.find("alice", "app"), 1500, 0.0)
+    verdict = one.charge(one.find("alice", "app"), (1500,), 0.0)
     decision = verdict.decision
     assert verdict.charged == 1500
     assert (decision.quota, decision.action, decision.entity) == ("producer_byte_rate", Action.THROTTLE, ALICE)
@@ -450,11 +450,11 @@ def test_new_client_ids_are_no_way_round_a_limit_and_take_nobodys_window(monkeyp
     assert throttle(one, 10**6, 0.0) > 9000
     for i in range(1000):
         found = one.find("mallory", f"made-up-{i}")
-        assert one.charge(found, 10**6, 0.0).decision
+        assert one.charge(found, (10**6,), 0.0).decision
     assert len(one) == 81, "of 90"
     late = one.find("mallory", "made-up-1001")
     assert late.owner == Entity("mallory", "<others>")
-    assert one.charge(late, 0, 0.0).decision.entity == late.owner
+    assert one.charge(late, (0,), 0.0).decision.entity == late.owner
     assert one.meter(Entity("mallory", "made-up-1001"), 0.0).owner == late.owner
     assert one.find("mallory", "named").owner == Entity("mallory", "named") or key != Entity(None, DEFAULT)
     assert throttle(one, 0, 0.0) > 9000, "others keep what they owe"
@@ -466,5 +466,5 @@ def test_new_client_ids_are_no_way_round_a_limit_and_take_nobodys_window(monkeyp
 def test_each_user_has_a_window_of_its_own_under_a_limit_of_a_client_id():
     """Kafka has one for all: who claims the client id of somebody else would use up that one's rate."""
     one = rates({Entity(None, "etl"): 100})
-    assert one.charge(one.find("mallory", "etl"), 10**6, 0.0).decision
-    assert one.charge(one.find("alice", "etl"), 900, 0.0).decision is None
+    assert one.charge(one.find("mallory", "etl"), (10**6,), 0.0).decision
+    assert one.charge(one.find("alice", "etl"), (900,), 0.0).decision is None

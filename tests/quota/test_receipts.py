@@ -20,7 +20,7 @@ def stands(room: Room, now: float) -> tuple[float, float]:
 def test_a_credit_gives_back_these_items_once(algorithm):
     room = example(algorithm)
     receipt = room.charge(100, 200, 50).receipt
-    credit = room.engine.credit_mutations
+    credit = room.engine.controller_mutations.credit
     assert credit(receipt, [0, 2]) == 150
     assert stands(room, 0.0) == (pytest.approx(2.0), pytest.approx(300))
     assert credit(receipt, [0, 2]) == 0
@@ -32,17 +32,19 @@ def test_a_credit_gives_back_these_items_once(algorithm):
 def test_what_was_refused_or_free_is_not_given_back(algorithm):
     room = example(algorithm)
     receipt = room.charge(0, 600, 80, 80).receipt
-    assert room.engine.credit_mutations(receipt, [0, 2, 3]) == 0
-    assert room.engine.correct_mutations(receipt, 2, 40, 0.0) == 0
-    assert room.engine.correct_mutations(receipt, 0, 40, 0.0) == 0, "exempt topics stay free, whatever they turn out to be"
+    assert room.engine.controller_mutations.credit(receipt, [0, 2, 3]) == 0
+    assert room.engine.controller_mutations.correct(receipt, 2, 40, 0.0) == 0
+    assert room.engine.controller_mutations.correct(receipt, 0, 40, 0.0) == 0, (
+        "exempt topics stay free, whatever they turn out to be"
+    )
     assert stands(room, 0.0)[0] == pytest.approx(6.0)
 
 
 def test_a_receipt_of_nothing():
     room = example(Algorithm.SPREAD)
     for receipt in (None, room.charge(0).receipt):
-        assert room.engine.credit_mutations(receipt, [0]) == 0
-        assert room.engine.correct_mutations(receipt, 0, 5, 0.0) == 0
+        assert room.engine.controller_mutations.credit(receipt, [0]) == 0
+        assert room.engine.controller_mutations.correct(receipt, 0, 5, 0.0) == 0
 
 
 TIMELINE = st.lists(st.tuples(st.floats(0, 20), st.lists(st.integers(0, 120), min_size=1, max_size=4)), max_size=8)
@@ -59,7 +61,7 @@ def test_what_is_credited_is_as_if_it_had_never_been_recorded(algorithm, delay, 
         room.charge(*amounts)
     clean = deepcopy(room)
     verdict = room.charge(*partitions, refusable=refusable)
-    assert room.engine.credit_mutations(verdict.receipt, range(len(partitions))) == verdict.charged
+    assert room.engine.controller_mutations.credit(verdict.receipt, range(len(partitions))) == verdict.charged
     room.now += delay
     for later in (0.0, 0.5, 1.0, 60.0, 120.0):
         assert stands(room, room.now + later) == pytest.approx(stands(clean, room.now + later), abs=1e-6)
@@ -76,7 +78,7 @@ def test_a_late_credit_never_creates_room_that_was_not_there(algorithm, first, o
         room.now += passed
         room.charge(*amounts, refusable=False)
         clean.charge(*amounts, refusable=False, now=room.now)
-    room.engine.credit_mutations(receipt, [0])
+    room.engine.controller_mutations.credit(receipt, [0])
     average, left = stands(room, room.now)
     assert average >= 0
     assert average >= stands(clean, room.now)[0] - 1e-6
@@ -90,7 +92,7 @@ def test_a_credit_after_the_window_is_forgotten_does_no_harm(algorithm):
     room.engine.sweep(200.0)
     assert len(room.engine.controller_mutations) == 0
     room.charge(100, now=200.0)
-    assert room.engine.credit_mutations(receipt, [0]) == 300, "so much did not happen"
+    assert room.engine.controller_mutations.credit(receipt, [0]) == 300, "so much did not happen"
     assert stands(room, 200.0) == (pytest.approx(1.0), pytest.approx(400))
 
 
@@ -98,7 +100,7 @@ def test_a_credit_after_the_window_is_forgotten_does_no_harm(algorithm):
 def test_a_correction_records_the_rest_or_takes_back_what_was_too_much_and_a_credit_knows(algorithm):
     room = example(algorithm)
     receipt = room.charge(1, 100).receipt
-    correct, credit = room.engine.correct_mutations, room.engine.credit_mutations
+    correct, credit = room.engine.controller_mutations.correct, room.engine.controller_mutations.credit
     assert correct(receipt, 0, 8, 0.0) == 7
     assert correct(receipt, 0, 8, 0.0) == 0
     assert stands(room, 0.0)[1] == pytest.approx(392)
@@ -116,10 +118,10 @@ def test_a_correction_may_go_over_the_limit_and_is_recorded_when_it_is_known(alg
     room = example(algorithm)
     receipt = room.charge(1).receipt
     room.now = 50.0
-    assert room.engine.correct_mutations(receipt, 0, 561, 50.0) == 560
+    assert room.engine.controller_mutations.correct(receipt, 0, 561, 50.0) == 560
     assert not room.admits(50.0)
     assert room.decide(1).throttle == pytest.approx(12, abs=0.2)
-    assert room.engine.correct_mutations(receipt, 0, 0, 51.0) == -561
+    assert room.engine.controller_mutations.correct(receipt, 0, 0, 51.0) == -561
     assert stands(room, 51.0)[0] == pytest.approx(0)
 
 
@@ -128,9 +130,9 @@ def test_a_correction_after_the_window_is_forgotten_charges_the_entity_all_the_s
     room = example(algorithm)
     receipt = room.charge(1).receipt
     room.engine.sweep(1000.0)
-    assert room.engine.correct_mutations(receipt, 0, 101, 1000.0) == 100
+    assert room.engine.controller_mutations.correct(receipt, 0, 101, 1000.0) == 100
     assert stands(room, 1000.0)[1] == pytest.approx(400)
-    assert room.engine.credit_mutations(receipt, [0]) == 101
+    assert room.engine.controller_mutations.credit(receipt, [0]) == 101
     assert stands(room, 1000.0)[1] == pytest.approx(500)
 
 
@@ -141,6 +143,6 @@ def test_a_correction_under_a_limit_that_changed_meanwhile_brings_the_old_one_no
     slow = Room(MutationLimit(1, 10, algorithm))
     room.engine.change(slow.engine.limits)
     room.charge(1)
-    room.engine.correct_mutations(receipt, 0, 30, 0.0)
+    room.engine.controller_mutations.correct(receipt, 0, 30, 0.0)
     assert not room.admits(0.0)
     assert [usage.rate for usage in room.engine.controller_mutations.usage(0.0).values()] == [1]

@@ -10,11 +10,14 @@ from itertools import pairwise
 import pytest
 
 from proxy.hashing import murmur3
-from quota.engine import MAX_HOLD, Engine, Limits, Rules
+from quota.batch import Batch
+from quota.engine import MAX_HOLD, Engine
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
-from quota.produce import Batch
+from quota.produce import Judging
+from quota.rules import Rules
+from tests.support import limits_of
 
 BURST = 10.0
 STEADY = 60.0
@@ -25,7 +28,7 @@ class Sharing:
 
     def __init__(self, rate: float, sizes: list[int], pause: float = 0.0) -> None:
         limits = LimitTable({Entity("alice", None): RateLimit(rate)})
-        self.engine = Engine(Limits(LimitTable({}), producer_byte_rate=limits), murmur3)
+        self.engine = Engine(limits_of(producer_byte_rate=limits), murmur3)
         self.sizes = sizes
         self.takes = min(sizes) / rate / 20
         """seconds of a request that nothing slows"""
@@ -40,10 +43,12 @@ class Sharing:
         while due[0][0] < until:
             now, i, held = heappop(due)
             batch = [Batch("t", True, None, 0, self.sizes[i], -1, -1, -1)]
-            if (wait := self.engine.hold_produce(rules[i], batch, now, held=held)) is not None:
+            judging = Judging(self.engine, rules[i], batch)
+            if (wait := judging.hold(now, held=held)) is not None:
                 heappush(due, (now + wait.throttle, i, True))
                 continue
-            throttle = self.engine.judge_produce(rules[i], batch, now).throttle
+            judging.judge(1, now)
+            throttle = judging.finish().throttle
             self.accepted.append((now, i, self.sizes[i]))
             heappush(due, (now + max(throttle, self.takes, self.pause if i else 0.0), i, False))
 

@@ -5,6 +5,7 @@ from random import Random
 
 from proxy.session.budget import STRANGERS
 from proxy.session.session import State
+from quota.catalogue import FETCH
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
 from tests.messages import request, response
@@ -13,7 +14,7 @@ from tests.session.producing import records
 from tests.session.test_limits import ODD
 from tests.session.test_rates import fetch
 from tests.session.test_storage import CLUSTER, limited, write
-from tests.support import ALICE, World
+from tests.support import ALICE, World, changed
 from tests.wire.test_fetch import fetched
 
 SMALL, BIG = fetched(11, Random(3), ("orders", [10])), fetched(11, Random(3), ("orders", [9000]))
@@ -43,7 +44,7 @@ def test_a_login_is_still_awaited_when_a_mute_ends(world):
     d.client(fetch(11)).broker(BIG)
     d.client(fetch(11, 1) + request(17, 0, 2, mechanism="PLAIN") + HEARTBEAT)
     for _ in range(9):
-        d.session.client.rules(0.0).consume.meter.record(9000, 0.0)
+        d.session.client.rules(0.0).answers[FETCH].meter.record(9000, 0.0)
     d.broker(fetched(11, Random(3), ("orders", [9000])))
     assert d.session.state is State.MUTED
     assert HEARTBEAT not in d.to_broker
@@ -60,11 +61,11 @@ def test_a_fetch_that_was_throttled_goes_on_after_the_limit_is_gone(world):
     d = w.dialogue("alice")
     d.client(fetch(11)).broker(SMALL)
     d.client(fetch(11))
-    w.engine.change(replace(w.engine.limits, consumer_byte_rate=LimitTable({ALICE: RateLimit(100)})))
+    w.engine.change(changed(w.engine.limits, consumer_byte_rate=LimitTable({ALICE: RateLimit(100)})))
     d.broker(BIG)
     assert d.session.state is State.MUTED
     d.wake()
-    w.engine.change(replace(w.engine.limits, consumer_byte_rate=LimitTable({})))
+    w.engine.change(changed(w.engine.limits, consumer_byte_rate=LimitTable({})))
     for _ in range(3):
         assert d.to_broker
         d.client(fetch(11)).broker(SMALL)

@@ -7,9 +7,9 @@ from proxy.apis.produce import MAX_JUDGED
 from proxy.apis.produced import MAX_UNSETTLED
 from proxy.session.session import State
 from quota.decision import Action
-from quota.engine import Exempt, Mode
 from quota.entity import Entity
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.bytes_in import Mode, TopicLimits
+from quota.limits import Exempt
 from tests.messages import read_request
 from tests.session.creating import sizes_told
 from tests.session.producing import asked, records, throttle, told, topic_id, write, written

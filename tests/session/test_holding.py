@@ -4,8 +4,8 @@ import pytest
 
 from proxy.session.session import State
 from quota.decision import Action
-from quota.engine import Exempt
 from quota.entity import Entity
+from quota.limits import Exempt
 from tests.messages import read_response
 from tests.session.creating import BEAT, FIVE, HEARTBEAT, create, created
 from tests.support import ANYBODY

@@ -6,8 +6,7 @@ import pytest
 from proxy.apis.produced import AT_ONCE
 from proxy.session.plans import LARGE
 from proxy.session.session import State
-from quota.engine import Mode
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.bytes_in import Mode, TopicLimits
 from tests.session.creating import BEAT, HEARTBEAT, described
 from tests.session.producing import asked, records, told, write, written
 from tests.support import ALICE, Dialogue, World, last_frame
@@ -103,7 +102,7 @@ def test_what_was_counted_is_given_back_if_the_request_never_goes_out(world, tur
     shared = world()
     d = dialogue(shared)
     d.client(HEARTBEAT)
-    meter = shared.engine.producer_rate.meter(ALICE, d.now)
+    meter = shared.engine.rates["producer_byte_rate"].meter(ALICE, d.now)
     before = shared.engine.bytes_in.total.count, meter.charged
     d.client(REQUEST)
     for _ in range(turns):

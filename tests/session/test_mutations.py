@@ -30,7 +30,7 @@ EVERYBODY = Entity("<default>", None)
 
 def used(world, now: float = 0.0, user: str = "ANONYMOUS") -> int:
     """Partitions that the window of a user holds, the same for all of `FIVE`."""
-    found = world.engine.find_mutation_limit(user, "app")
+    found = world.engine.find(world.engine.controller_mutations, user, "app")
     return round(world.engine.controller_mutations.average(found, now) * 100)
 
 
@@ -497,7 +497,7 @@ def test_what_did_not_come_is_given_back(five):
         assert d.to_broker
         d.broker(described(12, 4, {"new": 0}))
         assert d.to_client
-    found = five.engine.find_mutation_limit("ANONYMOUS", "app")
+    found = five.engine.find(five.engine.controller_mutations, "ANONYMOUS", "app")
     left = five.engine.controller_mutations.average(found, 18.0) * 100
     assert left == pytest.approx(1), "the last one only"
 
@@ -676,5 +676,5 @@ def test_somebody_who_makes_up_names_pushes_out_only_their_own(world):
         assert flood.to_client
     assert len(w.services.expected) <= 10_000
     name_it(victim, "x")
-    found = w.engine.find_mutation_limit("victim", "app")
+    found = w.engine.find(w.engine.controller_mutations, "victim", "app")
     assert w.engine.controller_mutations.standing(found, 0.0).left == 999_999, "charged once"

@@ -8,9 +8,8 @@ from proxy.config.limits import limits_of
 from proxy.config.models import Quotas, Settings
 from proxy.session.session import State
 from quota.decision import Action
-from quota.engine import Mode
 from quota.entity import Entity
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.bytes_in import Mode, TopicLimits
 from tests.messages import read_response, request
 from tests.session.creating import FIVE, HEARTBEAT, create, created
 from tests.session.producing import asked, records, write, written
@@ -106,8 +105,10 @@ def test_settings_say_which(observe, kinds):
     quotas = {"observe": observe, "entities": [entity], "producer_ids": {"mode": "reject"}, "topics": {"total_bytes_in_per_sec": 9}}
     limits = limits_of(Settings(quotas=Quotas.model_validate(quotas)))
     assert sorted(limits.observed) == sorted(kinds)
-    found = limits.producer_ids.find("a", "")
+    found = limits.table("producer_ids").find("a", "")
     assert found is not None
     assert found.limit.mode.value == ("throttle" if "producer_ids" in kinds else "reject")
-    assert limits.topics_mode is (Mode.THROTTLE if "bytes_in" in kinds else Mode.TRANSIENT)
+    topics = limits.option(TopicLimits)
+    assert topics is not None
+    assert topics.mode is (Mode.THROTTLE if "bytes_in" in kinds else Mode.TRANSIENT)
     assert limits.observed.get("bytes_in") in (None, Action.REFUSE)

@@ -1,7 +1,6 @@
 """Producer ids in Produce requests (seed s2, KIP-936): what is counted, who is slowed down and how, who is not."""
 
 import uuid
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,12 +9,13 @@ from kio.index import load_request_schema
 from proxy.session.session import State
 from proxy.wire.primitives import INT32, encode_string
 from quota.decision import Action
-from quota.engine import Exempt
 from quota.entity import DEFAULT, Entity
-from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, user_limit_table
+from quota.limits import Exempt
+from quota.produce import charge_producer_ids
 from tests.messages import batch, part_of, produce, read_response, request, response
 from tests.session.creating import BEAT, HEARTBEAT
-from tests.support import ALICE, byte_by_byte
+from tests.support import ALICE, byte_by_byte, changed
 
 HOUR = 3600.0
 ANYONE = Entity(DEFAULT, None)
@@ -86,7 +86,7 @@ def over(world):
 def test_over_the_limit_the_request_goes_on_and_the_answer_tells_how_long_the_client_is_muted(world, version):
     """Before version 3 there are no producer ids: it is somebody else of this user who is over."""
     w = world(producer_ids={ALICE: 1}, max_throttle=12.5)
-    w.engine.charge_producer_ids("alice", [1, 2], -20.0)
+    charge_producer_ids(w.engine, "alice", [1, 2], -20.0)
     d = w.dialogue("alice")
     frame = write(2, 7, version)
     d.client(frame)
@@ -111,7 +111,7 @@ def test_over_the_limit_the_request_goes_on_and_the_answer_tells_how_long_the_cl
 @pytest.mark.parametrize("version", range(1, 14))
 def test_a_longer_throttle_of_the_broker_is_what_the_client_is_told(world, version):
     w = world(producer_ids={ALICE: 1}, max_throttle=5)
-    w.engine.charge_producer_ids("alice", [1, 2], -20.0)
+    charge_producer_ids(w.engine, "alice", [1, 2], -20.0)
     d = w.dialogue("alice")
     d.client(write(2, 7, version))
     assert d.to_broker
@@ -123,7 +123,7 @@ def test_a_longer_throttle_of_the_broker_is_what_the_client_is_told(world, versi
 @pytest.mark.parametrize("version", [10, 13])
 def test_addresses_in_a_throttled_answer_are_replaced_all_the_same(world, version):
     w = world(producer_ids={ALICE: 1}, max_throttle=5)
-    w.engine.charge_producer_ids("alice", [1, 2], -20.0)
+    charge_producer_ids(w.engine, "alice", [1, 2], -20.0)
     d = w.dialogue("alice")
     d.client(write(2, 7, version))
     assert d.to_broker
@@ -199,13 +199,13 @@ def test_a_held_request_that_changes_nothing_any_more_does_not_spare_the_next_on
     first, second = over.dialogue("alice"), over.dialogue("alice")
     first.now = second.now = HOUR - 10
     limits = over.engine.limits
-    over.engine.change(replace(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9)})))
+    over.engine.change(changed(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9)})))
     goes_on(second, write(1))
     over.engine.change(limits)
     over.engine.mutes.start("producer_ids", ALICE, second.now + 5)
     second.client(write(5))
     assert second.session.state is State.HELD
-    over.engine.change(replace(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9)})))
+    over.engine.change(changed(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9)})))
     goes_on(first, write(5))
     second.wake()
     assert second.to_broker == write(5)
@@ -227,7 +227,7 @@ def test_nobody_is_held_once_the_rate_is_back(over):
 @pytest.mark.parametrize("version", [2, 3, 9, 13])
 def test_without_an_answer_the_client_is_muted_at_once(world, version):
     w = world(producer_ids={ALICE: 1}, max_throttle=12.5)
-    w.engine.charge_producer_ids("alice", [1, 2], -20.0)
+    charge_producer_ids(w.engine, "alice", [1, 2], -20.0)
     d = w.dialogue("alice")
     frame = write(2, 7, version, acks=0)
     d.client(HEARTBEAT + frame + HEARTBEAT + frame)
@@ -320,7 +320,7 @@ def test_who_claims_an_exempt_client_id_has_the_limit_of_its_user(world, hold_ne
         d.client(write(id))
         assert d.to_broker
     assert w.watcher.decisions
-    assert w.engine.hold_new_id("alice", "app", -1, 0.0) is None or hold_new_ids
+    assert w.engine.producer_ids.hold_new is hold_new_ids
 
 
 def test_a_topic_that_is_named_by_id_is_exempt_once_its_name_is_known(world):
@@ -371,7 +371,7 @@ def test_every_user_has_the_default_limit_for_itself(world):
 def test_a_limit_that_is_changed_holds_for_the_next_request(over):
     limits = over.engine.limits
     d = over.dialogue("alice")
-    over.engine.change(replace(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(3)})))
+    over.engine.change(changed(limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(3)})))
     goes_on(d, write(1))
     goes_on(d, write(1))
     over.engine.change(limits)
@@ -381,7 +381,7 @@ def test_a_limit_that_is_changed_holds_for_the_next_request(over):
     d.broker(written())
     assert d.to_client
     d.wake()
-    over.engine.change(replace(limits, producer_ids=user_limit_table({}), count_unlimited=False))
+    over.engine.change(changed(limits, ProducerIdOptions(count_unlimited=False), producer_ids=user_limit_table({})))
     goes_on(d, write(1))
     assert len(over.engine.producer_ids) == 0
 
@@ -398,7 +398,7 @@ def test_decisions_are_told_with_who_what_and_why(over):
 
 def test_what_a_decision_names_is_bounded(world):
     w = world(producer_ids={ALICE: 1})
-    w.engine.charge_producer_ids("alice", [1, 2], -20.0)
+    charge_producer_ids(w.engine, "alice", [1, 2], -20.0)
     d = w.dialogue("alice")
     d.client(write(2, topic="x" * 3000))
     assert d.to_broker

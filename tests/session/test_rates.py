@@ -1,7 +1,6 @@
 """Rates of bytes and requests: the request goes on, its answer tells of the throttle, the client is muted, and whoever shares the
 limit waits."""
 
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -10,14 +9,14 @@ import pytest
 from proxy.session.session import State
 from proxy.wire.headers import flexible
 from quota.decision import Action
-from quota.engine import Exempt, Limits
 from quota.entity import DEFAULT, Entity
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
+from quota.limits import Exempt
 from tests.messages import read_response, request, response
 from tests.session.creating import HEARTBEAT
 from tests.session.producing import asked, records, throttle, told, write, written
-from tests.support import ALICE, byte_by_byte
+from tests.support import ALICE, byte_by_byte, changed, limits_of
 from tests.wire.test_fetch import fetched
 
 ONE = {("orders", 0): records(1000)}
@@ -97,7 +96,7 @@ def test_a_limit_that_changes_holds_for_connections_that_are_there(world):
     w = world(produce={ALICE: 100})
     d = w.dialogue("alice")
     throttled(d, write(ONE))
-    w.engine.change(Limits(w.engine.limits.controller_mutations))
+    w.engine.change(limits_of())
     assert throttled(d, write({("orders", 0): records(90_000)})) == 0
     w.engine.change(world(produce={ALICE: 1000}).engine.limits)
     d.client(write(ONE))
@@ -262,7 +261,7 @@ def test_a_refused_id_is_fenced_until_it_comes_again_from_its_beginning(world):
     d = w.dialogue("alice")
     d.client(write({("orders", 0): records(100, 3, 0, 0)}))
     assert told(d.to_client)["orders", 0][0] == 19
-    w.engine.change(replace(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    w.engine.change(changed(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
     d.wake()
     d.client(write({("orders", 0): records(100, 3, 0, 1)}))
     assert d.to_broker == b"", "there is room by now, but its first batch is not written"
@@ -280,7 +279,7 @@ def test_a_fence_stands_when_its_id_is_known_by_another_partition(world):
         d.client(write({("orders", partition): records(100, 3, 0, 0)}))
         assert told(d.to_client)["orders", partition][0] == 19
         d.wake()
-    w.engine.change(replace(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    w.engine.change(changed(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
     assert throttled(d, write({("orders", 0): records(100, 3, 0, 0)})) == 0, "the id is known from now on"
     d.client(write({("orders", 1): records(100, 3, 0, 1)}))
     assert d.to_broker == b"", "the first batch of this partition is not written"
@@ -305,7 +304,7 @@ def test_a_refused_producer_that_comes_with_another_epoch_starts_anew(world):
     d.client(write({("orders", 0): records(100, 3, 0, 7)}))
     assert told(d.to_client)["orders", 0][0] == 19
     d.wake()
-    w.engine.change(replace(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
+    w.engine.change(changed(w.engine.limits, producer_ids=user_limit_table({ALICE: ProducerIdLimit(9, IdMode.REJECT)})))
     d.client(write({("orders", 0): records(100, 3, 0, 8)}))
     assert told(d.to_client)["orders", 0][0] == 19
     assert throttled(d, write({("orders", 0): records(100, 3, 1, 0)})) == 0

@@ -4,11 +4,11 @@ import pytest
 
 from proxy.session.session import State
 from quota.decision import Action
-from quota.engine import Exempt, Mode
 from quota.fence import Fence
-from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.bytes_in import Mode, TopicLimits
+from quota.limits import Exempt
 from tests.session.producing import asked, records, told, topic_id, write, written
-from tests.support import ANYBODY, World, byte_by_byte
+from tests.support import ANYBODY, World, byte_by_byte, limits_of
 
 LIMITS = TopicLimits(1000, {"orders": 100, "bills": 800})
 FIRST_TICK = 5.0
@@ -220,7 +220,7 @@ def test_a_limit_that_is_raised_or_taken_away_leaves_the_fence(full):
     d = fresh(full)
     d.client(write({("orders", 0): records(100, 7, 0, 0)}, 1))
     assert d.to_client
-    full.engine.change(full.engine.limits.__class__(full.engine.limits.controller_mutations))
+    full.engine.change(limits_of())
     d.client(write({("orders", 0): records(100, 7, 0, 1)}, 2))
     assert told(d.to_client)["orders", 0][0] == 19
     d.client(write({("orders", 0): records(100, 7, 0, 0)}, 3))

@@ -74,7 +74,7 @@ def outcome(asked: bytes, there: dict[str, int], answer: bytes, *, in_turns: boo
     d.broker(answer)
     if in_turns:
         assert d.turns() >= len(KEPT) // 100
-    found = world.engine.find_mutation_limit("alice", "app")
+    found = world.engine.find(world.engine.controller_mutations, "alice", "app")
     assert found is not None
     charged = world.engine.controller_mutations.average(found, 0.0)
     rows = [(row.key, row.requests, row.mutations, row.refused, row.throttle_ms) for row in world.rows()]
@@ -209,13 +209,13 @@ def test_a_large_topology_is_read_and_charged_in_several_turns():
     assert d.told() == b""
     assert d.turns() > len(PARTS)
     assert d.to_broker == JOINING
-    found = world.engine.find_mutation_limit("alice", "app")
+    found = world.engine.find(world.engine.controller_mutations, "alice", "app")
     assert found is not None
     assert world.engine.controller_mutations.standing(found, 0.0).left == 10_000 - 2 * 1500
 
 
 def charged(world: World) -> float:
-    found = world.engine.find_mutation_limit("alice", "app")
+    found = world.engine.find(world.engine.controller_mutations, "alice", "app")
     assert found is not None
     return world.engine.controller_mutations.standing(found, 0.0).average
 

@@ -10,15 +10,15 @@ import pytest
 
 from proxy.session.session import State
 from quota.decision import Action
-from quota.engine import Exempt
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, Replicas, Scope, StorageLimits, Volume
 from quota.limit_table import LimitTable
+from quota.limits import Exempt
 from tests.messages import batch, read_request, read_response, request
 from tests.session import producing
 from tests.session.producing import Parts, topic_id
-from tests.support import Dialogue, World
+from tests.support import Dialogue, World, changed
 
 MIB = 1 << 20
 STORAGE_ERROR = 56
@@ -39,7 +39,7 @@ def seen(w: World, at: float = 0.0, produced: dict[str, float] | None = None, ga
 
 
 def limited(w: World, limits: StorageLimits = CLUSTER, **volumes: Any) -> World:
-    w.engine.storage.change(limits)
+    w.engine.change(changed(w.engine.limits, limits))
     seen(w, **volumes)
     return w
 
@@ -108,7 +108,7 @@ def test_the_usual_requests_of_a_connection_are_refused_as_soon_as_a_volume_is_f
 @pytest.mark.parametrize("limits", [CLUSTER, replace(CLUSTER, hold=True), StorageLimits(Below(10), Below(10**9), margin=0.0)])
 def test_where_it_is_only_observed_everybody_goes_on_and_what_would_be_is_told(world: Any, limits: StorageLimits) -> None:
     w = limited(world(max_frame=64 * MIB), limits, data=50)
-    w.engine.limits = replace(w.engine.limits, observed={"storage": Action.THROTTLE})
+    w.engine.change(replace(w.engine.limits, observed={"storage": Action.THROTTLE}))
     d = w.dialogue()
     for _ in range(2):
         goes_on(d, {("orders", 0): batch(size=20 * MIB)})
@@ -254,7 +254,7 @@ def test_between_the_limits_whoever_has_no_rate_is_slowed_from_what_it_did(world
 def test_the_factor_multiplies_a_byte_rate(world: Any) -> None:
     w = world(max_frame=64 * MIB)
     rates = LimitTable({Entity("alice", None): RateLimit(MIB)})
-    w.engine.change(replace(w.engine.limits, producer_byte_rate=rates, storage=SOFT))
+    w.engine.change(changed(w.engine.limits, SOFT, producer_byte_rate=rates))
     seen(w, data=300)
     d = w.dialogue("alice")
     assert amount(d, 5 * MIB) == 0

@@ -6,9 +6,9 @@ from proxy.session.session import State
 from proxy.session.topologies import LASTS, MOST_OF_A_GROUP, Topologies
 from proxy.wire.streams_group_heartbeat import Internal, Subtopology
 from quota.decision import Action
-from quota.engine import Exempt
 from quota.entity import Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from quota.limits import Exempt
 from tests.messages import read_response
 from tests.session.creating import FIVE, beat, delete, deleted, heartbeat, subtopology
 from tests.support import ANYBODY
@@ -18,7 +18,7 @@ COUNT = subtopology(sources=("orders",), changelogs=("app-count-changelog",))
 
 
 def used(world, now: float = 0.0, user: str = "ANONYMOUS") -> int:
-    found = world.engine.find_mutation_limit(user, "app")
+    found = world.engine.find(world.engine.controller_mutations, user, "app")
     return round(1000 - world.engine.controller_mutations.standing(found, now).left)
 
 

@@ -1,29 +1,32 @@
 """What the storage quota asks of Produce requests: at factor 0 a batch is refused, or its request waits; between, it is slowed.
 
-Slowed is whoever writes to a volume past its soft limit, to the factor times a rate: its byte rate, or, without one, what it
-produced when the limit was crossed. A batch of n bytes at factor f counts as n / f against that rate, so volumes with different
-factors share a window.
+Slowed is who writes to a volume past its soft limit, to the factor times a rate: its byte rate, or, without one, what it produced
+when the limit was crossed. A batch of n bytes at factor f counts as n / f against that rate, so volumes with different factors
+share a window.
 
 In: the state of the volumes, batches with the names of their topics. Out: refusals, decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from quota.batch import STORAGE_ERROR, Batch
 from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit, Rates
 from quota.kinds.storage import NAME, Scope, Storage, VolumeState, size
 from quota.limit_table import LimitTable, ResolvedLimit
-from quota.produce import STORAGE_ERROR, Batch, Refusals
+from quota.limits import Limits
 
 LONGEST_WAIT: Final = 10.0
-"""Seconds that whoever is refused is throttled at most, and held at once: less than clients wait for an answer."""
+"""Seconds for which a refused client is throttled at most, and held at once: less than clients wait for an answer."""
+Refuse = Callable[[int, int, str, str], None]
+"""Refuses a batch: its index, the error code, the message, the quota."""
 
 
-class SlowedBook(LimitTable[RateLimit]):
+class SlowedTable(LimitTable[RateLimit]):
     """The rates that are multiplied by the factor: everybody has one."""
 
     def __init__(self, rates: LimitTable[RateLimit], storage: Storage) -> None:
@@ -40,21 +43,23 @@ class SlowedBook(LimitTable[RateLimit]):
         return RateLimit(self._storage.rate_of(user))
 
 
-class Slowing:
-    """The storage quota of one proxy, as Produce requests see it."""
+class SlowedRates(Rates):
+    """The rates of clients that write to volumes past their soft limit."""
 
-    def __init__(self, storage: Storage, rates: LimitTable[RateLimit]) -> None:
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(NAME, storage.title, "bytes", SlowedTable(LimitTable({}), storage))
         self.storage = storage
-        self.rates = Rates(NAME, storage.title, "bytes", SlowedBook(rates, storage))
+        self._enforced = True
 
-    def change(self, rates: LimitTable[RateLimit]) -> None:
+    def configure(self, limits: Limits, /) -> None:
         """These byte rates hold now, or others were measured."""
-        self.rates.limits = SlowedBook(rates, self.storage)
+        self.limits = SlowedTable(limits.table("producer_byte_rate"), self.storage)
+        self._enforced = NAME not in limits.observed
 
     def wait(self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], now: float) -> Decision | None:
         """A request with a batch at factor 0 waits until volumes are looked at again, where settings say so."""
         limits = self.storage.limits
-        if limits is None or not limits.hold:
+        if limits is None or not limits.hold or not self._enforced:
             return None
         full = {i: seen for i, factor, seen in self._asked(batches, items) if factor == 0}
         if not full:
@@ -62,19 +67,17 @@ class Slowing:
         seen = next(iter(full.values()))
         return replace(self._said(Action.HOLD, owner, tuple(full), seen), throttle=self._until_next_check(now))
 
-    def refuse(
-        self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refusals: Refusals, now: float, *, enforced: bool
-    ) -> list[Decision]:
-        """Refuse what is at factor 0, and throttle the client; or, where that is not `enforced`, only say so. With scope `volume`
-        nobody is throttled for it: other partitions share the connection."""
+    def refuse(self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refuse: Refuse, now: float) -> list[Decision]:
+        """Refuse what is at factor 0, and throttle the client; where the quota is observed, only say so. With scope `volume` nobody
+        is throttled for it: other partitions share the connection."""
         by_volume: dict[VolumeState | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
             if factor == 0:
                 by_volume.setdefault(seen, []).append(i)
-        for seen, refused in by_volume.items() if enforced else ():
+        for seen, refused in by_volume.items() if self._enforced else ():
             message = self.storage.why(seen)
             for i in refused:
-                refusals.refuse(i, STORAGE_ERROR, message, NAME)
+                refuse(i, STORAGE_ERROR, message, NAME)
         return [
             replace(
                 self._said(Action.REFUSE, owner, tuple(refused), seen),
@@ -88,7 +91,7 @@ class Slowing:
         slowed = [(i, factor, seen) for i, factor, seen in self._asked(batches, items) if 0 < factor < 1]
         if not slowed:
             return None
-        decision = self.rates.charge(found, sum(batches[i].size / factor for i, factor, _ in slowed), now).decision
+        decision = self.charge(found, [batches[i].size / factor for i, factor, _ in slowed], now).decision
         if decision is None:
             return None
         _, factor, seen = min(slowed, key=lambda it: it[1])
@@ -99,10 +102,6 @@ class Slowing:
     def weights(self, batches: Sequence[Batch], items: Iterable[int]) -> dict[int, float]:
         """What each batch counts that `slow` counts now."""
         return {i: batches[i].size / factor for i, factor, _ in self._asked(batches, items) if 0 < factor < 1}
-
-    def slows(self, batches: Sequence[Batch], items: Iterable[int]) -> bool:
-        """Is any of these slowed?"""
-        return any(0 < factor < 1 for _, factor, _ in self._asked(batches, items))
 
     def _asked(self, batches: Sequence[Batch], items: Iterable[int]) -> list[tuple[int, float, VolumeState | None]]:
         """(index, factor, volume) of each."""

@@ -1,0 +1,88 @@
+"""The limits of one client, looked up once. In: a user, a client id, the engine. Out: the rates that it is charged to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from quota.catalogue import ANSWERED
+from quota.decision import Decision
+from quota.engine import MAX_HOLD, Engine
+from quota.entity import Entity
+from quota.kinds.rates import RateLimit, RateMeter, Rates
+from quota.limit_table import ResolvedLimit
+from quota.shares import Share
+
+LATER: Final = 0.1
+"""Seconds by which a connection that has had more of a shared rate lets the others go first."""
+
+
+class Metered:
+    """A rate that is limited, the window of its owner, and what one connection has of it."""
+
+    __slots__ = ("_engine", "found", "meter", "rates", "share", "since")
+
+    def __init__(self, engine: Engine, rates: Rates, found: ResolvedLimit[RateLimit], now: float) -> None:
+        self._engine = engine
+        self.meter: RateMeter = rates.meter(found.owner, now)
+        self.rates, self.found = rates, ResolvedLimit(found.limit, self.meter.owner)
+        self.share = Share(self.meter.shares)
+        self.since = -inf
+        """when the request that waits was held first"""
+
+    def hold(self, now: float, *, held: bool = False, items: Sequence[int] = ()) -> Decision | None:
+        """A request waits while its entity is muted on another connection; None when it need not. `held`: it was held before, and
+        is held again only if its connection is ahead of others that share the rate and have not caught up yet."""
+        longest = self._may_wait(held, now)
+        wait = self._engine.hold(self.rates, self.found, items, now) if longest > 0 else None
+        return None if wait is None else replace(wait, throttle=min(self._later(wait.throttle, now), longest))
+
+    def charge(self, amount: float, now: float) -> Decision | None:
+        """Count what was done. The throttle is capped at `max_throttle`, and the entity is muted for it; the connection a little
+        longer if it is ahead of others."""
+        self.share.add(amount, now)
+        decision = self._engine.enforce(self.rates.charge(self.found, (amount,), now), now).decision
+        if decision is None:
+            return None
+        return replace(decision, throttle=min(self._later(decision.throttle, now), self._engine.limits.max_throttle))
+
+    def refund(self, amount: float, now: float) -> None:
+        """This amount of what was counted just now did not happen."""
+        self.rates.refund(self.found.owner, amount, now)
+
+    def _may_wait(self, held: bool, now: float) -> float:
+        """Seconds that a request may be held: once, but a connection that is ahead of the others waits for them again and again,
+        for `MAX_HOLD` in all."""
+        if not held:
+            self.since = now
+            return MAX_HOLD
+        return max(self.since + MAX_HOLD - now, 0.0) if self.share.ahead(now) else 0.0
+
+    def _later(self, seconds: float, now: float) -> float:
+        return seconds + LATER if self.share.ahead(now) else seconds
+
+
+class Rules:
+    """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
+    `answers`: rates that are charged with the bytes of answers, by API key. `exempt`: nothing holds; `by_client_id`: limits of
+    client ids alone do."""
+
+    __slots__ = ("answers", "by_client_id", "client_id", "exempt", "limits_version", "owner", "produce", "request", "user")
+
+    def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
+        self.user, self.client_id = user, client_id
+        self.limits_version = engine.limits_version
+        self.owner = Entity(user, client_id)
+        exempt = engine.limits.exempt
+        self.exempt = exempt.everywhere(user, client_id)
+        self.by_client_id = client_id not in exempt.client_ids
+        metered: dict[str, Metered] = {}
+        for name, rates in engine.rates.items():
+            found = engine.find(rates, user, client_id)
+            if found is not None:
+                metered[name] = Metered(engine, rates, found, now)
+        self.produce = metered.get("producer_byte_rate")
+        self.request = metered.get("request_rate")
+        self.answers = {key: metered[kind] for key, kind in ANSWERED.items() if kind in metered}
