@@ -132,25 +132,41 @@ KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in"
 def report_module() -> str:
     """The text of reports/quotas/catalogue.py."""
     rates_first = sorted(_ROWS, key=lambda row: row.setting != row.kind)  # the order of limits in the report
-    rows = "".join(f'    Key("{row.setting}", "{row.kind}", {row.size}, {row.at_once}),\n' for row in rates_first)
+    rows = "".join(
+        f'    Key("{row.setting}", "{row.kind}", {row.size}, {row.at_once}, {_measure(row.measure)}),\n' for row in rates_first
+    )
     return f'''"""The limits of users and client ids in a settings file. Made from `quota/catalogue.py` by `make docs`; a test
 fails when this file is out of date."""
 
 from typing import Final, NamedTuple
 
 
+class Measure(NamedTuple):
+    """What of the usage log a limit is about: a field of the lines of these API keys (all when empty), of lines with a topic or
+    of those without."""
+
+    field: str
+    apis: tuple[int, ...]
+    by_topic: bool
+
+
 class Key(NamedTuple):
-    """One limit: its name in the settings file, its quota, whether it is a size in bytes, whether it is a burst."""
+    """One limit: its name in the settings file, its quota, whether it is a size in bytes or a burst, and what it measures."""
 
     setting: str
     kind: str
     size: bool
     at_once: bool
+    measure: Measure | None
 
 
 KEYS: Final = (
 {rows})
 '''
+
+
+def _measure(measure: Measure | None) -> str:
+    return "None" if measure is None else f'Measure("{measure.field}", {measure.apis}, {measure.by_topic})'
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import WindowSpec
 
+from reports.quotas.catalogue import KEYS, Measure
 from reports.quotas.file import QuotaFile
 from reports.quotas.holders import holders
 from reports.transforms.buckets import bucket_start
-from reports.transforms.rates import of_api
 
 NEAR = 0.8
 """The part of a limit from which on somebody is near it."""
@@ -44,17 +44,15 @@ def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: in
 
 def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """What came for each owner: `at` (seconds since the epoch), `demand`, above 0."""
-    whole = lines.where((F.col("type") == "usage") & F.col("topic").isNull()).select(
+    measures = {key.kind: key.measure for key in KEYS if key.measure is not None}
+    kinds = tuple(measures)
+    used = lines.where(F.col("type") == "usage").select(
         F.unix_seconds(bucket_start("start", seconds)).alias("at"),
         "principal",
         "client_id",
-        of_api("Produce", "request_bytes").alias("producer_byte_rate"),
-        of_api("Fetch", "response_bytes").alias("consumer_byte_rate"),
-        F.col("requests").alias("request_rate"),
-        F.col("mutations").alias("controller_mutations"),
+        *[_measured(measure).alias(kind) for kind, measure in measures.items()],
     )
-    kinds = ("producer_byte_rate", "consumer_byte_rate", "request_rate", "controller_mutations")
-    sums = whole.groupBy("at", "principal", "client_id").agg(*[F.sum(kind).alias(kind) for kind in kinds])
+    sums = used.groupBy("at", "principal", "client_id").agg(*[F.sum(kind).alias(kind) for kind in kinds])
     pairs = sums.select("principal", "client_id").distinct()
     owned = holders(spark, pairs, [limit for limit in quotas.limits if limit.kind in kinds])
     stack = ", ".join(f"'{kind}', {kind}" for kind in kinds)
@@ -70,6 +68,14 @@ def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: i
     return joined.groupBy(
         "kind", "owner_user", "owner_client", F.lit(None).cast("string").alias("topic"), "limit", "burst", "at"
     ).agg(F.sum("demand").cast("double").alias("demand"))
+
+
+def _measured(measure: Measure) -> Column:
+    """What a line counts towards a limit, 0 where the limit is about other lines."""
+    mine = F.col("topic").isNotNull() if measure.by_topic else F.col("topic").isNull()
+    if measure.apis:
+        mine &= F.col("api_key").isin(*measure.apis)
+    return F.when(mine, F.col(measure.field)).otherwise(0)
 
 
 def _queued(demand: DataFrame, seconds: int) -> DataFrame:

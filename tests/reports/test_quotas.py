@@ -97,12 +97,14 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     # 200 B/s for a minute, 100 B/s for one, nothing for two, 50 B/s for one: at 100 B/s 6000 B wait, for the
     # second minute, too, and are gone a minute later.
     for at, size in ((0, 12_000), (60, 6000), (240, 3000)):
-        log.usage(at, 60, request_bytes=size)
-    log.usage(0, 60, principal="User:bob", client_id=None, request_bytes=30_000)
+        log.usage(at, 60, topic="logs", record_bytes=size).usage(at, 60, request_bytes=10 * size)
+    log.usage(0, 60, principal="User:bob", client_id=None, topic="logs", record_bytes=30_000)
     log.usage(0, 60, principal="User:carol", client_id="etl", request_bytes=600, api="Fetch", api_key=1, response_bytes=600)
-    log.usage(0, 60, principal="User:dave", client_id="etl", request_bytes=600, api="Fetch", api_key=1, response_bytes=9000)
+    log.usage(0, 60, principal="User:dave", client_id="etl", request_bytes=600, api="Fetch", api_key=1, response_bytes=3000)
+    log.usage(0, 60, principal="User:dave", client_id="etl", api="ShareFetch", api_key=78, response_bytes=6000)
     log.usage(0, 60, principal="User:carol", client_id="etl", request_bytes=600, api="CreateTopics", api_key=19, mutations=6000)
-    log.usage(0, 60, topic="orders", record_bytes=12_000).usage(0, 60, topic="clicks", record_bytes=600)
+    for topic, size in (("orders", 12_000), ("clicks", 600)):
+        log.usage(0, 60, principal="User:erin", topic=topic, record_bytes=size)
     log.producer_ids(0, 60, counted=150).producer_ids(60, 60, counted=20)
     found = told(
         spark,
@@ -132,5 +134,7 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     assert (ids["peak"], ids["seconds_over"], ids["seconds_throttled"]) == (150, 60, 60)
     orders = found["bytes_in", "orders", None]
     assert (orders["limit"], orders["waiting"]) == (100, 6000)
-    assert found["bytes_in", "clicks", None]["waiting"] == 0  # the other half of the total is its own
-    assert len(found) == 8
+    assert found["bytes_in", "clicks", None]["waiting"] == 0  # it has half of what `orders` leaves of the total
+    assert found["producer_byte_rate", "erin", None]["total"] == 12_600
+    assert ("bytes_in", "logs", None) in found
+    assert len(found) == 10
