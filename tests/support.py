@@ -231,6 +231,7 @@ class World:
     """the cluster wants logins"""
     strangers: bool = False
     """brokers have not confirmed yet that users may write to topics; else they have confirmed it of everybody"""
+    handlers: Handlers = field(default_factory=lambda: HANDLERS)
     knows_nothing: bool = False
     """the broker answers the proxy's own questions at once: none of these topics is there"""
 
@@ -255,7 +256,7 @@ class World:
             self.engine,
             self.tally,
             self.watcher,
-            understood(HANDLERS),
+            understood(self.handlers),
             Bounds(self.max_frame, self.max_held_response, self.max_in_flight),
             Budget(self.memory_total),
             Census(1000, per_principal=self.max_connections_per_principal),
@@ -288,7 +289,7 @@ class Dialogue:
 
     def __init__(self, world: World, user: str, connected: bool, broker: int | None = None) -> None:
         self.world, self.port = world, Port()
-        self.session = Session(world.services, HANDLERS, self.port, Peer("10.0.0.1:1234", endpoint, broker=broker))
+        self.session = Session(world.services, world.handlers, self.port, Peer("10.0.0.1:1234", endpoint, broker=broker))
         self.session.client.user = user
         self.port.when_full = self.session.client_full
         self.now = 0.0

@@ -94,7 +94,7 @@ class Produce:
         within = _within(client, found, version, now)
         if not within:
             _bound(found)
-            return _judged(client, request, shapes)
+            return judged_request(client, request, shapes)
         _add(client, found, version, 0, len(found.topics))
         if request.chunks is None:
             shapes.requests.remember(frame, request.header_stop, found)
@@ -115,7 +115,7 @@ def _many(client: Client, request: Request, shapes: RequestShapes, found: Skim) 
     if not within:
         _bound(found)
         yield None
-        return (yield from _judged(client, request, shapes))
+        return (yield from judged_request(client, request, shapes))
     decided = shapes.usual(found.acks, within)
     with given_back(client, partial(uncount, client)) if within == COUNTED else nullcontext():
         for start in range(0, len(found.topics), AT_ONCE):
@@ -216,7 +216,7 @@ def _bound(found: Skim) -> None:
         raise BadBytes(f"a Produce request of {found.partition_count} partitions; {MAX_JUDGED} are the most that quotas look at")
 
 
-def _judged(client: Client, request: Request, shapes: RequestShapes) -> Handling:
+def judged_request(client: Client, request: Request, shapes: RequestShapes) -> Handling:
     """What becomes of a request that is not within every limit, or whose limits have to be looked at batch by batch. Each step is
     right by itself: what a batch counts is counted when it is decided that it goes on."""
     engine, version = client.services.engine, request.version
