@@ -1,0 +1,197 @@
+"""What every kind of quota promises, whatever it limits. A kind that is new in the catalogue has to stand in `CASES` too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from proxy.hashing import murmur3
+from quota.batch import Batch
+from quota.catalogue import KINDS, RATES
+from quota.decision import Action, Decision
+from quota.engine import Engine
+from quota.entity import DEFAULT, Entity
+from quota.kind import EntityKind
+from quota.kinds.bytes_in import Mode, TopicLimits
+from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
+from quota.kinds.storage import Below, Check, StorageLimits, Volume
+from quota.limit_table import LimitTable
+from quota.limits import Exempt, Limits
+from quota.produce import Judging
+from quota.rules import Rules
+from tests.support import limits_of, rate_table
+
+EVERYBODY = Entity(DEFAULT, None)
+LATER = 1e6
+"""Seconds after which nothing of what was used weighs."""
+CAP = 5.0
+
+Use = Callable[[Engine, str, int, float], Decision | None]
+"""A request of a user that uses this much, at this time; what is decided about it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """`within` and `over` are what may be used, and what is too much. `of_user`: each user has a limit of its own. `adds_up`:
+    proxies add up what they charge."""
+
+    limits: Limits
+    use: Use
+    within: int
+    over: int
+    of_user: bool = True
+    adds_up: bool = True
+
+
+def of_entities(name: str) -> Use:
+    """For kinds with limits of users and client ids."""
+
+    def use(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+        kind: EntityKind[Any] = next(kind for kind in engine.kinds if kind.name == name)  # type: ignore[assignment]
+        found = engine.find(kind, user, "app")
+        ids = list(range(amount)) if name == "producer_ids" else [1] * amount
+        return None if found is None else engine.enforce(kind.charge(found, ids, now), now).decision
+
+    return use
+
+
+def produces(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """For kinds that judge Produce requests."""
+    judging = Judging(engine, Rules(engine, user, "app", now), [Batch("orders", True, None, 0, amount, -1, -1, -1)])
+    judging.judge(1, now)
+    return next(iter(judging.finish().decisions), None)
+
+
+def fills(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """The volume has this much in use, then somebody writes to it."""
+    engine.observe(Check(now, (Volume(1, "/data", 1000, 1000 - amount),)), dict)
+    return produces(engine, user, 1, now)
+
+
+MUTATIONS = limits_of(controller_mutations=LimitTable({EVERYBODY: MutationLimit.of(5, 50)}), max_throttle=CAP)
+IDS = limits_of(producer_ids=user_limit_table({EVERYBODY: ProducerIdLimit(10)}), max_throttle=CAP)
+TOPICS = limits_of(TopicLimits(100, {"orders": 10}, "window", Mode.THROTTLE), max_throttle=CAP)
+STORAGE = limits_of(StorageLimits(Below(100), Below(100)), max_throttle=CAP)
+CASES = {
+    "controller_mutations": Case(MUTATIONS, of_entities("controller_mutations"), 5, 200),
+    "producer_ids": Case(IDS, of_entities("producer_ids"), 5, 20, adds_up=False),
+    "bytes_in": Case(TOPICS, produces, 5, 50_000, of_user=False),
+    "storage": Case(STORAGE, fills, 5, 950, of_user=False, adds_up=False),
+} | {
+    row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: rate_table({EVERYBODY: 10.0})}), of_entities(row.kind), 5, 500)
+    for row in RATES
+}
+
+
+@pytest.fixture(params=KINDS)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def case(name: str) -> Case:
+    return CASES[name]
+
+
+def engine_of(limits: Limits) -> Engine:
+    return Engine(limits, murmur3)
+
+
+def exceed(case: Case, engine: Engine, now: float = 0.0, user: str = "alice") -> Decision | None:
+    """Use too much, twice, as some kinds decide about the next request only."""
+    first = case.use(engine, user, case.over, now)
+    return first or case.use(engine, user, case.over, now)
+
+
+def test_the_engine_has_every_kind_of_the_catalogue(name):
+    assert name in {kind.name for kind in engine_of(limits_of()).kinds}
+    assert {kind.name for kind in engine_of(limits_of()).kinds} == set(KINDS) == set(CASES)
+
+
+def test_what_is_within_the_limit_goes_on_and_leaves_nobody_muted(case):
+    engine = engine_of(case.limits)
+    assert case.use(engine, "alice", case.within, 0.0) is None
+    assert engine.mutes.active(0.0) == {}
+
+
+def test_what_is_too_much_is_told_with_its_quota_and_the_throttle_is_capped(name, case):
+    decision = exceed(case, engine_of(case.limits))
+    assert decision is not None
+    assert decision.quota == name
+    assert 0 <= decision.throttle <= CAP
+    assert decision.usage >= decision.limit or name == "storage", "of a volume it is what is left"
+    assert decision.message.endswith(".")
+
+
+def test_without_a_limit_nothing_is_decided(case):
+    assert exceed(case, engine_of(limits_of())) is None
+
+
+def test_a_kind_that_is_observed_decides_nothing_and_tells_what_it_would_have_done(name, case):
+    engine = engine_of(replace(case.limits, observed={name: Action.THROTTLE}))
+    assert exceed(case, engine) is None
+    assert engine.mutes.active(0.0) == {}
+    assert {decision.quota for decision in engine.would} == {name}
+
+
+def test_who_is_exempt_is_not_limited(case):
+    engine = engine_of(replace(case.limits, exempt=Exempt(users=frozenset({"alice"}))))
+    assert exceed(case, engine) is None
+    assert exceed(case, engine, user="bob") is not None
+
+
+def test_a_user_has_a_limit_of_its_own_unless_it_is_one_of_the_cluster(case):
+    engine = engine_of(case.limits)
+    assert exceed(case, engine) is not None
+    assert (case.use(engine, "bob", case.within, 0.0) is None) == case.of_user or case.use is fills
+
+
+def test_what_was_used_passes_and_is_forgotten(name, case):
+    engine = engine_of(case.limits)
+    assert exceed(case, engine) is not None
+    for _ in range(3):
+        engine.sweep(LATER)
+    kept = [kind for kind in engine.kinds if kind.name == name and hasattr(kind, "__len__") and name != "storage"]
+    assert [len(kind) for kind in kept] == [0] * len(kept)  # type: ignore[arg-type]
+    assert case.use(engine, "alice", case.within, LATER) is None
+    assert engine.mutes.active(LATER) == {}
+
+
+def test_what_was_used_stays_used_when_limits_change(name, case):
+    engine = engine_of(case.limits)
+    assert exceed(case, engine) is not None
+    engine.change(replace(case.limits, max_throttle=CAP / 2))
+    decision = exceed(case, engine)
+    assert decision is not None
+    assert decision.quota == name
+    assert decision.throttle <= CAP / 2
+
+
+def test_a_limit_that_is_taken_away_holds_no_more(case):
+    engine = engine_of(case.limits)
+    assert exceed(case, engine) is not None
+    engine.change(limits_of())
+    assert exceed(case, engine, 1.0) is None
+
+
+def test_what_one_proxy_charges_another_learns(name, case):
+    here, there = engine_of(case.limits), engine_of(case.limits)
+    sums = {it.name: it for it in here.publish()}
+    others = {it.name: it for it in there.publish()}
+    if not case.adds_up:
+        assert name not in sums or not list(sums[name].take_charged())
+        return
+    exceed(case, here)
+    taken = list(sums[name].take_charged())
+    assert taken
+    for owner, amount in taken:
+        others[name].learn(owner, amount, 0.0)
+    assert not list(others[name].take_charged()), "what is learned is not told back"
+    decision = case.use(there, "alice", case.within, 0.0)
+    assert decision is not None
+    assert decision.quota == name
