@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     import pytest
 
 SPARK = "spark"
-TOGETHER = {SPARK: ("tests/reports/", "tests/chart/test_entrypoint.py", "tests/demo/test_demo_command.py")}
+TOGETHER = {
+    SPARK: ("tests/reports/", "tests/example/test_report.py", "tests/chart/test_entrypoint.py", "tests/demo/test_demo_command.py")
+}
 """Name → the beginnings of paths. They are a unit, as a file is otherwise."""
 
 CLUSTERS = ("kafka1", "kafka3", "tenants1", "tenants3", "secure_kafka")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from proxy.apis.addresses import ADDRESS_APIS
 from proxy.apis.api_versions import ApiVersions
+from proxy.apis.charged_answers import ChargedAnswers
 from proxy.apis.client_quotas import AlterClientQuotas, DescribeClientQuotas
 from proxy.apis.create_partitions import CreatePartitions
 from proxy.apis.create_topics import CreateTopics
@@ -20,6 +21,7 @@ from proxy.apis.share_fetch import ShareFetch
 from proxy.apis.streams_group_heartbeat import StreamsGroupHeartbeat
 from proxy.session.plans import Handler
 from proxy.wire import api_versions as wire
+from quota.catalogue import ANSWERED
 
 
 def default_handlers() -> list[Handler]:
@@ -27,7 +29,8 @@ def default_handlers() -> list[Handler]:
     records: list[Handler] = [Produce(), InitProducerId(), Fetch(), ShareFetch()]
     connections: list[Handler] = [SaslHandshake(), ApiVersions(), SaslAuthenticate()]
     topics: list[Handler] = [Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics(), StreamsGroupHeartbeat()]
-    return [*records, *connections, *topics, DescribeClientQuotas(), AlterClientQuotas(), *ADDRESS_APIS]
+    own = [*records, *connections, *topics, DescribeClientQuotas(), AlterClientQuotas(), *ADDRESS_APIS]
+    return [*own, *(ChargedAnswers(key) for key in ANSWERED.keys() - {handler.key for handler in own})]
 
 
 def understood(table: Mapping[int, Handler]) -> dict[int, tuple[int, int]]:

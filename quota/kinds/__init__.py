@@ -5,4 +5,5 @@
 - `rates`                 bytes produced, bytes consumed and requests per second: KIP-13, KIP-219
 - `bytes_in`              seed s4
 - `storage`               seeds s0, s3: the volumes, and the factor that they ask for
+- `slowed_rates`          seeds s0, s3: what storage asks of Produce requests: refused, held, slowed down
 """
