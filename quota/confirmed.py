@@ -38,10 +38,10 @@ UNCONFIRMED: Final = Pair("", "", 0.0, False)
 class Confirmations:
     """All pairs that are confirmed."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._shares = FairShare(most)
+    def __init__(self, capacity: int = MOST) -> None:
+        self._shares = FairShare(capacity)
         self._pairs: dict[str, OrderedDict[str, Pair]] = {}
-        self._rounds: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
+        self._sweeps: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
 
     def __len__(self) -> int:
         return self._shares.held
@@ -74,7 +74,7 @@ class Confirmations:
 
     def sweep(self, now: float) -> None:
         """Forget what was confirmed long ago."""
-        for user in self._rounds.turn(self._pairs, now):
+        for user in self._sweeps.turn(self._pairs, now):
             for pair in list(islice(self._pairs.get(user, {}).values(), SWEPT)):
                 if now - pair.since < HOLDS:
                     break

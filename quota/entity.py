@@ -16,7 +16,7 @@ OTHERS: Final = "<others>"
 
 
 class Entity(NamedTuple):
-    """A user, a client id, or both; None where the level does not look at that part. Or a topic, whoever writes to it.
+    """A user, a client id, or both; None where the level does not look at that part. Or a topic, for all who write to it.
 
     As the key of a limit either part may be `DEFAULT`; as the owner of a window both parts are names.
     """

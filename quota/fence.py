@@ -55,7 +55,7 @@ class Fenced(NamedTuple):
 class Fence:
     """The fences of all producers; `most` entries are kept, each for `life` seconds since its last refusal."""
 
-    def __init__(self, most: int = MOST, life: float = LIFE) -> None:
+    def __init__(self, capacity: int = MOST, life: float = LIFE) -> None:
         self.by_id: dict[int, int] = {}
         """producer id to its number of fences, of all users; for a look that costs nothing: `concerns` knows more"""
         self.overflowing: dict[str, float] = {}
@@ -70,7 +70,7 @@ class Fence:
         self._overflow_told: dict[str, float] = {}  # of those in overflow
         self._admitted: dict[str, dict[tuple[int, Part], tuple[int, int]]] = {}
         """by user, what was admitted last of those that were fenced"""
-        self._shares, self._admitted_shares = FairShare(most), FairShare(MOST_ADMITTED)
+        self._shares, self._admitted_shares = FairShare(capacity), FairShare(MOST_ADMITTED)
         self._life = life
 
     def __len__(self) -> int:

@@ -74,9 +74,9 @@ class FleetEvents:
         """Seconds for which an event may be of interest."""
         return max(LIFE, self._engine.producer_ids.windows.seconds)
 
-    def take(self, most: int) -> list[tuple[str, TimedEvent]]:
+    def take(self, count: int) -> list[tuple[str, TimedEvent]]:
         """Events to tell now, each with its user and when it came, in turn; `put_back` what could not be told."""
-        taken = self._waiting.take(most)
+        taken = self._waiting.take(count)
         self.told += len(taken)
         return taken
 

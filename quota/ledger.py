@@ -4,9 +4,9 @@ Decisions stay local: every proxy has its own windows. What it charges there goe
 since the last time; the store adds it up and answers with the fleet's total, of which what is new was charged elsewhere, and is
 recorded here as if it had been charged here now. So every window is that of the fleet, late by an interval and a round trip.
 
-In: kinds of quotas (`Sums`), the time, answers. Out: numbered batches for the store, one under way for each shard; whoever owns
-this carries them. What the store has to do is in `Answer`; it keeps the number of the last batch of each proxy, so a batch that
-is sent again, as its answer was lost, counts once. What is not known to have been stored when the store lost all it knew is
+In: kinds of quotas (`Sums`), the time, answers. Out: numbered batches for the store, one under way for each shard; the owner of
+this object carries them. What the store has to do is in `Answer`; it keeps the number of the last batch of each proxy, so a batch
+that is sent again, as its answer was lost, counts once. What is not known to have been stored when the store lost all it knew is
 dropped: nothing counts twice.
 
 While the store is away, what others charge is estimated: of each owner, they go on as they did (`Away.SHARE`: a part of the fleet's
@@ -69,10 +69,10 @@ class Sums(Protocol):
         """The first word of an owner for a while: `age` seconds ago its window had this level elsewhere, without what was charged
         here just now. Its window here may know a part of that."""
 
-    def lasts(self, owner: Entity, now: float) -> float:
+    def weighs_for(self, owner: Entity, now: float) -> float:
         """Seconds for which what was charged now weighs."""
 
-    def most(self, owner: Entity) -> float:
+    def capacity(self, owner: Entity) -> float:
         """The most that may be learned at once after a while without word: what a window holds."""
 
 
@@ -127,9 +127,9 @@ class Entry:
         """Has nothing been heard of it?"""
         return self.total is None
 
-    def hear(self, delta: float, others: float, lasts: float, now: float) -> None:
+    def hear(self, delta: float, others: float, weighs_for: float, now: float) -> None:
         """So much was charged here and by others since the last time."""
-        left = exp(-max(now - self.heard, 0.0) / lasts) if self.heard > -inf else 0.0
+        left = exp(-max(now - self.heard, 0.0) / weighs_for) if self.heard > -inf else 0.0
         self.mine = max(self.mine * left + delta, 0.0)
         self.all = max(self.all * left + delta + others, 0.0)
         self.heard = now
@@ -261,7 +261,7 @@ class Ledger:
         for kind in self.kinds:
             for owner, amount in kind.take_charged():
                 entry = self._entry(kind, owner, now)
-                if now - entry.since >= kind.lasts(owner, now):
+                if now - entry.since >= kind.weighs_for(owner, now):
                     entry.older, entry.pending, entry.since = entry.pending, 0.0, now
                 entry.pending += amount
                 entry.used = now
@@ -328,22 +328,22 @@ class Ledger:
     def _hear(self, shard: Shard, item: Item, total: int, level: Level | None, now: float) -> None:
         entry = item.entry
         kind, owner = entry.kind, entry.owner
-        lasts = kind.lasts(owner, now)
+        weighs_for = kind.weighs_for(owner, now)
         before, entry.total = entry.total, total
         heard = entry.heard
         if before is None:
             if level is not None:
                 kind.resume(owner, level.level, level.age, item.delta, now)
             others = float(total - item.delta if level is None else level.since)
-            entry.hear(item.delta, others + (0.0 if level is None else level.level), lasts, now)
+            entry.hear(item.delta, others + (0.0 if level is None else level.level), weighs_for, now)
             kind.learn(owner, others, now)
             return
         others = float(total - before - item.delta)
         if others < 0 and -others > entry.all - entry.mine + 1:
             others = 0.0  # the store has forgotten something, nobody has taken back so much
         if others > 0 and now - entry.heard > self.stale_after + READ_EVERY:
-            others = min(others, kind.most(owner))
-        entry.hear(item.delta, others, lasts, now)
+            others = min(others, kind.capacity(owner))
+        entry.hear(item.delta, others, weighs_for, now)
         if entry.estimated > 0:
             if now - shard.since > self.grace and heard >= shard.since:
                 entry.estimated = 0.0
@@ -387,7 +387,7 @@ class Ledger:
         """Those that changed, of users in turn, the longest waiting of each first; then what may have changed elsewhere, near its
         limit first."""
         chosen = dict.fromkeys(shard.changed.take(BATCH))
-        reads = shard.close.take(max(BATCH - READS - len(chosen), 0))  # whoever still is close comes back with the answer
+        reads = shard.close.take(max(BATCH - READS - len(chosen), 0))  # an owner that is still close comes back with the answer
         if len(chosen) + READS <= BATCH:
             reads += shard.reads.turn(shard.entries, now)
         chosen |= dict.fromkeys(it for it in reads if it in shard.entries and not shard.changed.has(it.user, it))
@@ -395,8 +395,8 @@ class Ledger:
 
     def _item(self, entry: Entry, now: float) -> Item:
         kind, owner = entry.kind, entry.owner
-        lasts = kind.lasts(owner, now)
-        if now - entry.since > 2 * lasts:
+        weighs_for = kind.weighs_for(owner, now)
+        if now - entry.since > 2 * weighs_for:
             entry.older = entry.pending = 0.0  # charged while the store was away, and long past
         charged = entry.older + entry.pending
         delta = int(charged)
@@ -404,21 +404,21 @@ class Ledger:
         level = None
         if (delta or entry.told == -inf) and not entry.fresh() and now - entry.told >= TELL_LEVEL:
             entry.told, level = now, kind.level(owner, now)
-        return Item(entry, delta, level, entry.fresh(), lasts + KEEP)
+        return Item(entry, delta, level, entry.fresh(), weighs_for + KEEP)
 
     def _prune(self, shard: Shard, now: float) -> None:
         """Forget owners whose last charge here does not weigh any more."""
         for _ in range(min(PRUNED, len(shard.entries))):
             entry = next(iter(shard.entries))
-            if now - entry.used <= entry.kind.lasts(entry.owner, now) or shard.changed.has(entry.user, entry):
+            if now - entry.used <= entry.kind.weighs_for(entry.owner, now) or shard.changed.has(entry.user, entry):
                 return
             self._forget(entry)
 
 
 def _is_close(entry: Entry, now: float) -> bool:
     """Has it used half of what it may, or more?"""
-    most = entry.kind.most(entry.owner)
-    return most == inf or entry.kind.level(entry.owner, now) * 2 >= most
+    capacity = entry.kind.capacity(entry.owner)
+    return capacity == inf or entry.kind.level(entry.owner, now) * 2 >= capacity
 
 
 def key_of(kind: str, owner: Entity) -> str:

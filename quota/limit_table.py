@@ -49,7 +49,7 @@ class LimitTable(Generic[L]):
         return found if others is None or others.limit != found.limit or others.owner.client_id is None else others
 
     def of(self, owner: Entity) -> L | None:
-        """The limit of whoever has a window of their own: what `find` tells of the clients that share it."""
+        """The limit of the owner of a window: what `find` tells of the clients that share it."""
         for level in levels(owner.user or "", owner.client_id or ""):
             if level.owner == owner and level.key in self._limits:
                 return self._limits[level.key]

@@ -1,7 +1,7 @@
 """Two layers of limits: the settings file is the base, and what was set while the proxy runs (dynamic quotas) wins, limit by limit.
 
 In: tables of limits by entity. Out: the table that is in force, and how two tables differ. Tables are never changed: a change is a
-new table, so that whoever reads one reads all of it or nothing."""
+new table, so that a reader sees all of it or nothing."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ K = TypeVar("K")
 
 
 class RoundRobin(Generic[K]):
-    """`most` keys at a time; a round begins `interval` seconds after the last one began at the earliest."""
+    """`count` keys at a time; a round begins `interval` seconds after the last one began at the earliest."""
 
-    def __init__(self, interval: float, most: int) -> None:
-        self._interval, self._most = interval, most
+    def __init__(self, interval: float, count: int) -> None:
+        self._interval, self._count = interval, count
         self._left: list[K] = []
         self._next = -inf
 
@@ -23,6 +23,6 @@ class RoundRobin(Generic[K]):
         """The keys to look at now. Some may be gone meanwhile; others come in the next round."""
         if not self._left and now >= self._next:
             self._left, self._next = list(keys), now + self._interval
-        turn = self._left[-self._most :]
-        del self._left[-self._most :]
+        turn = self._left[-self._count :]
+        del self._left[-self._count :]
         return turn

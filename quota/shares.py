@@ -12,7 +12,7 @@ from typing import Final
 LATELY: Final = 10.0
 """seconds"""
 AHEAD: Final = 1.25
-"""Ahead is who has had so many times what one of them has on average."""
+"""A connection is ahead when it has had this many times the average of all that share the rate."""
 _REBASE: Final = 300.0
 """The largest exponent of a weight."""
 

@@ -53,21 +53,21 @@ class Writer:
 class Reader:
     """The values of a sealed state, in the order in which they were written."""
 
-    def __init__(self, data: bytes, magic: bytes, most: int) -> None:
-        """BadState for another kind or version, more than `most` bytes, or bytes that are not as they were sealed."""
+    def __init__(self, data: bytes, magic: bytes, maximum: int) -> None:
+        """BadState for another kind or version, more than `maximum` bytes, or bytes that are not as they were sealed."""
         if data[: len(magic)] != magic:
             raise BadState("it is of another version, or something else")
-        if not len(magic) + _SUM <= len(data) <= most:
-            raise BadState(f"it has {len(data)} bytes, {most} at most are taken")
+        if not len(magic) + _SUM <= len(data) <= maximum:
+            raise BadState(f"it has {len(data)} bytes, {maximum} at most are taken")
         self._data = memoryview(data)[:-_SUM]
         if sha256(self._data).digest() != data[-_SUM:]:
             raise BadState("its checksum is wrong: it was cut or changed")
         self._at = len(magic)
 
-    def number(self, most: int = (1 << 64) - 1) -> int:
+    def number(self, maximum: int = (1 << 64) - 1) -> int:
         value: int = NUMBER.unpack(self.bits(NUMBER.size))[0]
-        if value > most:
-            raise BadState(f"it says {value} where {most} is the most")
+        if value > maximum:
+            raise BadState(f"it says {value} where {maximum} is the most")
         return value
 
     def real(self) -> float:

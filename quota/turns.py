@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Turns(Generic[T]):
     """`most` items wait at once, of which each principal has a share (`fair_share`)."""
 
-    def __init__(self, most: int) -> None:
-        self._shares = FairShare(most)
+    def __init__(self, capacity: int) -> None:
+        self._shares = FairShare(capacity)
         self._queues: OrderedDict[str, deque[T]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -36,10 +36,10 @@ class Turns(Generic[T]):
             self._shares.charge(principal, 1)
             self._queue(principal).appendleft(item)
 
-    def take(self, most: int) -> list[tuple[str, T]]:
-        """At most so many items, with their principals: one of each in turn."""
+    def take(self, count: int) -> list[tuple[str, T]]:
+        """At most `count` items, with their principals: one of each in turn."""
         taken: list[tuple[str, T]] = []
-        while self._queues and len(taken) < most:
+        while self._queues and len(taken) < count:
             principal, queue = next(iter(self._queues.items()))
             taken.append((principal, queue.popleft()))
             self._shares.give_back(principal)
@@ -81,10 +81,10 @@ class TurnsOnce(Generic[T]):
         if queue is not None and item in queue:
             self._remove(principal, queue, item)
 
-    def take(self, most: int) -> list[T]:
-        """At most so many items: one of each principal in turn."""
+    def take(self, count: int) -> list[T]:
+        """At most `count` items: one of each principal in turn."""
         taken: list[T] = []
-        while self._queues and len(taken) < most:
+        while self._queues and len(taken) < count:
             principal, queue = next(iter(self._queues.items()))
             item = next(iter(queue))
             self._queues.move_to_end(principal)

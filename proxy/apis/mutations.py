@@ -226,7 +226,7 @@ class MutationApi(ABC):
 
 
 def _with_twins(decision: Decision, items: Items) -> Generator[None, None, Decision]:
-    """Whoever refuses a topic refuses it wherever it stands: alone, the broker would take what is free as the second."""
+    """A topic that is refused is refused wherever it stands in the request: the broker would else do the second, which is free."""
     refused: set[Key] = set()
     for n, i in enumerate(decision.items):
         if n % MANY == MANY - 1:

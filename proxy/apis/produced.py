@@ -5,8 +5,8 @@ In: what was counted for a request, or what was judged and not counted yet; the 
 which users may write to which topics, the answer for the client, with node endpoints replaced (KIP-951, from version 10 on).
 
 A request is counted when it goes on if brokers have let its user write to all of its topics before: an error gives back what was
-counted. Else it is counted with the answer, as far as that has no error; so whoever may not write to a topic cannot count against
-it, not even until the broker answers. An answer in which a topic has an error revokes the topic for that user.
+counted. Else it is counted with the answer, as far as that has no error; so a user who may not write to a topic cannot count
+against it, not even until the broker answers. An answer in which a topic has an error revokes the topic for that user.
 
 acks=0: there is no answer, but brokers close the connection where such a request fails. So the proxy asks something of its own
 behind it, and what is before its answer was written; on each connection anew, until the topic is `reached`."""

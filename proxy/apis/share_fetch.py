@@ -51,7 +51,7 @@ class ShareFetchPlan(Delivery):
         return self.passing(Passing(self._walk(size), size, self._count, blank_endpoints))
 
     def _walk(self, size: int) -> Walk:
-        """The reading of a response of so many bytes, 4-byte size included."""
+        """The reading of a response of `size` bytes, 4-byte size included."""
         return Walk(read_share_fetch(self._found, RESPONSE_START.size + flexible(SHARE_FETCH, self._version)), size)
 
     def _read(self, places: list[Place]) -> bool:

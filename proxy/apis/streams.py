@@ -68,7 +68,7 @@ class Delivery:
         return self._until > 0
 
     def charge(self, size: int) -> None:
-        """An answer of so many bytes begins."""
+        """An answer of `size` bytes begins."""
         client, now = self._client, self._client.now
         rate = client.rules(now).answers.get(self._key)
         self._until = 0.0
@@ -94,7 +94,7 @@ class Delivery:
 class Passing:
     """A response of `size` bytes that is read while it passes. Nothing goes on before it is read: the end of a read that says too
     little waits for the next one, a few bytes as a rule. `done` is called once all is read that has to be, and says whether node
-    endpoints stand behind; `blank` makes so many bytes that say of none."""
+    endpoints stand behind; `blank` makes this number of bytes, which say that there are none."""
 
     __slots__ = ("_blank", "_blanks", "_done", "_held", "_seen", "_size", "_walk")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Pending:
-    """It is under way, and done at some time. Whoever does it calls `finish` once, on the event loop, at whatever time that
+    """It is under way, and done at some time. The code that does it calls `finish` once, on the event loop, at whatever time that
     takes; a time limit is its own affair."""
 
     __slots__ = ("_tell", "done")

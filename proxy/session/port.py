@@ -90,7 +90,7 @@ class Cluster(Protocol):
         """The number of its partitions when it was last heard of; None of one that is not known to exist."""
 
     def learn_size(self, name: str, partitions: int) -> None:
-        """It has so many partitions from now on, which brokers may hear of later."""
+        """A topic has this number of partitions from now on; brokers may hear of it later."""
 
     def forget_topic(self, name: str) -> None:
         """It was deleted."""
@@ -100,7 +100,7 @@ class Cluster(Protocol):
         """What a topic gets whose creator leaves it to the cluster."""
 
     def learn_default_partitions(self, partitions: int) -> None:
-        """A topic got so many."""
+        """A topic that was created without a number of partitions got this many."""
 
 
 class Watcher(Protocol):

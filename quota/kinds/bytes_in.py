@@ -240,7 +240,7 @@ class BytesIn:
         self.meters: dict[str, TopicMeter] = {}
         self._expected: dict[str, Flow] = {}
         """by user: bytes that no broker has confirmed"""
-        self._rounds: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
+        self._sweeps: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
         self._users: RoundRobin[str] = RoundRobin(SWEEP, SWEPT)
         self._shared = False
         self._touched: set[TopicMeter] = set()
@@ -415,15 +415,15 @@ class BytesIn:
         """How every topic stands that has a meter."""
         return (Stands(meter.name, meter.measured(now), self.threshold(meter)) for meter in self.meters.values())
 
-    def nearest(self, most: int, now: float) -> list[Stands]:
-        """How those stand that are nearest to their threshold, or most above it: `most` of `LOOKED_AT`."""
-        looked_at = islice(self.standings(now), LOOKED_AT if most > 0 else 0)
-        return nlargest(most, looked_at, lambda it: it.rate / it.threshold if it.threshold else inf)
+    def nearest(self, count: int, now: float) -> list[Stands]:
+        """How those stand that are nearest to their threshold, or most above it: `count` of `LOOKED_AT`."""
+        looked_at = islice(self.standings(now), LOOKED_AT if count > 0 else 0)
+        return nlargest(count, looked_at, lambda it: it.rate / it.threshold if it.threshold else inf)
 
     def sweep(self, now: float) -> None:
         """Forget topics with next to no traffic, and users of whom next to nothing is expected. `SWEPT` of each are looked at each
         time, all of them once in `SWEEP` seconds at most."""
-        for name in self._rounds.turn(self.meters, now):
+        for name in self._sweeps.turn(self.meters, now):
             meter = self.meters.get(name)
             if meter is not None and meter.idle(now, IDLE) and meter.measured(now) < IDLE:
                 self._drop(meter)
@@ -452,7 +452,7 @@ class BytesIn:
         return [(owner, amount) for owner, amount in taken if amount]
 
     def learn(self, owner: Entity, amount: float, now: float) -> None:
-        """Another proxy has accepted so many bytes."""
+        """Another proxy has accepted this number of bytes."""
         if self._limits is not None:
             self._flow(owner, now).learn(amount, now)
 
@@ -462,17 +462,17 @@ class BytesIn:
         return (flow.coming(now) if flow.window is None else flow.measured(now)) * MINUTE
 
     def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:  # noqa: ARG002
-        """So many it were elsewhere, `age` seconds ago."""
+        """On another proxy the level was this high `age` seconds ago."""
         if self._limits is not None:
             self._flow(owner, now).resume(level / MINUTE * exp(-age / MINUTE), now)
             for meter in self.meters.values():
                 meter.until = -inf  # what was promised until the next tick rested on a lower rate
 
-    def lasts(self, owner: Entity, now: float) -> float:  # noqa: ARG002
+    def weighs_for(self, owner: Entity, now: float) -> float:  # noqa: ARG002
         """Seconds for which what came last is of interest."""
         return SAMPLES * SECONDS if self._sampled else MINUTE
 
-    def most(self, owner: Entity) -> float:  # noqa: ARG002
+    def capacity(self, owner: Entity) -> float:  # noqa: ARG002
         """The bytes of a minute at the threshold of all topics, which no topic can exceed for long."""
         return inf if self._limits is None else self._limits.total * MINUTE
 
@@ -513,14 +513,14 @@ class BytesIn:
 
     def _decision(self, meter: TopicMeter, name: str, size: float, action: Action, now: float) -> Decision:
         total, rate, threshold = self.total.measured(now), meter.measured(now), self.threshold(meter)
-        most = inf if self._limits is None else self._limits.total
-        wait = min(meter.below_in(threshold, now), self.total.below_in(most, now))
+        limit = inf if self._limits is None else self._limits.total
+        wait = min(meter.below_in(threshold, now), self.total.below_in(limit, now))
         if action is Action.REFUSE and meter.window is None:
             wait = max(self.total.turn - now, 0.0)
         done = "refused" if action is Action.REFUSE else "slowed down"
         message = (
             f"Too many bytes in: topic {name} has {figure(rate)} bytes/s, threshold {figure(threshold)},"
-            f" and all topics {figure(total)} bytes/s, threshold {figure(most)};"
+            f" and all topics {figure(total)} bytes/s, threshold {figure(limit)};"
             f" {size:.0f} bytes were {done}, try again in {figure(wait)} s."
         )
         return Decision(NAME, action, NOBODY, (), rate, threshold, wait, message)

@@ -121,7 +121,7 @@ class ControllerMutations:
         was used stays used."""
         self._windows: OrderedDict[Entity, tuple[MutationLimit, Window]] = OrderedDict()
         self._room = FairShare(MAX_ENTITIES)
-        self._rounds: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
+        self._sweeps: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
         self._charged: dict[Entity, int] | None = None
         self._learned: dict[Entity, list[Part]] = {}
 
@@ -168,7 +168,7 @@ class ControllerMutations:
         receipt: Receipt | None = None,
     ) -> Generator[None, None, Verdict]:
         """The same in steps of `AT_ONCE` topics. What others charge meanwhile takes room from the topics that are left. `receipt`:
-        an empty one of this limit to be used, so that whoever gives up half way can take back what was recorded by then."""
+        an empty one of this limit to be used, so that a caller that gives up half way can take back what was recorded by then."""
         receipt = Receipt(found, {}) if receipt is None else receipt
         if not any(amount > 0 for amount in partitions):
             return Verdict(0, None, receipt)
@@ -242,7 +242,7 @@ class ControllerMutations:
         return difference
 
     def average(self, found: ResolvedLimit[MutationLimit], now: float) -> float:
-        """Partitions per second of whoever the limit is about."""
+        """Partitions per second of the owner of a limit."""
         return self._look(found, now).average(now)
 
     def standing(self, found: ResolvedLimit[MutationLimit], now: float) -> Usage:
@@ -257,17 +257,17 @@ class ControllerMutations:
         """How every entity stands that has a window."""
         return {entity: _usage(window, now) for entity, (_, window) in self._windows.items()}
 
-    def busiest(self, most: int, now: float) -> Busiest[Entity, Usage]:
-        """How those stand that use most of their rate: `most` of the `LOOKED_AT` that were charged last."""
-        last = islice(reversed(self._windows.items()), LOOKED_AT if most > 0 else 0)
+    def busiest(self, count: int, now: float) -> Busiest[Entity, Usage]:
+        """How those stand that use most of their rate: `count` of the `LOOKED_AT` that were charged last."""
+        last = islice(reversed(self._windows.items()), LOOKED_AT if count > 0 else 0)
         averages = [(window.average(now), entity, window) for entity, (_, window) in last]
-        chosen = nlargest(most, averages, lambda it: it[0] / it[2].rate)
+        chosen = nlargest(count, averages, lambda it: it[0] / it[2].rate)
         others = fsum(it[0] for it in averages) - fsum(it[0] for it in chosen)
         return Busiest([(entity, _usage(window, now)) for _, entity, window in chosen], max(others, 0.0))
 
     def sweep(self, now: float) -> None:
         """Forget windows in which nothing is left; `SWEPT` are looked at each time."""
-        for entity in self._rounds.turn(self._windows, now):
+        for entity in self._sweeps.turn(self._windows, now):
             known = self._windows.get(entity)
             if known is not None and known[1].idle(now):
                 del self._windows[entity]
@@ -304,19 +304,19 @@ class ControllerMutations:
         return 0.0 if known is None else known[1].used(now)
 
     def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:
-        """So many weighed elsewhere, `age` seconds ago, besides what was `charged` here since: what is missing is recorded."""
+        """On another proxy this many weighed `age` seconds ago, without what was `charged` here since. Record what is missing."""
         limit = self.limits.of(owner)
         if limit is not None:
             bucket = limit.algorithm is Algorithm.TOKEN_BUCKET
             passed = limit.rate * age if bucket else level * age * limit.rate / limit.burst
             self.learn(owner, max(max(level - passed, 0.0) + charged - self.level(owner, now), 0.0), now)
 
-    def lasts(self, owner: Entity, now: float) -> float:
+    def weighs_for(self, owner: Entity, now: float) -> float:
         """Seconds for which what was charged last weighs."""
         known = self._windows.get(owner)
         return 1.0 if known is None else max(known[1].used(now), known[0].burst) / known[0].rate
 
-    def most(self, owner: Entity) -> float:
+    def capacity(self, owner: Entity) -> float:
         """What may be charged at once."""
         limit = self.limits.of(owner)
         return 0.0 if limit is None else limit.burst

@@ -10,7 +10,7 @@ stays counted. A false positive counts too little, nothing ever counts too much.
 
 - `throttle`: new ids are counted and pass; over the limit every Produce of the user is throttled, until enough is past (the seed);
 - `reject`: batches with an id that is new are refused while there is no room, and are new the next time. Known ids go on
-  untouched, and stay known as long as they are seen every half window: whoever is active never loses its place.
+  untouched, and stay known as long as they are seen every half window: an active producer never loses its place.
 
 Users without a limit are counted too, for metrics, unless that is turned off. Memory: `MAX_USERS` users, the least recently
 charged forgotten first; bits of `MAX_BYTES` in total and one small filter of each user beyond. No user's filters may be larger
@@ -93,7 +93,7 @@ class Windows:
 
     seconds: float = 3600.0
     samples: int = 11
-    """of so many seconds each, over which the metric `rate` is told"""
+    """the number of samples, of `seconds` each, over which the metric `rate` is computed"""
     false_positives: float = 0.01
     """how often an id that is new may be taken for known"""
 
@@ -295,7 +295,7 @@ class ProducerIds:
             self._settle_one(known)
 
     def told(self, user: str, throttle: float, now: float) -> None:
-        """So many seconds > 0 is what a client of this user was told in the end: for the average of throttle times."""
+        """A client of this user was told this throttle time in the end, in seconds: for the average of throttle times."""
         known = self._users.get(user)
         if known is not None:
             if known.throttles is None:
@@ -311,14 +311,14 @@ class ProducerIds:
         """How every user stands that is known."""
         return {name: self._usage(known, now) for name, known in self._users.items()}
 
-    def busiest(self, most: int, now: float) -> Busiest[str, Usage]:
-        """How those stand that use most of their limit, then those without one that have most ids: `most` of them. The others
-        together have had so many new ids within a window."""
+    def busiest(self, count: int, now: float) -> Busiest[str, Usage]:
+        """How those stand that use most of their limit, then those without one that have most ids: `count` of them. The others
+        together have had this number of new ids within a window."""
         others = 0
         for known in self._users.values():
             self._dispose(known, now)
             others += known.seen.count()
-        chosen = nlargest(most, self._users.items(), lambda it: it[1].weight())
+        chosen = nlargest(count, self._users.items(), lambda it: it[1].weight())
         others -= sum(known.seen.count() for _, known in chosen)
         return Busiest([(name, self._usage(known, now)) for name, known in chosen], others)
 
@@ -434,12 +434,12 @@ class ProducerIds:
         refused: list[int] = []
         told: list[int] = []
         keep = limit is not None and limit.mode is Mode.REJECT
-        most = limit.rate if limit is not None and keep and not exempt else inf
+        room_for = limit.rate if limit is not None and keep and not exempt else inf
         for i, id in enumerate(ids):
             if id < 0 or self._recent.get(id) is seen.epoch:
                 continue
             before = seen.size_bytes
-            what = seen.see(id, now, most=most, keep=keep, room=(MAX_BYTES - self._bytes - before) // 2)
+            what = seen.see(id, now, limit=room_for, keep=keep, room=(MAX_BYTES - self._bytes - before) // 2)
             self._bytes += seen.size_bytes - before
             if what is Novelty.NO_ROOM:
                 refused.append(i)

@@ -105,7 +105,7 @@ class Rates:
         self._touched: set[RateMeter] = set()
         self._meters: OrderedDict[Entity, RateMeter] = OrderedDict()
         self._room = FairShare(MAX_ENTITIES)
-        self._rounds: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
+        self._sweeps: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
         RateWindow(1.0, samples, window)
 
     def __len__(self) -> int:
@@ -242,12 +242,12 @@ class Rates:
         passed = age * meter.limit if level > full else level * age / (self.samples * self.window)
         meter.resume(max(level - passed, 0.0) + charged, now)
 
-    def lasts(self, owner: Entity, now: float) -> float:
+    def weighs_for(self, owner: Entity, now: float) -> float:
         """Seconds for which what was used last is of interest."""
         meter = self._meters.get(owner)
         return self.samples * self.window + (0.0 if meter is None else meter.wait(now))
 
-    def most(self, owner: Entity) -> float:
+    def capacity(self, owner: Entity) -> float:
         """What a window holds without a debt."""
         return self.limit_of(owner) * (self.samples - 1) * self.window
 
@@ -260,16 +260,16 @@ class Rates:
         """How every entity stands that has a window."""
         return ((owner, _standing(meter, now)) for owner, meter in self._meters.items())
 
-    def busiest(self, most: int, now: float) -> Busiest[Entity, Standing]:
-        """How those stand that use most of their limit: `most` of `LOOKED_AT`."""
-        standing = list(islice(self.usage(now), LOOKED_AT if most > 0 else 0))
-        shown = nlargest(most, standing, lambda it: it[1].usage / it[1].limit)
+    def busiest(self, count: int, now: float) -> Busiest[Entity, Standing]:
+        """How those stand that use most of their limit: `count` of `LOOKED_AT`."""
+        standing = list(islice(self.usage(now), LOOKED_AT if count > 0 else 0))
+        shown = nlargest(count, standing, lambda it: it[1].usage / it[1].limit)
         others = fsum(it.usage for _, it in standing) - fsum(it.usage for _, it in shown)
         return Busiest(shown, max(others, 0.0))
 
     def sweep(self, now: float) -> None:
         """Forget windows that hold nothing; `SWEPT` are looked at each time."""
-        for owner in self._rounds.turn(self._meters, now):
+        for owner in self._sweeps.turn(self._meters, now):
             meter = self._meters.get(owner)
             if meter is not None and meter.idle(now):
                 self._drop(meter)

@@ -332,7 +332,7 @@ class Storage:
         return self.factor, None
 
     def why(self, seen: VolumeState | None) -> str:
-        """For whoever is refused or slowed."""
+        """The reason, for a client that is refused or slowed down."""
         if seen is None:
             detail = "they are not known" if self.gap is None else self.gap.detail
             return f"The volumes of the cluster cannot be seen ({detail}); the throttle factor is {self.factor:.3g} meanwhile."

@@ -43,7 +43,7 @@ class Meter:
         self._rate = 0.0
         self._counted = 0.0
         self.fresh = 0.0
-        """recorded since the last tick. Whoever knows that the time is before `turn` may add to it instead of `record`"""
+        """recorded since the last tick. A caller that knows that the time is before `turn` may add to it instead of `record`"""
         self.turn = -inf
         """the next tick; -inf before anything was recorded"""
 
@@ -124,7 +124,7 @@ class Meter:
 
 
 def _after(rate: float, ticks: int) -> float:
-    """A rate after so many ticks with nothing recorded."""
+    """A rate after this number of ticks with nothing recorded."""
     return rate * exp(-ticks * TICK / MINUTE)
 
 

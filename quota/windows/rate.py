@@ -6,8 +6,8 @@ What is recorded goes into samples: one starts with an amount, takes what comes 
 over it, the throttle is S / rate - E, which equals (measured - rate) / rate x E.
 
 One thing is not Kafka's. There, what stands above the limit is forgotten as soon as its sample passes, however much it was:
-whoever records a minute's worth at once and is muted for less is free after 11 s. Here it is a debt, which is paid at the rate
-as time passes and not otherwise. When it is paid, the window is that of somebody who has used exactly the rate for the whole
+a client that records a minute's worth at once and is muted for less is free after 11 s. Here it is a debt, which is paid at the
+rate as time passes and not otherwise. When it is paid, the window is that of somebody who has used exactly the rate for the whole
 of it, up to that moment. So what is recorded by somebody who waits as told is the rate x time + the burst: exactly, if they
 always have something to send, else that much at most. (Over a stretch that begins later, E may be nearly `number` + 1 samples,
 as in Kafka, and the burst as long.) Under the limit, and for the first throttle, the figures are Kafka's.
@@ -63,7 +63,7 @@ class RateWindow:
         self.fresh = 0.0
         """what is in the running sample"""
         self.charged = 0.0
-        """all that was recorded and taken back here, and not learned of others; whoever passes it on may set it to 0"""
+        """all that was recorded and taken back here, and not learned of others; a caller that passes it on may set it to 0"""
         self.last = -inf
         """when something was last put there"""
         self._start = -inf
@@ -139,9 +139,9 @@ class RateWindow:
             if self._owed <= 0:
                 self._spread(used / (self._number - 1), now)
         else:
-            used, most = self._before + self.fresh, rate * self._elapsed(now)
-            if used > most:
-                part = most / used
+            used, allowed = self._before + self.fresh, rate * self._elapsed(now)
+            if used > allowed:
+                part = allowed / used
                 self._past = [(start, last, total * part) for start, last, total in self._past]
                 self.fresh *= part
                 self._sum()
@@ -161,11 +161,11 @@ class RateWindow:
         else:
             self.refund(-amount, now)
         self.charged = charged
-        self.void()  # whoever counts what is charged here is told of the next
+        self.void()  # so that `touch` is called for the next one
 
     def level(self, now: float) -> float:
         """What is in it: used within its samples, or, with a debt, that and what they hold at the limit. While E is longer than
-        `number` samples, what may be used for the rest is not in it: whoever resumes this level has no less left for that."""
+        `number` samples, what may be used for the rest is not in it: a window that resumes this level has no less left for that."""
         self._settle(now)
         if self._owed > 0:
             return self._owed + self._full()
@@ -175,11 +175,11 @@ class RateWindow:
     def resume(self, level: float, now: float) -> None:
         """Become a window with this level, as if it had come evenly; nothing happens if there is as much in it."""
         if level > self.level(now):
-            most = self._full()
-            self._spread(min(level, most) / (self._number - 1), now)
-            if level > most:
+            allowed = self._full()
+            self._spread(min(level, allowed) / (self._number - 1), now)
+            if level > allowed:
                 self._clear()
-                self._owed, self._at = level - most, now
+                self._owed, self._at = level - allowed, now
 
     def average(self, now: float) -> float:
         """Amounts per second."""

@@ -120,7 +120,7 @@ class SpreadRate:
         return self.average(now) * self.samples * WINDOW_SECONDS
 
     def record(self, amount: int, now: float) -> Mark:
-        """Count `amount` >= 0 units as of now; whoever was promised room before has to ask again."""
+        """Count `amount` >= 0 units as of now. A promise of room that was made before does not hold any more."""
         window = self._advance(now)
         amount = min(amount, LARGEST - self._total)
         if amount > 0:

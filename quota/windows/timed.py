@@ -50,8 +50,8 @@ class TimedFilter:
         self.epoch = object()
         """another object whenever a filter passes: what was known under the same one is known still"""
 
-    def see(self, id: int, now: float, *, most: float = inf, keep: bool = False, room: int = UNBOUNDED) -> Novelty:
-        """Look for an id, and add it if it is new: unless the live filters remember more than `most` with it.
+    def see(self, id: int, now: float, *, limit: float = inf, keep: bool = False, room: int = UNBOUNDED) -> Novelty:
+        """Look for an id, and add it if it is new: unless the live filters remember more than `limit` with it.
 
         `keep`: one that only the older filter knows is written to the newest too, without being counted again, so that it
         is known as long as it is seen every half window. `room`: bytes that may be taken beyond the first layer of a filter.
@@ -64,7 +64,7 @@ class TimedFilter:
         if known and not keep:
             return Novelty.KNOWN
         if not known:
-            if self.count() + 1 > most:
+            if self.count() + 1 > limit:
                 return Novelty.NO_ROOM
             self.fresh += 1
         self._written(now).put(hashed, room)

@@ -93,7 +93,7 @@ def test_fences_are_of_their_user() -> None:
 
 def overflowing(most: int = 9) -> Fence:
     """Mallory has used up her share, and one refusal more was not remembered."""
-    fence = Fence(most=most, life=900)
+    fence = Fence(capacity=most, life=900)
     for id in range(most):
         refused(fence, 0, id=id, user=MALLORY)
     assert fence.overflows == 1
@@ -129,7 +129,7 @@ def test_an_overflow_ends_long_after_the_last_refusal_that_nobody_remembers() ->
 
 
 def test_proxies_tell_each_other_of_an_overflow() -> None:
-    here, told = Fence(most=9), []
+    here, told = Fence(capacity=9), []
     here.tell = lambda *event: told.append(event)
     for id in range(11):
         refused(here, 0, id=id, user=MALLORY, now=1.0)
@@ -138,7 +138,7 @@ def test_proxies_tell_each_other_of_an_overflow() -> None:
     there.learn_overflow(MALLORY, 1.0)
     assert there.blocks(MALLORY, 10, 0, 1, HERE, 900.0)
     assert there.blocks(ALICE, 10, 0, 1, HERE, 900.0) is None
-    full = Fence(most=9)
+    full = Fence(capacity=9)
     for id in range(9):
         full.learn_refused(MALLORY, id, 0, 0, HERE, 19, "bytes_in", 1.0)
     assert full.blocks(MALLORY, 10, 0, 1, HERE, 900.0), "what others refused and there is no room for"
@@ -159,7 +159,7 @@ def test_what_was_admitted_is_remembered_by_user() -> None:
 def test_nothing_is_lost_in_an_overflow_whatever_is_refused_when() -> None:
     """As below, with a table that is too small, and other producers of the user that come and go."""
     for seed in range(200):
-        chance, fence, log, now = Random(seed), Fence(most=4, life=50), [], 0.0
+        chance, fence, log, now = Random(seed), Fence(capacity=4, life=50), [], 0.0
         waiting, others = list(range(30)), 0
         while waiting:
             flight, failed = waiting[:5], []

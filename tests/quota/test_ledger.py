@@ -49,10 +49,10 @@ class Counter:
     def resume(self, owner: Entity, level: float, age: float, charged: float, now: float) -> None:  # noqa: ARG002
         self.learned[owner] = level
 
-    def lasts(self, owner: Entity, now: float) -> float:  # noqa: ARG002
+    def weighs_for(self, owner: Entity, now: float) -> float:  # noqa: ARG002
         return 11.0
 
-    def most(self, owner: Entity) -> float:  # noqa: ARG002
+    def capacity(self, owner: Entity) -> float:  # noqa: ARG002
         return self.room
 
 

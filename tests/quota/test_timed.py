@@ -133,7 +133,7 @@ def test_time_that_goes_back_does_no_harm():
 
 def test_more_than_the_most_find_no_room_and_are_not_remembered():
     timed = TimedFilter(WINDOW, 0.01, murmur3)
-    assert [timed.see(id, 0.0, most=2.5) for id in (1, 2, 3, 1)] == [Novelty.NEW, Novelty.NEW, Novelty.NO_ROOM, Novelty.KNOWN]
+    assert [timed.see(id, 0.0, limit=2.5) for id in (1, 2, 3, 1)] == [Novelty.NEW, Novelty.NEW, Novelty.NO_ROOM, Novelty.KNOWN]
     assert not timed.holds(3, 0.0)
     assert timed.see(3, 0.0) is Novelty.NEW
 
@@ -143,7 +143,7 @@ def test_who_is_kept_stays_known_as_long_as_it_is_seen_every_half_window_and_is_
     timed.see(1, 0.0, keep=True)
     timed.see(2, 0.0, keep=True)
     for now in range(0, 10 * WINDOW, 1700):
-        assert timed.see(1, now, most=2, keep=True) is Novelty.KNOWN
+        assert timed.see(1, now, limit=2, keep=True) is Novelty.KNOWN
         assert timed.count() == (2 if now < WINDOW else 1)
         assert timed.estimate() == pytest.approx(timed.count(), abs=0.1)
 
