@@ -253,7 +253,7 @@ def test_a_forged_epoch_does_not_open_the_fence_of_somebody_else(full):
 
 
 def test_who_has_used_up_the_fences_passes_no_quota_and_hurts_nobody_else(full):
-    full.engine.fence = Fence(most=9)
+    full.engine.fence = Fence(capacity=9)
     victim, stranger = fresh(full, "alice"), fresh(full, "mallory")
     stranger.client(write({("orders", i): records(100, 1000 + i, 0, 0) for i in range(20)}, 1))
     assert {code for code, _ in told(stranger.to_client).values()} == {19}, "what is not remembered is refused all the same"
