@@ -371,7 +371,7 @@ def test_idle_topics_are_forgotten_and_their_meters_stay_safe_to_use():
 
 def test_a_sweep_looks_at_some_and_at_all_not_more_often_than_every_minute():
     one = BytesIn(TopicLimits(100))
-    one._sweeps._most = 10
+    one._sweeps._count = 10
     for i in range(25):
         one.topic(f"t{i}", 0.0)
     sizes = []

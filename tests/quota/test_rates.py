@@ -413,7 +413,7 @@ def test_windows_that_hold_nothing_are_dropped_and_their_meters_stay_safe_to_use
 
 def test_a_sweep_looks_at_some_and_the_next_goes_on():
     one = rates({Entity(DEFAULT, None): 100})
-    one._sweeps._most = 10
+    one._sweeps._count = 10
     for i in range(25):
         one.meter(Entity(f"user-{i}", None), 0.0)
     sizes = []
