@@ -13,7 +13,8 @@ from hypothesis import settings
 from localkafka import LocalCluster
 from localkafka.versions import TESTED, release_of, whole
 from tests import parallel, properties  # noqa: F401  properties has the profiles
-from tests.support import World
+from tests.apis.topic_frames import FIVE, create, created
+from tests.support import ANYBODY, World
 
 # The quick compiler only: two cores have better to do in short tests than to optimise a broker. Benchmarks do without this.
 QUICK_START = ["-XX:TieredStopAtLevel=1"]
@@ -114,3 +115,15 @@ def world() -> Iterator[Callable[..., World]]:
     yield make
     for one in made:
         one.nothing_left()
+
+
+@pytest.fixture
+def tired(world: Callable[..., World]) -> World:
+    """Anybody has used up the burst of controller mutations at 0 s."""
+    w = world(limits={ANYBODY: FIVE}, knows_nothing=True)
+    d = w.dialogue()
+    d.client(create(7, 1, ("t", 560)))
+    assert d.to_broker
+    d.broker(created(7, 1, "t"))
+    assert d.to_client
+    return w

@@ -312,8 +312,8 @@ class Dialogue:
     def told(self, sizes: dict[str, int] | None = None, names: dict[bytes, str] | None = None) -> bytes:
         """The proxy itself asks the broker about topics, which answers with their numbers of partitions; others are not there.
         `names`: of topic ids. What the broker got before that."""
+        from tests.apis.topic_frames import sizes_told
         from tests.messages import read_request
-        from tests.session.creating import sizes_told
 
         got = self.to_broker
         at = last_frame(got)

@@ -5,8 +5,8 @@ from io import BytesIO
 import pytest
 
 from quota.kinds.controller_mutations import MutationLimit
+from tests.apis.topic_frames import create
 from tests.messages import request, response
-from tests.session.creating import create
 from tests.support import ALICE, Dialogue
 
 FIVE = MutationLimit(5, 500)

@@ -18,9 +18,9 @@ from proxy.config.listeners import Listener
 from proxy.config.units import HostPort
 from proxy.observe.operations import operations_log
 from proxy.session.session import State
+from tests.apis.topic_frames import HEARTBEAT
 from tests.clients.proxied import until
 from tests.fleet.meeting import run
-from tests.session.creating import HEARTBEAT
 from tests.support import HANDLERS, World
 
 

@@ -15,8 +15,8 @@ from kio.index import load_request_schema, load_response_schema
 from proxy.session.session import State
 from quota.entity import Entity
 from quota.kinds.controller_mutations import MutationLimit
+from tests.apis.topic_frames import create, created
 from tests.messages import batch, part_of, produce, request, response
-from tests.session.creating import create, created
 from tests.support import World, endpoint
 
 CAROL, TOPIC = "carol", "carols"

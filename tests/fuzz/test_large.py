@@ -8,8 +8,8 @@ from proxy.identity.sasl import MAX_TOKEN
 from proxy.session.plans import MAX_JOINED
 from proxy.wire.primitives import INT32, MAX_TAGS, encode_uvarint
 from proxy.wire.produce import MAX_TOPICS, MAX_UNUSUAL
+from tests.apis.topic_frames import FIVE
 from tests.messages import request, response
-from tests.session.creating import FIVE
 from tests.support import ANYBODY, World
 
 READ = 256 << 10

@@ -16,10 +16,10 @@ from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, StorageLimits, Volume
 from quota.produce import charge_producer_ids
+from tests.apis.topic_frames import create
 from tests.messages import request, response
 from tests.observe.support import LogFiles
 from tests.observe.test_usage_log import BY, Log
-from tests.session.creating import create
 from tests.support import World, charge_mutations
 
 

@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 from quota.kinds.producer_ids import Mode
+from tests.apis.test_produce_producer_ids import ANYONE
 from tests.messages import batch, produce
-from tests.session.test_producer_ids import ANYONE
 from tests.support import World
 
 REQUESTS, ROUNDS = 5_000, 15

@@ -6,9 +6,9 @@ from proxy.session.admission import CLOSED_FOR, MAX_REQUESTS, OPEN_FOR, Admissio
 from proxy.session.session import State
 from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.controller_mutations import MutationLimit
+from tests.apis.produce_frames import records, write
+from tests.apis.topic_frames import BEAT, HEARTBEAT, create
 from tests.messages import request, response
-from tests.session.creating import BEAT, HEARTBEAT, create
-from tests.session.producing import records, write
 from tests.support import ANYBODY, World
 
 VERSIONS = request(18, 3, 1)

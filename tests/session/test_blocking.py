@@ -8,12 +8,12 @@ from proxy.session.session import State
 from quota.catalogue import FETCH
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
+from tests.apis.produce_frames import records
+from tests.apis.test_produce_storage import CLUSTER, limited, write
+from tests.apis.test_rates import fetch
+from tests.apis.topic_frames import BEAT, HEARTBEAT
 from tests.messages import request, response
-from tests.session.creating import BEAT, HEARTBEAT
-from tests.session.producing import records
 from tests.session.test_limits import ODD
-from tests.session.test_rates import fetch
-from tests.session.test_storage import CLUSTER, limited, write
 from tests.support import ALICE, World, changed
 from tests.wire.test_fetch import fetched
 

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.session.session import State
-from tests.session.creating import BEAT, HEARTBEAT, create
+from tests.apis.topic_frames import BEAT, HEARTBEAT, create
 from tests.support import byte_by_byte, split
 
 

@@ -6,8 +6,8 @@ from proxy.session.session import State
 from quota.decision import Action
 from quota.entity import Entity
 from quota.limits import Exempt
+from tests.apis.topic_frames import BEAT, FIVE, HEARTBEAT, create, created
 from tests.messages import read_response
-from tests.session.creating import BEAT, FIVE, HEARTBEAT, create, created
 from tests.support import ANYBODY
 
 

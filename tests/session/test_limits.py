@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.session.session import PROGRESS, STALLED, State
+from tests.apis.topic_frames import BEAT, HEARTBEAT, create, created
 from tests.messages import batch, produce, request, response
-from tests.session.creating import BEAT, HEARTBEAT, create, created
 from tests.support import Dialogue, World, byte_by_byte, split
 
 ODD = request(18, 3, 9)[:6] + b"\x7f\xff" + request(18, 3, 9)[8:]

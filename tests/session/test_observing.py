@@ -10,9 +10,9 @@ from proxy.session.session import State
 from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds.bytes_in import Mode, TopicLimits
+from tests.apis.produce_frames import asked, records, write, written
+from tests.apis.topic_frames import FIVE, HEARTBEAT, create, created
 from tests.messages import read_response, request
-from tests.session.creating import FIVE, HEARTBEAT, create, created
-from tests.session.producing import asked, records, write, written
 from tests.support import ALICE, ANYBODY, Dialogue, World
 from tests.wire.test_fetch import fetched
 

@@ -9,8 +9,7 @@ import pytest
 from proxy.session.plans import LARGE
 from proxy.session.session import State
 from quota.kinds.controller_mutations import MutationLimit
-from tests.messages import read_response
-from tests.session.creating import (
+from tests.apis.topic_frames import (
     BEAT,
     HEARTBEAT,
     create,
@@ -24,6 +23,7 @@ from tests.session.creating import (
     metadata,
     subtopology,
 )
+from tests.messages import read_response
 from tests.support import Dialogue, Entity, World
 
 NAMES = tuple(f"topic-{i:05d}" for i in range(2000))

@@ -5,8 +5,8 @@ import pytest
 from proxy.session.session import State
 from quota.decision import Action
 from quota.limits import Exempt
+from tests.apis.topic_frames import BEAT, FIVE, HEARTBEAT, create, created, described
 from tests.messages import correlation_id, read_request, read_response
-from tests.session.creating import BEAT, FIVE, HEARTBEAT, create, created, described
 from tests.support import ALICE, ANYBODY, byte_by_byte
 
 

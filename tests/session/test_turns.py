@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from proxy.session.answers import AT_ONCE
 from proxy.session.session import AT_ONCE as REQUESTS_AT_ONCE
 from proxy.session.session import BUSY, LAST, State
+from tests.apis.topic_frames import BEAT, HEARTBEAT
 from tests.messages import batch, produce, request, response
 from tests.properties import examples
-from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import Dialogue, World
 
 MANY = 5 * AT_ONCE

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from proxy.wire.primitives import BadBytes
 from proxy.wire.produce import MAX_PRODUCER_IDS, errors_of, skim, throttle_at, went_well, with_throttle
+from tests.apis.produce_frames import written
 from tests.messages import batch, encode, make, part_of, read_response, response
-from tests.session.producing import written
 from tests.support import bad
 
 VERSIONS = range(3, 14)

@@ -7,8 +7,8 @@ import pytest
 from proxy.wire.headers import client_id_end, request_body
 from proxy.wire.steps import finish_at_once
 from proxy.wire.streams_group_heartbeat import Internal, Subtopology, error_of, read_heartbeat, try_again
+from tests.apis.topic_frames import heartbeat, subtopology
 from tests.messages import read_response, request, response
-from tests.session.creating import heartbeat, subtopology
 from tests.support import bad
 
 FULL = [

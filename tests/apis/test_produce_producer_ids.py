@@ -13,8 +13,8 @@ from quota.entity import DEFAULT, Entity
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, user_limit_table
 from quota.limits import Exempt
 from quota.produce import charge_producer_ids
+from tests.apis.topic_frames import BEAT, HEARTBEAT
 from tests.messages import batch, part_of, produce, read_response, request, response
-from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import ALICE, byte_by_byte, changed
 
 HOUR = 3600.0

@@ -9,8 +9,8 @@ from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.limits import Exempt
+from tests.apis.topic_frames import FIVE, beat, delete, deleted, heartbeat, subtopology
 from tests.messages import read_response
-from tests.session.creating import FIVE, beat, delete, deleted, heartbeat, subtopology
 from tests.support import ANYBODY
 
 BUCKET = MutationLimit(1, 1000, Algorithm.TOKEN_BUCKET)

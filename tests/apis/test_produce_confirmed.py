@@ -10,9 +10,9 @@ from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.limits import Exempt
+from tests.apis.produce_frames import asked, records, throttle, told, topic_id, write, written
+from tests.apis.topic_frames import sizes_told
 from tests.messages import read_request
-from tests.session.creating import sizes_told
-from tests.session.producing import asked, records, throttle, told, topic_id, write, written
 from tests.support import ALICE, Dialogue, World, correlation_id_of, last_frame
 
 LIMITS = TopicLimits(1000, {"orders": 500, "bills": 400})

@@ -19,9 +19,9 @@ from proxy.wire.client_quotas import Component, Filter
 from quota.entity import DEFAULT, Entity
 from quota.keys import Values
 from quota.overrides import Change, Table, changed
+from tests.apis.topic_frames import BEAT, HEARTBEAT
 from tests.messages import make, part_of, read_request, read_response, request, response
 from tests.properties import examples
-from tests.session.creating import BEAT, HEARTBEAT
 from tests.support import ALICE, Dialogue, World
 
 RATE, BURST, IDS, THEIRS = "controller_mutations_rate", "controller_mutations_burst", "producer_ids_rate", "consumer_byte_rate"

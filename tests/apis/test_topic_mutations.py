@@ -7,8 +7,7 @@ import pytest
 from proxy.session.session import State
 from quota.entity import Entity
 from quota.kinds.controller_mutations import MutationLimit
-from tests.messages import read_request, read_response
-from tests.session.creating import (
+from tests.apis.topic_frames import (
     BEAT,
     FIVE,
     HEARTBEAT,
@@ -22,6 +21,7 @@ from tests.session.creating import (
     metadata,
     sizes_told,
 )
+from tests.messages import read_request, read_response
 from tests.support import ANYBODY, byte_by_byte, correlation_id_of
 
 ID = uuid.UUID(int=77)

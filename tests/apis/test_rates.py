@@ -13,9 +13,9 @@ from quota.entity import DEFAULT, Entity
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.limits import Exempt
+from tests.apis.produce_frames import asked, records, throttle, told, write, written
+from tests.apis.topic_frames import HEARTBEAT
 from tests.messages import read_response, request, response
-from tests.session.creating import HEARTBEAT
-from tests.session.producing import asked, records, throttle, told, write, written
 from tests.support import ALICE, byte_by_byte, changed, limits_of
 from tests.wire.test_fetch import fetched
 

@@ -15,9 +15,9 @@ from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, Replicas, Scope, StorageLimits, Volume
 from quota.limit_table import LimitTable
 from quota.limits import Exempt
+from tests.apis import produce_frames as producing
+from tests.apis.produce_frames import Parts, topic_id
 from tests.messages import batch, read_request, read_response, request
-from tests.session import producing
-from tests.session.producing import Parts, topic_id
 from tests.support import Dialogue, World, changed
 
 MIB = 1 << 20

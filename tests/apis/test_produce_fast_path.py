@@ -22,8 +22,8 @@ from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.storage import Below, Check, Replicas, Scope, StorageLimits, Volume
 from quota.limits import Exempt
+from tests.apis.produce_frames import asked, records, write, written
 from tests.properties import examples
-from tests.session.producing import asked, records, write, written
 from tests.support import ALICE, Dialogue, World, changed
 
 BOB = Entity("bob", "app")

@@ -7,7 +7,7 @@ from quota.decision import Action
 from quota.fence import Fence
 from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.limits import Exempt
-from tests.session.producing import asked, records, told, topic_id, write, written
+from tests.apis.produce_frames import asked, records, told, topic_id, write, written
 from tests.support import ANYBODY, World, byte_by_byte, limits_of
 
 LIMITS = TopicLimits(1000, {"orders": 100, "bills": 800})
@@ -305,6 +305,6 @@ def test_all_kinds_at_once_and_each_says_its_own(world):
 
 
 def read_throttle(answer: bytes) -> float:
-    from tests.session.producing import throttle
+    from tests.apis.produce_frames import throttle
 
     return throttle(answer)

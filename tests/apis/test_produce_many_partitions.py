@@ -7,8 +7,8 @@ from proxy.apis.produced import AT_ONCE
 from proxy.session.plans import LARGE
 from proxy.session.session import State
 from quota.kinds.bytes_in import Mode, TopicLimits
-from tests.session.creating import BEAT, HEARTBEAT, described
-from tests.session.producing import asked, records, told, write, written
+from tests.apis.produce_frames import asked, records, told, write, written
+from tests.apis.topic_frames import BEAT, HEARTBEAT, described
 from tests.support import ALICE, Dialogue, World, last_frame
 
 NAMES = [f"topic-{i:03}" for i in range(3 * AT_ONCE)]
