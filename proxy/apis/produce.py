@@ -304,8 +304,8 @@ def _usual(client: Client, request: Request, shapes: RequestShapes, judged: Judg
     plan = Settle(judged, addresses=holds_addresses(PRODUCE, request.version))
     if acks:
         return Forward(plan)
-    whole = [memoryview(request.buf)[request.start : request.end]] if request.chunks is None else request.chunks
-    return Forward(plan, [*whole, question(client, request)])
+    frame = [memoryview(request.buf)[request.start : request.end]] if request.chunks is None else request.chunks
+    return Forward(plan, [*frame, question(client, request)])
 
 
 class RequestShapes:

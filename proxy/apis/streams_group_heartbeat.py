@@ -85,7 +85,7 @@ class StreamsGroupHeartbeat:
                 yield None
             if (before := expected.drop(client.user, name)) is not None:
                 engine.controller_mutations.credit(before.receipt, (before.item,))
-        charges = {name: Charge(receipt, i, cost, now, lasts=True) for i, (name, cost) in enumerate(new.items())}
+        charges = {name: Charge(receipt, i, cost, now, until_seen=True) for i, (name, cost) in enumerate(new.items())}
         plan = _Settle(client, request.version, charges)
         with given_back(client, plan.undo):
             costs = list(new.values())

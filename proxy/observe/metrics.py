@@ -163,7 +163,7 @@ class ProxyCollector(Collector):
             Counter(self._usage.request_bytes),
             Counter(self._usage.response_bytes),
         )
-        for key, count, request_bytes, response_bytes in self._tally.whole_requests():
+        for key, count, request_bytes, response_bytes in self._tally.by_request():
             api = api_label(key)
             requests[api] += count
             sent[api] += request_bytes

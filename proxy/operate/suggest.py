@@ -45,17 +45,17 @@ class Suggestion(NamedTuple):
 class Histogram:
     """Amounts above 0, in buckets of 2%."""
 
-    __slots__ = ("_counts", "most", "total")
+    __slots__ = ("_counts", "largest", "total")
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self.total = 0
-        self.most = 0.0
+        self.largest = 0.0
 
     def add(self, amount: float) -> None:
         self._counts[ceil(log(amount) / _STEP)] += 1
         self.total += 1
-        self.most = max(self.most, amount)
+        self.largest = max(self.largest, amount)
 
     def percentile(self, part: float) -> float:
         """What this part of all amounts, 0 to 1, is at most."""
@@ -63,8 +63,8 @@ class Histogram:
         for bucket, count in sorted(self._counts.items()):
             left -= count
             if left <= 1e-9:
-                return min(1.02**bucket, self.most)
-        return self.most
+                return min(1.02**bucket, self.largest)
+        return self.largest
 
 
 @dataclass(slots=True)
@@ -108,9 +108,9 @@ def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Su
         limit = _rounded(used * headroom, whole=KEYS[key].size)
         made.append(Suggestion(entity, key, histogram.total, used, limit))
         burst = found.histograms.get((entity, MUTATIONS_BURST))
-        if key == MUTATIONS_RATE and burst is not None and burst.most > limit * DEFAULT_WINDOWS:
-            wanted = _rounded(burst.most * headroom, whole=True)
-            made.append(Suggestion(entity, MUTATIONS_BURST, burst.total, burst.most, wanted))
+        if key == MUTATIONS_RATE and burst is not None and burst.largest > limit * DEFAULT_WINDOWS:
+            wanted = _rounded(burst.largest * headroom, whole=True)
+            made.append(Suggestion(entity, MUTATIONS_BURST, burst.total, burst.largest, wanted))
     return sorted(made, key=lambda one: (one.entity.user or "", one.entity.client_id or "", one.key))
 
 
@@ -124,8 +124,8 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
         if amount > 0:  # under a limit of a client id alone each user has its own share: the largest counts
             which = (Entity(None, entity.client_id) if by == "client-id" else entity), key
             amounts[which] = max(amounts.get(which, 0.0), amount if KEYS[key].at_once else amount / seconds)
-    for which, most in amounts.items():
-        found.histograms[which].add(most)
+    for which, amount in amounts.items():
+        found.histograms[which].add(amount)
     sums.clear()
     found.intervals += 1
     found.first, found.last = found.first or start, end

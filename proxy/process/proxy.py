@@ -389,5 +389,5 @@ def _bound(services: Services, settings: Settings) -> None:
     bounds.first_request_timeout, bounds.request_timeout = limits.first_request_timeout, limits.request_timeout
     bounds.idle_timeout, bounds.ask_timeout = limits.idle_timeout, settings.quotas.ask_timeout
     budget.total = limits.memory_total
-    census.most, census.per_address = limits.max_connections, limits.max_connections_per_address
+    census.capacity, census.per_address = limits.max_connections, limits.max_connections_per_address
     census.per_principal = limits.max_connections_per_principal

@@ -126,8 +126,8 @@ class Census:
     closed for the one that comes, of the address that has most of them. Those that were let in stay. Of all connections each user
     may have a share (`quota.fair_share`), but for `ANONYMOUS`, who is everybody where nobody logs in."""
 
-    def __init__(self, most: int, per_address: int | None = None, per_principal: int | None = None) -> None:
-        self.most, self.per_address, self.per_principal = most, per_address, per_principal
+    def __init__(self, capacity: int, per_address: int | None = None, per_principal: int | None = None) -> None:
+        self.capacity, self.per_address, self.per_principal = capacity, per_address, per_principal
         self._by_address: Counter[str] = Counter()
         self._waiting: dict[str, dict[Guest, None]] = {}
         """by address, the oldest first: those that were not let in"""
@@ -135,7 +135,7 @@ class Census:
         """addresses by how many of these they have"""
         self._largest = 0
         """the largest of these numbers"""
-        self._shares = FairShare(most)
+        self._shares = FairShare(capacity)
         self.elsewhere: Counter[str] = Counter()
         """connections of users at other proxies, as far as they have told"""
         self.count = 0
@@ -182,7 +182,7 @@ class Census:
         self.forget(before)
         if user == ANONYMOUS:
             return True
-        self._shares.total = self.most
+        self._shares.total = self.capacity
         room = self._shares.has_room(user)
         self._shares.charge(user, 1)
         return room and (self.per_principal is None or self._shares.held_by(user) + self.elsewhere[user] <= self.per_principal)
@@ -201,7 +201,7 @@ class Census:
         crowded = self.per_address is not None and host != UNLOCATED and self._by_address[host] >= self.per_address
         if crowded and not self._make_room(host):
             return "max_connections_per_address"
-        if self.count >= self.most and not (self._largest and self._make_room(next(iter(self._by_number[self._largest])))):
+        if self.count >= self.capacity and not (self._largest and self._make_room(next(iter(self._by_number[self._largest])))):
             return "max_connections"
         return None
 

@@ -19,21 +19,21 @@ MOST: Final = 10_000
 
 
 class Charge(NamedTuple):
-    """What a topic was charged: the receipt of its request, its place in there, partitions, and when. `lasts`: it may come at any
-    time, however late; that it is not there does not say that it never comes."""
+    """What a topic was charged: the receipt of its request, its place in there, partitions, and when. `until_seen`: it may come at
+    any time, however late; that it is not there does not say that it never comes."""
 
     receipt: object
     item: int
     amount: int
     when: float
-    lasts: bool = False
+    until_seen: bool = False
 
 
 class Expected:
     """By name and principal."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._share = FairShare(most)
+    def __init__(self, capacity: int = MOST) -> None:
+        self._share = FairShare(capacity)
         self._charges: dict[str, dict[str, Charge]] = {}
         self._names: dict[str, OrderedDict[str, None]] = {}  # whose first is found at once, however many were dropped before it
 
@@ -51,7 +51,7 @@ class Expected:
     def still(self, principal: str, name: str, now: float) -> Charge | None:
         """What this principal was charged for this topic, if it may still come because of that."""
         charge = self._charges.get(name, {}).get(principal)
-        return charge if charge is not None and (charge.lasts or now - charge.when <= WITHIN) else None
+        return charge if charge is not None and (charge.until_seen or now - charge.when <= WITHIN) else None
 
     def drop(self, principal: str, name: str) -> Charge | None:
         """It is not expected any more: what it was charged."""

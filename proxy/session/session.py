@@ -479,16 +479,16 @@ class Session:
                     break
                 looked += 1
                 decided = self._judge(frame, now)
-                whole, start, end, chunks = frame
+                read, start, end, chunks = frame
                 forward = decided if isinstance(decided, Forward) else None
                 as_it_is = forward is not None and forward.pieces is None
-                if chunks is None and as_it_is and whole is buf and start == pos:
+                if chunks is None and as_it_is and read is buf and start == pos:
                     pos = end
                     continue
                 self._pass(buf, sent, pos)
                 sent = pos = 0
                 if chunks is None and as_it_is:
-                    buf, sent, pos = whole, start, end
+                    buf, sent, pos = read, start, end
                 elif as_it_is:
                     assert chunks is not None
                     self.port.to_broker(chunks)
@@ -512,8 +512,8 @@ class Session:
             self._bound_frames()
 
     def _bound_frames(self) -> None:
-        most = self.services.bounds.max_frame
-        self._cutter.max_frame = most if self.client.let_in else min(most, MAX_FRAME)
+        limit = self.services.bounds.max_frame
+        self._cutter.max_frame = limit if self.client.let_in else min(limit, MAX_FRAME)
 
     def _may_not_come_in(self, key: int, correlation_id: int) -> Ask | None:
         """Before the connection is let in: what the proxy asks the broker to see whether it serves this connection; None for a

@@ -92,7 +92,7 @@ class Tally:
     def give_back(self, taken: Sum) -> None:
         taken.references -= 1
 
-    def whole_requests(self) -> Iterator[tuple[int, int, int, int]]:
+    def by_request(self) -> Iterator[tuple[int, int, int, int]]:
         """(API key, requests, request bytes, response bytes) of the running interval."""
         for key, s in self._sums.items():
             if key.topic is None:

@@ -34,8 +34,8 @@ _NOTHING: Final = _Known((), 0, 0.0)
 class Topologies:
     """By principal and group."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._share = FairShare(most)
+    def __init__(self, capacity: int = MOST) -> None:
+        self._share = FairShare(capacity)
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
     def __len__(self) -> int:

@@ -65,7 +65,7 @@ def has_field(name: str, version: int) -> bool:
     return name not in NEVER and version >= FIRST.get(name, 0)
 
 
-@pytest.mark.parametrize(("key", "name", "version"), rows())
+@pytest.mark.parametrize(("key", "name", "version"), list(rows()))
 def test_the_table_is_that_of_the_protocol(key: int, name: str, version: int) -> None:
     fields = {field.name for field in dataclasses.fields(load_response_schema(key, version))}
     assert has_field(name, version) == ("throttle_time" in fields)

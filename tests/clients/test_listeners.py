@@ -65,7 +65,7 @@ def test_who_is_evicted_in_the_moment_it_comes_in_leaves_nothing_behind(world: C
 
     async def flood() -> None:
         d = listener(world)
-        d.shared.services.census.most = 1
+        d.shared.services.census.capacity = 1
         d.open()
         comers = []
         for _ in range(50):
@@ -88,7 +88,7 @@ def test_who_is_evicted_while_its_broker_is_being_connected_is_gone(world: Calla
 
     async def crowd() -> None:
         d = listener(world)
-        d.shared.services.census.most = 1
+        d.shared.services.census.capacity = 1
         d.bootstrap_addresses = lambda: [HostPort("127.0.0.1", 1)]
         d.open()
         comers = [knock(d.port, HEARTBEAT)]

@@ -3,8 +3,8 @@
 from proxy.session.expected import WITHIN, Charge, Expected
 
 
-def charge(when: float = 0.0, *, lasts: bool = False) -> Charge:
-    return Charge(object(), 0, 1, when, lasts)
+def charge(when: float = 0.0, *, until_seen: bool = False) -> Charge:
+    return Charge(object(), 0, 1, when, until_seen)
 
 
 def test_a_topic_is_expected_for_a_moment():
@@ -18,7 +18,7 @@ def test_a_topic_is_expected_for_a_moment():
 
 
 def test_one_that_lasts_is_expected_until_it_is_seen():
-    expected, one = Expected(), charge(lasts=True)
+    expected, one = Expected(), charge(until_seen=True)
     expected.add("alice", "x", one)
     assert expected.still("alice", "x", 1e6) is one
     assert expected.seen("x") == [one]
