@@ -124,8 +124,8 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
         if amount > 0:  # under a limit of a client id alone each user has its own share: the largest counts
             which = (Entity(None, entity.client_id) if by == "client-id" else entity), key
             amounts[which] = max(amounts.get(which, 0.0), amount if KEYS[key].at_once else amount / seconds)
-    for which, amount in amounts.items():
-        found.histograms[which].add(amount)
+    for which, used in amounts.items():
+        found.histograms[which].add(used)
     sums.clear()
     found.intervals += 1
     found.first, found.last = found.first or start, end
