@@ -14,6 +14,7 @@ from localkafka import LocalCluster
 from localkafka.versions import TESTED, release_of, whole
 from tests import parallel, properties  # noqa: F401  properties has the profiles
 from tests.apis.topic_frames import FIVE, create, created
+from tests.cpu import CpuReport
 from tests.support import ANYBODY, World
 
 # The quick compiler only: two cores have better to do in short tests than to optimise a broker. Benchmarks do without this.
@@ -35,6 +36,7 @@ OPT_IN = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     for option, text in OPT_IN.values():
         parser.addoption(option, action="store_true", help=text)
+    parser.addoption("--cpu", action="store_true", help="report the CPU seconds of each test file (tests/cpu.py)")
     parser.addoption(
         "--kafka", default=[*TESTED][-1], help=f"the brokers' version, for -m every_kafka: {', '.join(TESTED)}, or any"
     )
@@ -42,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("nightly" if config.getoption("--nightly") else "push")
+    if config.getoption("--cpu"):
+        config.pluginmanager.register(CpuReport())
 
 
 @pytest.hookimpl(optionalhook=True)
