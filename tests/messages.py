@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import typing
 import uuid
 from io import BytesIO
@@ -25,14 +26,16 @@ _UNSIGNED = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
 _ERRORS = [code for code in ErrorCode if int(code) >= 0]
 
 
+def api_versions() -> list[tuple[int, int]]:
+    """(API key, version) of all that kio knows, without loading its schemas: that takes a second."""
+    return [(key, version) for key, name in api_key_map.items() for version in schema_name_map[name]]
+
+
+@functools.cache
 def schemas() -> list[tuple[str, int, int, type[Any]]]:
     """("request" or "response", API key, version, schema class) of all that kio knows."""
-    found = []
-    for key, name in api_key_map.items():
-        for version in schema_name_map[name]:
-            found.append(("request", key, version, load_request_schema(key, version)))
-            found.append(("response", key, version, load_response_schema(key, version)))
-    return found
+    load = {"request": load_request_schema, "response": load_response_schema}
+    return [(kind, key, version, load[kind](key, version)) for key, version in api_versions() for kind in load]
 
 
 def versions_of(key: int) -> list[int]:

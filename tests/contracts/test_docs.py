@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ DOCS = ROOT / "docs"
 LEVELS = {"debug", "info", "warning", "error", "critical"}
 
 
+@functools.cache
 def calls() -> list[ast.Call]:
     """All calls in the data plane's sources."""
     return [

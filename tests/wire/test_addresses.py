@@ -10,9 +10,9 @@ from proxy.wire.addresses import holds_addresses, patch_addresses
 from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import response_layout
 from proxy.wire.layout import layout_of
-from tests.messages import REAL_HOST, read_response, response, schemas
+from tests.messages import REAL_HOST, api_versions, read_response, response, schemas
 
-WITH_ADDRESSES = [(key, version) for kind, key, version, _ in schemas() if kind == "response" and holds_addresses(key, version)]
+WITH_ADDRESSES = [(key, version) for key, version in api_versions() if holds_addresses(key, version)]
 CLIENTS_OWN = {88, 89}
 """StreamsGroupHeartbeat and -Describe: addresses that clients gave of themselves."""
 OF_CONTROLLERS = {52, 53, 54, 55, 59, 82}
