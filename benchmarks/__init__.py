@@ -8,5 +8,5 @@
 - `shield`       what announced sizes and half requests cost a broker, with the proxy in front of it and without
 - `isolation`    what each kind of misbehaviour costs others (`make bench-isolation`); tests/isolation uses the same attacks
 - `experiments`  scenarios of the load test, directly and behind proxies with different quotas (`make bench-mutations` and others)
-- `proxied`      starts a proxy in front of a cluster; the demo does it with this as well
+- `local_proxy`  starts a proxy in front of a cluster; the demo uses it too
 """

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.proxied import LocalProxy, proxy_before
+from benchmarks.local_proxy import LocalProxy, proxy_with
 from configfile.access import Access, Login
 from configfile.load import FileError
 from loadtest.cli import load
@@ -129,7 +129,7 @@ class Surroundings:
             kafka = stack.enter_context(LocalCluster(self._experiment.brokers, sasl=users, jvm_flags=flags))
             self.bootstrap = kafka.bootstrap_servers
             if self._settings is not None:
-                self.proxy = stack.enter_context(proxy_before(folder, kafka.brokers[0].address, self._with_login(folder)))
+                self.proxy = stack.enter_context(proxy_with(self._with_login(folder), kafka.brokers[0].address, folder))
                 self.bootstrap = self.proxy.bootstrap
             self._stack = stack.pop_all()
         return self

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import click
@@ -25,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.measure import memory
-from benchmarks.proxied import LocalProxy, proxy_before, wait
+from benchmarks.local_proxy import LocalProxy, proxy_with, wait
 from localkafka import LocalCluster, Node
 
 MIB: Final = 1 << 20
@@ -59,7 +58,7 @@ class Attack:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         for sock in self._sockets:
@@ -151,7 +150,7 @@ def way(node: Node, through_proxy: bool) -> Iterator[tuple[str, LocalProxy | Non
             yield node.address, None
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            proxy = stack.enter_context(proxy_before(folder, node.address, {"limits": LIMITS}))
+            proxy = stack.enter_context(proxy_with({"limits": LIMITS}, node.address, folder))
             yield proxy.bootstrap, proxy
 
 
@@ -193,7 +192,7 @@ def run(plan: Plan, through_proxy: bool) -> Seen:
 def watch(seen: Seen, proxy: LocalProxy | None, until: bool = False) -> bool:
     """Note what the proxy holds at the moment, and say `until`."""
     if proxy is not None:
-        seen.held = max(seen.held, round(proxy.figures()["memory_held_bytes"]))
+        seen.held = max(seen.held, round(proxy.metrics()["memory_held_bytes"]))
     return until
 
 

@@ -52,7 +52,7 @@ def demo(out: Path, seconds: int, brokers: int, keep: bool) -> None:
 
 def _run(out: Path, seconds: int, brokers: int, keep: bool, console: Console) -> int:
     """The exit code; errors are printed."""
-    from benchmarks.proxied import ProxyError
+    from benchmarks.local_proxy import ProxyError
     from localkafka import FetchError, FormatError, JavaMissing, NodeError
 
     try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.proxied import LocalProxy
+from benchmarks.local_proxy import LocalProxy
 from demo.folder import Folder
 from localkafka import LocalCluster
 

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from localkafka import jvm, storage
@@ -82,7 +81,7 @@ class LocalCluster:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
 

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 # The child registers itself before it becomes the program: there is no moment at which it runs and nobody knows of it.
@@ -39,7 +38,7 @@ class Guard:
         """Nothing more to do: the watcher already runs."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 

@@ -1,12 +1,24 @@
-"""Room localkafka, ports: picks loopback ports and keeps them ours, also while the broker behind one is stopped.
+"""Picks ports of the loopback interface, and can reserve one while no broker listens on it.
 
-In: nothing. Out: port numbers that the kernel gives to nobody else meanwhile. Leaves to others: listening on them.
+In: nothing. Out: port numbers. Leaves to others: listening on them.
 """
 
 import platform
 import socket
+from contextlib import ExitStack
 
 HOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports on which nothing listens at the moment. Another process may take one before it is used."""
+    with ExitStack() as stack:
+        return [stack.enter_context(socket.create_server((HOST, 0))).getsockname()[1] for _ in range(count)]
+
+
+def free_port() -> int:
+    """One port on which nothing listens at the moment."""
+    return free_ports(1)[0]
 
 
 class HeldPort:

@@ -30,7 +30,7 @@ from benchmarks.isolation.attacks import ATTACKS, BY_NAME
 from benchmarks.isolation.small_requests import ENDLESS, Waits, measure
 from benchmarks.isolation.tenants import Tenants, settings, sharing, until
 from benchmarks.isolation.victims import KINDS, Noticed, Victims
-from benchmarks.proxied import LocalProxy, proxy_before
+from benchmarks.local_proxy import LocalProxy, proxy_with
 
 THROUGHPUT, P99 = 0.95, 2.0
 """Targets: at least this part of her throughput, at most this multiple of her p99."""
@@ -165,8 +165,8 @@ class Bench:
             self._number += 1
             folder = self._folder / f"proxy-{self._number}"
             folder.mkdir()
-            proxy = self._stack.enter_context(proxy_before(folder, self._tenants.address, settings(self._tenants)))
-            until(lambda: proxy.figures().get("storage_throttle_factor") == 0, "the full volume to be seen")
+            proxy = self._stack.enter_context(proxy_with(settings(self._tenants), self._tenants.address, folder))
+            until(lambda: proxy.metrics().get("storage_throttle_factor") == 0, "the full volume to be seen")
             self._proxy = proxy
         return self._proxy
 

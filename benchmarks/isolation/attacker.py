@@ -19,7 +19,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from types import TracebackType
 from typing import Any, Final, Self
 
 from benchmarks.isolation.tenants import login
@@ -267,7 +266,7 @@ class AttackProcess:
         self._read()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

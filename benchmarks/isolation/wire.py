@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from loadtest.entities import request_frame, response_entity
@@ -61,7 +60,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def ask(self, what: tuple[int, int], /, **fields: Any) -> Any:
