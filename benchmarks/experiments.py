@@ -107,7 +107,13 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     ),
     "topic-bytes-in": Experiment(
         "topic-bytes-in",
-        {"thresholds": {"quotas": {"topics": {"total_bytes_in_per_sec": 320 * KIB, "bytes_in_per_sec": {"hot": 256 * KIB}}}}},
+        {
+            "thresholds": {
+                "quotas": {
+                    "topics": {"total_bytes_in_per_sec": 384 * KIB, "bytes_in_per_sec": {"hot": 256 * KIB, "cool": 128 * KIB}}
+                }
+            }
+        },
     ),
 }
 

@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
 from benchmarks.isolation.tenants import login
-from benchmarks.isolation.wire import Connection, Misplaced, Refused, dial
+from benchmarks.isolation.wire import Connection, WrongCorrelationId, dial
+from loadtest.login import LoginFailed
 
 SOURCE: Final = "127.0.0.2"
 """The address that attacks come from."""
@@ -96,7 +97,7 @@ class Attacker:
     def connect(
         self, *, logged_in: bool = True, at: str | None = None, client_id: str = "mallory-app", user: str | None = None
     ) -> Connection:
-        """`user`: as whom, if not as the one of the attack. Raises OSError, Refused."""
+        """`user`: as whom, if not as the one of the attack. Raises OSError, LoginFailed."""
         who = login(user or self.target.user) if logged_in else None
         found = Connection(at or self.target.main, client_id, who, SOURCE)
         found.sock.settimeout(PATIENCE)
@@ -143,7 +144,7 @@ class Attacker:
                 yield connection
         except TimeoutError:
             pass
-        except (OSError, Refused, Misplaced):
+        except (OSError, LoginFailed, WrongCorrelationId):
             self.tally.closed += 1
             self.wait(PAUSE)
 
@@ -330,7 +331,7 @@ def main() -> None:
 def _run(run: Callable[[Attacker], None], attacker: Attacker) -> None:
     try:
         run(attacker)
-    except (OSError, Refused, Misplaced):
+    except (OSError, LoginFailed, WrongCorrelationId):
         attacker.tally.closed += 1
     except Exception:
         attacker.failure = traceback.format_exc()

@@ -17,9 +17,10 @@ from typing import Any, ClassVar, Final
 from kio.serial.errors import DecodeError
 
 from benchmarks.isolation.tenants import ALICE, fetch_of, login
-from benchmarks.isolation.wire import PATIENCE, Connection, Misplaced, Refused
+from benchmarks.isolation.wire import PATIENCE, Connection, WrongCorrelationId
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
+from loadtest.login import LoginFailed
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = (0, 7), (1, 11), (2, 6), (3, 8), (19, 7), (20, 6)
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID = (8, 7), (9, 7), (10, 3), (18, 3), (22, 4)
@@ -133,11 +134,11 @@ class Workload(ABC):
             try:
                 self.step()
                 self.noticed.rounds += 1
-            except (OSError, Refused) as e:
+            except (OSError, LoginFailed) as e:
                 waited = f" after {time.monotonic() - began:.1f} s" if isinstance(e, TimeoutError) else ""
                 self.note(self.noticed.errors, f"{type(e).__name__}: {e}{waited}")
                 self._disconnect()
-            except (Misplaced, ValueError, DecodeError, IndexError, KeyError) as e:
+            except (WrongCorrelationId, ValueError, DecodeError, IndexError, KeyError) as e:
                 self.note(self.noticed.wrong, f"{type(e).__name__}: {e}")
                 self._disconnect()
             self._ready.set()

@@ -20,6 +20,7 @@ from loadtest.drive.librdkafka import one_record
 from loadtest.drive.pace import Pace
 from loadtest.drive.tally import LATE, Tally
 from loadtest.endpoint import leaders
+from loadtest.entities import error_name
 from loadtest.login import LoginFailed
 from loadtest.scenario import AskController, Asking, AskMetadata, Connect, CreateTopics, ProducerIds
 from loadtest.wire import (
@@ -28,7 +29,6 @@ from loadtest.wire import (
     QUOTA_EXCEEDED,
     Answered,
     Connection,
-    error_name,
     tls_context,
 )
 

@@ -22,8 +22,9 @@ from benchmarks.isolation.attack import (
     produce,
 )
 from benchmarks.isolation.attacker import SOURCE, Attacker
-from benchmarks.isolation.wire import Misplaced, Refused
+from benchmarks.isolation.wire import WrongCorrelationId
 from loadtest.entities import record_batch, request_frame
+from loadtest.login import LoginFailed
 
 
 @attack(CONNECTIONS, shows=("connections",))
@@ -63,7 +64,7 @@ def many_logins(a: Attacker) -> None:
         try:
             a.connect()
             a.tally.requests += 1
-        except (OSError, Refused, Misplaced):
+        except (OSError, LoginFailed, WrongCorrelationId):
             a.tally.closed += 1
             a.wait(BETWEEN_LOGINS)
     a.hold()
@@ -91,7 +92,7 @@ def half_requests(a: Attacker) -> None:
     while a.going() and len(kept) < 12:
         try:
             kept.append(a.connect(logged_in=a.number == 0).sock)
-        except (OSError, Refused, Misplaced):
+        except (OSError, LoginFailed, WrongCorrelationId):
             a.tally.closed += 1
             a.wait(BETWEEN_LOGINS)
     for sock in kept:

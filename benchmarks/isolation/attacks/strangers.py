@@ -30,9 +30,10 @@ from benchmarks.isolation.attack import (
 )
 from benchmarks.isolation.attacker import Attacker
 from benchmarks.isolation.tenants import ALICE, fetch_of
-from benchmarks.isolation.wire import Connection, Login, Refused
+from benchmarks.isolation.wire import Connection, Login
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import request_frame
+from loadtest.login import LoginFailed
 
 
 @attack(NO_LOGIN)
@@ -87,7 +88,7 @@ def wrong_password(a: Attacker) -> None:
         a.tally.requests += 1
         try:
             Connection(a.target.main, "alice-app", Login(ALICE, "guess", "PLAIN" if a.number else "SCRAM-SHA-256")).close()
-        except Refused:
+        except LoginFailed:
             a.tally.errors += 1
         except OSError:
             a.tally.closed += 1
