@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo import figures, folder, plan, report, tables, usage, verdict
-from demo.errors import DemoError, Interrupted
+from demo.errors import DemoError
 from demo.play import Play
 from demo.screen import Screen
 from demo.stage import Stage, raised
 from demo.verdict import Results, seconds
+from loadtest.interrupt import Interrupted
 
 _FLUSH = 2.5  # seconds after which the usage log of a proxy that goes on holds all, at intervals of one
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
@@ -29,6 +29,7 @@ from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
 from loadtest.results import honesty, sampling
+from loadtest.results.counts import FIELDS
 from loadtest.results.model import (
     Driver,
     DriverProcess,
@@ -40,6 +41,7 @@ from loadtest.results.model import (
     Warning,
     WarningCode,
 )
+from loadtest.results.progress import Progress, RunObserver
 from loadtest.results.sampling import Host, Sampler, Target, Tree
 from loadtest.scenario import MAX, AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing
 from loadtest.scenario import Event as Planned
@@ -76,30 +78,6 @@ class Options:
     """Whether what the run made is removed at its end."""
 
 
-class Shown(Protocol):
-    """What is told of a run while it lasts: `terminal.View`."""
-
-    def phase(self, name: str, seconds: float, now: float) -> None: ...
-
-    def tick(
-        self,
-        tenant: str,
-        *,
-        seconds: float,
-        acknowledged: int,
-        failed: int,
-        size: int,
-        longest_us: int,
-        intended: float | None = None,
-    ) -> None: ...
-
-    def show(self, now: float) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def done(self, phase: PhaseResult) -> None: ...
-
-
 @dataclass(slots=True)
 class Process:
     """A driver: its pipe, and what it said."""
@@ -110,15 +88,15 @@ class Process:
     error: str = ""
     ready: bool = False
     lost: bool = False
-    last: Tick = field(default_factory=lambda: Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0))
+    last: Tick = field(default_factory=Tick)
 
 
 class Run:
     """`make` is all that others call."""
 
-    def __init__(self, scenario: Scenario, cluster: Cluster, options: Options, shown: Shown) -> None:
+    def __init__(self, scenario: Scenario, cluster: Cluster, options: Options, observer: RunObserver) -> None:
         self.scenario, self.cluster, self.options = scenario, cluster, options
-        self.shown = shown
+        self.observer = observer
         self.prefix = f"{PREFIX}{options.run_id}-{options.index}"
         self._topics = {name: topic.name or f"{self.prefix}-{name}" for name, topic in scenario.topics.items()}
         self._partitions: dict[str, int] = {}
@@ -140,15 +118,15 @@ class Run:
             with Sampler({"host": Host(), **self.options.watch}) as sampler:
                 for i, phase in enumerate(self.scenario.phases):
                     if i and self.scenario.pause:
-                        self.shown.note(f"pausing for {self.scenario.pause:g} s")
+                        self.observer.note(f"pausing for {self.scenario.pause:g} s")
                         time.sleep(self.scenario.pause)
                     phases.append(self._phase(phase, access, sampler))
-                    self.shown.done(phases[-1])
+                    self.observer.done(phases[-1])
                     if phase.clean_up:
                         began_removing = time.monotonic()
                         self.cluster.remove_topics(f"{self.prefix}-{phase.name}-")
                         took = time.monotonic() - began_removing
-                        self.shown.note(f"the topics of phase {phase.name} were removed after {took:.1f} s")
+                        self.observer.note(f"the topics of phase {phase.name} were removed after {took:.1f} s")
             verification = self._verify()
         finally:
             if self.options.clean_up:
@@ -201,7 +179,7 @@ class Run:
         self._starts = verify.ends(self.cluster, {name: self._partitions[name] for name in writes})
 
     def _fill(self, topic: str, records: int, size: int) -> None:
-        self.shown.note(f"writing {records:,} records of {size:,} bytes to {topic}")
+        self.observer.note(f"writing {records:,} records of {size:,} bytes to {topic}")
         settings = {"client.id": CLIENT_ID, "log_level": 0, "linger.ms": 20, "message.max.bytes": max(size + 4096, 1 << 20)}
         producer = Producer({**librdkafka_settings(self.cluster.bootstrap, self.cluster.access), **settings})
         failed: list[str] = []
@@ -232,11 +210,11 @@ class Run:
             started = time.time() + AHEAD
             for one in processes:
                 _tell(one, Start(at=at).model_dump_json())
-            whole = phase.warm_up + phase.duration
-            self.shown.phase(phase.name, whole, at)
-            events = _Events(phase.events, at, self.shown)
-            self._listen(processes, lines, events, at + whole)
-            since, until = started + phase.warm_up, started + whole
+            length = phase.warm_up + phase.duration
+            self.observer.phase(phase.name, length, at)
+            events = _Events(phase.events, at, self.observer)
+            self._listen(processes, lines, events, at + length)
+            since, until = started + phase.warm_up, started + length
             self._measure(processes, sampler, since, until)
         return PhaseResult(
             name=phase.name,
@@ -301,12 +279,12 @@ class Run:
                     one.lost = one.lost or one.report is None
                 break
             try:
-                lines.get(timeout=min(max(events.next() - now, 0.05), 0.5)).apply(self.shown)
+                lines.get(timeout=min(max(events.next() - now, 0.05), 0.5)).apply(self.observer)
             except queue.Empty:
                 continue
             if time.monotonic() - told >= 1.0:
                 told = time.monotonic()
-                self.shown.show(told)
+                self.observer.show(told)
 
     def _measure(self, processes: Sequence[Process], sampler: Sampler, since: float, until: float) -> None:
         """How busy drivers were."""
@@ -331,7 +309,7 @@ class Run:
                 acknowledged = one.report.acknowledged_records if one.report else []
                 first, last = one.job.first_producer, one.job.first_producer + one.job.clients - 1
                 self._written.append(verify.Written(load.tenant, report.library, one.job.topic, first, last, acknowledged))
-        found: dict[str, Any] = {name: getattr(report, name) for name in _SAME}
+        found: dict[str, Any] = {name: getattr(report, name) for name in FIELDS}
         return TenantResult(
             tenant=load.tenant,
             role=self.scenario.tenants[load.tenant].role,
@@ -346,18 +324,14 @@ class Run:
         """What became of all records."""
         if not self._written:
             return []
-        self.shown.note("reading back what was written")
+        self.observer.note("reading back what was written")
         seen = verify.read(self.cluster, self._starts, self.options.run_id)
         return verify.judge(self._written, seen)
 
     def _clean_up(self) -> None:
         for left in self.cluster.remove(self.prefix):
             self._warnings.append(Warning(code=WarningCode.LEFT_BEHIND, text=f"left behind: {left}"))
-            self.shown.note(f"left behind: {left}")
-
-
-_SAME: Final = ("intended", "sent", "acknowledged", "failed", "bytes", "latency", "service", "throttle", "series")
-"""What a report and a result call by one name."""
+            self.observer.note(f"left behind: {left}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +341,7 @@ class _Line:
     process: Process
     text: str | None
 
-    def apply(self, shown: Shown | None = None) -> None:
+    def apply(self, observer: RunObserver | None = None) -> None:
         one = self.process
         if self.text is None:
             one.lost = one.lost or one.report is None
@@ -382,18 +356,11 @@ class _Line:
             one.report = Report.model_validate(value)
         elif what == ERROR:
             one.error, one.lost = value, True
-        elif what == TICK and shown is not None:
+        elif what == TICK and observer is not None:
             tick, last = Tick.model_validate(value), one.last
             one.last = tick
-            shown.tick(
-                one.job.name,
-                seconds=1.0,
-                acknowledged=tick.acknowledged - last.acknowledged,
-                failed=tick.failed - last.failed,
-                size=tick.bytes - last.bytes,
-                longest_us=tick.latency_max_us,
-                intended=one.job.rate,
-            )
+            acknowledged, failed, size = (getattr(tick, name) - getattr(last, name) for name in ("acknowledged", "failed", "bytes"))
+            observer.tick(one.job.name, Progress(1.0, acknowledged, failed, size, tick.latency_max_us, one.job.rate))
 
 
 @contextmanager
@@ -447,9 +414,9 @@ def _tell(one: Process, line: str) -> None:
 class _Events:
     """What a phase does to the system, each in a thread of its own."""
 
-    def __init__(self, planned: Sequence[Planned], at: float, shown: Shown) -> None:
+    def __init__(self, planned: Sequence[Planned], at: float, observer: RunObserver) -> None:
         self._left = sorted(((at + event.at, event) for event in planned), key=lambda pair: pair[0])
-        self._shown, self._found = shown, list[Event]()
+        self._observer, self._found = observer, list[Event]()
         self._threads: list[threading.Thread] = []
         self._wrong: list[str] = []
 
@@ -459,7 +426,7 @@ class _Events:
     def begin(self, now: float) -> None:
         while self._left and self._left[0][0] <= now:
             event = self._left.pop(0)[1]
-            self._shown.note(f"event: {event.command}")
+            self._observer.note(f"event: {event.command}")
             self._threads.append(threading.Thread(target=self._do, args=(event,), daemon=True))
             self._threads[-1].start()
 
@@ -491,9 +458,9 @@ class _Events:
             self._wrong.append(f"event `{event.command}` was not done after {event.timeout:g} s")
 
 
-def run_once(scenario: Scenario, cluster: Cluster, options: Options, shown: Shown) -> RunResult:
+def run_once(scenario: Scenario, cluster: Cluster, options: Options, observer: RunObserver) -> RunResult:
     """Raises RunError, EndpointError."""
     try:
-        return Run(scenario, cluster, options, shown).make(cluster.bootstrap)
+        return Run(scenario, cluster, options, observer).make(cluster.bootstrap)
     except KafkaException as e:
         raise EndpointError(f"{cluster.bootstrap}: {said(e)}") from None

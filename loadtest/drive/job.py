@@ -55,12 +55,12 @@ class Start(Model):
 class Tick(Model):
     """Sums since the beginning."""
 
-    intended: int
-    sent: int
-    acknowledged: int
-    failed: int
-    bytes: int
-    latency_max_us: int
+    intended: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    bytes: int = 0
+    latency_max_us: int = 0
     """Of the last second."""
 
 

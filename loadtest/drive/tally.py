@@ -11,7 +11,8 @@ from typing import Final
 from loadtest.drive.job import Acknowledged, Report, Tick
 from loadtest.drive.pace import Pace
 from loadtest.payload import Runs
-from loadtest.results.histogram import Recorder
+from loadtest.results.counts import added
+from loadtest.results.histogram import Recorder, merge
 from loadtest.results.model import Throttle
 from loadtest.results.series import SeriesRecorder
 
@@ -27,7 +28,7 @@ class Tally:
         self.pace = pace
         self._by_end = by_end or pace.rate is None
         self._offset = time.time() - time.monotonic()
-        self.sums = Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0)
+        self.sums = Tick()
         self.acknowledged_records: dict[tuple[int, int], Runs] = {}
         self._sent = self._acknowledged = self._bytes = 0
         self._failed: Counter[str] = Counter()
@@ -111,47 +112,22 @@ class Tally:
 
 
 def sums_of(tallies: Sequence[Tally]) -> Tick:
-    """All of them; their largest latencies begin anew."""
-    sums = Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0)
+    """The sums of all tallies. Their largest latencies are reset."""
     now = time.monotonic()
+    sums = {name: sum(getattr(tally.sums, name) for tally in tallies) for name in ("sent", "acknowledged", "failed", "bytes")}
+    longest = max((tally.sums.latency_max_us for tally in tallies), default=0)
     for tally in tallies:
-        one = tally.sums
-        sums.intended += tally.pace.count(tally.pace.start, min(now, tally.pace.end))
-        sums.sent += one.sent
-        sums.acknowledged += one.acknowledged
-        sums.failed += one.failed
-        sums.bytes += one.bytes
-        sums.latency_max_us, one.latency_max_us = max(sums.latency_max_us, one.latency_max_us), 0
-    return sums
+        tally.sums.latency_max_us = 0
+    intended = sum(tally.pace.count(tally.pace.start, min(now, tally.pace.end)) for tally in tallies)
+    return Tick(intended=intended, latency_max_us=longest, **sums)
 
 
 def merged(reports: Iterable[Report]) -> Report:
-    """What clients or processes counted, together."""
+    """The sum of what several clients or processes counted."""
     some = list(reports)
-    failed: Counter[str] = Counter()
-    for report in some:
-        failed.update(report.failed)
-    latency, service, lag, series = Recorder(), Recorder(), Recorder(), SeriesRecorder()
-    for report in some:
-        latency.add(report.latency)
-        service.add(report.service)
-        lag.add(report.lag)
-        series.add(report.series)
     return Report(
-        intended=sum(report.intended for report in some),
-        sent=sum(report.sent for report in some),
-        acknowledged=sum(report.acknowledged for report in some),
-        failed=dict(failed),
-        bytes=sum(report.bytes for report in some),
-        latency=latency.histogram(),
-        service=service.histogram(),
-        lag=lag.histogram(),
-        throttle=Throttle(
-            count=sum(report.throttle.count for report in some),
-            sum_ms=sum(report.throttle.sum_ms for report in some),
-            max_ms=max((report.throttle.max_ms for report in some), default=0),
-        ),
-        series=series.series(),
+        **added(some),
+        lag=merge(report.lag for report in some),
         acknowledged_records=[one for report in some for one in report.acknowledged_records],
         library=next((report.library for report in some if report.library), ""),
     )

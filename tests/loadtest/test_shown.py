@@ -21,6 +21,7 @@ from loadtest.results.compare import in_turn
 from loadtest.results.files import AnyResult, write
 from loadtest.results.model import AssertionResult, Endpoint, Event, RunResult, Verification, Warning, WarningCode, Watched
 from loadtest.results.page import page
+from loadtest.results.progress import Progress
 from loadtest.results.sweep import find_knee
 from loadtest.results.terminal import View, print_result
 from tests.loadtest.made import START, driver, phase, run, tenant
@@ -125,7 +126,7 @@ def test_the_live_view_shows_rates_and_failures() -> None:
     view = View(console, "produce", "proxy")
     view.phase("load", 30.0, now=100.0)
     for second in range(3):
-        view.tick("victim", seconds=1.0, acknowledged=100 + second, failed=1, size=1 << 20, longest_us=5000, intended=100)
+        view.tick("victim", Progress(1.0, 100 + second, failed=1, size=1 << 20, longest_us=5000, intended=100))
     console.print(view.drawn(now=112.0))
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
@@ -137,7 +138,7 @@ def test_where_nobody_looks_a_line_comes_now_and_then() -> None:
     with View(console, "produce", "proxy") as view:
         view.phase("load", 30.0, now=0.0)
         for second in range(1, 26):
-            view.tick("victim", seconds=1.0, acknowledged=100, failed=0, size=10, longest_us=5000)
+            view.tick("victim", Progress(1.0, 100, failed=0, size=10, longest_us=5000))
             view.show(now=float(second))
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().splitlines() == [
