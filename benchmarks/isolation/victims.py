@@ -16,15 +16,13 @@ from typing import Any, ClassVar, Final
 
 from kio.serial.errors import DecodeError
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.tenants import ALICE, fetch_of, login
 from benchmarks.isolation.wire import PATIENCE, Connection, WrongCorrelationId
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
 from loadtest.login import LoginFailed
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = (0, 7), (1, 11), (2, 6), (3, 8), (19, 7), (20, 6)
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID = (8, 7), (9, 7), (10, 3), (18, 3), (22, 4)
-CREATE_PARTITIONS: Final = (37, 3)
 STORAGE_ERROR, LOADING = 56, 14
 MOST_NOTED: Final = 20
 LONGEST: Final = 4 * PATIENCE
@@ -121,7 +119,7 @@ class Workload(ABC):
     def produce(self, topic: str, records: bytes, what: str = "Produce") -> tuple[int, int]:
         """(error code, base offset) of one batch."""
         data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-        answer = self.ask(PRODUCE, acks=-1, timeout=ms(5000), topic_data=data)
+        answer = self.ask(apis.PRODUCE, acks=-1, timeout=ms(5000), topic_data=data)
         (responses,) = answer.responses
         (partition,) = responses.partition_responses
         self.expect((responses.name, partition.index), (topic, 0), f"{what}, whom the answer is about")
@@ -182,7 +180,7 @@ def new_id(work: Workload) -> tuple[int, int]:
     """(producer id, epoch)"""
     for _ in range(50):
         answer = work.ask(
-            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=ms(60_000), producer_id=-1, producer_epoch=-1
+            apis.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=ms(60_000), producer_id=-1, producer_epoch=-1
         )
         if answer.error_code != LOADING:
             break
@@ -202,13 +200,15 @@ class Mutations(Workload):
         self.number += 1
         name = f"{self.name}-{self.number}"
         made = self.ask(
-            CREATE_TOPICS, topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}], timeout=ms(5000)
+            apis.CREATE_TOPICS, topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}], timeout=ms(5000)
         ).topics[0]
         self.no_error(made.error_code, "CreateTopics")
         self.expect((made.name, made.num_partitions), (name, 2), "what was created")
-        grown = self.ask(CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}], timeout=ms(5000)).results[0]
+        grown = self.ask(
+            apis.CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}], timeout=ms(5000)
+        ).results[0]
         self.no_error(grown.error_code, "CreatePartitions")
-        gone = self.ask(DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
+        gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
         self.no_error(gone.error_code, "DeleteTopics")
         self.expect((grown.name, gone.name), (name, name), "what was grown and deleted")
 
@@ -281,7 +281,7 @@ class ConsumerByteRate(Workload):
     quota = "consumer_byte_rate"
 
     def step(self) -> None:
-        answer = self.ask(FETCH, **fetch_of("alice-read"))
+        answer = self.ask(apis.FETCH, **fetch_of("alice-read"))
         (topic,) = answer.responses
         self.no_error(answer.error_code or topic.partitions[0].error_code, "Fetch")
         self.expect(topic.topic, "alice-read", "what was fetched")
@@ -302,30 +302,31 @@ class RequestRate(Workload):
     def step(self) -> None:
         self._number += 1
         names = ["alice-read", "alice-data"]
-        answer = self.ask(METADATA, topics=[{"name": name} for name in names], allow_auto_topic_creation=False)
+        answer = self.ask(apis.METADATA, topics=[{"name": name} for name in names], allow_auto_topic_creation=False)
         seen = sorted((topic.name, int(topic.error_code), len(topic.partitions)) for topic in answer.topics)
         self.expect(seen, [("alice-data", 0, 1), ("alice-read", 0, 1)], "Metadata")
         self.expect([f"{b.host}:{b.port}" == self.address for b in answer.brokers], [False], "the broker's own port in Metadata")
-        (end,) = self.ask(LIST_OFFSETS, replica_id=-1, topics=[_latest("alice-read")]).topics
+        (end,) = self.ask(apis.LIST_OFFSETS, replica_id=-1, topics=[_latest("alice-read")]).topics
         self.expect((end.name, int(end.partitions[0].offset)), ("alice-read", 50), "ListOffsets")
         if self._committed():
             self.no_error(
-                self.ask(API_VERSIONS, client_software_name="alice", client_software_version="1").error_code, "ApiVersions"
+                self.ask(apis.API_VERSIONS_3, client_software_name="alice", client_software_version="1").error_code,
+                "ApiVersions",
             )
 
     def _committed(self) -> bool:
         if not self._coordinator:
-            found = self.ask(FIND_COORDINATOR, key=self.name, key_type=0)
+            found = self.ask(apis.FIND_COORDINATOR, key=self.name, key_type=0)
             self._coordinator = found.error_code == 0
             return True  # the coordinator starts
         offset = {"partition_index": 0, "committed_offset": self._number, "committed_leader_epoch": -1}
         topics = [{"name": "alice-read", "partitions": [offset]}]
-        done = self.ask(OFFSET_COMMIT, group_id=self.name, generation_id_or_member_epoch=-1, topics=topics)
+        done = self.ask(apis.OFFSET_COMMIT, group_id=self.name, generation_id_or_member_epoch=-1, topics=topics)
         code = int(done.topics[0].partitions[0].error_code)
         if code in (14, 15, 16):  # the coordinator starts
             return True
         self.no_error(code, "OffsetCommit")
-        read = self.ask(OFFSET_FETCH, group_id=self.name, topics=[{"name": "alice-read", "partition_indexes": [0]}])
+        read = self.ask(apis.OFFSET_FETCH, group_id=self.name, topics=[{"name": "alice-read", "partition_indexes": [0]}])
         self.expect(int(read.topics[0].partitions[0].committed_offset), self._number, "OffsetFetch")
         return True
 
@@ -338,7 +339,7 @@ class MaxConnections(Workload):
     def step(self) -> None:
         began = time.monotonic()
         with self.connect() as connection:
-            answer = self.ask(METADATA, connection, topics=[{"name": "alice-read"}])
+            answer = self.ask(apis.METADATA, connection, topics=[{"name": "alice-read"}])
         self.noticed.took[-1] = time.monotonic() - began
         self.expect([topic.name for topic in answer.topics], ["alice-read"], "Metadata")
 
@@ -355,7 +356,7 @@ class Memory(Workload):
 
     def step(self) -> None:
         self._producer.write(b"l" * 200 * KIB)
-        answer = self.ask(FETCH, **fetch_of("alice-data"))
+        answer = self.ask(apis.FETCH, **fetch_of("alice-data"))
         self.no_error(answer.responses[0].partitions[0].error_code, "Fetch")
 
 
