@@ -25,7 +25,7 @@ class HeldPort:
     """A free port of the loopback interface, bound but not listening: connecting to it is refused until a broker listens.
 
     Linux lets a second socket bind a port whose first owner does not listen when both set SO_REUSEADDR, as Java does for every
-    server socket, and gives such a port to no one who asks for any port. Elsewhere the port is let go at once, and a start that
+    server socket, and gives such a port to no one who asks for any port. Elsewhere the port is released at once, and a start that
     finds it taken is tried again with another.
     """
 
@@ -44,5 +44,5 @@ class HeldPort:
         return f"{HOST}:{self.number}"
 
     def release(self) -> None:
-        """Let the port go. Releasing twice is allowed."""
+        """Release the port. Releasing twice is allowed."""
         self._socket.close()
