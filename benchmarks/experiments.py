@@ -74,6 +74,13 @@ def _rates(scenario: str, client_id: str, setting: str, quota: int, **variants: 
     return Experiment(scenario, {setting: of_client(client_id, **{setting: quota})}, found)
 
 
+TOPIC_THRESHOLDS: Final = {
+    "meter": "window",
+    "total_bytes_in_per_sec": 384 * KIB,
+    "bytes_in_per_sec": {"hot": 256 * KIB, "cool": 128 * KIB},
+}
+"""The scenario needs a threshold for each of its topics, and a total that both can reach."""
+
 EXPERIMENTS: Final[dict[str, Experiment]] = {
     "mutations": Experiment(
         "mutation-storm", {DIRECT: None, "spread": _mutations("spread"), "token bucket": _mutations("token_bucket")}, brokers=3
@@ -105,16 +112,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         {"one quota": of_client("sharing", producer_byte_rate=MIB)},
         {"all alike": {"batch": 16_384, "greedy": MIB}, "one has large requests": {}},
     ),
-    "topic-bytes-in": Experiment(
-        "topic-bytes-in",
-        {
-            "thresholds": {
-                "quotas": {
-                    "topics": {"total_bytes_in_per_sec": 384 * KIB, "bytes_in_per_sec": {"hot": 256 * KIB, "cool": 128 * KIB}}
-                }
-            }
-        },
-    ),
+    "topic-bytes-in": Experiment("topic-bytes-in", {"thresholds": {"quotas": {"topics": TOPIC_THRESHOLDS}}}),
 }
 
 

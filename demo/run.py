@@ -26,10 +26,10 @@ class Options:
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Show it; 0, or 1 when the figures are not as they must be. Errors: UsageError, DemoError, and localkafka's own."""
+    """Run the demo. Returns 0, or 1 if the figures are wrong. Errors: UsageError, DemoError, and localkafka's own."""
     where = folder.prepare(options.out)
     begin = time.monotonic()
-    screen.line(f"A real Kafka behind the proxy, on this machine. What it leaves is in {where.path}/", whole=True)
+    screen.line(f"A real Kafka behind the proxy, on this machine. What it leaves is in {where.path}/", wrap=False)
     with raised(where, options.brokers, screen.line) as stage:
         screen.step(
             "Apache Kafka and the proxy",
@@ -62,7 +62,7 @@ def _perform(stage: Stage, where: folder.Folder, options: Options, screen: Scree
 
 
 def _report(where: folder.Folder, screen: Screen) -> Path | DemoError:
-    """The page, or why there is none: what was measured is shown all the same."""
+    """The page, or why there is none. The figures are shown in both cases."""
     begin = time.monotonic()
     try:
         with screen.working("the capacity report, a Spark job"):

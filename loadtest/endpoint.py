@@ -1,5 +1,5 @@
-"""What is driven: a cluster, behind a proxy or not. In: addresses, a way in. Out: who answers there, topics made and removed
-again."""
+"""The cluster that gets the load, directly or behind a proxy. In: addresses, how to log in. Out: its id, topics that are created
+and removed again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from loadtest.scenario import Login as TenantLogin
 from loadtest.scenario import Topic
 
 CLIENT_ID: Final = "loadtest"
-"""Of what the harness itself asks: a quota for it is a quota for making and verifying, not for load."""
+"""Client id of the load test's own requests. A quota for it limits preparing and verifying, not the load."""
 REACHED: Final = 10.0
 """Seconds in which an endpoint has to answer."""
 REFUSED: Final = 3.0
-"""The same, where nobody listens."""
+"""The same, for an address where nothing listens."""
 CHANGED: Final = 60.0
 """Seconds for topics to be made or removed."""
 AT_ONCE: Final = 50
@@ -36,7 +36,7 @@ _LATER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAI
 
 
 class EndpointError(Exception):
-    """The endpoint cannot be used, or not so; the message says why in one line."""
+    """The endpoint cannot be used. The message says why in one line."""
 
 
 def said(error: KafkaException) -> str:
@@ -46,7 +46,7 @@ def said(error: KafkaException) -> str:
 
 
 def librdkafka_settings(bootstrap: str, access: Access) -> dict[str, Any]:
-    """How librdkafka gets in."""
+    """Settings of librdkafka to connect and log in."""
     tls, login = access.tls, access.login
     found: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -63,7 +63,7 @@ def librdkafka_settings(bootstrap: str, access: Access) -> dict[str, Any]:
 
 
 def login_of(tenant: str, login: TenantLogin) -> Login:
-    """With its password. Raises EndpointError when that is not there."""
+    """The login with its password. Raises EndpointError if the password cannot be read."""
     if login.password_env is not None:
         password = os.environ.get(login.password_env)
         if password is None:
@@ -89,7 +89,7 @@ def leaders(bootstrap: str, access: Access, topic: str) -> list[tuple[str, list[
 
 
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """Its first offset and the one behind its last. Brokers learn late of who leads what is new: asked again for a while.
+    """The first offset and the last one + 1. Brokers learn late who leads a new partition: errors are retried for a while.
 
     Raises KafkaException."""
     deadline = time.monotonic() + CHANGED
@@ -115,7 +115,7 @@ class Cluster:
 
     @classmethod
     def at(cls, bootstrap: str, access: Access) -> Cluster:
-        """Raises EndpointError when nobody answers there."""
+        """Raises EndpointError if no broker answers."""
         for server in bootstrap.split(","):
             try:
                 parse_server(server)
@@ -146,7 +146,7 @@ class Cluster:
         return AdminClient({**librdkafka_settings(self.bootstrap, self.access), "client.id": CLIENT_ID, "log_level": 0, **more})
 
     def partitions(self, name: str) -> int | None:
-        """None: there is no such topic."""
+        """None if the topic does not exist."""
         found = self._listed().get(name)
         return None if found is None else len(found.partitions)
 
@@ -172,7 +172,7 @@ class Cluster:
             time.sleep(0.1)
 
     def remove_topics(self, prefix: str) -> None:
-        """Removes the topics whose names begin so, until none shows up any more. Raises EndpointError.
+        """Removes the topics with this prefix, until none is listed any more. Raises EndpointError.
 
         A broker applies changes in their order. So a topic that it does not know yet shows up, at the latest, when those that were
         removed after its creation are gone."""
@@ -210,7 +210,7 @@ class Cluster:
         try:
             groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=REACHED).result().valid]
         except KafkaException:
-            return []  # who may not list groups has made none that lasts
+            return []  # without the right to list groups, no lasting group was made
         mine = [group for group in groups if group.startswith(prefix)]
         for name, gone in admin.delete_consumer_groups(mine, request_timeout=CHANGED).items() if mine else ():
             try:
@@ -229,7 +229,7 @@ class Cluster:
 
 
 def same_cluster(clusters: Iterable[Cluster]) -> None:
-    """Raises EndpointError when some are others."""
+    """Raises EndpointError if they are not all the same cluster."""
     first, *others = clusters
     for other in others:
         if other.id != first.id:

@@ -1,4 +1,4 @@
-"""One scenario, once, at one endpoint. In: a `Scenario`, a `Cluster`. Out: a `RunResult`; `RunError` when it cannot be made.
+"""Runs one scenario once at one endpoint. In: a `Scenario`, a `Cluster`. Out: a `RunResult`; `RunError` if the run fails.
 
 This process makes no load: it starts drivers for each phase, lets them begin together, hears their sums each second, reads back
 what they wrote, and removes what the run made, whichever way it ends."""
@@ -50,9 +50,9 @@ PREFIX: Final = "loadtest-"
 CONNECTED: Final = 90.0
 """Seconds for all clients to connect."""
 AHEAD: Final = 0.5
-"""Seconds between the word and the beginning, so that all have heard it."""
+"""Seconds between the start message and the start, so that all drivers have read it."""
 GRACE: Final = 15.0
-"""Seconds for what is under way at the end of a phase; held back clients get less, as nobody waits for what a quota holds."""
+"""Seconds for operations in flight at the end of a phase. Clients that a quota holds back get HELD."""
 HELD: Final = 2.0
 ENDED: Final = 5.0
 """Seconds for a driver to end once its pipe is closed."""
@@ -63,7 +63,7 @@ PRODUCERS: Final = 1_000_000
 
 
 class RunError(Exception):
-    """The run cannot be made, or not to its end; the message says why in one line."""
+    """The run failed. The message says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Process:
 
 
 class Run:
-    """`make` is all that others call."""
+    """One run. Others call only `make`."""
 
     def __init__(self, scenario: Scenario, cluster: Cluster, options: Options, observer: RunObserver) -> None:
         self.scenario, self.cluster, self.options = scenario, cluster, options
@@ -100,7 +100,7 @@ class Run:
         self.prefix = f"{PREFIX}{options.run_id}-{options.index}"
         self._topics = {name: topic.name or f"{self.prefix}-{name}" for name, topic in scenario.topics.items()}
         self._partitions: dict[str, int] = {}
-        self._starts: verify.Places = {}
+        self._starts: verify.Offsets = {}
         self._producers = 1 + options.index * PRODUCERS
         self._written: list[verify.Written] = []
         self._warnings: list[Warning] = []
@@ -256,7 +256,7 @@ class Run:
             self._producers += clients
 
     def _connect(self, processes: Sequence[Process], lines: queue.Queue[_Line]) -> None:
-        """Until all are connected. Raises RunError with what one of them says."""
+        """Wait until all are connected. Raises RunError with the error of a driver."""
         deadline = time.monotonic() + CONNECTED
         while not all(one.ready for one in processes):
             try:
@@ -269,7 +269,7 @@ class Run:
                 raise RunError(f"{line.process.job.name}: {line.process.error or 'the driver ended before it had begun'}")
 
     def _listen(self, processes: Sequence[Process], lines: queue.Queue[_Line], events: _Events, end: float) -> None:
-        """Until all have reported, or are given up."""
+        """Wait until all have reported or are given up."""
         deadline, told = end + GRACE + LOST, time.monotonic()
         while not all(one.report or one.lost for one in processes):
             now = time.monotonic()
@@ -325,8 +325,8 @@ class Run:
         if not self._written:
             return []
         self.observer.note("reading back what was written")
-        seen = verify.read(self.cluster, self._starts, self.options.run_id)
-        return verify.judge(self._written, seen)
+        records = verify.read(self.cluster, self._starts, self.options.run_id)
+        return verify.judge(self._written, records)
 
     def _clean_up(self) -> None:
         for left in self.cluster.remove(self.prefix):
@@ -336,7 +336,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Something that a driver said; None: its output ended."""
+    """A line that a driver printed; None at the end of its output."""
 
     process: Process
     text: str | None
@@ -349,7 +349,7 @@ class _Line:
         try:
             ((what, value),) = json.loads(self.text).items()
         except (ValueError, AttributeError):
-            return  # a library's own words
+            return  # printed by a library
         if what == READY:
             one.ready = True
         elif what == REPORT:
@@ -365,7 +365,7 @@ class _Line:
 
 @contextmanager
 def _drivers(jobs: Sequence[Job]) -> Iterator[tuple[list[Process], queue.Queue[_Line]]]:
-    """A process for each job, and what they say. They do not outlive this."""
+    """A process for each job, and their lines. They end with the block."""
     processes: list[Process] = []
     lines: queue.Queue[_Line] = queue.Queue()
 
@@ -407,7 +407,7 @@ def _tell(one: Process, line: str) -> None:
         assert one.child.stdin is not None
         one.child.stdin.write(line + "\n")
         one.child.stdin.flush()
-    except OSError:  # it ended: its output says so, too
+    except OSError:  # it has ended: its output shows that too
         pass
 
 
@@ -431,7 +431,7 @@ class _Events:
             self._threads[-1].start()
 
     def done(self) -> list[Event]:
-        """All of them. Raises RunError for one that failed: what was measured is not what the scenario says."""
+        """All events. Raises RunError if one failed, as the figures are then not those of the scenario."""
         for thread in self._threads:
             thread.join()
         if self._wrong:

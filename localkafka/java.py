@@ -34,7 +34,7 @@ class JavaMissing(RuntimeError):
 
 @dataclass(frozen=True)
 class Java:
-    """One Java that runs: `version` is the feature number (17, 21, …), `release` the full version (17.0.15), `home` its JAVA_HOME."""
+    """One Java that runs: `version` is the feature number (17, 21), `release` the full version (17.0.15), `home` its JAVA_HOME."""
 
     path: Path
     version: int

@@ -82,8 +82,8 @@ def _parse_repository(text: str) -> Repository:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https", "file") or (parts.scheme != "file" and not parts.hostname):
         raise ValueError(f"{SETTING} is no URL that begins with https://, http:// or file://")
-    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return Repository(f"{plain.rstrip('/')}/", _unquoted(parts.username), _unquoted(parts.password))
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return Repository(f"{address.rstrip('/')}/", _unquoted(parts.username), _unquoted(parts.password))
 
 
 def _unquoted(text: str | None) -> str | None:

@@ -44,21 +44,21 @@ SETTLING: Final = 0.3
 class Side:
     """What one workload did, alone or under an attack, summed over all turns."""
 
-    rounds: int = 0
+    steps: int = 0
     seconds: float = 0.0
     took: list[float] = field(default_factory=list)
     hurt: int = 0
     """errors, throttles and wrong answers"""
 
     def add(self, noticed: Noticed, seconds: float) -> None:
-        self.rounds += noticed.rounds
+        self.steps += noticed.steps
         self.seconds += seconds
         self.took += noticed.took
         self.hurt += len(noticed.hurt)
 
     @property
     def rate(self) -> float:
-        return self.rounds / self.seconds
+        return self.steps / self.seconds
 
     @property
     def p99(self) -> float:
@@ -89,10 +89,10 @@ class Cell:
     @property
     def good(self) -> bool:
         """Within the targets, or no worse than at the broker itself."""
-        least, most = THROUGHPUT, P99
+        lowest, highest = THROUGHPUT, P99
         if self.direct is not None:
-            least, most = min(least, self.direct.throughput), max(most, self.direct.p99)
-        return self.throughput >= least and self.p99 <= most and not self.attacked.hurt
+            lowest, highest = min(lowest, self.direct.throughput), max(highest, self.direct.p99)
+        return self.throughput >= lowest and self.p99 <= highest and not self.attacked.hurt
 
     def __str__(self) -> str:
         shown = f"{self.throughput:.2f} {self.p99:.1f}x" + f" {self.attacked.hurt}!" * bool(self.attacked.hurt)

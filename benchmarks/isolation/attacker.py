@@ -27,7 +27,7 @@ from loadtest.login import LoginFailed
 
 SOURCE: Final = "127.0.0.2"
 """The address that attacks come from."""
-MOST: Final = 20_000
+MAX_REQUESTS: Final = 20_000
 """Requests that one thread of an attack sends at most, when nothing else is said."""
 PAUSE: Final = 0.02
 """Seconds before a connection that was closed is made anew."""
@@ -48,7 +48,7 @@ class Target:
     fleet: str | None
     user: str
     near_id: int
-    most: int = MOST
+    max_requests: int = MAX_REQUESTS
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Attacker:
 
     def going(self) -> bool:
         """Whether the attack goes on."""
-        return not self._stop.is_set() and self.tally.requests < self.target.most
+        return not self._stop.is_set() and self.tally.requests < self.target.max_requests
 
     def wait(self, seconds: float) -> None:
         self._stop.wait(seconds)
@@ -167,11 +167,11 @@ class Attacker:
                     self.ask(connection, what, **values(number))
                     self.wait(pause)
 
-    def pour(self, sock: socket.socket, data: bytes, most: int = 1 << 30) -> None:
+    def pour(self, sock: socket.socket, data: bytes, limit: int = 1 << 30) -> None:
         """Send the same bytes again and again, whatever comes back, until the other end closes or so many went out."""
         sock.settimeout(PATIENCE)
         view, at, sent = memoryview(data), 0, 0
-        while self.going() and sent < most:
+        while self.going() and sent < limit:
             try:
                 done = sock.send(view[at : at + (1 << 16)])
             except TimeoutError:
@@ -341,8 +341,8 @@ def _more_files() -> None:
     """Each connection takes one, and the limit that shells set is 1024."""
     import resource
 
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192) if most > 0 else 8192, most))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard > 0 else 8192, hard))
 
 
 if __name__ == "__main__":

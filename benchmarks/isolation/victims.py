@@ -24,7 +24,7 @@ from loadtest.entities import record_batch
 from loadtest.login import LoginFailed
 
 STORAGE_ERROR, LOADING = 56, 14
-MOST_NOTED: Final = 20
+MAX_NOTED: Final = 20
 LONGEST: Final = 4 * PATIENCE
 """Seconds that rounds may take in which nothing is answered in time."""
 KIB: Final = 1 << 10
@@ -35,7 +35,7 @@ _runs = itertools.count()
 class Noticed:
     """What became of one workload. `took`: how long each answer took, in seconds."""
 
-    rounds: int = 0
+    steps: int = 0
     errors: list[str] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Noticed:
     @property
     def hurt(self) -> list[str]:
         """All that should not be, in words."""
-        return [*self.errors, *self.throttled, *self.wrong] + ["nothing was done"] * (not self.rounds)
+        return [*self.errors, *self.throttled, *self.wrong] + ["nothing was done"] * (not self.steps)
 
 
 class Workload(ABC):
@@ -87,7 +87,7 @@ class Workload(ABC):
         return self.noticed
 
     def note(self, where: list[str], what: str) -> None:
-        if len(where) < MOST_NOTED:
+        if len(where) < MAX_NOTED:
             where.append(what)
 
     def expect(self, got: object, wanted: object, what: str) -> None:
@@ -131,7 +131,7 @@ class Workload(ABC):
             began = time.monotonic()
             try:
                 self.step()
-                self.noticed.rounds += 1
+                self.noticed.steps += 1
             except (OSError, LoginFailed) as e:
                 waited = f" after {time.monotonic() - began:.1f} s" if isinstance(e, TimeoutError) else ""
                 self.note(self.noticed.errors, f"{type(e).__name__}: {e}{waited}")
@@ -225,7 +225,7 @@ class Storage(Workload):
 
     def step(self) -> None:
         self._well.write(b"well".ljust(200))
-        if self.noticed.rounds % 10 == 0:
+        if self.noticed.steps % 10 == 0:
             self._barred = new_id(self)
         id, epoch = self._barred
         code, _ = self.produce("alice-full", record_batch(b"full", producer_id=id, epoch=epoch, sequence=0))

@@ -17,12 +17,12 @@ from loadtest.results.model import Throttle
 from loadtest.results.series import SeriesRecorder
 
 LATE: Final = 1.0
-"""Seconds after the end in which what was due before may still be sent, or succeed, and counts."""
+"""Seconds after the end in which operations that were due before may still be sent or succeed, and count."""
 
 
 class Tally:
-    """One client. What succeeds counts by when it was due; where a quota holds the client back, or nothing is due, by when it
-    succeeded: what came out of a queue long after it was due says nothing about a rate."""
+    """The counts of one client. An operation belongs to the time when it was due; with `by_end`, or without a rate, to the time
+    when it succeeded: what left a queue long after it was due says nothing about a rate."""
 
     def __init__(self, pace: Pace, *, by_end: bool) -> None:
         self.pace = pace
@@ -36,7 +36,7 @@ class Tally:
         self._throttle = Throttle()
 
     def begun(self, due: float, now: float, count: int = 1, *, lag: bool = True) -> None:
-        """Sent. `lag`: whether lateness is the driver's own."""
+        """Count operations as sent. `lag`: whether the driver itself was the reason for being late."""
         self.sums.sent += count
         self._series.sent(now + self._offset, count)
         if self._measured(due):
@@ -45,7 +45,7 @@ class Tally:
                 self._lag.record(round((now - due) * 1e6))
 
     def done(self, due: float, sent: float, now: float, size: int = 0, count: int = 1, *, latency: bool = True) -> None:
-        """Succeeded."""
+        """Count operations that succeeded."""
         us = round((now - due) * 1e6) if latency else 0
         sums = self.sums
         sums.acknowledged += count
@@ -62,7 +62,7 @@ class Tally:
             self._service.record(round((now - sent) * 1e6), count)
 
     def record(self, producer: int, partition: int, sequence: int) -> None:
-        """It was acknowledged, so it has to be there."""
+        """The record was acknowledged, so it has to be found after the run."""
         runs = self.acknowledged_records.get((producer, partition))
         if runs is None:
             runs = self.acknowledged_records[producer, partition] = Runs()
@@ -82,7 +82,7 @@ class Tally:
             told.count, told.sum_ms, told.max_ms = told.count + 1, told.sum_ms + ms, max(told.max_ms, ms)
 
     def refused(self, count: int) -> None:
-        """A quota said no, and what it said no to will be tried again: counts as an answer with a throttle time."""
+        """A quota refused operations that will be tried again: they count as answers with a throttle time."""
         self._throttle.count += count
 
     def report(self, library: str) -> Report:

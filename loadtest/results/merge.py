@@ -31,7 +31,7 @@ K = TypeVar("K", bound=Hashable)
 
 APART_S: Final = 1.0
 """Drivers that begin a phase further apart than this did not do it together."""
-MOST_EXAMPLES: Final = 20
+MAX_EXAMPLES: Final = 20
 
 
 class MergeError(Exception):
@@ -135,7 +135,7 @@ def _verification(several: Sequence[Verification]) -> Verification:
     return Verification(
         client=several[0].client,
         tenant=several[0].tenant,
-        examples=list(chain.from_iterable(found.examples for found in several))[:MOST_EXAMPLES],
+        examples=list(chain.from_iterable(found.examples for found in several))[:MAX_EXAMPLES],
         **{name: sum(getattr(found, name) for found in several) for name in counts},
     )
 

@@ -31,7 +31,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 EVIL = "<img src=x onerror=document.title='pwned'>\x1b[31m"
 
 
-def whole(name: str = "victim", **different: Any) -> RunResult:
+def full_run(name: str = "victim", **different: Any) -> RunResult:
     """A result with something of everything, in which every text is `name`."""
     seen = Watched(name=name, cpu_s=2.0, cpu_max=0.5, memory_bytes=1 << 20, first=int(START), cpu=[0.2] * 9, memory=[1 << 20] * 9)
     events = [Event(at=START + 5, text=name)]
@@ -65,7 +65,7 @@ def printed(result: AnyResult) -> str:
 
 
 def test_the_tables_say_what_failed_and_what_figures_are_worth() -> None:
-    text = printed(whole())
+    text = printed(full_run())
     assert "Failed: 1 of 1 assertions do not hold." in text
     assert "⚠ driver-lost: victim" in text
     assert [word for word in ("offender", "FAILS", "p99.9", "Lost", "Watched") if word not in text] == []
@@ -78,10 +78,10 @@ def test_a_comparison_and_a_sweep_have_a_verdict() -> None:
 
 
 def test_names_from_a_scenario_steer_no_terminal() -> None:
-    assert "\x1b" not in printed(whole(EVIL))
+    assert "\x1b" not in printed(full_run(EVIL))
 
 
-@pytest.mark.parametrize("made", [whole, comparison, lambda: find_knee(lambda rate: at(300, rate), low=100)])
+@pytest.mark.parametrize("made", [full_run, comparison, lambda: find_knee(lambda rate: at(300, rate), low=100)])
 def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
     text = page(made())
     assert text.count("<svg") >= 2
@@ -93,14 +93,14 @@ def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
 
 def test_a_page_has_its_warnings() -> None:
     warnings = [Warning(code=WarningCode.DRIFT, text="the tide came in")]
-    assert "<b>drift: </b>the tide came in" in page(whole(warnings=warnings))
-    assert "found nothing wrong with its own measurement" in page(whole(warnings=[]))
+    assert "<b>drift: </b>the tide came in" in page(full_run(warnings=warnings))
+    assert "found nothing wrong with its own measurement" in page(full_run(warnings=[]))
 
 
 def test_ids_of_plots_are_unique() -> None:
     import re
 
-    ids = re.findall(r'\bid="([^"]+)"', page(whole()))
+    ids = re.findall(r'\bid="([^"]+)"', page(full_run()))
     assert len(ids) == len(set(ids)) > 0
 
 
@@ -111,7 +111,7 @@ def test_a_browser_shows_it_at_the_width_of_a_laptop_and_a_phone(tmp_path: Path,
     assert BROWSER is not None
     file = tmp_path / "page.html"
     script = "<script>document.title = `${document.body.scrollWidth} ${document.images.length} ${document.title}`</script>"
-    text = page(whole(EVIL)).replace("</body>", script + "</body>").replace("default-src 'none';", "script-src 'unsafe-inline';")
+    text = page(full_run(EVIL)).replace("</body>", script + "</body>").replace("default-src 'none';", "script-src 'unsafe-inline';")
     file.write_text(text)
     how = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", f"--window-size={width},900"]
     found = subprocess.run([*how, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -199,7 +199,7 @@ def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
 
 
 def test_render_shows_a_file_again(tmp_path: Path) -> None:
-    found = call(commands.render_command, saved(tmp_path, "a.json", whole()), "--html", tmp_path / "page.html")
+    found = call(commands.render_command, saved(tmp_path, "a.json", full_run()), "--html", tmp_path / "page.html")
     assert (found.exit_code, "Load test: victim" in found.output) == (0, True)
     assert "Load test: victim" in (tmp_path / "page.html").read_text()
 
