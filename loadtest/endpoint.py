@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -187,7 +188,7 @@ class Cluster:
             time.sleep(0.2)
 
     def remove(self, prefix: str) -> list[str]:
-        """Removes what the run made, and what has names of its own; those that stay, with the reason."""
+        """Removes the topics and groups of the run. Returns those that could not be removed, with the reason."""
         left = []
         try:
             there = self._listed()
@@ -196,28 +197,16 @@ class Cluster:
         names = [name for name in there if name in self.made or name.startswith(prefix)]
         admin = self.admin()
         for some in (names[i : i + AT_ONCE] for i in range(0, len(names), AT_ONCE)):
-            for name, gone in admin.delete_topics(some, operation_timeout=CHANGED, request_timeout=CHANGED).items():
-                try:
-                    gone.result(2 * CHANGED)
-                except KafkaException as e:
-                    if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        left.append(f"{name}: {said(e)}")
+            answers = admin.delete_topics(some, operation_timeout=CHANGED, request_timeout=CHANGED)
+            left += _not_removed(answers, KafkaError.UNKNOWN_TOPIC_OR_PART)
         self.made.clear()
-        return left + self._remove_groups(admin, prefix)
-
-    def _remove_groups(self, admin: AdminClient, prefix: str) -> list[str]:
-        left = []
         try:
             groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=REACHED).result().valid]
         except KafkaException:
-            return []  # without the right to list groups, no lasting group was made
-        mine = [group for group in groups if group.startswith(prefix)]
-        for name, gone in admin.delete_consumer_groups(mine, request_timeout=CHANGED).items() if mine else ():
-            try:
-                gone.result(CHANGED)
-            except KafkaException as e:
-                if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    left.append(f"group {name}: {said(e)}")
+            return left  # without the right to list groups, no lasting group was made
+        if mine := [group for group in groups if group.startswith(prefix)]:
+            answers = admin.delete_consumer_groups(mine, request_timeout=CHANGED)
+            left += [f"group {text}" for text in _not_removed(answers, KafkaError.GROUP_ID_NOT_FOUND)]
         return left
 
     def _listed(self) -> dict[str, Any]:
@@ -226,6 +215,18 @@ class Cluster:
     @staticmethod
     def _leaderless(topic: Any) -> bool:
         return topic is None or not topic.partitions or any(one.leader < 0 for one in topic.partitions.values())
+
+
+def _not_removed(answers: Mapping[str, Future[None]], unknown: int) -> list[str]:
+    """Names and errors of what could not be removed. `unknown`: the error of what does not exist any more."""
+    left = []
+    for name, answer in answers.items():
+        try:
+            answer.result(2 * CHANGED)
+        except KafkaException as e:
+            if e.args[0].code() != unknown:
+                left.append(f"{name}: {said(e)}")
+    return left
 
 
 def same_cluster(clusters: Iterable[Cluster]) -> None:

@@ -61,6 +61,7 @@ class Workload(ABC):
         self.noticed = Noticed()
         self.name = f"alice-{next(_runs)}-{time.time_ns() & 0xFFFFFF:x}"
         self._connection: Connection | None = None
+        self._producers: dict[str, Idempotent] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -115,6 +116,12 @@ class Workload(ABC):
         if throttle:
             self.note(self.noticed.throttled, f"API {what[0]}: throttled by {throttle.total_seconds():g} s")
         return answer
+
+    def producer(self, topic: str, *, alone: bool) -> Idempotent:
+        """The workload's own producer for this topic."""
+        if topic not in self._producers:
+            self._producers[topic] = Idempotent(self, topic, alone=alone)
+        return self._producers[topic]
 
     def produce(self, topic: str, records: bytes, what: str = "Produce") -> tuple[int, int]:
         """(error code, base offset) of one batch."""
@@ -217,14 +224,10 @@ class Storage(Workload):
     """Writes to a volume that is well, which passes, and to one that is full, which is refused to new producers too."""
 
     quota = "storage"
-
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._well = Idempotent(self, "alice-data", alone=False)
-        self._barred = (-1, -1)
+    _barred = (-1, -1)
 
     def step(self) -> None:
-        self._well.write(b"well".ljust(200))
+        self.producer("alice-data", alone=False).write(b"well".ljust(200))
         if self.noticed.steps % 10 == 0:
             self._barred = new_id(self)
         id, epoch = self._barred
@@ -252,14 +255,9 @@ class BytesIn(Workload):
     quota = "bytes_in"
     every = 0.1
 
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._metered = Idempotent(self, "alice-metered", alone=True)
-        self._share = Idempotent(self, "alice-share", alone=True)
-
     def step(self) -> None:
-        self._metered.write(b"m" * KIB)
-        self._share.write(b"s" * 200)
+        self.producer("alice-metered", alone=True).write(b"m" * KIB)
+        self.producer("alice-share", alone=True).write(b"s" * 200)
 
 
 class ProducerByteRate(Workload):
@@ -267,12 +265,8 @@ class ProducerByteRate(Workload):
 
     quota = "producer_byte_rate"
 
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._producer = Idempotent(self, "alice-data", alone=False)
-
     def step(self) -> None:
-        self._producer.write(b"p" * 8 * KIB)
+        self.producer("alice-data", alone=False).write(b"p" * 8 * KIB)
 
 
 class ConsumerByteRate(Workload):
@@ -293,11 +287,8 @@ class RequestRate(Workload):
     """Asks for metadata and offsets, and commits some."""
 
     quota = "request_rate"
-
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._number = 0
-        self._coordinator = False
+    _number = 0
+    _coordinator = False
 
     def step(self) -> None:
         self._number += 1
@@ -350,12 +341,8 @@ class Memory(Workload):
     quota = "memory"
     every = 0.3
 
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._producer = Idempotent(self, "alice-data", alone=False)
-
     def step(self) -> None:
-        self._producer.write(b"l" * 200 * KIB)
+        self.producer("alice-data", alone=False).write(b"l" * 200 * KIB)
         answer = self.ask(apis.FETCH, **fetch_of("alice-data"))
         self.no_error(answer.responses[0].partitions[0].error_code, "Fetch")
 
