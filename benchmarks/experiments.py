@@ -76,8 +76,8 @@ def _rates(scenario: str, client_id: str, setting: str, quota: int, **variants: 
 
 TOPIC_THRESHOLDS: Final = {
     "meter": "window",
-    "total_bytes_in_per_sec": 384 * KIB,
-    "bytes_in_per_sec": {"hot": 256 * KIB, "cool": 128 * KIB},
+    "total_bytes_in_per_sec": 368 * KIB,
+    "bytes_in_per_sec": {"hot": 256 * KIB, "cool": 112 * KIB},
 }
 """The scenario needs a threshold for each of its topics, and a total that both can reach."""
 
