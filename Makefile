@@ -78,7 +78,7 @@ bench-fleet: setup
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
 simulate-fleet: setup
-	$(BIN)/python -m tests.quota.simulate
+	$(BIN)/python -m benchmarks.fleet_simulation
 
 # Scenarios of the load test on a real cluster, directly and behind proxies with different quotas: `make bench-mutations` and others;
 # some minutes for each row (`BENCH_ARGS="--way direct --scale 0.3"`).

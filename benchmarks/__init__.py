@@ -7,6 +7,7 @@
 - `soak`         whether memory stays flat over an hour's worth of traffic
 - `shield`       what announced sizes and half requests cost a broker, with the proxy in front of it and without
 - `isolation`    what each kind of misbehaviour costs others (`make bench-isolation`); tests/isolation uses the same attacks
+- `fleet_simulation`  how well a fleet of proxies holds one quota, in simulated time (`make simulate-fleet`)
 - `experiments`  scenarios of the load test, directly and behind proxies with different quotas (`make bench-mutations` and others)
-- `proxied`      starts a proxy in front of a cluster; the demo does it with this as well
+- `local_proxy`  starts a proxy in front of a cluster; the demo uses it too
 """

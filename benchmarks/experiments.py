@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.proxied import LocalProxy, proxy_before
+from benchmarks.local_proxy import LocalProxy, proxy_with
 from configfile.access import Access, Login
 from configfile.load import FileError
 from loadtest.cli import load
@@ -74,6 +74,13 @@ def _rates(scenario: str, client_id: str, setting: str, quota: int, **variants: 
     return Experiment(scenario, {setting: of_client(client_id, **{setting: quota})}, found)
 
 
+TOPIC_THRESHOLDS: Final = {
+    "meter": "window",
+    "total_bytes_in_per_sec": 368 * KIB,
+    "bytes_in_per_sec": {"hot": 256 * KIB, "cool": 112 * KIB},
+}
+"""The scenario needs a threshold for each of its topics, and a total that both can reach."""
+
 EXPERIMENTS: Final[dict[str, Experiment]] = {
     "mutations": Experiment(
         "mutation-storm", {DIRECT: None, "spread": _mutations("spread"), "token bucket": _mutations("token_bucket")}, brokers=3
@@ -105,10 +112,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         {"one quota": of_client("sharing", producer_byte_rate=MIB)},
         {"all alike": {"batch": 16_384, "greedy": MIB}, "one has large requests": {}},
     ),
-    "topic-bytes-in": Experiment(
-        "topic-bytes-in",
-        {"thresholds": {"quotas": {"topics": {"total_bytes_in_per_sec": 320 * KIB, "bytes_in_per_sec": {"hot": 256 * KIB}}}}},
-    ),
+    "topic-bytes-in": Experiment("topic-bytes-in", {"thresholds": {"quotas": {"topics": TOPIC_THRESHOLDS}}}),
 }
 
 
@@ -129,7 +133,7 @@ class Surroundings:
             kafka = stack.enter_context(LocalCluster(self._experiment.brokers, sasl=users, jvm_flags=flags))
             self.bootstrap = kafka.bootstrap_servers
             if self._settings is not None:
-                self.proxy = stack.enter_context(proxy_before(folder, kafka.brokers[0].address, self._with_login(folder)))
+                self.proxy = stack.enter_context(proxy_with(self._with_login(folder), kafka.brokers[0].address, folder))
                 self.bootstrap = self.proxy.bootstrap
             self._stack = stack.pop_all()
         return self

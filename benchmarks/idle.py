@@ -70,7 +70,7 @@ def main(count: int, silence: float) -> None:
 
 
 def command(folder: Path, count: int) -> list[str]:
-    """The proxy's, with room for so many connections and others; its files go to `folder`."""
+    """The proxy's, with a limit that allows these connections; its files go to `folder`."""
     config = folder / "limits.yaml"
     config.write_text(f"limits: {{max_connections: {count + SPARE}}}\n")
     return [*PROXY, "--logs", str(folder), "--config", str(config)]
@@ -122,11 +122,11 @@ class Proxy:
 def enough_files(needed: int) -> None:
     """Allow this process and its children as many open files as may be. A proxy has two sockets for each connection."""
     raise_file_limit()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if needed > most:
-        fits = max((most - SPARE) // 2, 1)
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if needed > hard_limit:
+        fits = max((hard_limit - SPARE) // 2, 1)
         raise click.ClickException(
-            f"{needed} open files are needed, {most} allowed: raise the hard limit (as root `ulimit -Hn {needed}`, "
+            f"{needed} open files are needed, {hard_limit} allowed: raise the hard limit (as root `ulimit -Hn {needed}`, "
             f"or `LimitNOFILE={needed}` of a service), or ask for fewer connections: --count {fits}"
         )
 

@@ -8,13 +8,10 @@ read; and beside it what DuckDB takes for the same parse and hourly sums in the 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,14 +22,12 @@ from rich.table import Table
 from benchmarks.logs.duck import HOURLY, open_logs, sums
 from benchmarks.logs.generate import Wanted, Written, generate
 from benchmarks.logs.plan import make_plan
-
-_TICKS = os.sysconf("SC_CLK_TCK")
-_POLL = 0.5
+from loadtest.results.sampling import Sampler, Tree, watched
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds on the wall and of CPU, of a process and its children; the most memory of one of them, bytes."""
+    """Of a process and its children: seconds on the wall, seconds of CPU, the highest memory of all together in bytes."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -73,43 +68,13 @@ def _report(place: Path, memory: str, cores: int) -> Cost:
     options = [option for key, value in settings.items() for option in ("--spark-conf", f"{key}={value}")]
     command = [sys.executable, "-m", "proxy", "report", "--logs", str(place / "logs"), "--out", str(place / "out")]
     command += ["--master", f"local[{cores}]", "--memory", memory, *options]
-    begin = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        cost = Cost()
-        watcher = threading.Thread(target=_watch, args=(process, cost), daemon=True)
-        watcher.start()
-        code = process.wait()
-        watcher.join()
-    if code:
-        raise SystemExit(f"the report ended with exit code {code}")
-    cost.wall = time.monotonic() - begin
-    return cost
-
-
-def _watch(process: subprocess.Popen[bytes], cost: Cost) -> None:
-    """CPU time and memory of a process and what it started, while it runs. What lives for less than a poll is not seen."""
-    spent: dict[int, float] = {}
-    while process.poll() is None:
-        for pid in _family(process.pid):
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            except (OSError, IndexError):
-                continue
-            spent[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
-            cost.memory = max(cost.memory, pages * os.sysconf("SC_PAGE_SIZE"))
-        cost.cpu = sum(spent.values())
-        time.sleep(_POLL)
-
-
-def _family(pid: int) -> Iterator[int]:
-    yield pid
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return
-    for child in children:
-        yield from _family(int(child))
+    begin = time.time()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process, Sampler({"report": Tree(process.pid)}) as sampler:
+        if code := process.wait():
+            raise SystemExit(f"the report ended with exit code {code}")
+        end = time.time()
+        found = watched("report", sampler.readings("report"), begin, end)
+    return Cost(end - begin, found.cpu_s, found.memory_max_bytes)
 
 
 def _shuffled(events: Path) -> int:

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import click
@@ -25,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.measure import memory
-from benchmarks.proxied import LocalProxy, proxy_before, wait
+from benchmarks.local_proxy import LocalProxy, proxy_with, wait
 from localkafka import LocalCluster, Node
 
 MIB: Final = 1 << 20
@@ -39,12 +38,12 @@ ATTACKS: Final = {"announced": 1 << 10, "half sent": 50 * MIB}
 
 
 class Attack:
-    """Connections to host:port that announce `size` bytes each and send `most` of them, as fast as they are taken, in a thread
-    of its own. Nothing is read but the end. `taken`: bytes that the other end's sockets took; `closed`: connections it ended."""
+    """Connections to host:port that announce `size` bytes each and send at most `limit` of them, as fast as the other end takes
+    them, in a thread. Nothing is read except the end. `taken`: bytes that the other end took; `closed`: connections it ended."""
 
-    def __init__(self, address: str, connections: int, size: int, most: int) -> None:
+    def __init__(self, address: str, connections: int, size: int, limit: int) -> None:
         self.taken = self.closed = 0
-        self._most = most
+        self._limit = limit
         self._head = size.to_bytes(4, "big") + b"\0\x12\0\0\0\0\0\1\0\6shield"
         host, _, port = address.rpartition(":")
         self._sockets = [socket.create_connection((host, int(port)), 20) for _ in range(connections)]
@@ -59,7 +58,7 @@ class Attack:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         for sock in self._sockets:
@@ -67,11 +66,11 @@ class Attack:
 
     @property
     def settled(self) -> bool:
-        """Is all sent that is taken?"""
+        """Whether the other end has stopped taking bytes."""
         return time.monotonic() - self._moved > SETTLED
 
     def _run(self) -> None:
-        left = dict.fromkeys(self._sockets, self._most)
+        left = dict.fromkeys(self._sockets, self._limit)
         with selectors.DefaultSelector() as selector:
             for each in self._sockets:
                 selector.register(each, selectors.EVENT_READ | selectors.EVENT_WRITE, each)
@@ -128,7 +127,7 @@ def out_of_memory(node: Node) -> int:
 
 
 @dataclass(slots=True)
-class Seen:
+class AttackOutcome:
     """What one attack did. `before`, `peak`: resident bytes of the broker; `held`: the most that the proxy said it held."""
 
     during: bool = False
@@ -151,61 +150,61 @@ def way(node: Node, through_proxy: bool) -> Iterator[tuple[str, LocalProxy | Non
             yield node.address, None
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            proxy = stack.enter_context(proxy_before(folder, node.address, {"limits": LIMITS}))
+            proxy = stack.enter_context(proxy_with({"limits": LIMITS}, node.address, folder))
             yield proxy.bootstrap, proxy
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`connections` that announce `size` bytes each and send `most` of them, to a broker with a heap of `heap` MiB. `patience` of
+    """`connections` that announce `size` bytes each and send at most `sent` of them. `heap` of the broker in MiB. `patience` of
     clients in seconds."""
 
     connections: int
     size: int
-    most: int
+    sent: int
     heap: int
     patience: float
 
 
-def run(plan: Plan, through_proxy: bool) -> Seen:
+def run(plan: Plan, through_proxy: bool) -> AttackOutcome:
     """One attack on a fresh broker."""
     with LocalCluster(1, jvm_flags=[f"-Xmx{plan.heap}m"]) as kafka, way(kafka.brokers[0], through_proxy) as (address, proxy):
         node = kafka.brokers[0]
         if not serves(address, 20):
-            raise SystemExit("the cluster does not even serve a client in peace")
-        seen = Seen(before=node.resident_bytes())
-        with Attack(address, plan.connections, plan.size, plan.most) as attack:
-            wait(lambda: watch(seen, proxy, attack.settled), 30)
-            seen.during = serves(address, plan.patience)
-            watch(seen, proxy)
+            raise SystemExit("the cluster does not serve a client even without an attack")
+        outcome = AttackOutcome(before=node.resident_bytes())
+        with Attack(address, plan.connections, plan.size, plan.sent) as attack:
+            wait(lambda: watch(outcome, proxy, attack.settled), 30)
+            outcome.during = serves(address, plan.patience)
+            watch(outcome, proxy)
             if proxy is not None:  # until the limits end it
-                wait(lambda: watch(seen, proxy, attack.closed == plan.connections), 30)
-        seen.taken, seen.closed = attack.taken, attack.closed
-        seen.after = serves(address, plan.patience)
-        seen.errors = out_of_memory(node)
+                wait(lambda: watch(outcome, proxy, attack.closed == plan.connections), 30)
+        outcome.taken, outcome.closed = attack.taken, attack.closed
+        outcome.after = serves(address, plan.patience)
+        outcome.errors = out_of_memory(node)
         if node.pid is not None:
-            seen.peak = memory(node.pid, "VmHWM")
+            outcome.peak = memory(node.pid, "VmHWM")
         if proxy is not None:
-            seen.limits, seen.proxy_peak = proxy.limits(), memory(proxy.pid, "VmHWM")
-    return seen
+            outcome.limits, outcome.proxy_peak = proxy.limits(), memory(proxy.pid, "VmHWM")
+    return outcome
 
 
-def watch(seen: Seen, proxy: LocalProxy | None, until: bool = False) -> bool:
+def watch(outcome: AttackOutcome, proxy: LocalProxy | None, until: bool = False) -> bool:
     """Note what the proxy holds at the moment, and say `until`."""
     if proxy is not None:
-        seen.held = max(seen.held, round(proxy.figures()["memory_held_bytes"]))
+        outcome.held = max(outcome.held, round(proxy.metrics()["memory_held_bytes"]))
     return until
 
 
-def row(attack: str, through_proxy: bool, seen: Seen) -> list[str]:
+def row(attack: str, through_proxy: bool, outcome: AttackOutcome) -> list[str]:
     """The cells of one attack."""
-    broker = f"{seen.before >> 20} → {seen.peak >> 20}" if seen.peak else "ended"
-    cells = [attack, "proxy" if through_proxy else "direct", *(("no", "yes")[answer] for answer in (seen.during, seen.after))]
-    cells += [str(seen.errors), broker, f"{seen.taken / MIB:.1f}", str(seen.closed)]
+    broker = f"{outcome.before >> 20} → {outcome.peak >> 20}" if outcome.peak else "ended"
+    cells = [attack, "proxy" if through_proxy else "direct", *(("no", "yes")[answer] for answer in (outcome.during, outcome.after))]
+    cells += [str(outcome.errors), broker, f"{outcome.taken / MIB:.1f}", str(outcome.closed)]
     if not through_proxy:
         return [*cells, "", "", ""]
-    bit = ", ".join(f"{name} {count}" for name, count in seen.limits.items())
-    return [*cells, f"{seen.held / MIB:.1f}", str(seen.proxy_peak >> 20), bit]
+    bit = ", ".join(f"{name} {count}" for name, count in outcome.limits.items())
+    return [*cells, f"{outcome.held / MIB:.1f}", str(outcome.proxy_peak >> 20), bit]
 
 
 COLUMNS: Final = (
@@ -219,7 +218,7 @@ COLUMNS: Final = (
     "closed",
     "proxy\nheld",
     "proxy's\nRSS peak",
-    "limits that bit",
+    "limits hit",
 )
 
 

@@ -1,4 +1,4 @@
-"""What the controller mutation quota is good for, shown on this machine in about a minute and a half (`make demo`).
+"""Shows on this machine what the controller mutation quota does, in about a minute and a half (`make demo`).
 
 In: a folder, the length of a phase. Out: tables on the terminal, the proxy's usage log, and the capacity report made of it.
 The load is a scenario of the load test; the proxy and the report run as commands, like a user's own.

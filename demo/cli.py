@@ -3,16 +3,15 @@ after SIGTERM).
 
 Imports little before it is called: `--help` needs no Kafka client."""
 
-import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import FrameType
 
 import click
 from rich.console import Console
 
-from demo.errors import DemoError, Interrupted, UsageError
+from demo.errors import DemoError, UsageError
+from loadtest.interrupt import interruptible
 
 _NEEDED = {"confluent-kafka": 2, "kafka-python": 3, "pyspark": 4, "matplotlib": 3}
 """Distribution to the lowest major version that will do."""
@@ -35,24 +34,14 @@ def demo(out: Path, seconds: int, brokers: int, keep: bool) -> None:
     Ordinary clients alone, then beside a storm of topic creations without a quota, then with one. Needs Java 17, no Kafka: that is
     fetched once (45 MB).
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
     console = Console()
-    try:
+    with interruptible(lambda: console.print("stopped; nothing is left running", highlight=False)):
         sys.exit(_run(out, seconds, brokers, keep, console))
-    except (Interrupted, SystemError) as error:  # Python wraps what a signal raises while a library in C makes an object
-        interrupted = error.__cause__ if isinstance(error, SystemError) else error
-        if not isinstance(interrupted, Interrupted):
-            raise
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        console.print("stopped; nothing is left running", highlight=False)
-        sys.exit(128 + interrupted.number)
 
 
 def _run(out: Path, seconds: int, brokers: int, keep: bool, console: Console) -> int:
     """The exit code; errors are printed."""
-    from benchmarks.proxied import ProxyError
+    from benchmarks.local_proxy import ProxyError
     from localkafka import FetchError, FormatError, JavaMissing, NodeError
 
     try:
@@ -78,7 +67,3 @@ def _check_packages() -> None:
             found = "none"
         if found == "none" or int(found.split(".")[0]) < lowest:
             raise UsageError(f"needs {name} {lowest} or newer, found {found}: install kafka-quota-proxy[demo]")
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    raise Interrupted(number)

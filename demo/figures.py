@@ -29,7 +29,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Waits:
-    """How many seconds it took until new topics could be written to. `pending`: how many could not yet when the phase was over."""
+    """Seconds until new topics could be written to. `pending`: how many topics could not be written to at the end of the phase."""
 
     count: int
     median: float
@@ -47,7 +47,7 @@ class Felt:
 
 @dataclass(frozen=True)
 class StormFigures:
-    """What became of one storm client's requests: partitions, and the most seconds in which it got none, while it wanted some."""
+    """The partitions of one storm client, and the longest time without one while it wanted some, in seconds."""
 
     created: int
     refused: int
@@ -62,7 +62,7 @@ class StormFigures:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Records of all phases: acknowledged, refused (the producer was told), and acknowledged but not there."""
+    """Records of all phases: acknowledged, refused (the producer was told), and acknowledged but not found."""
 
     acknowledged: int
     refused: int
@@ -70,7 +70,7 @@ class Delivery:
 
 
 def felt(phase: PhaseResult) -> Felt:
-    """Of the measured part; where that begins in the midst of a phase, the bursts of a quota are over."""
+    """Figures of the measured part of a phase. If that begins in the middle of the phase, the bursts of the quota are over."""
     return Felt(_latencies(_tenant(phase, plan.ORDERS)), _waits(_tenant(phase, plan.NEW_TOPICS), phase.duration_s))
 
 
@@ -87,7 +87,7 @@ def storm(phase: PhaseResult, storm: plan.Storm, client_id: str, told: Told) -> 
 
 
 def longest_wait(series: Series, started: float, length: float, *, ends: bool) -> float:
-    """The longest row of seconds in which nothing succeeded. `ends`: what comes after the last success does not count."""
+    """The longest sequence of seconds without a success. `ends`: seconds after the last success do not count."""
     by_second = dict(enumerate(series.acknowledged, series.first))
     first = int(started)
     busy = [bool(by_second.get(second)) for second in range(first, first + round(length))]

@@ -1,5 +1,5 @@
-"""Where a run leaves its results. In: a path. Out: an empty folder for a new run. Deletes nothing that no demo wrote: a folder is a
-demo's when the settings file in it says so."""
+"""Where a run leaves its results. In: a path. Out: an empty folder for a new run. Deletes only what a demo wrote: a folder
+belongs to a demo if its settings file says so."""
 
 import shutil
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is shown: which storms there are, which quota holds for whom, the proxy's settings file.
+"""The plan of the demo: the storms, the quotas, the proxy's settings file.
 
 In: the limits of this machine. Out: constants, values for the parameters of `scenario.yaml`, which says who does what."""
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
-WARM_UP, ALONE, UNLIMITED, LIMITED = "warm-up", "alone", "no-quota", "quota"
-"""The phases of the scenario."""
+ALONE, UNLIMITED, LIMITED = "alone", "no-quota", "quota"
+"""The measured phases of the scenario."""
 TITLES = {
     ALONE: "1 the ordinary clients alone",
     UNLIMITED: "2 a topic storm, no quota",
@@ -25,7 +25,7 @@ MUTATIONS_BURST = 500
 """Partitions."""
 
 _PER_SECOND = 100  # partitions of one storm client per second of a phase: what a small machine's broker digests in about that time
-_LEAST, _MOST = 750, 1500  # of one storm client: more than the burst, and less than what troubles a heap of 512 MB
+_MIN, _MAX = 750, 1500  # of one storm client: more than the burst, and less than what troubles a heap of 512 MB
 
 SETTINGS_HEADER = "# Written by `make demo`, which replaces it, and all beside it, when it runs again."
 
@@ -61,12 +61,12 @@ def parameters(seconds: int, replicas: int) -> dict[str, str]:
 def storm_partitions(seconds: float) -> int:
     """How many partitions one storm client creates at most in a phase of that length. A broker holds a file open for each."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(max(round(seconds * _PER_SECOND), _LEAST), _MOST)
+    wanted = min(max(round(seconds * _PER_SECOND), _MIN), _MAX)
     return wanted if files == resource.RLIM_INFINITY else min(wanted, files // 4)
 
 
 def allowance(seconds: float) -> float:
-    """Partitions that the quota means one client to have after that time: the burst, and the rate for as long."""
+    """Partitions that the quota allows one client in this time: the burst, and the rate times the seconds."""
     return MUTATIONS_BURST + MUTATIONS_RATE * seconds
 
 

@@ -13,12 +13,13 @@ from demo.stage import Stage
 from demo.verdict import seconds
 from loadtest.endpoint import Cluster, EndpointError
 from loadtest.results.model import PhaseResult, RunResult
+from loadtest.results.progress import RunObserver
 from loadtest.run import Options, RunError, run_once
 from loadtest.scenario import load_scenario
 
 
-class Play:
-    """What is told of the run while it goes on: see `loadtest.run.Shown`."""
+class Play(RunObserver):
+    """Shows a line for each phase of the run."""
 
     def __init__(self, stage: Stage, screen: Screen) -> None:
         self._stage, self._screen = stage, screen
@@ -41,19 +42,6 @@ class Play:
         self._bar.close()
         self._began = now
         self._tick = self._bar.enter_context(self._screen.bar(plan.TITLES.get(name, "warming up"), length))
-
-    def tick(
-        self,
-        tenant: str,
-        *,
-        seconds: float,
-        acknowledged: int,
-        failed: int,
-        size: int,
-        longest_us: int,
-        intended: float | None = None,
-    ) -> None:
-        """Figures of a second are not shown."""
 
     def show(self, now: float) -> None:
         self._stage.check()

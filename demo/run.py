@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo import figures, folder, plan, report, tables, usage, verdict
-from demo.errors import DemoError, Interrupted
+from demo.errors import DemoError
 from demo.play import Play
 from demo.screen import Screen
 from demo.stage import Stage, raised
 from demo.verdict import Results, seconds
+from loadtest.interrupt import Interrupted
 
 _FLUSH = 2.5  # seconds after which the usage log of a proxy that goes on holds all, at intervals of one
 
@@ -25,10 +26,10 @@ class Options:
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Show it; 0, or 1 when the figures are not as they must be. Errors: UsageError, DemoError, and localkafka's own."""
+    """Run the demo. Returns 0, or 1 if the figures are wrong. Errors: UsageError, DemoError, and localkafka's own."""
     where = folder.prepare(options.out)
     begin = time.monotonic()
-    screen.line(f"A real Kafka behind the proxy, on this machine. What it leaves is in {where.path}/", whole=True)
+    screen.line(f"A real Kafka behind the proxy, on this machine. What it leaves is in {where.path}/", wrap=False)
     with raised(where, options.brokers, screen.line) as stage:
         screen.step(
             "Apache Kafka and the proxy",
@@ -61,7 +62,7 @@ def _perform(stage: Stage, where: folder.Folder, options: Options, screen: Scree
 
 
 def _report(where: folder.Folder, screen: Screen) -> Path | DemoError:
-    """The page, or why there is none: what was measured is shown all the same."""
+    """The page, or why there is none. The figures are shown in both cases."""
     begin = time.monotonic()
     try:
         with screen.working("the capacity report, a Spark job"):

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 _TITLE_WIDTH = 32
 
 Tick = Callable[[float], None]
-"""Told now and then how many seconds of a phase have passed."""
+"""Called from time to time with the seconds that have passed in a phase."""
 
 
 class Screen:
@@ -19,12 +19,12 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def line(self, text: str = "", *, whole: bool = False) -> None:
-        """A line, broken where it is too long unless it has to stay whole."""
-        self.console.print(escape(text), highlight=False, soft_wrap=whole)
+    def line(self, text: str = "", *, wrap: bool = True) -> None:
+        """A line. If it is too long it is wrapped, unless `wrap` is false."""
+        self.console.print(escape(text), highlight=False, soft_wrap=not wrap)
 
     def step(self, title: str, text: str) -> None:
-        """A step that was done, and what came out of it. The line stays whole: addresses and paths are there to be copied."""
+        """A step that was done and its result. The line is not wrapped, so that addresses and paths can be copied."""
         mark = f"[green]✓[/] {escape(title.ljust(_TITLE_WIDTH))} [dim]{escape(text)}[/]"
         self.console.print(mark, highlight=False, soft_wrap=True)
 
@@ -43,7 +43,7 @@ class Screen:
 
     @contextmanager
     def bar(self, title: str, seconds: float) -> Iterator[Tick]:
-        """A bar that fills with the seconds it is told."""
+        """A bar that shows how many seconds have passed."""
         columns = (TextColumn("  {task.description}"), BarColumn(30), TextColumn("{task.completed:.0f} of {task.total:.0f} s"))
         enabled = self.console.is_terminal
         with Progress(*columns, console=self.console, transient=True, refresh_per_second=5, disable=not enabled) as progress:

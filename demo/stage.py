@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.proxied import LocalProxy
+from benchmarks.local_proxy import LocalProxy
 from demo.folder import Folder
 from localkafka import LocalCluster
 
@@ -17,7 +17,7 @@ _BROKER_PROPERTIES = {
 
 @dataclass(frozen=True)
 class Stage:
-    """What runs."""
+    """The parts that run."""
 
     kafka: LocalCluster
     proxy: LocalProxy
@@ -34,14 +34,14 @@ class Stage:
             node.check_alive()
 
     def close(self) -> None:
-        """Stop the proxy as an operator would, so that its usage log is complete; then the cluster."""
+        """Stop the proxy with SIGTERM, so that its usage log is complete; then the cluster."""
         self.proxy.stop()
         self.kafka.stop()
 
 
 @contextmanager
 def raised(folder: Folder, brokers: int, say: Callable[[str], None]) -> Iterator[Stage]:
-    """A stage for the length of a `with` block; whatever still runs at its end is stopped.
+    """A stage for the duration of a `with` block. What still runs at its end is stopped.
 
     Raises ProxyError, and localkafka's own: JavaMissing, FetchError, FormatError, NodeError.
     """

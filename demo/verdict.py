@@ -1,4 +1,4 @@
-"""What the figures mean. In: figures. Out: sentences, and what is wrong. A difference that does not show is not claimed."""
+"""What the figures mean. In: figures. Out: sentences, and what is wrong. A difference is only claimed if the figures show it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from demo.figures import Delivery, Felt, Latencies, StormFigures, Waits
 from demo.usage import Told
 
 CLEAR = 1.5
-"""Two figures are different when one is at least so many times the other: less is the machine's own noise."""
+"""Two figures are different if one is at least this many times the other. A smaller difference is noise of the machine."""
 
 _NO_HARM = "no clear difference; this machine is too fast, or too noisy, to show one."
 _NO_GOOD = "what the quota is good for does not show; this machine is too slow, or too noisy."
@@ -39,7 +39,7 @@ def sentences(results: Results) -> list[str]:
 
 
 def problems(results: Results) -> list[str]:
-    """What must not be: the demo fails when there is any."""
+    """What is wrong. The demo fails if there is anything."""
     found = []
     if results.delivery.lost:
         found.append(f"{results.delivery.lost} acknowledged records were lost")

@@ -88,10 +88,10 @@ def _rate(result: RunResult, one: AchievedRate) -> Judged:
 
 def _converges(result: RunResult, one: Converges) -> Judged:
     phase, _, flow = _flow(one, result)
-    whole = math.floor(phase.warmup_s + phase.duration_s)
+    length = math.floor(phase.warmup_s + phase.duration_s)
     window = max(round(one.window), 1)
-    flow = (flow + [0] * whole)[:whole]
-    off = [abs(sum(flow[i : i + window]) / window / one.quota - 1) for i in range(whole - window + 1)]
+    flow = (flow + [0] * length)[:length]
+    off = [abs(sum(flow[i : i + window]) / window / one.quota - 1) for i in range(length - window + 1)]
     wanted = f"{_per_second(one, one.quota)} within {one.within:.1%} over {window} s from {one.by:g} s on"
     if not off:
         raise NothingThere(f"the phase is shorter than {window} s")
@@ -104,11 +104,11 @@ def _converges(result: RunResult, one: Converges) -> Judged:
 def _overshoot(result: RunResult, one: Overshoot) -> Judged:
     phase, _, flow = _flow(one, result)
     part = math.ceil(phase.started) - phase.started  # of the first second
-    most, total = 0.0, 0
+    largest, total = 0.0, 0
     for i, amount in enumerate(flow[: math.ceil(phase.warmup_s + phase.duration_s)]):
         total += amount
-        most = max(most, total / one.quota - (i + part))
-    return f"at most {one.at_most:g} s of the quota beyond it", f"{most:.1f} s", most <= one.at_most
+        largest = max(largest, total / one.quota - (i + part))
+    return f"at most {one.at_most:g} s of the quota beyond it", f"{largest:.1f} s", largest <= one.at_most
 
 
 def _recovers(result: RunResult, one: Recovers) -> Judged:

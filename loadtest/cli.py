@@ -9,14 +9,11 @@ import hashlib
 import json
 import re
 import secrets
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -24,6 +21,7 @@ from rich.console import Console
 
 from configfile.access import Access, AccessError, access_of
 from configfile.load import FileError
+from loadtest.interrupt import interruptible
 
 if TYPE_CHECKING:
     from loadtest.endpoint import Cluster
@@ -33,14 +31,6 @@ if TYPE_CHECKING:
 
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NEEDED = {"confluent_kafka": "confluent-kafka", "hdrh": "hdrhistogram", "psutil": "psutil"}
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
 
 
 class WithResults(click.Group):
@@ -141,7 +131,7 @@ def _given(function: Callable[..., None]) -> Callable[..., None]:
         except (FileError, AccessError, WatchError, EndpointError) as e:
             _fail(str(e))
         console = Console(stderr=json == "-")
-        with _interruptible(console):
+        with interruptible(lambda: console.print("stopped; what the run made is removed", highlight=False)):
             try:
                 function(Given(found, clusters, options, json, html, console), **others)
             except EndpointError as e:
@@ -335,27 +325,6 @@ def _writable(json: str | None, html: Path | None) -> None:
     for option, path in (("--json", None if json in (None, "-") else Path(str(json))), ("--html", html)):
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise FileError(f"{option} {path}: is no file in a folder that is there")
-
-
-@contextmanager
-def _interruptible(console: Console) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run, which removes what it made; more of them do not end that."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        for one in numbers:
-            signal.signal(one, signal.SIG_IGN)
-        raise Interrupted(number)
-
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    except Interrupted as e:
-        console.print("stopped; what the run made is removed", highlight=False)
-        sys.exit(128 + e.number)
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

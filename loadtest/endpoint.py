@@ -1,5 +1,5 @@
-"""What is driven: a cluster, behind a proxy or not. In: addresses, a way in. Out: who answers there, topics made and removed
-again."""
+"""The cluster that gets the load, directly or behind a proxy. In: addresses, how to log in. Out: its id, topics that are created
+and removed again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +22,11 @@ from loadtest.scenario import Login as TenantLogin
 from loadtest.scenario import Topic
 
 CLIENT_ID: Final = "loadtest"
-"""Of what the harness itself asks: a quota for it is a quota for making and verifying, not for load."""
+"""Client id of the load test's own requests. A quota for it limits preparing and verifying, not the load."""
 REACHED: Final = 10.0
 """Seconds in which an endpoint has to answer."""
 REFUSED: Final = 3.0
-"""The same, where nobody listens."""
+"""The same, for an address where nothing listens."""
 CHANGED: Final = 60.0
 """Seconds for topics to be made or removed."""
 AT_ONCE: Final = 50
@@ -36,7 +37,7 @@ _LATER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAI
 
 
 class EndpointError(Exception):
-    """The endpoint cannot be used, or not so; the message says why in one line."""
+    """The endpoint cannot be used. The message says why in one line."""
 
 
 def said(error: KafkaException) -> str:
@@ -46,7 +47,7 @@ def said(error: KafkaException) -> str:
 
 
 def librdkafka_settings(bootstrap: str, access: Access) -> dict[str, Any]:
-    """How librdkafka gets in."""
+    """Settings of librdkafka to connect and log in."""
     tls, login = access.tls, access.login
     found: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -63,7 +64,7 @@ def librdkafka_settings(bootstrap: str, access: Access) -> dict[str, Any]:
 
 
 def login_of(tenant: str, login: TenantLogin) -> Login:
-    """With its password. Raises EndpointError when that is not there."""
+    """The login with its password. Raises EndpointError if the password cannot be read."""
     if login.password_env is not None:
         password = os.environ.get(login.password_env)
         if password is None:
@@ -89,7 +90,7 @@ def leaders(bootstrap: str, access: Access, topic: str) -> list[tuple[str, list[
 
 
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """Its first offset and the one behind its last. Brokers learn late of who leads what is new: asked again for a while.
+    """The first offset and the last one + 1. Brokers learn late who leads a new partition: errors are retried for a while.
 
     Raises KafkaException."""
     deadline = time.monotonic() + CHANGED
@@ -115,7 +116,7 @@ class Cluster:
 
     @classmethod
     def at(cls, bootstrap: str, access: Access) -> Cluster:
-        """Raises EndpointError when nobody answers there."""
+        """Raises EndpointError if no broker answers."""
         for server in bootstrap.split(","):
             try:
                 parse_server(server)
@@ -146,7 +147,7 @@ class Cluster:
         return AdminClient({**librdkafka_settings(self.bootstrap, self.access), "client.id": CLIENT_ID, "log_level": 0, **more})
 
     def partitions(self, name: str) -> int | None:
-        """None: there is no such topic."""
+        """None if the topic does not exist."""
         found = self._listed().get(name)
         return None if found is None else len(found.partitions)
 
@@ -172,7 +173,7 @@ class Cluster:
             time.sleep(0.1)
 
     def remove_topics(self, prefix: str) -> None:
-        """Removes the topics whose names begin so, until none shows up any more. Raises EndpointError.
+        """Removes the topics with this prefix, until none is listed any more. Raises EndpointError.
 
         A broker applies changes in their order. So a topic that it does not know yet shows up, at the latest, when those that were
         removed after its creation are gone."""
@@ -187,7 +188,7 @@ class Cluster:
             time.sleep(0.2)
 
     def remove(self, prefix: str) -> list[str]:
-        """Removes what the run made, and what has names of its own; those that stay, with the reason."""
+        """Removes the topics and groups of the run. Returns those that could not be removed, with the reason."""
         left = []
         try:
             there = self._listed()
@@ -196,28 +197,16 @@ class Cluster:
         names = [name for name in there if name in self.made or name.startswith(prefix)]
         admin = self.admin()
         for some in (names[i : i + AT_ONCE] for i in range(0, len(names), AT_ONCE)):
-            for name, gone in admin.delete_topics(some, operation_timeout=CHANGED, request_timeout=CHANGED).items():
-                try:
-                    gone.result(2 * CHANGED)
-                except KafkaException as e:
-                    if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        left.append(f"{name}: {said(e)}")
+            answers = admin.delete_topics(some, operation_timeout=CHANGED, request_timeout=CHANGED)
+            left += _not_removed(answers, KafkaError.UNKNOWN_TOPIC_OR_PART)
         self.made.clear()
-        return left + self._remove_groups(admin, prefix)
-
-    def _remove_groups(self, admin: AdminClient, prefix: str) -> list[str]:
-        left = []
         try:
             groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=REACHED).result().valid]
         except KafkaException:
-            return []  # who may not list groups has made none that lasts
-        mine = [group for group in groups if group.startswith(prefix)]
-        for name, gone in admin.delete_consumer_groups(mine, request_timeout=CHANGED).items() if mine else ():
-            try:
-                gone.result(CHANGED)
-            except KafkaException as e:
-                if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    left.append(f"group {name}: {said(e)}")
+            return left  # without the right to list groups, no lasting group was made
+        if mine := [group for group in groups if group.startswith(prefix)]:
+            answers = admin.delete_consumer_groups(mine, request_timeout=CHANGED)
+            left += [f"group {text}" for text in _not_removed(answers, KafkaError.GROUP_ID_NOT_FOUND)]
         return left
 
     def _listed(self) -> dict[str, Any]:
@@ -228,8 +217,20 @@ class Cluster:
         return topic is None or not topic.partitions or any(one.leader < 0 for one in topic.partitions.values())
 
 
+def _not_removed(answers: Mapping[str, Future[None]], unknown: int) -> list[str]:
+    """Names and errors of what could not be removed. `unknown`: the error of what does not exist any more."""
+    left = []
+    for name, answer in answers.items():
+        try:
+            answer.result(2 * CHANGED)
+        except KafkaException as e:
+            if e.args[0].code() != unknown:
+                left.append(f"{name}: {said(e)}")
+    return left
+
+
 def same_cluster(clusters: Iterable[Cluster]) -> None:
-    """Raises EndpointError when some are others."""
+    """Raises EndpointError if they are not all the same cluster."""
     first, *others = clusters
     for other in others:
         if other.id != first.id:

@@ -16,6 +16,7 @@ from typing import Any
 from kio.index import load_request_schema, load_response_schema
 from kio.records.schema import NewRecordBatch, Record
 from kio.records.writers import write_new_batch
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i32Timedelta, i64
 
@@ -87,6 +88,14 @@ def record_batch(
     )
     write_new_batch(out, made)
     return out.getvalue()
+
+
+def error_name(code: int) -> str:
+    """As Kafka calls it: THROTTLING_QUOTA_EXCEEDED."""
+    try:
+        return str(ErrorCode(code).name).upper()
+    except ValueError:
+        return f"ERROR_{code}"
 
 
 def milliseconds(count: int) -> Any:

@@ -32,11 +32,11 @@ class Writer:
     def __init__(self, run: bytes, size: int) -> None:
         self._run, self._body = run, size - HEADER_SIZE
         self._pool = os.urandom(min(self._body + 4096, self._body + _POOL)) if self._body else b""
-        self._room = max(len(self._pool) - self._body, 1)
+        self._spare = max(len(self._pool) - self._body, 1)
 
     def record(self, producer: int, sequence: int, due_ns: int) -> bytes:
         """The value of a record."""
-        at = sequence * 61 % self._room
+        at = sequence * 61 % self._spare
         return _HEADER.pack(MAGIC, self._run, producer, sequence, due_ns) + self._pool[at : at + self._body]
 
 

@@ -1,4 +1,4 @@
-"""One scenario, once, at one endpoint. In: a `Scenario`, a `Cluster`. Out: a `RunResult`; `RunError` when it cannot be made.
+"""Runs one scenario once at one endpoint. In: a `Scenario`, a `Cluster`. Out: a `RunResult`; `RunError` if the run fails.
 
 This process makes no load: it starts drivers for each phase, lets them begin together, hears their sums each second, reads back
 what they wrote, and removes what the run made, whichever way it ends."""
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
@@ -29,6 +29,7 @@ from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
 from loadtest.results import honesty, sampling
+from loadtest.results.counts import FIELDS
 from loadtest.results.model import (
     Driver,
     DriverProcess,
@@ -40,6 +41,7 @@ from loadtest.results.model import (
     Warning,
     WarningCode,
 )
+from loadtest.results.progress import Progress, RunObserver
 from loadtest.results.sampling import Host, Sampler, Target, Tree
 from loadtest.scenario import MAX, AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing
 from loadtest.scenario import Event as Planned
@@ -48,9 +50,9 @@ PREFIX: Final = "loadtest-"
 CONNECTED: Final = 90.0
 """Seconds for all clients to connect."""
 AHEAD: Final = 0.5
-"""Seconds between the word and the beginning, so that all have heard it."""
+"""Seconds between the start message and the start, so that all drivers have read it."""
 GRACE: Final = 15.0
-"""Seconds for what is under way at the end of a phase; held back clients get less, as nobody waits for what a quota holds."""
+"""Seconds for operations in flight at the end of a phase. Clients that a quota holds back get HELD."""
 HELD: Final = 2.0
 ENDED: Final = 5.0
 """Seconds for a driver to end once its pipe is closed."""
@@ -61,7 +63,7 @@ PRODUCERS: Final = 1_000_000
 
 
 class RunError(Exception):
-    """The run cannot be made, or not to its end; the message says why in one line."""
+    """The run failed. The message says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +78,6 @@ class Options:
     """Whether what the run made is removed at its end."""
 
 
-class Shown(Protocol):
-    """What is told of a run while it lasts: `terminal.View`."""
-
-    def phase(self, name: str, seconds: float, now: float) -> None: ...
-
-    def tick(
-        self,
-        tenant: str,
-        *,
-        seconds: float,
-        acknowledged: int,
-        failed: int,
-        size: int,
-        longest_us: int,
-        intended: float | None = None,
-    ) -> None: ...
-
-    def show(self, now: float) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def done(self, phase: PhaseResult) -> None: ...
-
-
 @dataclass(slots=True)
 class Process:
     """A driver: its pipe, and what it said."""
@@ -110,19 +88,19 @@ class Process:
     error: str = ""
     ready: bool = False
     lost: bool = False
-    last: Tick = field(default_factory=lambda: Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0))
+    last: Tick = field(default_factory=Tick)
 
 
 class Run:
-    """`make` is all that others call."""
+    """One run. Others call only `make`."""
 
-    def __init__(self, scenario: Scenario, cluster: Cluster, options: Options, shown: Shown) -> None:
+    def __init__(self, scenario: Scenario, cluster: Cluster, options: Options, observer: RunObserver) -> None:
         self.scenario, self.cluster, self.options = scenario, cluster, options
-        self.shown = shown
+        self.observer = observer
         self.prefix = f"{PREFIX}{options.run_id}-{options.index}"
         self._topics = {name: topic.name or f"{self.prefix}-{name}" for name, topic in scenario.topics.items()}
         self._partitions: dict[str, int] = {}
-        self._starts: verify.Places = {}
+        self._starts: verify.Offsets = {}
         self._producers = 1 + options.index * PRODUCERS
         self._written: list[verify.Written] = []
         self._warnings: list[Warning] = []
@@ -140,15 +118,15 @@ class Run:
             with Sampler({"host": Host(), **self.options.watch}) as sampler:
                 for i, phase in enumerate(self.scenario.phases):
                     if i and self.scenario.pause:
-                        self.shown.note(f"pausing for {self.scenario.pause:g} s")
+                        self.observer.note(f"pausing for {self.scenario.pause:g} s")
                         time.sleep(self.scenario.pause)
                     phases.append(self._phase(phase, access, sampler))
-                    self.shown.done(phases[-1])
+                    self.observer.done(phases[-1])
                     if phase.clean_up:
                         began_removing = time.monotonic()
                         self.cluster.remove_topics(f"{self.prefix}-{phase.name}-")
                         took = time.monotonic() - began_removing
-                        self.shown.note(f"the topics of phase {phase.name} were removed after {took:.1f} s")
+                        self.observer.note(f"the topics of phase {phase.name} were removed after {took:.1f} s")
             verification = self._verify()
         finally:
             if self.options.clean_up:
@@ -201,7 +179,7 @@ class Run:
         self._starts = verify.ends(self.cluster, {name: self._partitions[name] for name in writes})
 
     def _fill(self, topic: str, records: int, size: int) -> None:
-        self.shown.note(f"writing {records:,} records of {size:,} bytes to {topic}")
+        self.observer.note(f"writing {records:,} records of {size:,} bytes to {topic}")
         settings = {"client.id": CLIENT_ID, "log_level": 0, "linger.ms": 20, "message.max.bytes": max(size + 4096, 1 << 20)}
         producer = Producer({**librdkafka_settings(self.cluster.bootstrap, self.cluster.access), **settings})
         failed: list[str] = []
@@ -232,11 +210,11 @@ class Run:
             started = time.time() + AHEAD
             for one in processes:
                 _tell(one, Start(at=at).model_dump_json())
-            whole = phase.warm_up + phase.duration
-            self.shown.phase(phase.name, whole, at)
-            events = _Events(phase.events, at, self.shown)
-            self._listen(processes, lines, events, at + whole)
-            since, until = started + phase.warm_up, started + whole
+            length = phase.warm_up + phase.duration
+            self.observer.phase(phase.name, length, at)
+            events = _Events(phase.events, at, self.observer)
+            self._listen(processes, lines, events, at + length)
+            since, until = started + phase.warm_up, started + length
             self._measure(processes, sampler, since, until)
         return PhaseResult(
             name=phase.name,
@@ -278,7 +256,7 @@ class Run:
             self._producers += clients
 
     def _connect(self, processes: Sequence[Process], lines: queue.Queue[_Line]) -> None:
-        """Until all are connected. Raises RunError with what one of them says."""
+        """Wait until all are connected. Raises RunError with the error of a driver."""
         deadline = time.monotonic() + CONNECTED
         while not all(one.ready for one in processes):
             try:
@@ -291,7 +269,7 @@ class Run:
                 raise RunError(f"{line.process.job.name}: {line.process.error or 'the driver ended before it had begun'}")
 
     def _listen(self, processes: Sequence[Process], lines: queue.Queue[_Line], events: _Events, end: float) -> None:
-        """Until all have reported, or are given up."""
+        """Wait until all have reported or are given up."""
         deadline, told = end + GRACE + LOST, time.monotonic()
         while not all(one.report or one.lost for one in processes):
             now = time.monotonic()
@@ -301,12 +279,12 @@ class Run:
                     one.lost = one.lost or one.report is None
                 break
             try:
-                lines.get(timeout=min(max(events.next() - now, 0.05), 0.5)).apply(self.shown)
+                lines.get(timeout=min(max(events.next() - now, 0.05), 0.5)).apply(self.observer)
             except queue.Empty:
                 continue
             if time.monotonic() - told >= 1.0:
                 told = time.monotonic()
-                self.shown.show(told)
+                self.observer.show(told)
 
     def _measure(self, processes: Sequence[Process], sampler: Sampler, since: float, until: float) -> None:
         """How busy drivers were."""
@@ -331,7 +309,7 @@ class Run:
                 acknowledged = one.report.acknowledged_records if one.report else []
                 first, last = one.job.first_producer, one.job.first_producer + one.job.clients - 1
                 self._written.append(verify.Written(load.tenant, report.library, one.job.topic, first, last, acknowledged))
-        found: dict[str, Any] = {name: getattr(report, name) for name in _SAME}
+        found: dict[str, Any] = {name: getattr(report, name) for name in FIELDS}
         return TenantResult(
             tenant=load.tenant,
             role=self.scenario.tenants[load.tenant].role,
@@ -346,28 +324,24 @@ class Run:
         """What became of all records."""
         if not self._written:
             return []
-        self.shown.note("reading back what was written")
-        seen = verify.read(self.cluster, self._starts, self.options.run_id)
-        return verify.judge(self._written, seen)
+        self.observer.note("reading back what was written")
+        records = verify.read(self.cluster, self._starts, self.options.run_id)
+        return verify.judge(self._written, records)
 
     def _clean_up(self) -> None:
         for left in self.cluster.remove(self.prefix):
             self._warnings.append(Warning(code=WarningCode.LEFT_BEHIND, text=f"left behind: {left}"))
-            self.shown.note(f"left behind: {left}")
-
-
-_SAME: Final = ("intended", "sent", "acknowledged", "failed", "bytes", "latency", "service", "throttle", "series")
-"""What a report and a result call by one name."""
+            self.observer.note(f"left behind: {left}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Something that a driver said; None: its output ended."""
+    """A line that a driver printed; None at the end of its output."""
 
     process: Process
     text: str | None
 
-    def apply(self, shown: Shown | None = None) -> None:
+    def apply(self, observer: RunObserver | None = None) -> None:
         one = self.process
         if self.text is None:
             one.lost = one.lost or one.report is None
@@ -375,30 +349,23 @@ class _Line:
         try:
             ((what, value),) = json.loads(self.text).items()
         except (ValueError, AttributeError):
-            return  # a library's own words
+            return  # printed by a library
         if what == READY:
             one.ready = True
         elif what == REPORT:
             one.report = Report.model_validate(value)
         elif what == ERROR:
             one.error, one.lost = value, True
-        elif what == TICK and shown is not None:
+        elif what == TICK and observer is not None:
             tick, last = Tick.model_validate(value), one.last
             one.last = tick
-            shown.tick(
-                one.job.name,
-                seconds=1.0,
-                acknowledged=tick.acknowledged - last.acknowledged,
-                failed=tick.failed - last.failed,
-                size=tick.bytes - last.bytes,
-                longest_us=tick.latency_max_us,
-                intended=one.job.rate,
-            )
+            acknowledged, failed, size = (getattr(tick, name) - getattr(last, name) for name in ("acknowledged", "failed", "bytes"))
+            observer.tick(one.job.name, Progress(1.0, acknowledged, failed, size, tick.latency_max_us, one.job.rate))
 
 
 @contextmanager
 def _drivers(jobs: Sequence[Job]) -> Iterator[tuple[list[Process], queue.Queue[_Line]]]:
-    """A process for each job, and what they say. They do not outlive this."""
+    """A process for each job, and their lines. They end with the block."""
     processes: list[Process] = []
     lines: queue.Queue[_Line] = queue.Queue()
 
@@ -440,16 +407,16 @@ def _tell(one: Process, line: str) -> None:
         assert one.child.stdin is not None
         one.child.stdin.write(line + "\n")
         one.child.stdin.flush()
-    except OSError:  # it ended: its output says so, too
+    except OSError:  # it has ended: its output shows that too
         pass
 
 
 class _Events:
     """What a phase does to the system, each in a thread of its own."""
 
-    def __init__(self, planned: Sequence[Planned], at: float, shown: Shown) -> None:
+    def __init__(self, planned: Sequence[Planned], at: float, observer: RunObserver) -> None:
         self._left = sorted(((at + event.at, event) for event in planned), key=lambda pair: pair[0])
-        self._shown, self._found = shown, list[Event]()
+        self._observer, self._found = observer, list[Event]()
         self._threads: list[threading.Thread] = []
         self._wrong: list[str] = []
 
@@ -459,12 +426,12 @@ class _Events:
     def begin(self, now: float) -> None:
         while self._left and self._left[0][0] <= now:
             event = self._left.pop(0)[1]
-            self._shown.note(f"event: {event.command}")
+            self._observer.note(f"event: {event.command}")
             self._threads.append(threading.Thread(target=self._do, args=(event,), daemon=True))
             self._threads[-1].start()
 
     def done(self) -> list[Event]:
-        """All of them. Raises RunError for one that failed: what was measured is not what the scenario says."""
+        """All events. Raises RunError if one failed, as the figures are then not those of the scenario."""
         for thread in self._threads:
             thread.join()
         if self._wrong:
@@ -491,9 +458,9 @@ class _Events:
             self._wrong.append(f"event `{event.command}` was not done after {event.timeout:g} s")
 
 
-def run_once(scenario: Scenario, cluster: Cluster, options: Options, shown: Shown) -> RunResult:
+def run_once(scenario: Scenario, cluster: Cluster, options: Options, observer: RunObserver) -> RunResult:
     """Raises RunError, EndpointError."""
     try:
-        return Run(scenario, cluster, options, shown).make(cluster.bootstrap)
+        return Run(scenario, cluster, options, observer).make(cluster.bootstrap)
     except KafkaException as e:
         raise EndpointError(f"{cluster.bootstrap}: {said(e)}") from None

@@ -499,13 +499,13 @@ class Scenario(Model):
         swept = [load for load in loads if load.sweep] or (loads if len(loads) == 1 else [])
         if not swept:
             raise FileError(f"{self.name}: which rate is swept? Mark a load with `sweep: true`")
-        whole = sum(load.rate for load in swept if load.rate != MAX)
-        if not whole:
-            whole = len(swept)
+        total = sum(load.rate for load in swept if load.rate != MAX)
+        if not total:
+            total = len(swept)
         phases = []
         for phase in self.phases:
             load = [
-                one.model_copy(update={"rate": rate * (1.0 if one.rate == MAX else one.rate) / whole}) if one in swept else one
+                one.model_copy(update={"rate": rate * (1.0 if one.rate == MAX else one.rate) / total}) if one in swept else one
                 for one in phase.load
             ]
             phases.append(phase.model_copy(update={"load": load}))
@@ -587,6 +587,6 @@ def _filled(data: Any, values: Mapping[str, Any], where: str, lines: Lines, key:
             raise FileError(f"{at}: the parameter {name!r} has no default: give --set {name}=VALUE")
         return values[name]
 
-    if whole := _PARAMETER.fullmatch(data):
-        return value_of(whole)
+    if entire := _PARAMETER.fullmatch(data):
+        return value_of(entire)
     return _PARAMETER.sub(lambda match: str(value_of(match)), data)

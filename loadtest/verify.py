@@ -21,7 +21,7 @@ from loadtest.results.model import Verification
 STALL: Final = 60.0
 """Seconds without a record until reading is given up: a quota may hold this client too."""
 EXAMPLES: Final = 20
-Places = dict[tuple[str, int], int]
+Offsets = dict[tuple[str, int], int]
 """Offsets by topic and partition."""
 
 
@@ -38,7 +38,7 @@ class Written:
 
 
 @dataclass(slots=True)
-class Found:
+class PartitionRecords:
     """One producer's records in one partition."""
 
     there: Runs = field(default_factory=Runs)
@@ -61,15 +61,15 @@ class Found:
             self.examples.append(text)
 
 
-Seen = dict[tuple[str, int, int], Found]
+RecordsRead = dict[tuple[str, int, int], PartitionRecords]
 """By topic, producer and partition."""
 
 
-def ends(cluster: Cluster, topics: Mapping[str, int]) -> Places:
+def ends(cluster: Cluster, topics: Mapping[str, int]) -> Offsets:
     """Where topics of so many partitions end now."""
     consumer = _consumer(cluster)
     try:
-        found: Places = {}
+        found: Offsets = {}
         for topic, partitions in topics.items():
             for n in range(partitions):
                 found[topic, n] = bounds(consumer, topic, n)[1]
@@ -80,13 +80,13 @@ def ends(cluster: Cluster, topics: Mapping[str, int]) -> Places:
         consumer.close()
 
 
-def read(cluster: Cluster, starts: Places, run_id: str, told: Callable[[int], None] = lambda _: None) -> Seen:
+def read(cluster: Cluster, starts: Offsets, run_id: str, told: Callable[[int], None] = lambda _: None) -> RecordsRead:
     """All records of the run behind these places. `told` hears how many were read.
 
     Raises EndpointError when something cannot be read to its end."""
-    consumer, run, seen = _consumer(cluster), run_bytes(run_id), Seen()
+    consumer, run, records = _consumer(cluster), run_bytes(run_id), RecordsRead()
     try:
-        left = _there(consumer, starts)
+        left = _written_partitions(consumer, starts)
         consumer.assign([TopicPartition(topic, n, starts[topic, n]) for topic, n in left])
         count, deadline = 0, time.monotonic() + STALL
         while left:
@@ -95,7 +95,7 @@ def read(cluster: Cluster, starts: Places, run_id: str, told: Callable[[int], No
                 deadline = time.monotonic() + STALL
                 if error is None:
                     count += 1
-                    _note(seen, message.value(), run, place, message.offset() or 0)
+                    _note(records, message.value(), run, place, message.offset() or 0)
                 elif error.code() in (KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART):
                     left.discard(place)
             told(count)
@@ -104,10 +104,10 @@ def read(cluster: Cluster, starts: Places, run_id: str, told: Callable[[int], No
                 raise EndpointError(f"what was written cannot be read back: {names} gave nothing for {STALL:g} s")
     finally:
         consumer.close()
-    return seen
+    return records
 
 
-def _there(consumer: Consumer, starts: Places) -> set[tuple[str, int]]:
+def _written_partitions(consumer: Consumer, starts: Offsets) -> set[tuple[str, int]]:
     """Without topics that are gone, whose records are lost, and partitions that were not written to."""
     topics = consumer.list_topics(timeout=STALL).topics
     there = set()
@@ -119,26 +119,26 @@ def _there(consumer: Consumer, starts: Places) -> set[tuple[str, int]]:
     return there
 
 
-def _note(seen: Seen, value: bytes | None, run: bytes, place: tuple[str, int], offset: int) -> None:
+def _note(records: RecordsRead, value: bytes | None, run: bytes, place: tuple[str, int], offset: int) -> None:
     header = header_of(value, run)
     if header is None:
         return
     key = (place[0], header.producer, place[1])
-    found = seen.get(key)
+    found = records.get(key)
     if found is None:
-        found = seen[key] = Found()
+        found = records[key] = PartitionRecords()
     found.add(header.sequence, f"{place[0]}-{place[1]} offset {offset}, producer {header.producer}")
 
 
-def judge(written: Iterable[Written], seen: Seen) -> list[Verification]:
+def judge(written: Iterable[Written], records: RecordsRead) -> list[Verification]:
     """By tenant and client library."""
     results: dict[tuple[str, str], Verification] = {}
     for one in written:
         result = results.setdefault((one.library, one.tenant), Verification(client=one.library, tenant=one.tenant))
         acknowledged = {(part.producer, part.partition): Runs(part.runs) for part in one.acknowledged}
-        keys = {(producer, n) for topic, producer, n in seen if topic == one.topic and one.first <= producer <= one.last}
+        keys = {(producer, n) for topic, producer, n in records if topic == one.topic and one.first <= producer <= one.last}
         for producer, n in sorted(keys | acknowledged.keys()):
-            sure, found = acknowledged.get((producer, n), Runs()), seen.get((one.topic, producer, n), Found())
+            sure, found = acknowledged.get((producer, n), Runs()), records.get((one.topic, producer, n), PartitionRecords())
             gone = sure.without(found.there)
             result.acknowledged += len(sure)
             result.consumed += len(found.there)

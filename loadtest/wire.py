@@ -11,17 +11,17 @@ import datetime
 import ssl
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
-from kio.schema.errors import ErrorCode
 from kio.static.primitive import TZAwareMicros
 
 from configfile.access import Access, Certificates, Login
 from loadtest.entities import milliseconds, record_batch, request_frame, response_entity
-from loadtest.login import LoginFailed, tokens
+from loadtest.login import log_in
 
-PRODUCE, METADATA, HANDSHAKE, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = (0, 7), (3, 1), (17, 1), (18, 0), (19, 7), (20, 6)
-INIT_PRODUCER_ID, AUTHENTICATE, METADATA_WITH_THROTTLE = (22, 1), (36, 1), (3, 4)
+PRODUCE, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = (0, 7), (3, 1), (18, 0), (19, 7), (20, 6)
+INIT_PRODUCER_ID, METADATA_WITH_THROTTLE = (22, 1), (3, 4)
 """(key, version)"""
 QUOTA_EXCEEDED: Final = 89
 TIMEOUT_MS: Final = 300_000
@@ -33,14 +33,6 @@ class Answered(NamedTuple):
 
     codes: dict[str, int]
     throttle: float
-
-
-def error_name(code: int) -> str:
-    """As Kafka calls it: THROTTLING_QUOTA_EXCEEDED."""
-    try:
-        return str(ErrorCode(code).name).upper()
-    except ValueError:
-        return f"ERROR_{code}"
 
 
 def tls_context(tls: Certificates) -> ssl.SSLContext:
@@ -86,22 +78,11 @@ class Connection:
 
     async def log_in(self, login: Login) -> None:
         """Raises LoginFailed."""
-        answer = await self.ask(HANDSHAKE, mechanism=login.mechanism)
-        if answer.error_code:
-            raise LoginFailed(f"the broker does not know {login.mechanism}, but {', '.join(answer.mechanisms) or 'no mechanism'}")
-        exchange = tokens(login.mechanism, login.username, login.password)
-        try:
-            token = next(exchange)
+        exchange, answer = log_in(login.mechanism, login.username, login.password), None
+        with suppress(StopIteration):
             while True:
-                token = exchange.send(await self._token(token))
-        except StopIteration:
-            return
-
-    async def _token(self, token: bytes) -> bytes:
-        answer = await self.ask(AUTHENTICATE, auth_bytes=token)
-        if answer.error_code:
-            raise LoginFailed(answer.error_message or error_name(answer.error_code))
-        return bytes(answer.auth_bytes)
+                what, fields = exchange.send(answer)
+                answer = await self.ask(what, **fields)
 
     async def create(self, topics: dict[str, int], replication: int, *, validate_only: bool = False) -> Answered:
         """Creates topics of so many partitions each. `replication` -1: the cluster's default."""

@@ -3,18 +3,18 @@
 In: how many brokers, which version, which properties. Out: a running cluster, and Kafka's own tools.
 Leaves to others: what is done with it. It knows nothing of the proxy.
 
-The rooms, from the bottom up:
+The modules, from the bottom up:
 
     java        finds a Java, or says how to get one
-    guard       starts processes that never outlive this one; `_watch` is the script that sees to it
+    guard       starts processes that never outlive this one; `_watch` is the process that ends them
     repository  where Maven packages come from, and through which proxy
     resolver    fetches them, with the resolver that PySpark brings
     jars        keeps Kafka's jars in a cache folder, and repairs it
-    ports       loopback ports that stay ours while a broker is down
+    ports       free loopback ports, and ports that stay reserved while a broker is down
     jvm         command lines
     settings    server.properties as a value
     storage     formats a node's folders
-    ready       asks a broker who is in the cluster
+    ready       asks a broker which brokers are in the cluster
     node        one process: start, signal, log
     cluster     LocalCluster: one to three nodes
     archive     makes brokers start faster

@@ -1,4 +1,4 @@
-"""Room localkafka, the command: `python -m localkafka` runs a cluster until Ctrl-C or SIGTERM.
+"""`python -m localkafka` runs a cluster until Ctrl-C or SIGTERM.
 
 In: arguments. Out: the bootstrap servers on standard output, progress on standard error, exit code 0 after a stop by signal.
 Leaves to others: everything else.
@@ -16,7 +16,7 @@ from localkafka.java import JavaMissing
 from localkafka.node import NodeError
 from localkafka.resolver import FetchError
 from localkafka.storage import FormatError
-from localkafka.versions import whole
+from localkafka.versions import full_version
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,14 +55,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m localkafka", description="Run a real Apache Kafka on loopback until Ctrl-C.")
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 2, 3))
     parser.add_argument("--log-dirs", type=int, metavar="N", help="log dirs per broker (2, before Kafka 3.7 1)")
-    parser.add_argument("--version", type=whole, default=DEFAULT_VERSION, help=f"of Kafka, such as 3.9 ({DEFAULT_VERSION})")
+    parser.add_argument("--version", type=full_version, default=DEFAULT_VERSION, help=f"of Kafka, such as 3.9 ({DEFAULT_VERSION})")
     parser.add_argument(
         "--sasl", type=_pair(":"), nargs="+", default=[], metavar="USER:PASSWORD", help="clients must log in as one of these"
     )
     parser.add_argument(
         "--property", type=_pair("="), action="append", default=[], metavar="NAME=VALUE", help="for server.properties"
     )
-    parser.add_argument("--fetch-only", action="store_true", help="only fill the cache, when Kafka is not there")
+    parser.add_argument("--fetch-only", action="store_true", help="only fill the cache, if Kafka is not in it")
     return parser
 
 

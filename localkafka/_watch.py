@@ -1,4 +1,4 @@
-"""Room localkafka, the watcher: a script of its own, started by guard.py, that cleans up when its parent is gone.
+"""A separate process, started by guard.py, that cleans up when its parent has ended.
 
 In: the guard's folder and the parent's id as arguments, and a pipe on standard input that ends with the parent, however it ends.
 Out: every process named in the folder's `pids` is killed and the folder is removed. Leaves to others: orderly stops.

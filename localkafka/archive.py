@@ -1,6 +1,6 @@
-"""Room localkafka, archive: makes an archive of the classes that a broker loads, with which brokers and tools start faster.
+"""Makes an archive of the classes that a broker loads. With it, brokers and tools start faster.
 
-In: a version of Kafka. Out: a file beside its jars (50 MB), that jvm.py uses when it is there: one broker then starts in 2.0 s
+In: a version of Kafka. Out: a file beside its jars (50 MB), that jvm.py uses if it exists: one broker then starts in 2.0 s
 instead of 3.4 s, with 40 MB less in RAM. Leaves to others: everything works without it.
 """
 

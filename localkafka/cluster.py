@@ -1,4 +1,4 @@
-"""Room localkafka, cluster: one to three Kafka nodes on loopback, started, stopped, killed and moved.
+"""One to three Kafka nodes on loopback that can be started, stopped, killed and moved to other ports.
 
 In: how many, which version, which properties. Out: a cluster that answers, and its bootstrap servers.
 Leaves to others: fetching (jars.py), formatting (storage.py), one process (node.py), its properties (settings.py).
@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from localkafka import jvm, storage
@@ -50,13 +49,13 @@ class LocalCluster:
     ) -> None:
         """Describe a cluster; nothing runs yet.
 
-        `log_dirs` is their number per broker: 2 where none is given, 1 before Kafka 3.7. `properties` go over the defaults in every
-        node's server.properties. `data_dir` is kept at stop, and used again by a next cluster with the same number of brokers and
-        log dirs; without it, data is temporary.
+        `log_dirs` is the number per broker: by default 2, before Kafka 3.7 1. `properties` override the defaults in every node's
+        server.properties. `data_dir` is kept at stop, and a later cluster with the same number of brokers and log dirs can use it
+        again; without it, data is temporary.
         `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 (since Kafka 3.5). `tls` is the same for all nodes:
-        its certificate is for 127.0.0.1. `super_users` switch the authorizer on: these of the users of `sasl` may do everything,
-        as brokers among each other may; all others have the rights that ACLs give them, none to begin with. `jvm_flags` go over
-        the others (-Xmx512m for one).
+        its certificate is for 127.0.0.1. `super_users` turn the authorizer on: these users of `sasl` may do everything, and so
+        may brokers among each other. All other users have only the rights that ACLs give them. `jvm_flags` override the defaults,
+        for example -Xmx512m.
         `start_limit` is in seconds. Errors: ValueError.
         """
         if not 1 <= brokers <= 3:
@@ -82,7 +81,7 @@ class LocalCluster:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
 
@@ -115,7 +114,7 @@ class LocalCluster:
         """Stop all nodes and remove temporary data. Stopping twice is allowed."""
         if self._guard is None:
             return
-        # Nobody will read temporary data again, and an orderly stop of several nodes takes 6 s: the last ones wait for a quorum.
+        # Temporary data is not read again, and an orderly stop of several nodes takes 6 s: the last nodes wait for a quorum.
         self._end_all(signal.SIGTERM if self._data_dir else signal.SIGKILL)
         for node in self.brokers:
             node.release_ports()

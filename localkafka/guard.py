@@ -1,7 +1,7 @@
-"""Room localkafka, the guard: starts child processes so that none of them outlives this process, however it ends.
+"""Starts child processes so that none of them outlives this process, however it ends.
 
 In: command lines. Out: running processes in sessions of their own (Ctrl-C in the terminal reaches us first, not them), and a
-temporary folder that vanishes with them. Leaves to others: what the processes are; the cleaning up after a SIGKILL (_watch.py).
+temporary folder that is removed with them. Leaves to others: what the processes are; the cleaning up after a SIGKILL (_watch.py).
 """
 
 import os
@@ -12,10 +12,9 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
-# The child registers itself before it becomes the program: there is no moment at which it runs and nobody knows of it.
+# The child registers itself before it becomes the program, so it never runs unregistered.
 _REGISTER_THEN_RUN = 'echo > "$0/$$" || exit 1; exec "$@"'
 _CLOSE_LIMIT = 60.0  # seconds that the removal of the folder is waited for
 
@@ -39,7 +38,7 @@ class Guard:
         """Nothing more to do: the watcher already runs."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 
@@ -67,7 +66,7 @@ class Guard:
         return process
 
     def forget(self, process: subprocess.Popen[bytes]) -> None:
-        """Strike a process that has ended and was waited for off the list, as its id may now belong to somebody else."""
+        """Remove a process that has ended and was waited for from the list, as its id may now belong to another process."""
         self._running.pop(process.pid, None)
         (self._pids / str(process.pid)).unlink(missing_ok=True)
 
@@ -108,7 +107,7 @@ class Guard:
             _kill(process)
             process.wait()
         try:
-            pipe.write(b"q")  # said, not only closed: a fork of this process may hold another end of the pipe
+            pipe.write(b"q")  # written, not only closed: a fork of this process may hold another end of the pipe
             pipe.close()
         except BrokenPipeError:
             pass  # somebody ended the watcher
@@ -120,7 +119,7 @@ class Guard:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child and its children, unless it was waited for: then its id may be somebody else's."""
+    """Kill a child and its children, unless it was waited for: then its id may belong to another process."""
     if process.returncode is None:
         os.killpg(process.pid, signal.SIGKILL)
 

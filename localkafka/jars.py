@@ -1,7 +1,7 @@
-"""Room localkafka, jars: keeps Apache Kafka's jars in a cache folder, and sees to it that they are whole.
+"""Keeps Apache Kafka's jars in a cache folder, and repairs damaged ones.
 
-In: a Kafka version, a Java, the cache folder of the environment. Out: a folder of jars that is complete once it is there.
-With such a folder no network is needed, and only the sizes of its files are looked at.
+In: a Kafka version, a Java, the cache folder of the environment. Out: a folder of jars, which is complete if it exists.
+With such a folder no network is needed, and only the sizes of its files are checked.
 Leaves to others: fetching (resolver.py) and where from (repository.py); running them.
 """
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localkafka.java import Java
-from localkafka.resolver import FetchError, Package, is_whole, resolve, spark_home
+from localkafka.resolver import FetchError, Package, is_complete, resolve, spark_home
 
 DEFAULT_VERSION = "4.3.1"
 Progress = Callable[[str], None]
@@ -60,7 +60,7 @@ def _fetched(version: str, java: Java, progress: Progress | None, damage: Callab
         if damage(folder) is not None:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with locked(folder, say):
-                _make_whole(folder, version, java, say, damage)
+                _repair(folder, version, java, say, damage)
     except OSError as error:
         raise FetchError(
             f"the cache folder {folder.parent} cannot be used ({error.strerror or error}): set KAFKA_QUOTA_PROXY_CACHE to another"
@@ -70,12 +70,12 @@ def _fetched(version: str, java: Java, progress: Progress | None, damage: Callab
     return folder
 
 
-def _make_whole(folder: Path, version: str, java: Java, say: Progress, damage: Callable[[Path], str | None]) -> None:
+def _repair(folder: Path, version: str, java: Java, say: Progress, damage: Callable[[Path], str | None]) -> None:
     if folder.is_dir() and not (folder / _SUMS).exists() and _all_open(folder):
-        _write_sums(folder)  # made before there were sums
+        _write_sums(folder)  # made by a version that wrote no checksums
     damaged = damage(folder)
     if damaged is None:
-        return  # somebody else made it meanwhile
+        return  # another process has made it meanwhile
     if folder.is_dir():
         say(f"the cache of Apache Kafka {version} is damaged ({damaged}): fetching it again")
     else:
@@ -85,7 +85,7 @@ def _make_whole(folder: Path, version: str, java: Java, say: Progress, damage: C
 
 @contextmanager
 def locked(made: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock under which `made` is made, once nobody else does; it goes with the process that holds it."""
+    """Hold the lock of `made` while it is being made. The lock ends with the process that holds it."""
     with _beside(made, "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +105,7 @@ def _fill(folder: Path, version: str, java: Java, say: Progress) -> None:
     except FetchError as error:
         if not (left_over and error.again):
             raise
-        say("what an earlier try left behind is of no use: starting anew")
+        say("what an earlier try left behind is useless: starting from the beginning")
         shutil.rmtree(work)
         resolve(wanted, _EXCLUDED, work, java)
     made = work / "jars"
@@ -164,7 +164,7 @@ def _digest(file: Path) -> str:
 
 
 def _all_open(folder: Path) -> bool:
-    return all(is_whole(jar) for jar in folder.glob("*.jar"))
+    return all(is_complete(jar) for jar in folder.glob("*.jar"))
 
 
 def _beside(folder: Path, what: str) -> Path:

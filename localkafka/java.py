@@ -1,7 +1,7 @@
-"""Room localkafka, Java: finds one that runs Kafka and Spark, says what to do when there is none, and installs it where it may.
+"""Finds a Java that runs Kafka and Spark, says how to get one if there is none, and can install it with apt-get.
 
 In: JAVA_HOME, PATH and /usr/lib/jvm. Out: a `Java`, or JavaMissing with what was found and how to get one.
-Leaves to others: what runs on it. `python -m localkafka.java [--install]` is the Makefile's way in.
+Leaves to others: what runs on it. `python -m localkafka.java [--install]` is what the Makefile calls.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class JavaMissing(RuntimeError):
 
 @dataclass(frozen=True)
 class Java:
-    """One Java that runs: `version` is the feature number (17, 21, …), `release` the whole one (17.0.15), `home` its JAVA_HOME."""
+    """One Java that runs: `version` is the feature number (17, 21), `release` the full version (17.0.15), `home` its JAVA_HOME."""
 
     path: Path
     version: int

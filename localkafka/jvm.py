@@ -1,6 +1,6 @@
-"""Room localkafka, jvm: the command lines that Java programs of Kafka are started with.
+"""The command lines that start Java programs of Kafka.
 
-In: a Java, a folder of jars, a folder for the log4j file. Out: lists of arguments that want only a main class.
+In: a Java, a folder of jars, a folder for the log4j file. Out: lists of arguments that lack only the main class.
 Leaves to others: running them; making the class archive (archive.py).
 """
 
@@ -26,19 +26,19 @@ logger.server.level=WARN
 
 
 def broker_command(java: Java, jars: Path, folder: Path, flags: Sequence[str]) -> list[str]:
-    """For a process that stays: the whole compiler, INFO on standard output. `flags` go over the others."""
+    """For a process that runs long: the full compiler, INFO on standard output. `flags` override the others."""
     return [*_start(java, jars), "-Xmx512m", *flags, *_classes(jars, folder, "INFO", "SYSTEM_OUT")]
 
 
 def tool_command(java: Java, jars: Path, folder: Path, more: Sequence[Path] = (), classes: Path | None = None) -> list[str]:
-    """For a process that ends soon: the quick compiler only, warnings on standard error. `more`: further folders of jars;
+    """For a process that ends soon: only the quick compiler, warnings on standard error. `more`: further folders of jars;
     `classes`: a folder of classes."""
     flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1"]
     return [*_start(java, jars), *flags, *_classes(jars, folder, "WARN", "SYSTEM_ERR", more, classes)]
 
 
 def archive_path(jars: Path, java: Java) -> Path:
-    """Where the archive of loaded classes is, if there is one: it fits these jars and this release of Java only."""
+    """Where the archive of loaded classes is, if there is one. It fits only these jars and this release of Java."""
     return jars / f"classes-{java.release}.jsa"
 
 

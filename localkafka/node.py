@@ -1,4 +1,4 @@
-"""Room localkafka, node: one Kafka process with its folder, its ports and its log.
+"""One Kafka process with its folder, its ports and its log.
 
 In: a command line, properties, orders to start and stop. Out: a running process and what it printed.
 Leaves to others: the cluster that it belongs to, formatting, whether it is ready.
@@ -60,12 +60,12 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives; it need not be ready."""
+        """Whether the process runs. It need not be ready."""
         return self.pid is not None
 
     @property
     def wanted(self) -> bool:
-        """Whether it was started and not stopped since: not running then means that it failed."""
+        """Whether it was started and not stopped since. If it does not run then, it has failed."""
         return self._process is not None
 
     def move(self) -> None:
@@ -81,14 +81,14 @@ class Node:
         self._controller = HeldPort()
 
     def release_ports(self) -> None:
-        """Let all ports go; the node cannot start after that."""
+        """Release all ports; the node cannot start after that."""
         for port in (self._client, self._internal, self._controller):
             port.release()
 
     def launch(
         self, guard: Guard, command: Sequence[str], common: Mapping[str, PropertyValue], extra: Mapping[str, PropertyValue]
     ) -> None:
-        """Start the process and return at once. `command` wants only the main class; `extra` goes over all other properties."""
+        """Start the process and return at once. `command` lacks only the main class; `extra` overrides all other properties."""
         self.wait_end(0)
         self.folder.mkdir(parents=True, exist_ok=True)
         own = node_properties(self.node_id, self.listeners, self.log_dirs, self.metadata_dir)
@@ -119,7 +119,7 @@ class Node:
         self._process = None
 
     def started(self) -> bool:
-        """Whether it says that it is done with starting: only then do all of its listeners listen."""
+        """Whether its log says that it has started: only then do all of its listeners listen."""
         return _STARTED in self.printed_since_start()
 
     def check_alive(self) -> None:

@@ -1,19 +1,31 @@
-"""Room localkafka, ports: picks loopback ports and keeps them ours, also while the broker behind one is stopped.
+"""Picks ports of the loopback interface, and can reserve one while no broker listens on it.
 
-In: nothing. Out: port numbers that the kernel gives to nobody else meanwhile. Leaves to others: listening on them.
+In: nothing. Out: port numbers. Leaves to others: listening on them.
 """
 
 import platform
 import socket
+from contextlib import ExitStack
 
 HOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports on which nothing listens at the moment. Another process may take one before it is used."""
+    with ExitStack() as stack:
+        return [stack.enter_context(socket.create_server((HOST, 0))).getsockname()[1] for _ in range(count)]
+
+
+def free_port() -> int:
+    """One port on which nothing listens at the moment."""
+    return free_ports(1)[0]
 
 
 class HeldPort:
     """A free port of the loopback interface, bound but not listening: connecting to it is refused until a broker listens.
 
     Linux lets a second socket bind a port whose first owner does not listen when both set SO_REUSEADDR, as Java does for every
-    server socket, and gives such a port to no one who asks for any port. Elsewhere the port is let go at once, and a start that
+    server socket, and gives such a port to no one who asks for any port. Elsewhere the port is released at once, and a start that
     finds it taken is tried again with another.
     """
 
@@ -32,5 +44,5 @@ class HeldPort:
         return f"{HOST}:{self.number}"
 
     def release(self) -> None:
-        """Let the port go. Releasing twice is allowed."""
+        """Release the port. Releasing twice is allowed."""
         self._socket.close()

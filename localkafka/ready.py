@@ -1,4 +1,4 @@
-"""Room localkafka, ready: asks a broker who is in the cluster, over a bare socket.
+"""Asks a broker over a plain socket which brokers are in the cluster.
 
 In: the address of a plaintext listener. Out: the brokers that this broker knows to be registered and not fenced, with their
 addresses on that listener. Leaves to others: waiting. Wire: Metadata (3) v1 with no topics, as in Kafka's protocol guide.

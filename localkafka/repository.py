@@ -1,9 +1,9 @@
-"""Room localkafka, repository: where Maven packages come from, and through which proxy.
+"""Finds out from which repository Maven packages are fetched, and through which HTTP proxy.
 
-In: $KAFKA_QUOTA_PROXY_MAVEN_REPOSITORY, HTTP_PROXY and its like, the options of Java and Maven, Maven's settings.xml.
+In: $KAFKA_QUOTA_PROXY_MAVEN_REPOSITORY, HTTP_PROXY and similar variables, the options of Java and Maven, Maven's settings.xml.
 Out: a `Repository`, and options for a JVM.
-Leaves to others: fetching (resolver.py). Local Maven repositories are never looked at: in `~/.m2/repository` there may be poms
-without their jars.
+Leaves to others: fetching (resolver.py). Local Maven repositories are never used: `~/.m2/repository` may have poms without their
+jars.
 """
 
 import os
@@ -51,7 +51,7 @@ def find_repository() -> Repository:
 def network_options() -> list[str]:
     """Options with which a JVM goes through the proxies that are set, each from the first place that names one.
 
-    The places: Java's own options, HTTP_PROXY and its like, MAVEN_OPTS, an active `<proxy>` of Maven's settings.
+    The places: Java's own options, HTTP_PROXY and similar variables, MAVEN_OPTS, an active `<proxy>` of Maven's settings.
     Passwords are among the options: they are to be handed over in a file. Errors: ValueError for a proxy that is no URL.
     """
     if any("proxyHost" in option or "socksProxyHost" in option for option in _options(*_JAVA_OPTIONS)):
@@ -82,8 +82,8 @@ def _parse_repository(text: str) -> Repository:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https", "file") or (parts.scheme != "file" and not parts.hostname):
         raise ValueError(f"{SETTING} is no URL that begins with https://, http:// or file://")
-    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return Repository(f"{plain.rstrip('/')}/", _unquoted(parts.username), _unquoted(parts.password))
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return Repository(f"{address.rstrip('/')}/", _unquoted(parts.username), _unquoted(parts.password))
 
 
 def _unquoted(text: str | None) -> str | None:
@@ -91,7 +91,7 @@ def _unquoted(text: str | None) -> str | None:
 
 
 def _environment_proxies() -> Iterator[str]:
-    """What HTTP_PROXY and its like say, in Java's words."""
+    """What HTTP_PROXY and similar variables say, in Java's words."""
     found = getproxies_environment()
     for scheme in ("http", "https"):
         if text := found.get(scheme) or found.get("all"):

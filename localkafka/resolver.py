@@ -1,7 +1,7 @@
-"""Room localkafka, resolver: fetches Maven packages and all that they need, with Apache Ivy, which comes with PySpark.
+"""Fetches Maven packages and all their dependencies with Apache Ivy, which comes with PySpark.
 
 In: packages, a Java, the environment's repository and proxies, a folder to work in. Out: jars in `jars/` of that folder, each of
-them whole; or FetchError, one line that says what is wrong and what to do.
+them complete; or FetchError, one line that says what is wrong and what to do.
 Leaves to others: what the packages are, and where they stay (jars.py).
 """
 
@@ -104,7 +104,7 @@ class Package:
 def resolve(wanted: Sequence[Package], excluded: Sequence[Package], work: Path, java: Java) -> None:
     """Fill `work/jars` with the jars of packages and of all that they need.
 
-    What is downloaded stays in `work/cache` for a next try; the resolver's own words are in `work/resolver.log`.
+    What is downloaded stays in `work/cache` for a next try; the resolver's output is in `work/resolver.log`.
     Errors: FetchError.
     """
     shutil.rmtree(work / "jars", ignore_errors=True)
@@ -121,12 +121,12 @@ def resolve(wanted: Sequence[Package], excluded: Sequence[Package], work: Path, 
             _log(work, str(error.output))
             raise FetchError(
                 f"{repository} did not send everything within {_LIMIT:.0f} s; a next try goes on from there. "
-                f"The resolver's own words: {_log_path(work)}"
+                f"The resolver's output: {_log_path(work)}"
             ) from None
     _log(work, run.stdout)
     if run.returncode != 0:
         raise _explained(run.stdout, repository, work)
-    _check_whole(work, repository)
+    _check_jars(work, repository)
 
 
 def _command(
@@ -197,16 +197,16 @@ def _log(work: Path, printed: str) -> None:
     _log_path(work).write_text(printed)
 
 
-def _check_whole(work: Path, repository: Repository) -> None:
+def _check_jars(work: Path, repository: Repository) -> None:
     """Raise FetchError for a broken jar: the resolver compares checksums when it fetches one, and if the repository has them."""
     for jar in sorted((work / "jars").iterdir()):
-        if not is_whole(jar):
+        if not is_complete(jar):
             shutil.rmtree(work / "cache")
             raise FetchError(f"{jar.name} came broken from {repository}: try again, or set {SETTING} to another mirror", again=True)
 
 
-def is_whole(jar: Path) -> bool:
-    """Whether a jar can be read to its end, and its own checksums are right."""
+def is_complete(jar: Path) -> bool:
+    """Whether a jar can be read to its end and its checksums are right."""
     try:
         with zipfile.ZipFile(jar) as archive:
             return archive.testzip() is None
@@ -223,6 +223,6 @@ def _explained(printed: str, repository: Repository, work: Path) -> FetchError:
             what = text.format(
                 repository=repository, setting=SETTING, why=f" ({why})" if why else "", what=named.get("what") or named.get("url")
             )
-            return FetchError(f"{what}. The resolver's own words: {_log_path(work)}", again)
+            return FetchError(f"{what}. The resolver's output: {_log_path(work)}", again)
     last = (printed.strip().splitlines() or ["nothing"])[-1]
-    return FetchError(f"the resolver ended with: {last}. Its own words: {_log_path(work)}", again=True)
+    return FetchError(f"the resolver ended with: {last}. Its output: {_log_path(work)}", again=True)

@@ -1,4 +1,4 @@
-"""Room localkafka, settings: the server.properties of one node, as a value.
+"""The server.properties of one node, as a value.
 
 In: ports, folders, users, certificates. Out: a dict of Kafka's own property names, and its text. Leaves to others: writing it, and
 processes.

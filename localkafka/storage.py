@@ -1,4 +1,4 @@
-"""Room localkafka, storage: formats the folders of a new node, as `kafka-storage.sh format` does.
+"""Formats the folders of a new node, as `kafka-storage.sh format` does.
 
 In: jars, folders, users. Out: folders that a node starts from. Leaves to others: what is written into them later.
 

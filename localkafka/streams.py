@@ -1,4 +1,4 @@
-"""Room localkafka, streams: gets the jars of Kafka Streams that a folder of Kafka's jars lacks, once, into the cache folder.
+"""Fetches the jars of Kafka Streams that a folder of Kafka's jars does not have, once, into the cache folder.
 
 In: a Kafka version, a Java. Out: a folder with two jars, Kafka Streams and RocksDB (70 MB), for programs that `run_java` runs.
 Leaves to others: Kafka's own jars and the lock (jars.py), fetching (resolver.py).
@@ -15,7 +15,7 @@ _KEPT = ("org.apache.kafka_kafka-streams-", "org.rocksdb_rocksdbjni-")
 
 
 def fetch_streams(version: str, java: Java, progress: Progress | None = None) -> Path:
-    """The folder, fetched when it is not there yet. Errors: FetchError."""
+    """The folder, fetched if it does not exist yet. Errors: FetchError."""
     say = progress or (lambda _line: None)
     folder = cache_dir() / f"kafka-streams-{version}"
     if not folder.is_dir():

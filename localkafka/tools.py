@@ -1,4 +1,4 @@
-"""Room localkafka, tools: runs Kafka's own command line tools and small Java programs, with no scripts of Kafka installed.
+"""Runs Kafka's own command line tools and small Java programs, with no scripts of Kafka installed.
 
 In: a tool's name as in kafka-topics.sh, or a Java source file, and arguments. Out: what it printed and its exit code.
 Leaves to others: the cluster that it talks to.
@@ -131,7 +131,7 @@ def _compile(
             if check:
                 raise ToolError(f"{source} cannot be compiled:\n{run.stdout}{run.stderr}")
             return run
-        with suppress(OSError):  # it is there already
+        with suppress(OSError):  # another process was first
             made.rename(classes)
     return None
 

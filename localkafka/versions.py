@@ -1,6 +1,6 @@
-"""Room localkafka, versions: which versions of Apache Kafka are tested, and what older ones cannot do.
+"""Which versions of Apache Kafka are tested, and what older ones cannot do.
 
-In: a version as people write it. Out: the whole version, its release as a pair of numbers. Leaves to others: what follows from it.
+In: a version as people write it. Out: the full version, its release as a pair of numbers. Leaves to others: what follows from it.
 """
 
 import re
@@ -18,7 +18,7 @@ SCRAM_SINCE: Release = (3, 5)
 """They keep SCRAM credentials (KIP-900)."""
 
 
-def whole(version: str) -> str:
+def full_version(version: str) -> str:
     """The version that stands for a release such as `3.9`; any other text as it is."""
     return TESTED.get(version, version)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from localkafka import LocalCluster
-from localkafka.versions import TESTED, release_of, whole
+from localkafka.versions import TESTED, full_version, release_of
 from tests import parallel, properties  # noqa: F401  properties has the profiles
 from tests.apis.topic_frames import FIVE, create, created
 from tests.cpu import CpuReport
@@ -75,7 +75,7 @@ def pytest_runtest_makereport() -> Generator[None, Any, Any]:
 
 def version_of(config: pytest.Config) -> str:
     """Of the brokers, as `--kafka` says."""
-    return whole(config.getoption("--kafka"))
+    return full_version(config.getoption("--kafka"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -21,6 +21,8 @@ from typing import Any, Self
 import pytest
 import redis
 
+from localkafka.ports import free_port
+
 NAMES = ("redis-server", "valkey-server")
 MISSING = (
     "no redis-server and no valkey-server on the PATH: `make redis` installs one as root on Debian, or use your system's package"
@@ -34,12 +36,6 @@ def program() -> str | None:
 
 
 needs_redis = pytest.mark.skipif(program() is None, reason=MISSING)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port
 
 
 class RedisServer:

@@ -20,12 +20,13 @@ from rich.table import Table
 from benchmarks.bench.frames import CASES
 from benchmarks.bench.history import FILE, Entry, HistoryError, append, entry, last_like, worse
 from benchmarks.bench.measure import Figure, measure, memory_per_idle_connection
+from benchmarks.local_proxy import serve_command
 
 T = TypeVar("T")
 
 BASELINE = [sys.executable, "-m", "benchmarks.bench.baseline", "{listen}", "{upstream}"]
 LISTEN = ["--listen", "127.0.0.1:{listen}", "--admin", "127.0.0.1:{admin}"]
-PROXY = [sys.executable, "-m", "proxy", "serve", "--upstream", "127.0.0.1:{upstream}", *LISTEN]
+PROXY = serve_command("--upstream", "127.0.0.1:{upstream}", *LISTEN)
 
 EVERYBODY = {
     "user": "<default>",

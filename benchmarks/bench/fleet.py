@@ -11,7 +11,6 @@ import os
 import statistics
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.frames import CASES
-from benchmarks.bench.measure import cpu_seconds, free_ports, line, loading, running
+from benchmarks.bench.measure import cpu_seconds, line, loading, running
+from benchmarks.local_proxy import metrics_of, serve_command
+from localkafka.ports import free_ports
 
 CASES_SHOWN: Final = ("produce-100", "produce-16k", "produce-10x10")
 CONNECTIONS: Final = 32
@@ -88,7 +89,7 @@ def measure(count: int, case: str, seconds: float) -> Run:
         with loading("load", listen, case, str(seconds), str(CONNECTIONS)) as load:
             if count > 1:
                 os.sched_setaffinity(load.pid, os.sched_getaffinity(0))
-            clients = [clients_at(admin) for admin in admins]
+            clients = [round(metrics_of(f"127.0.0.1:{admin}")["client_connections"]) for admin in admins]
             before = [cpu_seconds(pid) for pid in (*pids, sink, load.pid)]
             said = line(load)
             took = [cpu_seconds(pid) - was for pid, was in zip((*pids, sink, load.pid), before, strict=True)]
@@ -111,16 +112,9 @@ def proxies(count: int, case: str) -> Iterator[tuple[int, list[int], int, list[i
         for number, admin in enumerate(admins):
             own = ["--admin", f"127.0.0.1:{admin}", "--proxy-id", f"p{number}", "--logs", folder]
             at = ["--upstream", f"127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{listen}", "--reuse-port"]
-            command = [sys.executable, "-m", "proxy", "serve", *at, *own]
+            command = serve_command(*at, *own)
             pids.append(stack.enter_context(running(command, cpus[number % len(cpus)], admin)))
         yield listen, pids, sink, admins
-
-
-def clients_at(admin: int) -> int:
-    """Connections of a proxy."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return int(next(float(row.split()[1]) for row in text.splitlines() if row.startswith("kafka_quota_proxy_client_connections ")))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from localkafka.ports import free_ports
+
 START_LIMIT = 90.0
 NANO = 1e-9
 
@@ -136,11 +138,3 @@ def memory(pid: int, field: str) -> int:
     """Of /proc/PID/status, in bytes: VmRSS is what it has now, VmHWM the most it ever had."""
     with open(f"/proc/{pid}/status") as file:
         return next(int(row.split()[1]) for row in file if row.startswith(field)) * 1024
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports

@@ -30,7 +30,7 @@ from benchmarks.isolation.attacks import ATTACKS, BY_NAME
 from benchmarks.isolation.small_requests import ENDLESS, Waits, measure
 from benchmarks.isolation.tenants import Tenants, settings, sharing, until
 from benchmarks.isolation.victims import KINDS, Noticed, Victims
-from benchmarks.proxied import LocalProxy, proxy_before
+from benchmarks.local_proxy import LocalProxy, proxy_with
 
 THROUGHPUT, P99 = 0.95, 2.0
 """Targets: at least this part of her throughput, at most this multiple of her p99."""
@@ -44,21 +44,21 @@ SETTLING: Final = 0.3
 class Side:
     """What one workload did, alone or under an attack, summed over all turns."""
 
-    rounds: int = 0
+    steps: int = 0
     seconds: float = 0.0
     took: list[float] = field(default_factory=list)
     hurt: int = 0
     """errors, throttles and wrong answers"""
 
     def add(self, noticed: Noticed, seconds: float) -> None:
-        self.rounds += noticed.rounds
+        self.steps += noticed.steps
         self.seconds += seconds
         self.took += noticed.took
         self.hurt += len(noticed.hurt)
 
     @property
     def rate(self) -> float:
-        return self.rounds / self.seconds
+        return self.steps / self.seconds
 
     @property
     def p99(self) -> float:
@@ -89,10 +89,10 @@ class Cell:
     @property
     def good(self) -> bool:
         """Within the targets, or no worse than at the broker itself."""
-        least, most = THROUGHPUT, P99
+        lowest, highest = THROUGHPUT, P99
         if self.direct is not None:
-            least, most = min(least, self.direct.throughput), max(most, self.direct.p99)
-        return self.throughput >= least and self.p99 <= most and not self.attacked.hurt
+            lowest, highest = min(lowest, self.direct.throughput), max(highest, self.direct.p99)
+        return self.throughput >= lowest and self.p99 <= highest and not self.attacked.hurt
 
     def __str__(self) -> str:
         shown = f"{self.throughput:.2f} {self.p99:.1f}x" + f" {self.attacked.hurt}!" * bool(self.attacked.hurt)
@@ -165,8 +165,8 @@ class Bench:
             self._number += 1
             folder = self._folder / f"proxy-{self._number}"
             folder.mkdir()
-            proxy = self._stack.enter_context(proxy_before(folder, self._tenants.address, settings(self._tenants)))
-            until(lambda: proxy.figures().get("storage_throttle_factor") == 0, "the full volume to be seen")
+            proxy = self._stack.enter_context(proxy_with(settings(self._tenants), self._tenants.address, folder))
+            until(lambda: proxy.metrics().get("storage_throttle_factor") == 0, "the full volume to be seen")
             self._proxy = proxy
         return self._proxy
 

@@ -8,14 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.attacker import Attacker
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
 
-PRODUCE, FETCH, METADATA, OFFSET_COMMIT, JOIN_GROUP, API_VERSIONS = (0, 7), (1, 11), (3, 8), (8, 7), (11, 5), (18, 0)
-HANDSHAKE, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, FIND_COORDINATOR = (17, 1), (19, 7), (20, 6), (22, 4), (10, 3)
-ADD_TO_TRANSACTION, END_TRANSACTION, AUTHENTICATE, CREATE_PARTITIONS = (24, 3), (26, 3), (36, 1), (37, 3)
-DELETE_GROUPS, DESCRIBE_QUOTAS, ALTER_QUOTAS, STREAMS_HEARTBEAT = (42, 1), (48, 1), (49, 1), (88, 0)
 ALICES: Final = ["alice-data", "alice-ids", "alice-metered", "alice-share"]
 """Topics that alice writes to."""
 KIB, MIB = 1 << 10, 1 << 20
@@ -114,7 +111,7 @@ def wide(client_id: str, topic: str, partitions: int, records: bytes) -> bytes:
 
     each = struct.pack(">i", len(records)) + records
     body = b"".join(struct.pack(">i", i) + each for i in range(partitions))
-    head = struct.pack(">hhi", *PRODUCE, 1) + text(client_id) + struct.pack(">hhii", -1, -1, 1000, 1) + text(topic)
+    head = struct.pack(">hhi", *apis.PRODUCE, 1) + text(client_id) + struct.pack(">hhii", -1, -1, 1000, 1) + text(topic)
     frame = head + struct.pack(">i", partitions) + body
     return struct.pack(">i", len(frame)) + frame
 

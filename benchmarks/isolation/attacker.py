@@ -19,15 +19,15 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from types import TracebackType
 from typing import Any, Final, Self
 
 from benchmarks.isolation.tenants import login
-from benchmarks.isolation.wire import Connection, Misplaced, Refused, dial
+from benchmarks.isolation.wire import Connection, WrongCorrelationId, dial
+from loadtest.login import LoginFailed
 
 SOURCE: Final = "127.0.0.2"
 """The address that attacks come from."""
-MOST: Final = 20_000
+MAX_REQUESTS: Final = 20_000
 """Requests that one thread of an attack sends at most, when nothing else is said."""
 PAUSE: Final = 0.02
 """Seconds before a connection that was closed is made anew."""
@@ -48,7 +48,7 @@ class Target:
     fleet: str | None
     user: str
     near_id: int
-    most: int = MOST
+    max_requests: int = MAX_REQUESTS
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Attacker:
 
     def going(self) -> bool:
         """Whether the attack goes on."""
-        return not self._stop.is_set() and self.tally.requests < self.target.most
+        return not self._stop.is_set() and self.tally.requests < self.target.max_requests
 
     def wait(self, seconds: float) -> None:
         self._stop.wait(seconds)
@@ -97,7 +97,7 @@ class Attacker:
     def connect(
         self, *, logged_in: bool = True, at: str | None = None, client_id: str = "mallory-app", user: str | None = None
     ) -> Connection:
-        """`user`: as whom, if not as the one of the attack. Raises OSError, Refused."""
+        """`user`: as whom, if not as the one of the attack. Raises OSError, LoginFailed."""
         who = login(user or self.target.user) if logged_in else None
         found = Connection(at or self.target.main, client_id, who, SOURCE)
         found.sock.settimeout(PATIENCE)
@@ -144,7 +144,7 @@ class Attacker:
                 yield connection
         except TimeoutError:
             pass
-        except (OSError, Refused, Misplaced):
+        except (OSError, LoginFailed, WrongCorrelationId):
             self.tally.closed += 1
             self.wait(PAUSE)
 
@@ -167,11 +167,11 @@ class Attacker:
                     self.ask(connection, what, **values(number))
                     self.wait(pause)
 
-    def pour(self, sock: socket.socket, data: bytes, most: int = 1 << 30) -> None:
+    def pour(self, sock: socket.socket, data: bytes, limit: int = 1 << 30) -> None:
         """Send the same bytes again and again, whatever comes back, until the other end closes or so many went out."""
         sock.settimeout(PATIENCE)
         view, at, sent = memoryview(data), 0, 0
-        while self.going() and sent < most:
+        while self.going() and sent < limit:
             try:
                 done = sock.send(view[at : at + (1 << 16)])
             except TimeoutError:
@@ -267,7 +267,7 @@ class AttackProcess:
         self._read()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -331,7 +331,7 @@ def main() -> None:
 def _run(run: Callable[[Attacker], None], attacker: Attacker) -> None:
     try:
         run(attacker)
-    except (OSError, Refused, Misplaced):
+    except (OSError, LoginFailed, WrongCorrelationId):
         attacker.tally.closed += 1
     except Exception:
         attacker.failure = traceback.format_exc()
@@ -341,8 +341,8 @@ def _more_files() -> None:
     """Each connection takes one, and the limit that shells set is 1024."""
     import resource
 
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192) if most > 0 else 8192, most))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard > 0 else 8192, hard))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.isolation.attacker import AttackProcess, Target
 from benchmarks.isolation.wire import Connection
-from benchmarks.proxied import proxy_before
+from benchmarks.local_proxy import proxy_with
 from localkafka import LocalCluster
 
 ENDLESS: Final = 1 << 40
@@ -43,7 +43,7 @@ class Waits:
 def measure(folder: Path, counts: tuple[int, ...], seconds: float) -> list[Waits]:
     """Each sort from so many connections, and nobody; alternating between the two ways."""
     found = []
-    with LocalCluster(1) as kafka, proxy_before(folder, kafka.brokers[0].address, {}) as proxy, AttackProcess() as attackers:
+    with LocalCluster(1) as kafka, proxy_with({}, kafka.brokers[0].address, folder) as proxy, AttackProcess() as attackers:
         ways = {"direct": kafka.brokers[0].address, "proxy": proxy.bootstrap}
         for way, address in ways.items():
             found.append(Waits(way, "nobody", 0, _client(address, seconds), 0.0))

@@ -26,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.wire import Connection, Login
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
@@ -55,9 +56,6 @@ _TOKENS: Final = {
     f' unsecuredLoginStringClaim_sub="{PROXY}" unsecuredValidatorRequiredScope="{PASSWORD}";',
 }
 """Logins by OAUTHBEARER: whoever knows the password may name himself as he likes, with it as the scope."""
-_PRODUCE, _LIST_OFFSETS, _METADATA, _INIT_PRODUCER_ID = (0, 7), (2, 6), (3, 8), (22, 4)
-_CREATE_TOPICS, _DELETE_TOPICS = (19, 7), (20, 6)
-_CREATE_ACLS, _ALTER_LOG_DIRS, _DESCRIBE_LOG_DIRS = (30, 2), (34, 2), (35, 4)
 
 
 class NoFullVolume(Exception):
@@ -80,11 +78,11 @@ class Tenants:
 
     def furnish(self) -> None:
         """Make topics and rights, and write what is read."""
-        rights = self._operator.ask(_CREATE_ACLS, creations=_rights())
+        rights = self._operator.ask(apis.CREATE_ACLS, creations=_rights())
         # The timestamps of records written by hand need not be of today.
         configs = [{"name": "retention.ms", "value": "-1"}]
         new = [{"name": name, "num_partitions": 1, "replication_factor": 1, "configs": configs} for name in (*WELL, *FULL)]
-        made = self._operator.ask(_CREATE_TOPICS, topics=new, timeout=ms(10_000))
+        made = self._operator.ask(apis.CREATE_TOPICS, topics=new, timeout=ms(10_000))
         if any(each.error_code for each in (*rights.results, *made.topics)):
             raise SystemExit(f"the cluster cannot be furnished: {rights} {made}")
         self._place()
@@ -96,23 +94,23 @@ class Tenants:
     def end(self, topic: str) -> int:
         """The offset of the next record."""
         asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
-        return int(self._operator.ask(_LIST_OFFSETS, replica_id=-1, topics=asked).topics[0].partitions[0].offset)
+        return int(self._operator.ask(apis.LIST_OFFSETS, replica_id=-1, topics=asked).topics[0].partitions[0].offset)
 
     def new_id(self) -> int:
         """A producer id, the next one of the broker."""
         nobody = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
-        return int(self._operator.ask(_INIT_PRODUCER_ID, **nobody).producer_id)
+        return int(self._operator.ask(apis.INIT_PRODUCER_ID, **nobody).producer_id)
 
     def remove(self, prefix: str) -> int:
         """Delete the topics that begin so; how many partitions they had."""
-        topics = [topic for topic in self._operator.ask(_METADATA, topics=None).topics if topic.name.startswith(prefix)]
+        topics = [topic for topic in self._operator.ask(apis.METADATA, topics=None).topics if topic.name.startswith(prefix)]
         if topics:
-            self._operator.ask(_DELETE_TOPICS, topics=[{"name": topic.name} for topic in topics], timeout=ms(30_000))
+            self._operator.ask(apis.DELETE_TOPICS, topics=[{"name": topic.name} for topic in topics], timeout=ms(30_000))
         return sum(len(topic.partitions) for topic in topics)
 
     def write(self, topic: str, value: bytes) -> None:
         data = [{"name": topic, "partition_data": [{"index": 0, "records": record_batch(value)}]}]
-        answer = self._operator.ask(_PRODUCE, acks=-1, timeout=ms(10_000), topic_data=data)
+        answer = self._operator.ask(apis.PRODUCE, acks=-1, timeout=ms(10_000), topic_data=data)
         if answer.responses[0].partition_responses[0].error_code:
             raise SystemExit(f"{topic} cannot be written: {answer}")
 
@@ -133,12 +131,12 @@ class Tenants:
             for path in (first, second)
         ]
         until(lambda: self._where().keys() >= wanted.keys(), "topics to have log dirs")
-        self._operator.ask(_ALTER_LOG_DIRS, dirs=dirs)
+        self._operator.ask(apis.ALTER_LOG_DIRS, dirs=dirs)
         until(lambda: wanted.items() <= self._where().items(), "topics to be on their volumes")
 
     def _where(self) -> dict[str, str]:
         """Topic to log dir; those that are just being moved are left out."""
-        answer = self._operator.ask(_DESCRIBE_LOG_DIRS, topics=None)
+        answer = self._operator.ask(apis.DESCRIBE_LOG_DIRS, topics=None)
         found = [(t.name, d.log_dir, p.is_future_key) for d in answer.results for t in d.topics for p in t.partitions]
         moving = {name for name, _, future in found if future}
         return {str(name): str(place) for name, place, _ in found if name not in moving}

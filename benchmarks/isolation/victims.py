@@ -16,16 +16,15 @@ from typing import Any, ClassVar, Final
 
 from kio.serial.errors import DecodeError
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.tenants import ALICE, fetch_of, login
-from benchmarks.isolation.wire import PATIENCE, Connection, Misplaced, Refused
+from benchmarks.isolation.wire import PATIENCE, Connection, WrongCorrelationId
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
+from loadtest.login import LoginFailed
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS = (0, 7), (1, 11), (2, 6), (3, 8), (19, 7), (20, 6)
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID = (8, 7), (9, 7), (10, 3), (18, 3), (22, 4)
-CREATE_PARTITIONS: Final = (37, 3)
 STORAGE_ERROR, LOADING = 56, 14
-MOST_NOTED: Final = 20
+MAX_NOTED: Final = 20
 LONGEST: Final = 4 * PATIENCE
 """Seconds that rounds may take in which nothing is answered in time."""
 KIB: Final = 1 << 10
@@ -36,7 +35,7 @@ _runs = itertools.count()
 class Noticed:
     """What became of one workload. `took`: how long each answer took, in seconds."""
 
-    rounds: int = 0
+    steps: int = 0
     errors: list[str] = field(default_factory=list)
     throttled: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -46,7 +45,7 @@ class Noticed:
     @property
     def hurt(self) -> list[str]:
         """All that should not be, in words."""
-        return [*self.errors, *self.throttled, *self.wrong] + ["nothing was done"] * (not self.rounds)
+        return [*self.errors, *self.throttled, *self.wrong] + ["nothing was done"] * (not self.steps)
 
 
 class Workload(ABC):
@@ -62,6 +61,7 @@ class Workload(ABC):
         self.noticed = Noticed()
         self.name = f"alice-{next(_runs)}-{time.time_ns() & 0xFFFFFF:x}"
         self._connection: Connection | None = None
+        self._producers: dict[str, Idempotent] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -88,7 +88,7 @@ class Workload(ABC):
         return self.noticed
 
     def note(self, where: list[str], what: str) -> None:
-        if len(where) < MOST_NOTED:
+        if len(where) < MAX_NOTED:
             where.append(what)
 
     def expect(self, got: object, wanted: object, what: str) -> None:
@@ -117,10 +117,16 @@ class Workload(ABC):
             self.note(self.noticed.throttled, f"API {what[0]}: throttled by {throttle.total_seconds():g} s")
         return answer
 
+    def producer(self, topic: str, *, alone: bool) -> Idempotent:
+        """The workload's own producer for this topic."""
+        if topic not in self._producers:
+            self._producers[topic] = Idempotent(self, topic, alone=alone)
+        return self._producers[topic]
+
     def produce(self, topic: str, records: bytes, what: str = "Produce") -> tuple[int, int]:
         """(error code, base offset) of one batch."""
         data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-        answer = self.ask(PRODUCE, acks=-1, timeout=ms(5000), topic_data=data)
+        answer = self.ask(apis.PRODUCE, acks=-1, timeout=ms(5000), topic_data=data)
         (responses,) = answer.responses
         (partition,) = responses.partition_responses
         self.expect((responses.name, partition.index), (topic, 0), f"{what}, whom the answer is about")
@@ -132,12 +138,12 @@ class Workload(ABC):
             began = time.monotonic()
             try:
                 self.step()
-                self.noticed.rounds += 1
-            except (OSError, Refused) as e:
+                self.noticed.steps += 1
+            except (OSError, LoginFailed) as e:
                 waited = f" after {time.monotonic() - began:.1f} s" if isinstance(e, TimeoutError) else ""
                 self.note(self.noticed.errors, f"{type(e).__name__}: {e}{waited}")
                 self._disconnect()
-            except (Misplaced, ValueError, DecodeError, IndexError, KeyError) as e:
+            except (WrongCorrelationId, ValueError, DecodeError, IndexError, KeyError) as e:
                 self.note(self.noticed.wrong, f"{type(e).__name__}: {e}")
                 self._disconnect()
             self._ready.set()
@@ -181,7 +187,7 @@ def new_id(work: Workload) -> tuple[int, int]:
     """(producer id, epoch)"""
     for _ in range(50):
         answer = work.ask(
-            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=ms(60_000), producer_id=-1, producer_epoch=-1
+            apis.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=ms(60_000), producer_id=-1, producer_epoch=-1
         )
         if answer.error_code != LOADING:
             break
@@ -201,13 +207,15 @@ class Mutations(Workload):
         self.number += 1
         name = f"{self.name}-{self.number}"
         made = self.ask(
-            CREATE_TOPICS, topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}], timeout=ms(5000)
+            apis.CREATE_TOPICS, topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}], timeout=ms(5000)
         ).topics[0]
         self.no_error(made.error_code, "CreateTopics")
         self.expect((made.name, made.num_partitions), (name, 2), "what was created")
-        grown = self.ask(CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}], timeout=ms(5000)).results[0]
+        grown = self.ask(
+            apis.CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}], timeout=ms(5000)
+        ).results[0]
         self.no_error(grown.error_code, "CreatePartitions")
-        gone = self.ask(DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
+        gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
         self.no_error(gone.error_code, "DeleteTopics")
         self.expect((grown.name, gone.name), (name, name), "what was grown and deleted")
 
@@ -216,15 +224,11 @@ class Storage(Workload):
     """Writes to a volume that is well, which passes, and to one that is full, which is refused to new producers too."""
 
     quota = "storage"
-
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._well = Idempotent(self, "alice-data", alone=False)
-        self._barred = (-1, -1)
+    _barred = (-1, -1)
 
     def step(self) -> None:
-        self._well.write(b"well".ljust(200))
-        if self.noticed.rounds % 10 == 0:
+        self.producer("alice-data", alone=False).write(b"well".ljust(200))
+        if self.noticed.steps % 10 == 0:
             self._barred = new_id(self)
         id, epoch = self._barred
         code, _ = self.produce("alice-full", record_batch(b"full", producer_id=id, epoch=epoch, sequence=0))
@@ -251,14 +255,9 @@ class BytesIn(Workload):
     quota = "bytes_in"
     every = 0.1
 
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._metered = Idempotent(self, "alice-metered", alone=True)
-        self._share = Idempotent(self, "alice-share", alone=True)
-
     def step(self) -> None:
-        self._metered.write(b"m" * KIB)
-        self._share.write(b"s" * 200)
+        self.producer("alice-metered", alone=True).write(b"m" * KIB)
+        self.producer("alice-share", alone=True).write(b"s" * 200)
 
 
 class ProducerByteRate(Workload):
@@ -266,12 +265,8 @@ class ProducerByteRate(Workload):
 
     quota = "producer_byte_rate"
 
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._producer = Idempotent(self, "alice-data", alone=False)
-
     def step(self) -> None:
-        self._producer.write(b"p" * 8 * KIB)
+        self.producer("alice-data", alone=False).write(b"p" * 8 * KIB)
 
 
 class ConsumerByteRate(Workload):
@@ -280,7 +275,7 @@ class ConsumerByteRate(Workload):
     quota = "consumer_byte_rate"
 
     def step(self) -> None:
-        answer = self.ask(FETCH, **fetch_of("alice-read"))
+        answer = self.ask(apis.FETCH, **fetch_of("alice-read"))
         (topic,) = answer.responses
         self.no_error(answer.error_code or topic.partitions[0].error_code, "Fetch")
         self.expect(topic.topic, "alice-read", "what was fetched")
@@ -292,39 +287,37 @@ class RequestRate(Workload):
     """Asks for metadata and offsets, and commits some."""
 
     quota = "request_rate"
-
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._number = 0
-        self._coordinator = False
+    _number = 0
+    _coordinator = False
 
     def step(self) -> None:
         self._number += 1
         names = ["alice-read", "alice-data"]
-        answer = self.ask(METADATA, topics=[{"name": name} for name in names], allow_auto_topic_creation=False)
+        answer = self.ask(apis.METADATA, topics=[{"name": name} for name in names], allow_auto_topic_creation=False)
         seen = sorted((topic.name, int(topic.error_code), len(topic.partitions)) for topic in answer.topics)
         self.expect(seen, [("alice-data", 0, 1), ("alice-read", 0, 1)], "Metadata")
         self.expect([f"{b.host}:{b.port}" == self.address for b in answer.brokers], [False], "the broker's own port in Metadata")
-        (end,) = self.ask(LIST_OFFSETS, replica_id=-1, topics=[_latest("alice-read")]).topics
+        (end,) = self.ask(apis.LIST_OFFSETS, replica_id=-1, topics=[_latest("alice-read")]).topics
         self.expect((end.name, int(end.partitions[0].offset)), ("alice-read", 50), "ListOffsets")
         if self._committed():
             self.no_error(
-                self.ask(API_VERSIONS, client_software_name="alice", client_software_version="1").error_code, "ApiVersions"
+                self.ask(apis.API_VERSIONS_3, client_software_name="alice", client_software_version="1").error_code,
+                "ApiVersions",
             )
 
     def _committed(self) -> bool:
         if not self._coordinator:
-            found = self.ask(FIND_COORDINATOR, key=self.name, key_type=0)
+            found = self.ask(apis.FIND_COORDINATOR, key=self.name, key_type=0)
             self._coordinator = found.error_code == 0
             return True  # the coordinator starts
         offset = {"partition_index": 0, "committed_offset": self._number, "committed_leader_epoch": -1}
         topics = [{"name": "alice-read", "partitions": [offset]}]
-        done = self.ask(OFFSET_COMMIT, group_id=self.name, generation_id_or_member_epoch=-1, topics=topics)
+        done = self.ask(apis.OFFSET_COMMIT, group_id=self.name, generation_id_or_member_epoch=-1, topics=topics)
         code = int(done.topics[0].partitions[0].error_code)
         if code in (14, 15, 16):  # the coordinator starts
             return True
         self.no_error(code, "OffsetCommit")
-        read = self.ask(OFFSET_FETCH, group_id=self.name, topics=[{"name": "alice-read", "partition_indexes": [0]}])
+        read = self.ask(apis.OFFSET_FETCH, group_id=self.name, topics=[{"name": "alice-read", "partition_indexes": [0]}])
         self.expect(int(read.topics[0].partitions[0].committed_offset), self._number, "OffsetFetch")
         return True
 
@@ -337,7 +330,7 @@ class MaxConnections(Workload):
     def step(self) -> None:
         began = time.monotonic()
         with self.connect() as connection:
-            answer = self.ask(METADATA, connection, topics=[{"name": "alice-read"}])
+            answer = self.ask(apis.METADATA, connection, topics=[{"name": "alice-read"}])
         self.noticed.took[-1] = time.monotonic() - began
         self.expect([topic.name for topic in answer.topics], ["alice-read"], "Metadata")
 
@@ -348,13 +341,9 @@ class Memory(Workload):
     quota = "memory"
     every = 0.3
 
-    def __init__(self, address: str, written: bytes) -> None:
-        super().__init__(address, written)
-        self._producer = Idempotent(self, "alice-data", alone=False)
-
     def step(self) -> None:
-        self._producer.write(b"l" * 200 * KIB)
-        answer = self.ask(FETCH, **fetch_of("alice-data"))
+        self.producer("alice-data", alone=False).write(b"l" * 200 * KIB)
+        answer = self.ask(apis.FETCH, **fetch_of("alice-data"))
         self.no_error(answer.responses[0].partitions[0].error_code, "Fetch")
 
 

@@ -1,21 +1,20 @@
-"""Connections over blocking sockets, for threads: to log in, to ask, and to send what no client sends.
+"""Connections over blocking sockets, for threads. They can also send what no client library sends.
 
-In: an address, whom to log in as. Out: frames, answers as kio has them. `Connection.ask` is for those who behave: it checks that
-answers come in the order of the requests. The rest is for those who do not."""
+In: an address, a login. Out: frames, answers as kio reads them. `Connection.ask` checks that answers come in the order of the
+requests."""
 
 from __future__ import annotations
 
 import socket
 import struct
-from types import TracebackType
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 from loadtest.entities import request_frame, response_entity
-from loadtest.login import LoginFailed, tokens
+from loadtest.login import log_in
 
 PATIENCE: Final = 5.0
 """Seconds within which an answer has to come."""
-HANDSHAKE, AUTHENTICATE = (17, 1), (36, 1)
 _INT: Final = struct.Struct(">i")
 
 
@@ -27,12 +26,8 @@ class Login(NamedTuple):
     mechanism: str = "SCRAM-SHA-256"
 
 
-class Refused(Exception):
-    """The login was refused; the message says what the broker said."""
-
-
-class Misplaced(Exception):
-    """An answer to another request than the one that was to be answered."""
+class WrongCorrelationId(Exception):
+    """The answer belongs to another request."""
 
 
 def dial(address: str, source: str | None = None, patience: float = PATIENCE) -> socket.socket:
@@ -47,7 +42,7 @@ class Connection:
     """One connection. Not thread-safe, but one thread may send while another one receives."""
 
     def __init__(self, address: str, client_id: str, login: Login | None = None, source: str | None = None) -> None:
-        """Connects, and logs in if there is a login. Raises OSError, Refused."""
+        """Connects, and logs in if there is a login. Raises OSError, LoginFailed."""
         self.sock = dial(address, source)
         self.client_id = client_id
         self._correlation_id = 0
@@ -61,11 +56,12 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def ask(self, what: tuple[int, int], /, **fields: Any) -> Any:
-        """The answer to a request with these fields. Raises OSError, Misplaced; ValueError for an answer that cannot be read."""
+        """The answer to a request with these fields. Raises OSError, WrongCorrelationId, ValueError for an answer that cannot
+        be read."""
         self.send(what, **fields)
         return self.receive(what)
 
@@ -80,7 +76,7 @@ class Connection:
         """The answer to the last request."""
         correlation_id, answer = response_entity(*what, self.frame())
         if correlation_id != self._correlation_id:
-            raise Misplaced(f"answer {correlation_id} to request {self._correlation_id}")
+            raise WrongCorrelationId(f"answer {correlation_id} to request {self._correlation_id}")
         return answer
 
     def frame(self) -> bytes:
@@ -88,28 +84,15 @@ class Connection:
         return self._exactly(_INT.unpack(self._exactly(4))[0])
 
     def log_in(self, login: Login) -> None:
-        """Raises Refused."""
-        answer = self.ask(HANDSHAKE, mechanism=login.mechanism)
-        if answer.error_code:
-            raise Refused(f"no mechanism {login.mechanism}")
-        exchange = tokens(login.mechanism, login.user, login.password)
-        try:
-            token = next(exchange)
+        """Raises LoginFailed."""
+        exchange, answer = log_in(login.mechanism, login.user, login.password), None
+        with suppress(StopIteration):
             while True:
-                token = exchange.send(self._token(token))
-        except StopIteration:
-            return
-        except LoginFailed as e:
-            raise Refused(str(e)) from None
+                what, fields = exchange.send(answer)
+                answer = self.ask(what, **fields)
 
     def close(self) -> None:
         self.sock.close()
-
-    def _token(self, token: bytes) -> bytes:
-        answer = self.ask(AUTHENTICATE, auth_bytes=token)
-        if answer.error_code:
-            raise Refused(str(answer.error_message))
-        return bytes(answer.auth_bytes)
 
     def _exactly(self, count: int) -> bytes:
         parts, left = [], count

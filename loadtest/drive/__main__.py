@@ -26,7 +26,7 @@ from loadtest.login import LoginFailed
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles Ctrl-C
     job = Job.model_validate_json(sys.stdin.readline())
     try:
         report = _real(job) if type(job.load) in librdkafka.KINDS else asyncio.run(_raw(job))
@@ -80,7 +80,7 @@ def _pace(job: Job, at: float, number: int, *, clients: int | None = None) -> Pa
 
 
 def _begin(clients: Sequence[librdkafka.Client] = ()) -> Start:
-    """Everybody is connected; waits to hear when the phase begins."""
+    """Say that all clients are connected, and wait until the phase begins."""
     gc.collect()
     gc.freeze()
     _say(READY, None)
@@ -94,7 +94,7 @@ def _begin(clients: Sequence[librdkafka.Client] = ()) -> Start:
 
 
 def _watch(clients: Sequence[librdkafka.Client]) -> None:
-    """Ends this process when whoever started it is gone, or says so by closing the pipe."""
+    """Ends this process when the process that started it has ended or closes the pipe."""
     sys.stdin.read()
     leaving = [threading.Thread(target=client.leave) for client in clients]
     for thread in leaving:

@@ -1,6 +1,6 @@
 """Real clients that create topics, behind the methods of `wire.Connection`. In: names of topics. Out: an error code for each.
 
-Each call waits in a thread. A client that is told a throttle time keeps to it by itself, or ignores it."""
+Each call waits in a thread. A client that gets a throttle time waits by itself, or ignores it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _kafka_python(job: Job) -> Create:
         while True:
             try:
                 answer = admin.create_topics(new, timeout_ms=limit, raise_errors=False)
-            except NodeNotReadyError:  # it waits as it was told
+            except NodeNotReadyError:  # it waits for the throttle time
                 time.sleep(AGAIN)
             except KafkaError as error:
                 raise ConnectionError(str(error)) from None

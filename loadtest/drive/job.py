@@ -1,4 +1,4 @@
-"""What a driver process is told, and what it tells. In: JSON. Out: models."""
+"""What a driver process is told, and what it reports. In: JSON. Out: models."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Job(Model):
     access: Access
     settings: dict[str, str | int | float | bool]
     topic: str
-    """Its name at the cluster; empty: none."""
+    """Its name at the cluster; empty for none."""
     partitions: int
     first_producer: int
     """Producers of this process are this one and those that follow."""
     prefix: str
-    """Names of topics and groups that the operation makes begin so."""
+    """Prefix of the names of topics and groups that the operation creates."""
     warm_up: float
     duration: float
     grace: float
-    """Seconds for what is under way at the end."""
+    """Seconds for operations that are in flight at the end."""
     at_most: int = 0
     """Topics that this process may create."""
 
@@ -55,17 +55,17 @@ class Start(Model):
 class Tick(Model):
     """Sums since the beginning."""
 
-    intended: int
-    sent: int
-    acknowledged: int
-    failed: int
-    bytes: int
-    latency_max_us: int
+    intended: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    bytes: int = 0
+    latency_max_us: int = 0
     """Of the last second."""
 
 
 class Acknowledged(Model):
-    """Sequences of one producer in one partition, as (first, one behind the last)."""
+    """Sequences of one producer in one partition, as (first, last + 1)."""
 
     producer: int
     partition: int
@@ -73,7 +73,7 @@ class Acknowledged(Model):
 
 
 class Report(Model):
-    """What a process counted. Warm-up counts in `series` alone, and in what is verified."""
+    """What a process counted. The warm-up counts only in `series` and in what is verified."""
 
     intended: int = 0
     sent: int = 0

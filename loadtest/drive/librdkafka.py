@@ -1,7 +1,7 @@
 """Reading and writing with the real client, confluent-kafka. In: a `Job`. Out: what each client counted.
 
 A client has a thread of its own, which waits in librdkafka and lets others run meanwhile. Its queue is bounded: what is due and
-finds no room waits here, and its latency counts from when it was due."""
+does not fit waits here, and its latency counts from when it was due."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from loadtest.payload import Writer, header_of, run_bytes
 from loadtest.scenario import Consume, EndToEnd, NewTopics, Produce, Writing
 
 CLOSE: Final = 30.0
-"""Seconds for a connection to come up, a transaction to end, a client to close."""
+"""Seconds to connect, to end a transaction, to close a client."""
 MIB: Final = 1 << 20
 LEAVE: Final = 3.0
 QUEUE: Final = 64 * MIB
 """Bytes that all clients of a process may have queued together."""
 TRANSACTION: Final = 300_000
-"""Milliseconds, which brokers allow at most 900,000 of unless they are told otherwise."""
+"""Milliseconds; brokers allow at most 900,000 by default."""
 PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 READ: Final = 1000
 """Records at once."""
@@ -43,7 +43,7 @@ class DriverError(Exception):
 
 
 def one_record(job: Job) -> str:
-    """A new idempotent producer writes one record, and is gone; the name of what went wrong, if something did."""
+    """A new idempotent producer writes one record and closes. Returns the name of the error, or nothing."""
     errors: list[str] = []
     settings = {"client.id": job.client_id, "enable.idempotence": True, "message.timeout.ms": 5000, "linger.ms": 0, "log_level": 0}
     producer = Producer({**librdkafka_settings(job.bootstrap, job.access), **settings, **job.settings})
@@ -52,25 +52,25 @@ def one_record(job: Job) -> str:
 
 
 class Client:
-    """One client in one thread. `ready` once it is connected; begins when it is told to."""
+    """One client in one thread."""
 
     def __init__(self, job: Job, number: int, pace: Pace) -> None:
         self.job, self.number, self.pace = job, number, pace
         self.tally = Tally(pace, by_end=job.load.limited)
         self.told: list[str] = []
-        """what librdkafka said of its connections first"""
+        """the first errors of its connections"""
 
     def connect(self) -> None:
         """Raises KafkaException, DriverError."""
 
     def leave(self) -> None:
-        """At once, from another thread, as nobody wants the load any more."""
+        """End at once. Called from another thread when the run is stopped."""
 
     def run(self) -> None:
         """From the beginning of the phase to its end."""
 
     def close(self) -> None:
-        """What is under way may end."""
+        """End what is in flight, then close."""
 
     def settings(self, **more: Any) -> dict[str, Any]:
         return {
@@ -85,7 +85,7 @@ class Client:
 
 
 class Writes(Client):
-    """A producer whose records carry where they belong. Each partition has sequences of its own."""
+    """A producer whose records say to which run, producer and sequence they belong. Each partition has sequences of its own."""
 
     def __init__(self, job: Job, number: int, pace: Pace) -> None:
         super().__init__(job, number, pace)
@@ -98,7 +98,7 @@ class Writes(Client):
         """what was delivered and is acknowledged with its transaction"""
         self._counts = isinstance(job.load, Produce)
         self._held = job.load.limited or pace.rate is None
-        """whether it is no failure that something is left at the end"""
+        """whether records that are left at the end do not count as failed"""
 
     def connect(self) -> None:
         load, more = self.load, dict[str, Any]()
@@ -166,7 +166,7 @@ class Writes(Client):
             self._commit()
 
     def _send(self, due: float, now: float) -> bool:
-        """False: there is no room."""
+        """False if the queue is full."""
         partition = self._partition
         sequence = self._sequences[partition]
         value = self._writer.record(self._id, sequence, round(due * 1e9))
@@ -213,7 +213,7 @@ class Writes(Client):
 
 
 class Reads(Client):
-    """A consumer of a share of the partitions, or a member of a group. At the end of the topic it begins anew."""
+    """A consumer of a share of the partitions, or a member of a group. At the end of the topic it starts again."""
 
     def connect(self) -> None:
         job, load = self.job, self.job.load
@@ -241,12 +241,12 @@ class Reads(Client):
     def run(self) -> None:
         pace, tally, done = self.pace, self.tally, 0
         while (now := time.monotonic()) < pace.end and not self._over.is_set():
-            room = READ if pace.rate is None else pace.count(pace.start, now) - done
-            if room <= 0:
+            free = READ if pace.rate is None else pace.count(pace.start, now) - done
+            if free <= 0:
                 time.sleep(max(min(pace.due(done), pace.end) - now, 0))
                 continue
             size, read = 0, 0
-            for message in self._consumer.consume(min(room, READ), min(pace.end - now, 0.1)):
+            for message in self._consumer.consume(min(free, READ), min(pace.end - now, 0.1)):
                 error = message.error()
                 if error is None:
                     read += 1
@@ -268,7 +268,7 @@ class Reads(Client):
         self._left.set()
 
     def leave(self) -> None:
-        """A group whose member just vanished would wait for it, and could not be removed."""
+        """Leave the group: it would wait for a member that vanished, and could not be removed."""
         self._over.set()
         self._left.wait(LEAVE)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class Pace:
     """`rate` operations a second from `start` to `end` on the monotonic clock, the measured ones from `measured` on. Client
     `client` of `clients` does every `clients`-th of them. `rate` None: as fast as possible. Each counts `weight` times, and
-    there are `most` of them."""
+    there are at most `max_count` of them."""
 
     rate: float | None
     start: float
@@ -21,7 +21,7 @@ class Pace:
     client: int = 0
     clients: int = 1
     weight: int = 1
-    most: int | None = None
+    max_count: int | None = None
 
     def due(self, n: int) -> float:
         """When the client's n-th operation is due."""
@@ -47,4 +47,4 @@ class Pace:
         """How many are due before."""
         assert self.rate is not None
         count = max(math.ceil(round((when - self.start) * self.rate - self.client, 6) / self.clients), 0)
-        return count if self.most is None else min(count, self.most)
+        return count if self.max_count is None else min(count, self.max_count)

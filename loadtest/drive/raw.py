@@ -1,6 +1,6 @@
 """Connections, topics and producer ids by the protocol. In: a `Job`. Out: what became of each operation.
 
-One event loop a process. Operations begin when they are due, whatever happens to earlier ones, up to `UNDER_WAY` at a time."""
+Each process has one event loop. Operations begin when they are due, even if earlier ones hang, up to `MAX_IN_FLIGHT` at a time."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from loadtest.drive.librdkafka import one_record
 from loadtest.drive.pace import Pace
 from loadtest.drive.tally import LATE, Tally
 from loadtest.endpoint import leaders
+from loadtest.entities import error_name
 from loadtest.login import LoginFailed
 from loadtest.scenario import AskController, Asking, AskMetadata, Connect, CreateTopics, ProducerIds
 from loadtest.wire import (
@@ -28,12 +29,11 @@ from loadtest.wire import (
     QUOTA_EXCEEDED,
     Answered,
     Connection,
-    error_name,
     tls_context,
 )
 
-UNDER_WAY: Final = 2000
-"""Operations at a time, each with a connection where it has one of its own."""
+MAX_IN_FLIGHT: Final = 2000
+"""Operations at a time. Each may have a connection of its own."""
 LIBRARY: Final = "kio (raw protocol)"
 Work = Callable[[int, float, float], Awaitable[None]]
 
@@ -68,13 +68,13 @@ class Raw:
             self._places = await asyncio.to_thread(leaders, self.job.bootstrap, self.job.access, self.job.topic)
 
     async def run(self, pace: Pace, tally: Tally) -> None:
-        """From the beginning of the phase to its end, and what is under way then."""
+        """Run from the beginning of the phase to its end, and end what is in flight then."""
         self.tally, self.pace = tally, pace
         await asyncio.sleep(max(pace.start - time.monotonic(), 0))
         load, tasks = self.job.load, set[asyncio.Task[None]]()
         assert isinstance(load, Asking)
         work = self._works[type(load)]
-        allowed = self.job.clients if load.closed or pace.rate is None else UNDER_WAY
+        allowed = self.job.clients if load.closed or pace.rate is None else MAX_IN_FLIGHT
         for n in itertools.count():
             blocked = len(tasks) >= allowed
             if blocked:
@@ -82,7 +82,7 @@ class Raw:
             due = time.monotonic() if pace.rate is None else pace.due(n)
             if load.closed:
                 due = max(due, time.monotonic())
-            if due >= pace.end or n == pace.most:
+            if due >= pace.end or n == pace.max_count:
                 break
             await asyncio.sleep(max(due - time.monotonic(), 0))
             now = time.monotonic()
@@ -103,12 +103,12 @@ class Raw:
                 connection.close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Errors that are no answers of the cluster's are the driver's own: they end it."""
+        """An error that is no answer of the cluster is the driver's own, and ends it."""
         if not task.cancelled() and self._wrong is None:
             self._wrong = task.exception()
 
     async def _finish(self, tasks: set[asyncio.Task[None]], pace: Pace) -> None:
-        """What is under way may end, until `grace` is over."""
+        """Wait for operations in flight, until `grace` is over."""
         if tasks:
             await asyncio.wait(tasks, timeout=max(pace.end + self.job.grace - time.monotonic(), 0))
         left = [task for task in tasks if not task.done()]
@@ -131,7 +131,7 @@ class Raw:
         return await Connection.open(where, self.job.client_id, self.job.access, self._context)
 
     async def _pooled(self, n: int, ask: Callable[[Any], Awaitable[Answered]]) -> Answered:
-        """Asked on the connection whose turn it is, when it is free."""
+        """Ask on the next connection of the pool, as soon as it is free."""
         place = n % len(self._pool)
         async with self._locks[place]:
             connection = self._pool[place]
@@ -161,7 +161,7 @@ class Raw:
         self._settle(answered.codes[name], due, sent)
 
     def _settle(self, error: int | str, due: float, sent: float, count: int = 1) -> None:
-        """`error`: a code or a name; 0 and nothing are none."""
+        """Count one operation. `error` is a code or a name; 0 or an empty text for success."""
         now = time.monotonic()
         if error:
             self.tally.failed(error if isinstance(error, str) else error_name(error), due, now, count)
@@ -169,7 +169,7 @@ class Raw:
             self.tally.done(due, sent, now, count=count)
 
     async def _create(self, n: int, due: float, sent: float) -> None:
-        """One request, and those that follow for what was refused."""
+        """One request, and further requests for what was refused."""
         load = self.job.load
         assert isinstance(load, CreateTopics)
         first = n * load.topics
@@ -225,14 +225,14 @@ class Raw:
         self._settle(code, due, sent)
 
 
-def pace(job: Job, plain: Pace) -> Pace:
+def pace(job: Job, base: Pace) -> Pace:
     """When requests are due. Where a request has many topics and partitions, the rate is of partitions."""
     load = job.load
     if not isinstance(load, CreateTopics):
-        return plain
+        return base
     weight = load.topics * load.partitions * (2 if load.delete else 1)
-    rate = None if plain.rate is None else plain.rate / weight
-    return replace(plain, rate=rate, weight=weight, most=-(-job.at_most // load.topics))
+    rate = None if base.rate is None else base.rate / weight
+    return replace(base, rate=rate, weight=weight, max_count=-(-job.at_most // load.topics))
 
 
 def _name(error: Exception) -> str:

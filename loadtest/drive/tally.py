@@ -11,23 +11,24 @@ from typing import Final
 from loadtest.drive.job import Acknowledged, Report, Tick
 from loadtest.drive.pace import Pace
 from loadtest.payload import Runs
-from loadtest.results.histogram import Recorder
+from loadtest.results.counts import added
+from loadtest.results.histogram import Recorder, merge
 from loadtest.results.model import Throttle
 from loadtest.results.series import SeriesRecorder
 
 LATE: Final = 1.0
-"""Seconds after the end in which what was due before may still be sent, or succeed, and counts."""
+"""Seconds after the end in which operations that were due before may still be sent or succeed, and count."""
 
 
 class Tally:
-    """One client. What succeeds counts by when it was due; where a quota holds the client back, or nothing is due, by when it
-    succeeded: what came out of a queue long after it was due says nothing about a rate."""
+    """The counts of one client. An operation belongs to the time when it was due; with `by_end`, or without a rate, to the time
+    when it succeeded: what left a queue long after it was due says nothing about a rate."""
 
     def __init__(self, pace: Pace, *, by_end: bool) -> None:
         self.pace = pace
         self._by_end = by_end or pace.rate is None
         self._offset = time.time() - time.monotonic()
-        self.sums = Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0)
+        self.sums = Tick()
         self.acknowledged_records: dict[tuple[int, int], Runs] = {}
         self._sent = self._acknowledged = self._bytes = 0
         self._failed: Counter[str] = Counter()
@@ -35,7 +36,7 @@ class Tally:
         self._throttle = Throttle()
 
     def begun(self, due: float, now: float, count: int = 1, *, lag: bool = True) -> None:
-        """Sent. `lag`: whether lateness is the driver's own."""
+        """Count operations as sent. `lag`: whether the driver itself was the reason for being late."""
         self.sums.sent += count
         self._series.sent(now + self._offset, count)
         if self._measured(due):
@@ -44,7 +45,7 @@ class Tally:
                 self._lag.record(round((now - due) * 1e6))
 
     def done(self, due: float, sent: float, now: float, size: int = 0, count: int = 1, *, latency: bool = True) -> None:
-        """Succeeded."""
+        """Count operations that succeeded."""
         us = round((now - due) * 1e6) if latency else 0
         sums = self.sums
         sums.acknowledged += count
@@ -61,7 +62,7 @@ class Tally:
             self._service.record(round((now - sent) * 1e6), count)
 
     def record(self, producer: int, partition: int, sequence: int) -> None:
-        """It was acknowledged, so it has to be there."""
+        """The record was acknowledged, so it has to be found after the run."""
         runs = self.acknowledged_records.get((producer, partition))
         if runs is None:
             runs = self.acknowledged_records[producer, partition] = Runs()
@@ -81,7 +82,7 @@ class Tally:
             told.count, told.sum_ms, told.max_ms = told.count + 1, told.sum_ms + ms, max(told.max_ms, ms)
 
     def refused(self, count: int) -> None:
-        """A quota said no, and what it said no to will be tried again: counts as an answer with a throttle time."""
+        """A quota refused operations that will be tried again: they count as answers with a throttle time."""
         self._throttle.count += count
 
     def report(self, library: str) -> Report:
@@ -111,47 +112,22 @@ class Tally:
 
 
 def sums_of(tallies: Sequence[Tally]) -> Tick:
-    """All of them; their largest latencies begin anew."""
-    sums = Tick(intended=0, sent=0, acknowledged=0, failed=0, bytes=0, latency_max_us=0)
+    """The sums of all tallies. Their largest latencies are reset."""
     now = time.monotonic()
+    sums = {name: sum(getattr(tally.sums, name) for tally in tallies) for name in ("sent", "acknowledged", "failed", "bytes")}
+    longest = max((tally.sums.latency_max_us for tally in tallies), default=0)
     for tally in tallies:
-        one = tally.sums
-        sums.intended += tally.pace.count(tally.pace.start, min(now, tally.pace.end))
-        sums.sent += one.sent
-        sums.acknowledged += one.acknowledged
-        sums.failed += one.failed
-        sums.bytes += one.bytes
-        sums.latency_max_us, one.latency_max_us = max(sums.latency_max_us, one.latency_max_us), 0
-    return sums
+        tally.sums.latency_max_us = 0
+    intended = sum(tally.pace.count(tally.pace.start, min(now, tally.pace.end)) for tally in tallies)
+    return Tick(intended=intended, latency_max_us=longest, **sums)
 
 
 def merged(reports: Iterable[Report]) -> Report:
-    """What clients or processes counted, together."""
+    """The sum of what several clients or processes counted."""
     some = list(reports)
-    failed: Counter[str] = Counter()
-    for report in some:
-        failed.update(report.failed)
-    latency, service, lag, series = Recorder(), Recorder(), Recorder(), SeriesRecorder()
-    for report in some:
-        latency.add(report.latency)
-        service.add(report.service)
-        lag.add(report.lag)
-        series.add(report.series)
     return Report(
-        intended=sum(report.intended for report in some),
-        sent=sum(report.sent for report in some),
-        acknowledged=sum(report.acknowledged for report in some),
-        failed=dict(failed),
-        bytes=sum(report.bytes for report in some),
-        latency=latency.histogram(),
-        service=service.histogram(),
-        lag=lag.histogram(),
-        throttle=Throttle(
-            count=sum(report.throttle.count for report in some),
-            sum_ms=sum(report.throttle.sum_ms for report in some),
-            max_ms=max((report.throttle.max_ms for report in some), default=0),
-        ),
-        series=series.series(),
+        **added(some),
+        lag=merge(report.lag for report in some),
         acknowledged_records=[one for report in some for one in report.acknowledged_records],
         library=next((report.library for report in some if report.library), ""),
     )

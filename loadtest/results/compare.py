@@ -35,8 +35,8 @@ def compare(endpoints: Sequence[Endpoint], runs: Sequence[RunResult], scenario: 
     rounds = len(runs) // len(endpoints)
     found = [[figures(run) for run in runs[place :: len(endpoints)]] for place in range(len(endpoints))]
     keys = dict.fromkeys(chain.from_iterable(chain.from_iterable(found)))
-    whole = [key for key in keys if all(key in values for at_one in found for values in at_one)]
-    measures = [_measure(key, endpoints, [[values[key] for values in at_one] for at_one in found]) for key in whole]
+    common = [key for key in keys if all(key in values for at_one in found for values in at_one)]
+    measures = [_measure(key, endpoints, [[values[key] for values in at_one] for at_one in found]) for key in common]
     return Comparison(
         scenario=scenario,
         endpoints=list(endpoints),

@@ -96,8 +96,7 @@ def apart(before: Model, after: Model) -> list[str]:
         found.append("they ran on machines of different kinds")
     if [driver.libraries for driver in one.drivers] != [driver.libraries for driver in other.drivers]:
         found.append("client libraries, or how many drivers there were, differ")
-    if one.definition != other.definition:
-        keys = sorted(k for k in one.definition | other.definition if one.definition.get(k) != other.definition.get(k))
+    if keys := one.differing_keys(other):
         found.append(f"the scenario was not the same: {', '.join(keys)}")
     return found
 

@@ -16,8 +16,8 @@ LONGEST: Final = 3_600_000_000
 DIGITS: Final = 3
 PERCENTILES: Final = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 
-_MOST_PENDING = 1 << 16
-"""Different values that wait for their place: a dict takes one in a fraction of the library's time."""
+_MAX_PENDING = 1 << 16
+"""Different values that are kept in a dict before the library gets them: a dict takes one in a fraction of the library's time."""
 
 
 def _empty() -> HdrHistogram:
@@ -42,7 +42,7 @@ class Histogram(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _consistent(self) -> Self:
         if self.hdr and _decode(self.hdr).get_total_count() != self.count:
             raise ValueError(f"`hdr` does not hold the {self.count} latencies that `count` claims")
         if self.count and not self.hdr:
@@ -83,7 +83,7 @@ class Recorder:
         """A latency in microseconds, so many times."""
         pending = self._pending
         pending[us] = pending.get(us, 0) + count
-        if len(pending) >= _MOST_PENDING:
+        if len(pending) >= _MAX_PENDING:
             self._settle()
 
     def add(self, other: Histogram) -> None:
@@ -135,7 +135,7 @@ def _at(counts: HdrHistogram, percentiles: Iterable[float], longest: int) -> dic
 
 
 def _decode(text: str) -> HdrHistogram:
-    """Raises ValueError for a text that no histogram of this room has."""
+    """Raises ValueError for a text that is no histogram of this module."""
     try:
         found = HdrHistogram.decode(text.encode("ascii"))
     except Exception as e:  # the library, its C part and zlib raise of many kinds

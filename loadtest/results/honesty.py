@@ -35,7 +35,7 @@ FOUND: Final = frozenset(
 """What `warnings` finds, and finds again in a merged result."""
 REACHED: Final = 0.98
 """Of the intended operations so many have to succeed (or be sent)."""
-MOST_SATURATED: Final = 0.05
+MAX_SATURATED: Final = 0.05
 """Share of the measured time that a driver may be saturated."""
 LAG_MS: Final = 1.0
 """Lateness that no figure minds."""
@@ -76,18 +76,18 @@ def watch_lost(phase: PhaseResult) -> list[Warning]:
 
 
 def saturated(result: RunResult) -> list[Warning]:
-    """Drivers, or whole machines, without CPU left."""
+    """Drivers, or total machines, without CPU left."""
     measured = sum(phase.duration_s for phase in result.phases)
     found = []
     for driver in result.drivers:
         for process in driver.processes:
-            if process.saturated_s > measured * MOST_SATURATED:
+            if process.saturated_s > measured * MAX_SATURATED:
                 text = (
                     f"{process.name}: one thread used over {BUSY:.0%} of a core for {process.saturated_s:.0f} of {measured:.0f} s: "
                     "the figures show the driver's limit; give the tenant more processes"
                 )
                 found.append(Warning(code=WarningCode.DRIVER_SATURATED, text=text))
-        if driver.busy_s > measured * MOST_SATURATED:
+        if driver.busy_s > measured * MAX_SATURATED:
             text = (
                 f"driver {driver.index}: its machine had under {IDLE:.0%} of its CPUs idle for {driver.busy_s:.0f} of "
                 f"{measured:.0f} s: whatever runs there competes with the load"
@@ -196,12 +196,12 @@ def _processor() -> str:
 
 
 def _memory() -> int:
-    whole = int(psutil.virtual_memory().total)
+    total = int(psutil.virtual_memory().total)
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
-        return whole
-    return min(whole, int(limit)) if limit.isdigit() else whole
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def _names(names: list[str]) -> str:

@@ -13,27 +13,25 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from loadtest.results import honesty
-from loadtest.results.histogram import merge
+from loadtest.results.counts import added
 from loadtest.results.model import (
     AssertionResult,
     Event,
     PhaseResult,
     RunResult,
     TenantResult,
-    Throttle,
     Verification,
     Warning,
     WarningCode,
     Watched,
 )
-from loadtest.results.series import add
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 APART_S: Final = 1.0
 """Drivers that begin a phase further apart than this did not do it together."""
-MOST_EXAMPLES: Final = 20
+MAX_EXAMPLES: Final = 20
 
 
 class MergeError(Exception):
@@ -82,10 +80,7 @@ def _belong_together(results: Sequence[RunResult]) -> None:
         ):
             if ours != theirs:
                 raise MergeError(f"not of one run: the {name} of one is {ours}, of another {theirs}")
-        if first.definition != other.definition:
-            keys = sorted(
-                key for key in first.definition | other.definition if first.definition.get(key) != other.definition.get(key)
-            )
+        if keys := first.differing_keys(other):
             raise MergeError(f"not of one run: the scenario's {', '.join(f'`{key}`' for key in keys)} differ")
     seen = Counter(driver.index for result in results for driver in result.drivers)
     if twice := sorted(index for index, times in seen.items() if times > 1):
@@ -113,9 +108,6 @@ def _phase(several: Sequence[PhaseResult]) -> PhaseResult:
 def _tenant(several: Sequence[TenantResult]) -> TenantResult:
     first = several[0]
     rates = [tenant.intended_rate for tenant in several if tenant.intended_rate is not None]
-    failed: Counter[str] = Counter()
-    for tenant in several:
-        failed.update(tenant.failed)
     return TenantResult(
         tenant=first.tenant,
         role=first.role,
@@ -123,19 +115,7 @@ def _tenant(several: Sequence[TenantResult]) -> TenantResult:
         client=first.client,
         limited=first.limited,
         intended_rate=sum(rates) if len(rates) == len(several) else None,
-        intended=sum(tenant.intended for tenant in several),
-        sent=sum(tenant.sent for tenant in several),
-        acknowledged=sum(tenant.acknowledged for tenant in several),
-        failed=dict(failed),
-        bytes=sum(tenant.bytes for tenant in several),
-        latency=merge(tenant.latency for tenant in several),
-        service=merge(tenant.service for tenant in several),
-        throttle=Throttle(
-            count=sum(tenant.throttle.count for tenant in several),
-            sum_ms=sum(tenant.throttle.sum_ms for tenant in several),
-            max_ms=max(tenant.throttle.max_ms for tenant in several),
-        ),
-        series=add(tenant.series for tenant in several),
+        **added(several),
     )
 
 
@@ -155,7 +135,7 @@ def _verification(several: Sequence[Verification]) -> Verification:
     return Verification(
         client=several[0].client,
         tenant=several[0].tenant,
-        examples=list(chain.from_iterable(found.examples for found in several))[:MOST_EXAMPLES],
+        examples=list(chain.from_iterable(found.examples for found in several))[:MAX_EXAMPLES],
         **{name: sum(getattr(found, name) for found in several) for name in counts},
     )
 

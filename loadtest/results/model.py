@@ -221,6 +221,11 @@ class RunResult(Model):
         failing = {WarningCode.RATE_NOT_REACHED, WarningCode.DRIVER_LOST, WarningCode.DRIVER_MISSING}
         return all(assertion.passed for assertion in self.assertions) and not any(w.code in failing for w in self.warnings)
 
+    def differing_keys(self, other: RunResult) -> list[str]:
+        """Keys of the scenario that are not the same in another run's."""
+        ours, theirs = self.definition, other.definition
+        return sorted(key for key in ours | theirs if ours.get(key) != theirs.get(key))
+
 
 class Sample(Model):
     """A measure at one endpoint: one value for each round."""

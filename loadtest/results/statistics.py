@@ -18,7 +18,7 @@ LEVEL: Final = 0.05
 FEWEST: Final = 5
 """Values that an interval takes: the range of five holds their median in 94 of 100 cases, that of three in 75."""
 RESAMPLES: Final = 4000
-MOST_EXACT: Final = 50_000
+MAX_EXACT: Final = 50_000
 """Ways to share the values out that are all looked at; of more, as many are drawn."""
 
 
@@ -42,12 +42,12 @@ def rank_sum(one: Sequence[float], other: Sequence[float]) -> float | None:
     ranks = _ranks([*one, *other])
     middle = sum(ranks) * len(one) / len(ranks)
     seen = abs(sum(ranks[: len(one)]) - middle) - 1e-9
-    if ways <= MOST_EXACT:
+    if ways <= MAX_EXACT:
         sums = [sum(some) for some in combinations(ranks, len(one))]
         return sum(abs(some - middle) >= seen for some in sums) / ways
     draw = random.Random(0)
-    extreme = sum(abs(sum(draw.sample(ranks, len(one))) - middle) >= seen for _ in range(MOST_EXACT))
-    return (extreme + 1) / (MOST_EXACT + 1)
+    extreme = sum(abs(sum(draw.sample(ranks, len(one))) - middle) >= seen for _ in range(MAX_EXACT))
+    return (extreme + 1) / (MAX_EXACT + 1)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

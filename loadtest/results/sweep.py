@@ -15,7 +15,7 @@ from loadtest.results.model import PhaseResult, RunResult, Step, Sweep, Warning,
 
 PRECISION: Final = 0.05
 """The knee is known when the next higher rate that failed is above it by no more than this share."""
-MOST_STEPS: Final = 40
+MAX_STEPS: Final = 40
 NEAR: Final = 0.8
 """Of less than this share a second try makes no more."""
 JUDGES: Final = frozenset(
@@ -48,10 +48,10 @@ def find_knee(
         return steps[-1].held
 
     def holds(rate: float) -> bool:
-        return once(rate) or (steps[-1].achieved > rate * NEAR and len(steps) < MOST_STEPS and once(rate))
+        return once(rate) or (steps[-1].achieved > rate * NEAR and len(steps) < MAX_STEPS and once(rate))
 
     knee, failing, rate = None, None, low
-    while len(steps) < MOST_STEPS:
+    while len(steps) < MAX_STEPS:
         if holds(rate):
             knee = rate
         else:

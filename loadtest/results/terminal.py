@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from loadtest.results import say
-from loadtest.results.model import Comparison, PhaseResult, RunResult, Sweep, Warning
+from loadtest.results.model import Comparison, RunResult, Sweep, Warning
+from loadtest.results.progress import Progress, RunObserver
 from webpage.text import clean, count, duration, size
 
 LINE_S: Final = 10.0
@@ -36,8 +37,8 @@ class _Tenant:
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_SECONDS))
 
 
-class View:
-    """What a run does now. `tick` once a second and tenant, from one thread; times are monotonic seconds."""
+class View(RunObserver):
+    """Shows what a run does now."""
 
     def __init__(self, console: Console, scenario: str, endpoint: str) -> None:
         self._console, self._head = console, f"{clean(scenario, 60)} at {clean(endpoint, 60)}"
@@ -55,40 +56,23 @@ class View:
             self._live.stop()
 
     def phase(self, name: str, seconds: float, now: float) -> None:
-        """The next phase begins; with warm-up it lasts so long."""
         self._phase, self._seconds, self._begun, self._told = clean(name, 60), seconds, now, now
         self._tenants.clear()
         if self._live is None:
             self._console.print(Text(f"{self._head}: {self._phase}, {duration(seconds * 1000)}"))
 
     def note(self, text: str) -> None:
-        """What is done before, between and after phases."""
         self._console.print(Text(clean(text, 300), style="dim"), soft_wrap=True)
 
-    def done(self, phase: PhaseResult) -> None:
-        """Figures of a phase are shown with all others at the end of the run."""
-
-    def tick(
-        self,
-        tenant: str,
-        *,
-        seconds: float,
-        acknowledged: int,
-        failed: int,
-        size: int,
-        longest_us: int,
-        intended: float | None = None,
-    ) -> None:
-        """What one tenant did since its last tick, `seconds` ago; `intended` operations per second."""
+    def tick(self, tenant: str, progress: Progress) -> None:
         one = self._tenants.setdefault(tenant, _Tenant())
-        one.acknowledged += acknowledged
-        one.failed += failed
-        one.size += size
-        one.rate, one.intended, one.longest_us = acknowledged / seconds, intended, longest_us
+        one.acknowledged += progress.acknowledged
+        one.failed += progress.failed
+        one.size += progress.size
+        one.rate, one.intended, one.longest_us = progress.acknowledged / progress.seconds, progress.intended, progress.longest_us
         one.recent.append(one.rate)
 
     def show(self, now: float) -> None:
-        """Draw, once all tenants have ticked."""
         if self._live:
             self._live.update(self.drawn(now), refresh=True)
         elif now - self._told >= LINE_S:
@@ -159,5 +143,5 @@ def print_rows(console: Console, rows: say.Rows) -> None:
 
 
 def _spark(rates: deque[float]) -> str:
-    most = max(rates, default=0.0) or 1.0
-    return "".join(_BARS[round(rate / most * (len(_BARS) - 1))] for rate in rates)
+    highest = max(rates, default=0.0) or 1.0
+    return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)

@@ -4,7 +4,6 @@ admits and stores objects, and nothing comes of them; `run` adds what makes some
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 import urllib.request
@@ -17,14 +16,10 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from localkafka.ports import free_ports
+
 READY_LIMIT = 120.0
 TOKEN = "test-admin"
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 class Part:
@@ -72,7 +67,7 @@ class ApiServer:
         self._stop()
 
     def _start(self) -> None:
-        clients, peers, port = free_port(), free_port(), free_port()
+        clients, peers, port = free_ports(3)
         folder, etcd = self._folder, f"http://127.0.0.1:{clients}"
         key = self.accounts_key
         made = rsa.generate_private_key(public_exponent=65537, key_size=2048)

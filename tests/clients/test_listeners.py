@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from localkafka.ports import free_port
 from proxy.clients.connection import Shared
 from proxy.clients.listeners import ClientListener
 from proxy.clients.turns import Turns
@@ -180,11 +181,6 @@ def test_a_socket_that_gives_no_connection_is_asked_again_after_a_pause(world: C
         d.close()
 
     run(accept())
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def test_two_proxies_share_a_port_if_both_say_so(world: Callable[..., World]) -> None:

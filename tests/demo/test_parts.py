@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.proxied import LocalProxy, ProxyError
+from benchmarks.local_proxy import LocalProxy, ProxyError
 from demo import plan
 from demo.cli import demo
 from demo.errors import UsageError

@@ -7,9 +7,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 
+from benchmarks.fleet_simulation.store import Store as Sums
 from proxy.fleet.store import Entry, Reply, StoreError
 from quota.ledger import Batch
-from tests.quota.ledger_store import Store as Sums
 
 LATENCY, POLL = 0.001, 0.01
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
+from localkafka.ports import free_port
 from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.fleet import Fleet
 from proxy.hashing import murmur3
@@ -23,7 +24,7 @@ from quota.kinds.rates import RateLimit, RateMeter
 from quota.limit_table import LimitTable
 from quota.produce import charge_producer_ids
 from tests.certs import Authority
-from tests.redis_server import RedisServer, free_port, needs_redis, program
+from tests.redis_server import RedisServer, needs_redis, program
 from tests.support import limits_of
 
 pytestmark = needs_redis

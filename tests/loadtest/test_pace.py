@@ -26,7 +26,7 @@ def test_seconds_add_up_to_all_that_is_due(rate: float, length: float, offset: f
 
 
 def test_of_a_few_no_more_are_due() -> None:
-    pace = Pace(10.0, 0.0, 0.0, 100.0, weight=5, most=30)
+    pace = Pace(10.0, 0.0, 0.0, 100.0, weight=5, max_count=30)
     assert pace.count(0.0, 100.0) == 150
     assert pace.count(2.0, 3.0) == 50
     assert pace.count(3.0, 100.0) == 0

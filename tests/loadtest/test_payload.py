@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from loadtest.drive.job import Acknowledged
 from loadtest.payload import HEADER_SIZE, Header, Runs, Writer, header_of, run_bytes, size_of
-from loadtest.verify import Found, Written, judge
+from loadtest.verify import PartitionRecords, Written, judge
 
 NUMBERS = st.lists(st.integers(0, 40), max_size=60)
 
@@ -52,8 +52,8 @@ def test_a_record_may_be_a_header_and_nothing_else() -> None:
     assert len(Writer(run_bytes("r"), HEADER_SIZE).record(1, 1, 1)) == HEADER_SIZE
 
 
-def seen(*sequences: int) -> Found:
-    found = Found()
+def seen(*sequences: int) -> PartitionRecords:
+    found = PartitionRecords()
     for sequence in sequences:
         found.add(sequence, "t-0")
     return found

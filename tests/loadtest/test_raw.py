@@ -50,7 +50,7 @@ async def most_at_a_time(load: AskMetadata, clients: int, count: int) -> int:
 
     raw._works[AskMetadata] = work
     start = time.monotonic() - 10  # all of them are due
-    pace = Pace(1000.0, start, start, start + 60, most=count)
+    pace = Pace(1000.0, start, start, start + 60, max_count=count)
     await raw.run(pace, Tally(pace, by_end=False))
     return most
 

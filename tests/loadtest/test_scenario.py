@@ -193,7 +193,7 @@ def test_creating_topics_counts_partitions() -> None:
 
     job = Job.model_construct(load=one, at_most=1000)
     found = pace(job, Pace(40.0, 0.0, 0.0, 10.0))
-    assert (found.rate, found.weight, found.most, found.count(0.0, 10.0)) == (2.0, 20, 200, 400)
+    assert (found.rate, found.weight, found.max_count, found.count(0.0, 10.0)) == (2.0, 20, 200, 400)
 
 
 @pytest.mark.parametrize(

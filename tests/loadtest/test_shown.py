@@ -21,6 +21,7 @@ from loadtest.results.compare import in_turn
 from loadtest.results.files import AnyResult, write
 from loadtest.results.model import AssertionResult, Endpoint, Event, RunResult, Verification, Warning, WarningCode, Watched
 from loadtest.results.page import page
+from loadtest.results.progress import Progress
 from loadtest.results.sweep import find_knee
 from loadtest.results.terminal import View, print_result
 from tests.loadtest.made import START, driver, phase, run, tenant
@@ -30,7 +31,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 EVIL = "<img src=x onerror=document.title='pwned'>\x1b[31m"
 
 
-def whole(name: str = "victim", **different: Any) -> RunResult:
+def full_run(name: str = "victim", **different: Any) -> RunResult:
     """A result with something of everything, in which every text is `name`."""
     seen = Watched(name=name, cpu_s=2.0, cpu_max=0.5, memory_bytes=1 << 20, first=int(START), cpu=[0.2] * 9, memory=[1 << 20] * 9)
     events = [Event(at=START + 5, text=name)]
@@ -64,7 +65,7 @@ def printed(result: AnyResult) -> str:
 
 
 def test_the_tables_say_what_failed_and_what_figures_are_worth() -> None:
-    text = printed(whole())
+    text = printed(full_run())
     assert "Failed: 1 of 1 assertions do not hold." in text
     assert "⚠ driver-lost: victim" in text
     assert [word for word in ("offender", "FAILS", "p99.9", "Lost", "Watched") if word not in text] == []
@@ -77,10 +78,10 @@ def test_a_comparison_and_a_sweep_have_a_verdict() -> None:
 
 
 def test_names_from_a_scenario_steer_no_terminal() -> None:
-    assert "\x1b" not in printed(whole(EVIL))
+    assert "\x1b" not in printed(full_run(EVIL))
 
 
-@pytest.mark.parametrize("made", [whole, comparison, lambda: find_knee(lambda rate: at(300, rate), low=100)])
+@pytest.mark.parametrize("made", [full_run, comparison, lambda: find_knee(lambda rate: at(300, rate), low=100)])
 def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
     text = page(made())
     assert text.count("<svg") >= 2
@@ -92,14 +93,14 @@ def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
 
 def test_a_page_has_its_warnings() -> None:
     warnings = [Warning(code=WarningCode.DRIFT, text="the tide came in")]
-    assert "<b>drift: </b>the tide came in" in page(whole(warnings=warnings))
-    assert "found nothing wrong with its own measurement" in page(whole(warnings=[]))
+    assert "<b>drift: </b>the tide came in" in page(full_run(warnings=warnings))
+    assert "found nothing wrong with its own measurement" in page(full_run(warnings=[]))
 
 
 def test_ids_of_plots_are_unique() -> None:
     import re
 
-    ids = re.findall(r'\bid="([^"]+)"', page(whole()))
+    ids = re.findall(r'\bid="([^"]+)"', page(full_run()))
     assert len(ids) == len(set(ids)) > 0
 
 
@@ -110,7 +111,7 @@ def test_a_browser_shows_it_at_the_width_of_a_laptop_and_a_phone(tmp_path: Path,
     assert BROWSER is not None
     file = tmp_path / "page.html"
     script = "<script>document.title = `${document.body.scrollWidth} ${document.images.length} ${document.title}`</script>"
-    text = page(whole(EVIL)).replace("</body>", script + "</body>").replace("default-src 'none';", "script-src 'unsafe-inline';")
+    text = page(full_run(EVIL)).replace("</body>", script + "</body>").replace("default-src 'none';", "script-src 'unsafe-inline';")
     file.write_text(text)
     how = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", f"--window-size={width},900"]
     found = subprocess.run([*how, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -125,7 +126,7 @@ def test_the_live_view_shows_rates_and_failures() -> None:
     view = View(console, "produce", "proxy")
     view.phase("load", 30.0, now=100.0)
     for second in range(3):
-        view.tick("victim", seconds=1.0, acknowledged=100 + second, failed=1, size=1 << 20, longest_us=5000, intended=100)
+        view.tick("victim", Progress(1.0, 100 + second, failed=1, size=1 << 20, longest_us=5000, intended=100))
     console.print(view.drawn(now=112.0))
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
@@ -137,7 +138,7 @@ def test_where_nobody_looks_a_line_comes_now_and_then() -> None:
     with View(console, "produce", "proxy") as view:
         view.phase("load", 30.0, now=0.0)
         for second in range(1, 26):
-            view.tick("victim", seconds=1.0, acknowledged=100, failed=0, size=10, longest_us=5000)
+            view.tick("victim", Progress(1.0, 100, failed=0, size=10, longest_us=5000))
             view.show(now=float(second))
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().splitlines() == [
@@ -198,7 +199,7 @@ def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
 
 
 def test_render_shows_a_file_again(tmp_path: Path) -> None:
-    found = call(commands.render_command, saved(tmp_path, "a.json", whole()), "--html", tmp_path / "page.html")
+    found = call(commands.render_command, saved(tmp_path, "a.json", full_run()), "--html", tmp_path / "page.html")
     assert (found.exit_code, "Load test: victim" in found.output) == (0, True)
     assert "Load test: victim" in (tmp_path / "page.html").read_text()
 

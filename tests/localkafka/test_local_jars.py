@@ -169,7 +169,7 @@ class TestDamage:
         (folder / "sums.txt").unlink()
         (folder / KAFKA[0]).write_bytes((folder / KAFKA[0]).read_bytes()[:-200])
         fetch()
-        assert jars.is_whole(folder / KAFKA[0])
+        assert jars.is_complete(folder / KAFKA[0])
 
     def test_what_is_damaged_stays_when_there_is_no_network(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / KAFKA[0]).unlink()

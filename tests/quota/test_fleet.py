@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.fleet_simulation.__main__ import DOCS, tables
+from benchmarks.fleet_simulation.fleet import Plan, bound, overshoot, run
 from quota.ledger import Away
-from tests.quota.fleet import Plan, bound, overshoot, run
-from tests.quota.simulate import DOCS, tables
 
 PLAN = Plan(4, seconds=80, warm=20, requests=250)
 """Four proxies, 64 connections in skewed shares; 60 s are compared."""

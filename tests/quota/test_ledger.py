@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.fleet_simulation.store import Store
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.bytes_in import BytesIn, TopicLimits
@@ -15,7 +16,6 @@ from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, key_of
 from quota.limit_table import LimitTable, ResolvedLimit
 from tests.properties import examples
-from tests.quota.ledger_store import Store
 from tests.support import limits_of
 
 ALICE, BOB = Entity("alice", None), Entity("bob", "x")

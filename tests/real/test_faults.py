@@ -11,14 +11,9 @@ import pytest
 from confluent_kafka import Producer
 
 from localkafka import LocalCluster
+from localkafka.ports import free_port
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect
-
-
-def closed_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def dialogue(address: str, data: bytes) -> bytes:
@@ -41,7 +36,7 @@ def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_cluster_that_is_away_is_said_once_and_clients_are_closed(tmp_path: Path) -> None:
-    with ProxyProcess(tmp_path, f"127.0.0.1:{closed_port()}", wait_ready=False) as proxy:
+    with ProxyProcess(tmp_path, f"127.0.0.1:{free_port()}", wait_ready=False) as proxy:
         proxy.wait_for("upstream is away")
         assert proxy.get("/readyz") == (503, "the cluster does not answer\n")
         assert proxy.get("/healthz")[0] == 200
@@ -55,7 +50,7 @@ def test_a_cluster_that_is_away_is_said_once_and_clients_are_closed(tmp_path: Pa
 
 @pytest.mark.kafka
 def test_a_cluster_that_comes_up_later_is_found(tmp_path: Path) -> None:
-    port = closed_port()
+    port = free_port()
     with ProxyProcess(tmp_path, f"127.0.0.1:{port}", wait_ready=False) as proxy:
         proxy.wait_for("upstream is away")
         with LocalCluster(1) as kafka, forwarder(port, kafka.bootstrap_servers):

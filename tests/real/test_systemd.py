@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from localkafka import LocalCluster
+from localkafka.ports import free_port
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "kafka-quota-proxy@.service"
@@ -42,8 +43,7 @@ def test_an_instance_says_when_clients_can_be_served_and_when_it_stops(
     program, serve, config, file, *options = command()
     assert (Path(program).name, serve, config, Path(file).suffix) == ("kafka-quota-proxy", "serve", "--config", ".yaml")
     with shared_ports(2) as first, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            admin = str(free.getsockname()[1])
+        admin = str(free_port())
         options = [option.replace("%i", admin).replace("%H", "host.example.com") for option in options]
         assert not [option for option in options if "%" in option]
         manager.bind(str(tmp_path / "notify"))

@@ -7,23 +7,22 @@ import random
 import socket
 import struct
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.attack import (
     ALICES,
-    API_VERSIONS,
     BETWEEN_LOGINS,
     CONNECTIONS,
-    CREATE_TOPICS,
     KIB,
     LIES,
     MIB,
-    PRODUCE,
     UNFINISHED,
     attack,
     produce,
 )
 from benchmarks.isolation.attacker import SOURCE, Attacker
-from benchmarks.isolation.wire import Misplaced, Refused
+from benchmarks.isolation.wire import WrongCorrelationId
 from loadtest.entities import record_batch, request_frame
+from loadtest.login import LoginFailed
 
 
 @attack(CONNECTIONS, shows=("connections",))
@@ -47,7 +46,7 @@ def half_open(a: Attacker) -> None:
 @attack(CONNECTIONS, threads=2)
 def come_and_go(a: Attacker) -> None:
     """Connections that send one request and are gone."""
-    frame = request_frame(*API_VERSIONS, 1, "x")
+    frame = request_frame(*apis.API_VERSIONS, 1, "x")
     while a.going():
         for sock in a.sockets(1):
             with sock:
@@ -63,7 +62,7 @@ def many_logins(a: Attacker) -> None:
         try:
             a.connect()
             a.tally.requests += 1
-        except (OSError, Refused, Misplaced):
+        except (OSError, LoginFailed, WrongCorrelationId):
             a.tally.closed += 1
             a.wait(BETWEEN_LOGINS)
     a.hold()
@@ -72,7 +71,7 @@ def many_logins(a: Attacker) -> None:
 @attack(UNFINISHED)
 def byte_by_byte(a: Attacker) -> None:
     """50 connections send a request byte by byte."""
-    frame = request_frame(*PRODUCE, 1, "x", **produce(["mallory-own"], record_batch(b"x" * 10_000)))
+    frame = request_frame(*apis.PRODUCE, 1, "x", **produce(["mallory-own"], record_batch(b"x" * 10_000)))
     socks = a.sockets(50)
     for at in range(len(frame) - 1):
         if not a.going():
@@ -86,12 +85,12 @@ def byte_by_byte(a: Attacker) -> None:
 @attack(UNFINISHED, threads=2)
 def half_requests(a: Attacker) -> None:
     """24 connections announce 7 MiB and send 3 of them."""
-    head = struct.pack(">i", 7 * MIB) + request_frame(*PRODUCE, 1, "x", **produce(["mallory-own"], record_batch(b"x")))[4:]
+    head = struct.pack(">i", 7 * MIB) + request_frame(*apis.PRODUCE, 1, "x", **produce(["mallory-own"], record_batch(b"x")))[4:]
     kept: list[socket.socket] = []
     while a.going() and len(kept) < 12:
         try:
             kept.append(a.connect(logged_in=a.number == 0).sock)
-        except (OSError, Refused, Misplaced):
+        except (OSError, LoginFailed, WrongCorrelationId):
             a.tally.closed += 1
             a.wait(BETWEEN_LOGINS)
     for sock in kept:
@@ -130,9 +129,9 @@ def lying_lengths(a: Attacker) -> None:
     """Requests with arrays that claim 2^31 elements."""
     chance = random.Random(a.number)
     sound = [
-        request_frame(*PRODUCE, 1, "x", **produce(ALICES, record_batch(b"x"))),
+        request_frame(*apis.PRODUCE, 1, "x", **produce(ALICES, record_batch(b"x"))),
         request_frame(3, 12, 1, "x", topics=[{"name": "alice-data", "topic_id": None}]),
-        request_frame(*CREATE_TOPICS, 1, "x", topics=[{"name": "mallory-x", "num_partitions": 1, "replication_factor": 1}]),
+        request_frame(*apis.CREATE_TOPICS, 1, "x", topics=[{"name": "mallory-x", "num_partitions": 1, "replication_factor": 1}]),
     ]
     while a.going():
         with a.connected(logged_in=a.number == 0) as connection:

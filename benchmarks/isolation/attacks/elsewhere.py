@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from benchmarks.isolation.attack import CREATE_TOPICS, FLEET, LISTENER, PRODUCE, attack, forge_many, guesses
+from benchmarks.isolation import apis
+from benchmarks.isolation.attack import FLEET, LISTENER, attack, forge_many, guesses
 from benchmarks.isolation.attacker import SOURCE, Attacker
 from loadtest.entities import milliseconds as ms
 
@@ -13,7 +14,7 @@ from loadtest.entities import milliseconds as ms
 @attack(LISTENER, threads=2)
 def other_listener(a: Attacker) -> None:
     """Ids of alice's producers are forged at another listener."""
-    a.ask_again(PRODUCE, lambda i: guesses(a, i), at=a.target.other)
+    a.ask_again(apis.PRODUCE, lambda i: guesses(a, i), at=a.target.other)
 
 
 @attack(LISTENER)
@@ -35,7 +36,7 @@ def claimed_address(a: Attacker) -> None:
 @attack(FLEET, threads=2, fleet=True)
 def other_proxy(a: Attacker) -> None:
     """Ids of alice's producers are forged at another proxy of the fleet."""
-    a.ask_again(PRODUCE, lambda i: guesses(a, i), at=a.target.fleet)
+    a.ask_again(apis.PRODUCE, lambda i: guesses(a, i), at=a.target.fleet)
 
 
 @attack(FLEET, fleet=True, seconds=4)
@@ -52,4 +53,4 @@ def mutes_fleet(a: Attacker) -> None:
     def topics(i: int) -> dict[str, Any]:
         return {"topics": [{"name": f"{a.target.user}-{i}", "num_partitions": 60, "replication_factor": 1}], "timeout": ms(1000)}
 
-    a.ask_again(CREATE_TOPICS, topics, at=a.target.fleet, client_id="alice-app", logged_in=a.number == 0)
+    a.ask_again(apis.CREATE_TOPICS, topics, at=a.target.fleet, client_id="alice-app", logged_in=a.number == 0)

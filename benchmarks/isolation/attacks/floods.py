@@ -7,22 +7,12 @@ import struct
 import time
 from typing import Any, Final
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.attack import (
-    ALTER_QUOTAS,
-    API_VERSIONS,
-    AUTHENTICATE,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_QUOTAS,
-    FETCH,
     FLOOD,
-    HANDSHAKE,
     KIB,
-    METADATA,
     MIB,
     PIPELINED,
-    PRODUCE,
     UNREAD,
     Share,
     attack,
@@ -40,13 +30,13 @@ from loadtest.entities import record_batch, request_frame
 def unknown_versions(a: Attacker) -> None:
     """mallory pipelines ApiVersions in a version that is not there."""
     with a.connected() as connection:
-        a.pipeline(connection.sock, request_frame(*API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1))
+        a.pipeline(connection.sock, request_frame(*apis.API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1))
 
 
 @attack(FLOOD, threads=4, shows=("bytes",))
 def unknown_versions_unread(a: Attacker) -> None:
     """mallory pipelines ApiVersions in a version that is not there, and reads no answer."""
-    frame = request_frame(*API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1)
+    frame = request_frame(*apis.API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1)
     with a.connected() as connection:
         a.pour(connection.sock, frame * 100, 8 * MIB)
 
@@ -55,13 +45,13 @@ def unknown_versions_unread(a: Attacker) -> None:
 def refused_writes(a: Attacker) -> None:
     """mallory pipelines writes that the proxy refuses."""
     with a.connected() as connection:
-        a.pipeline(connection.sock, request_frame(*PRODUCE, 1, "x", **produce(["mallory-full"], record_batch(b"x"))), 20)
+        a.pipeline(connection.sock, request_frame(*apis.PRODUCE, 1, "x", **produce(["mallory-full"], record_batch(b"x"))), 20)
 
 
 @attack(FLOOD, threads=4, shows=("bytes",))
 def refused_writes_unread(a: Attacker) -> None:
     """mallory pipelines writes that the proxy refuses, and reads no answer."""
-    frame = request_frame(*PRODUCE, 1, "x", **produce(["mallory-full"], record_batch(b"x")))
+    frame = request_frame(*apis.PRODUCE, 1, "x", **produce(["mallory-full"], record_batch(b"x")))
     with a.connected() as connection:
         a.pour(connection.sock, frame * 20, 8 * MIB)
 
@@ -74,36 +64,36 @@ def refused_creations(a: Attacker) -> None:
         new = {"num_partitions": 60, "replication_factor": 1}
         return {"topics": [{"name": f"{a.target.user}-{i}-{j}", **new} for j in range(5)], "timeout": ms(1000)}
 
-    a.ask_again(CREATE_TOPICS, topics)
+    a.ask_again(apis.CREATE_TOPICS, topics)
 
 
 @attack(FLOOD)
 def refused_alterations(a: Attacker) -> None:
     """mallory pipelines AlterClientQuotas, which she may not."""
     with a.connected() as connection:
-        a.pipeline(connection.sock, request_frame(*ALTER_QUOTAS, 1, "x", **lower_alice()), 20)
+        a.pipeline(connection.sock, request_frame(*apis.ALTER_QUOTAS, 1, "x", **lower_alice()), 20)
 
 
 @attack(FLOOD, threads=2)
 def describe_quotas(a: Attacker) -> None:
     """mallory asks for all quotas again and again."""
-    a.ask_again(DESCRIBE_QUOTAS, lambda _: {"components": [], "strict": False})
+    a.ask_again(apis.DESCRIBE_QUOTAS, lambda _: {"components": [], "strict": False})
 
 
 @attack(UNREAD, threads=8, shows=("bytes",))
 def unread_records(a: Attacker) -> None:
     """mallory fetches her own records and never reads them."""
-    frame = request_frame(*FETCH, 1, "x", **fetch_of("mallory-own"))
+    frame = request_frame(*apis.FETCH, 1, "x", **fetch_of("mallory-own"))
     with a.connected() as connection:
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        a.ask(connection, PRODUCE, **produce(["mallory-own"], record_batch(b"x" * 500_000)))
+        a.ask(connection, apis.PRODUCE, **produce(["mallory-own"], record_batch(b"x" * 500_000)))
         a.pour(connection.sock, frame * 20, 200 * KIB)
 
 
 @attack(UNREAD, threads=8, shows=("bytes",))
 def unread_metadata(a: Attacker) -> None:
     """mallory pipelines Metadata and never reads an answer."""
-    frame = request_frame(*METADATA, 1, "x", topics=None)
+    frame = request_frame(*apis.METADATA, 1, "x", topics=None)
     with a.connected() as connection:
         a.pour(connection.sock, frame * 50, 2 * MIB)
 
@@ -112,28 +102,28 @@ def unread_metadata(a: Attacker) -> None:
 def pipelined_versions(a: Attacker) -> None:
     """5 connections of mallory pipeline ApiVersions and read the answers."""
     with a.connected() as connection:
-        a.pipeline(connection.sock, request_frame(*API_VERSIONS, 1, "x"))
+        a.pipeline(connection.sock, request_frame(*apis.API_VERSIONS, 1, "x"))
 
 
 @attack(PIPELINED, threads=5)
 def pipelined_versions_stranger(a: Attacker) -> None:
     """5 connections without a login do the same."""
     for sock in a.sockets(1):
-        a.pipeline(sock, request_frame(*API_VERSIONS, 1, "x"))
+        a.pipeline(sock, request_frame(*apis.API_VERSIONS, 1, "x"))
 
 
 @attack(PIPELINED, threads=5)
 def pipelined_metadata_stranger(a: Attacker) -> None:
     """5 connections without a login pipeline Metadata."""
     for sock in a.sockets(1):
-        a.pipeline(sock, request_frame(*METADATA, 1, "x", topics=[]), 100)
+        a.pipeline(sock, request_frame(*apis.METADATA, 1, "x", topics=[]), 100)
 
 
 @attack(PIPELINED, threads=5)
 def pipelined_metadata(a: Attacker) -> None:
     """5 connections of mallory pipeline Metadata."""
     with a.connected() as connection:
-        a.pipeline(connection.sock, request_frame(*METADATA, 1, "x", topics=[]), 100)
+        a.pipeline(connection.sock, request_frame(*apis.METADATA, 1, "x", topics=[]), 100)
 
 
 GROWN: Final = 40
@@ -147,23 +137,23 @@ def long_poll_in_front(a: Attacker) -> None:
     wait = int(3000 * TOLD_WITHIN)
     with a.connected() as connection:
         new = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
-        a.ask(connection, CREATE_TOPICS, topics=new, timeout=ms(1000))
+        a.ask(connection, apis.CREATE_TOPICS, topics=new, timeout=ms(1000))
         a.tally.gained += len(names)
     sizes = dict.fromkeys(names, 1)
     while a.going() and sizes:
-        for what, wanted in ((CREATE_PARTITIONS, GROWN), (DELETE_TOPICS, 0)):
+        for what, wanted in ((apis.CREATE_PARTITIONS, GROWN), (apis.DELETE_TOPICS, 0)):
             connections = []
             for name in sizes:
                 connections.append(a.connect())
                 connections[-1].sock.settimeout(PATIENCE)
-                connections[-1].send(FETCH, **fetch_of("mallory-full", min_bytes=MIB, max_wait=ms(wait)))
+                connections[-1].send(apis.FETCH, **fetch_of("mallory-full", min_bytes=MIB, max_wait=ms(wait)))
                 connections[-1].send(what, topics=[{"name": name, "count": wanted}], timeout=ms(1000))
                 a.tally.requests += 2
             for name, connection in zip(list(sizes), connections, strict=True):
                 with connection:
                     connection.frame()
                     answer = connection.receive(what)
-                if not (answer.results if what == CREATE_PARTITIONS else answer.responses)[0].error_code:
+                if not (answer.results if what == apis.CREATE_PARTITIONS else answer.responses)[0].error_code:
                     a.tally.gained += abs(wanted - sizes[name])
                     sizes[name] = wanted
             sizes = {name: size for name, size in sizes.items() if size}
@@ -180,11 +170,11 @@ def ends_mutes(a: Attacker) -> None:
     mute."""
     fetch = fetch_of("bob-read")
     with a.connected(user=BOB) as connection:
-        a.ask(connection, HANDSHAKE, mechanism="SCRAM-SHA-256")
+        a.ask(connection, apis.HANDSHAKE, mechanism="SCRAM-SHA-256")
         pipelined = [
-            request_frame(*FETCH, 1, "x", **fetch),
-            request_frame(*AUTHENTICATE, 2, "x", auth_bytes=b"n,,n=bob,r=x"),
-            request_frame(*METADATA, 3, "x", topics=[]),
+            request_frame(*apis.FETCH, 1, "x", **fetch),
+            request_frame(*apis.AUTHENTICATE, 2, "x", auth_bytes=b"n,,n=bob,r=x"),
+            request_frame(*apis.METADATA, 3, "x", topics=[]),
         ]
         connection.sock.settimeout(PATIENCE)
         while a.going():

@@ -7,26 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.attack import (
-    ADD_TO_TRANSACTION,
     ALICES,
-    ALTER_QUOTAS,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_GROUPS,
-    DELETE_TOPICS,
-    END_TRANSACTION,
-    FETCH,
-    FIND_COORDINATOR,
     FORGED,
-    INIT_PRODUCER_ID,
-    JOIN_GROUP,
     MADE_UP,
-    METADATA,
     MIB,
     NO_RIGHTS,
-    OFFSET_COMMIT,
-    PRODUCE,
     Share,
     attack,
     forge_many,
@@ -45,13 +32,13 @@ from loadtest.entities import record_batch, request_frame
 def writes_to_alice(a: Attacker) -> None:
     """mallory writes 600 kB batches to alice's topics, which the broker refuses."""
     big = record_batch(b"x" * 600_000)
-    a.ask_again(PRODUCE, lambda i: produce([ALICES[i % len(ALICES)]], big), pause=0.01)
+    a.ask_again(apis.PRODUCE, lambda i: produce([ALICES[i % len(ALICES)]], big), pause=0.01)
 
 
 @attack(NO_RIGHTS, threads=2)
 def reads_alice(a: Attacker) -> None:
     """mallory fetches alice's records, which the broker refuses."""
-    a.ask_again(FETCH, lambda _: fetch_of("alice-read"))
+    a.ask_again(apis.FETCH, lambda _: fetch_of("alice-read"))
 
 
 @attack(NO_RIGHTS, threads=3)
@@ -68,7 +55,7 @@ def mutates_alice(a: Attacker) -> None:
         new = [{"name": f"alice-made-{i}-{j}", "num_partitions": 1, "replication_factor": 1} for j in range(10)]
         return {"topics": new, "timeout": ms(1000)}
 
-    what, values = ((DELETE_TOPICS, deletes), (CREATE_PARTITIONS, grows), (CREATE_TOPICS, creates))[a.number]
+    what, values = ((apis.DELETE_TOPICS, deletes), (apis.CREATE_PARTITIONS, grows), (apis.CREATE_TOPICS, creates))[a.number]
     a.ask_again(what, values)
 
 
@@ -92,10 +79,10 @@ def asks_for_others(a: Attacker) -> None:
     while a.going():
         with a.connected() as mallory, a.connected(user=BOB) as bob:
             while a.going():
-                if a.ask(mallory, PRODUCE, **produce(["mallory-own"], much)).responses[0].partition_responses[0].error_code:
+                if a.ask(mallory, apis.PRODUCE, **produce(["mallory-own"], much)).responses[0].partition_responses[0].error_code:
                     # The total is exceeded, or her own batch would not have been refused.
                     a.ask(bob, (3, 12), topics=[{"topic_id": None, "name": "bob-metered"}])
-                    written = a.ask(bob, PRODUCE, **produce(["bob-metered"], some))
+                    written = a.ask(bob, apis.PRODUCE, **produce(["bob-metered"], some))
                     a.tally.gained += METERED * (not written.responses[0].partition_responses[0].error_code)
                     a.ask(mallory, (3, 12), **named)
                     a.ask(mallory, (3, 12), topics=None)
@@ -112,9 +99,9 @@ def uses_alices_groups(a: Attacker) -> None:
         return f"alice-{i % 50}"
 
     sorts: tuple[tuple[tuple[int, int], Callable[[int], dict[str, Any]]], ...] = (
-        (OFFSET_COMMIT, lambda i: {"group_id": group(i), **commit}),
-        (JOIN_GROUP, lambda i: {"group_id": group(i), **join}),
-        (DELETE_GROUPS, lambda i: {"groups_names": [group(i)]}),
+        (apis.OFFSET_COMMIT, lambda i: {"group_id": group(i), **commit}),
+        (apis.JOIN_GROUP, lambda i: {"group_id": group(i), **join}),
+        (apis.DELETE_GROUPS, lambda i: {"groups_names": [group(i)]}),
     )
     a.ask_again(*sorts[a.number])
 
@@ -122,7 +109,7 @@ def uses_alices_groups(a: Attacker) -> None:
 @attack(NO_RIGHTS)
 def alters_quotas(a: Attacker) -> None:
     """mallory sets alice's limits to almost nothing."""
-    a.ask_again(ALTER_QUOTAS, lambda _: lower_alice())
+    a.ask_again(apis.ALTER_QUOTAS, lambda _: lower_alice())
 
 
 @attack(NO_RIGHTS, threads=3)
@@ -136,9 +123,9 @@ def uses_alices_transactions(a: Attacker) -> None:
         return {"v3_and_below_transactional_id": f"alice-{i % 9}", **own}
 
     sorts: tuple[tuple[tuple[int, int], Callable[[int], dict[str, Any]]], ...] = (
-        (INIT_PRODUCER_ID, lambda i: {"transactional_id": f"alice-{i % 9}", **init}),
-        (ADD_TO_TRANSACTION, add),
-        (END_TRANSACTION, lambda i: {"transactional_id": f"alice-{i % 9}", "producer_id": near(a, i), "producer_epoch": 0}),
+        (apis.INIT_PRODUCER_ID, lambda i: {"transactional_id": f"alice-{i % 9}", **init}),
+        (apis.ADD_TO_TRANSACTION, add),
+        (apis.END_TRANSACTION, lambda i: {"transactional_id": f"alice-{i % 9}", "producer_id": near(a, i), "producer_epoch": 0}),
     )
     a.ask_again(*sorts[a.number])
 
@@ -146,7 +133,7 @@ def uses_alices_transactions(a: Attacker) -> None:
 @attack(FORGED, threads=2)
 def forged_ids(a: Attacker) -> None:
     """mallory's refused batches bear the ids of alice's producers."""
-    a.ask_again(PRODUCE, lambda i: guesses(a, i))
+    a.ask_again(apis.PRODUCE, lambda i: guesses(a, i))
 
 
 @attack(FORGED)
@@ -157,7 +144,7 @@ def forged_epochs(a: Attacker) -> None:
         epoch, sequence = ((32_767, 0), (1, 0), (0, 2**31 - 1), (0, 7))[i % 4]
         return guesses(a, i, [*ALICES, "alice-full"], epoch=epoch, sequence=sequence)
 
-    a.ask_again(PRODUCE, values)
+    a.ask_again(apis.PRODUCE, values)
 
 
 @attack(FORGED)
@@ -167,7 +154,7 @@ def forged_init(a: Attacker) -> None:
     def values(i: int) -> dict[str, Any]:
         return {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": near(a, i), "producer_epoch": 0}
 
-    a.ask_again(INIT_PRODUCER_ID, values)
+    a.ask_again(apis.INIT_PRODUCER_ID, values)
 
 
 @attack(FORGED, seconds=4)
@@ -181,16 +168,16 @@ def made_up_topics(a: Attacker) -> None:
     """Writes to 2000 topics at once that are not there, while the total is exceeded."""
     if a.number == 0:
         big = record_batch(b"x" * 900_000)
-        a.ask_again(PRODUCE, lambda _: produce(["mallory-own"], big))
+        a.ask_again(apis.PRODUCE, lambda _: produce(["mallory-own"], big))
         return
     small = record_batch(b"x")
-    a.ask_again(PRODUCE, lambda i: produce([f"mallory-{i}-{j}" for j in range(2000)], small))
+    a.ask_again(apis.PRODUCE, lambda i: produce([f"mallory-{i}-{j}" for j in range(2000)], small))
 
 
 @attack(MADE_UP, threads=2)
 def made_up_client_ids(a: Attacker) -> None:
     """Every request has another client id."""
-    frame = request_frame(*METADATA, 1, "%%%%%%%%", topics=[{"name": "mallory-own"}])
+    frame = request_frame(*apis.METADATA, 1, "%%%%%%%%", topics=[{"name": "mallory-own"}])
     number = a.number * MIB
     while a.going():
         with a.connected() as connection:
@@ -208,17 +195,17 @@ def claimed_client_id(a: Attacker) -> None:
     batch = record_batch(b"x" * 100_000)
     new = {"num_partitions": 20, "replication_factor": 1}
     if a.number == 0:
-        a.ask_again(PRODUCE, lambda _: produce(["mallory-own"], batch), client_id="alice-app")
+        a.ask_again(apis.PRODUCE, lambda _: produce(["mallory-own"], batch), client_id="alice-app")
     else:
         topics = lambda i: {"topics": [{"name": f"{a.target.user}-{i}", **new}], "timeout": ms(1000)}  # noqa: E731
-        a.ask_again(CREATE_TOPICS, topics, client_id="alice-app")
+        a.ask_again(apis.CREATE_TOPICS, topics, client_id="alice-app")
 
 
 @attack(MADE_UP)
 def exempt_client_id(a: Attacker) -> None:
     """mallory claims a client id that is exempt, and writes to a full volume."""
     batch = record_batch(b"x" * 100_000)
-    a.ask_again(PRODUCE, lambda i: produce(["mallory-full" if i % 2 else "mallory-own"], batch), client_id="exempt-tool")
+    a.ask_again(apis.PRODUCE, lambda i: produce(["mallory-full" if i % 2 else "mallory-own"], batch), client_id="exempt-tool")
 
 
 @attack(MADE_UP, threads=2)
@@ -226,9 +213,9 @@ def made_up_transactions(a: Attacker) -> None:
     """mallory makes up transactional ids."""
     init = {"transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
     if a.number == 0:
-        a.ask_again(INIT_PRODUCER_ID, lambda i: {"transactional_id": f"mallory-{i}", **init}, pause=0.01)
+        a.ask_again(apis.INIT_PRODUCER_ID, lambda i: {"transactional_id": f"mallory-{i}", **init}, pause=0.01)
     else:
-        a.ask_again(FIND_COORDINATOR, lambda i: {"key": f"made-up-{i}", "key_type": 1})
+        a.ask_again(apis.FIND_COORDINATOR, lambda i: {"key": f"made-up-{i}", "key_type": 1})
 
 
 @attack(MADE_UP, threads=2)

@@ -9,20 +9,9 @@ import json
 import time
 from typing import Any, Final
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.attack import (
-    AUTHENTICATE,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_GROUPS,
-    DELETE_TOPICS,
-    FIND_COORDINATOR,
-    HANDSHAKE,
-    INIT_PRODUCER_ID,
     MADE_UP,
-    METADATA,
-    OFFSET_COMMIT,
-    PRODUCE,
-    STREAMS_HEARTBEAT,
     Share,
     attack,
     produce,
@@ -56,7 +45,7 @@ def streams_groups(a: Attacker) -> None:
                 names.append(f"{name}-repartition")
                 # The coordinator creates what is missing when the group's next heartbeat comes.
                 for _ in range(2):
-                    a.ask(connection, STREAMS_HEARTBEAT, **_joins(name, names[-1]))
+                    a.ask(connection, apis.STREAMS_HEARTBEAT, **_joins(name, names[-1]))
                 a.tally.gained = _partitions(a, connection, names)
 
 
@@ -68,14 +57,14 @@ def named_again(a: Attacker) -> None:
         for each in (mallory, bob):
             each.sock.settimeout(PATIENCE)
         began = time.monotonic()
-        a.ask(mallory, METADATA, **_named(names, create=True))
+        a.ask(mallory, apis.METADATA, **_named(names, create=True))
         while a.going() and a.tally.gained < len(names):
             a.tally.gained = _partitions(a, mallory, names)
-        gone = a.ask(bob, DELETE_TOPICS, topics=[{"name": name} for name in names], timeout=ms(5000)).responses
+        gone = a.ask(bob, apis.DELETE_TOPICS, topics=[{"name": name} for name in names], timeout=ms(5000)).responses
         gone = [topic.name for topic in gone if not topic.error_code]
         a.wait(began + EXPECTED - time.monotonic())
         first = a.tally.gained
-        a.ask(mallory, METADATA, **_named(gone, create=True))
+        a.ask(mallory, apis.METADATA, **_named(gone, create=True))
         while a.going():
             a.wait(0.1)
             a.tally.gained = first + _partitions(a, mallory, gone)
@@ -108,8 +97,8 @@ def _broken_logins(a: Attacker) -> None:
             if not a.going():
                 return
             with a.connected(logged_in=False) as connection:
-                _send(a, connection, request_frame(*HANDSHAKE, 1, HERE, mechanism=mechanism), broken)
-                _send(a, connection, request_frame(*AUTHENTICATE, 2, HERE, auth_bytes=token.encode()), broken)
+                _send(a, connection, request_frame(*apis.HANDSHAKE, 1, HERE, mechanism=mechanism), broken)
+                _send(a, connection, request_frame(*apis.AUTHENTICATE, 2, HERE, auth_bytes=token.encode()), broken)
 
 
 def _half_a_character(a: Attacker) -> None:
@@ -118,15 +107,15 @@ def _half_a_character(a: Attacker) -> None:
     while a.going():
         with a.connected(logged_in=False) as connection:
             connection.sock.settimeout(PATIENCE)
-            a.ask(connection, HANDSHAKE, mechanism="OAUTHBEARER")
-            answer = a.ask(connection, AUTHENTICATE, auth_bytes=_bearer("mallory-\ud800"))
+            a.ask(connection, apis.HANDSHAKE, mechanism="OAUTHBEARER")
+            answer = a.ask(connection, apis.AUTHENTICATE, auth_bytes=_bearer("mallory-\ud800"))
             assert (answer.error_code, answer.auth_bytes) == (0, b""), f"the broker does not let it in: {answer}"
             for i in itertools.count():
                 if not a.going():
                     return
-                a.ask(connection, PRODUCE, **produce(["mallory-own"], batch))
+                a.ask(connection, apis.PRODUCE, **produce(["mallory-own"], batch))
                 new = {"name": f"{a.target.user}-{i}", "num_partitions": BURST, "replication_factor": 1}
-                a.ask(connection, CREATE_TOPICS, topics=[new], timeout=ms(1000))
+                a.ask(connection, apis.CREATE_TOPICS, topics=[new], timeout=ms(1000))
 
 
 def _sorts(name: str) -> list[tuple[tuple[int, int], dict[str, Any]]]:
@@ -135,19 +124,19 @@ def _sorts(name: str) -> list[tuple[tuple[int, int], dict[str, Any]]]:
     new = {"name": name, "num_partitions": 2 * BURST, "replication_factor": 1}
     nobody = {"transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
     return [
-        (METADATA, _named([name], create=True)),
-        (PRODUCE, produce([name, "mallory-own", "mallory-full"], record_batch(b"x"))),
-        (INIT_PRODUCER_ID, {"transactional_id": name, **nobody}),
-        (FIND_COORDINATOR, {"key": name, "key_type": 0}),
-        (CREATE_TOPICS, {"topics": [new], "timeout": ms(1000)}),
-        (CREATE_PARTITIONS, {"topics": [{"name": name, "count": 90, "assignments": None}], "timeout": ms(1000)}),
-        (DELETE_TOPICS, {"topics": [{"name": name}], "timeout": ms(1000)}),
+        (apis.METADATA, _named([name], create=True)),
+        (apis.PRODUCE, produce([name, "mallory-own", "mallory-full"], record_batch(b"x"))),
+        (apis.INIT_PRODUCER_ID, {"transactional_id": name, **nobody}),
+        (apis.FIND_COORDINATOR, {"key": name, "key_type": 0}),
+        (apis.CREATE_TOPICS, {"topics": [new], "timeout": ms(1000)}),
+        (apis.CREATE_PARTITIONS, {"topics": [{"name": name, "count": 90, "assignments": None}], "timeout": ms(1000)}),
+        (apis.DELETE_TOPICS, {"topics": [{"name": name}], "timeout": ms(1000)}),
         (
-            OFFSET_COMMIT,
+            apis.OFFSET_COMMIT,
             {"group_id": name, "generation_id_or_member_epoch": -1, "topics": [{"name": name, "partitions": [partition]}]},
         ),
-        (DELETE_GROUPS, {"groups_names": [name]}),
-        (STREAMS_HEARTBEAT, _joins(name, name)),
+        (apis.DELETE_GROUPS, {"groups_names": [name]}),
+        (apis.STREAMS_HEARTBEAT, _joins(name, name)),
     ]
 
 
@@ -188,4 +177,4 @@ def _named(names: list[str], *, create: bool) -> dict[str, Any]:
 
 def _partitions(a: Attacker, connection: Connection, names: list[str]) -> int:
     """How many the topics have that are there."""
-    return sum(len(topic.partitions) for topic in a.ask(connection, METADATA, **_named(names, create=False)).topics)
+    return sum(len(topic.partitions) for topic in a.ask(connection, apis.METADATA, **_named(names, create=False)).topics)

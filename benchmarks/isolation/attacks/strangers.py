@@ -5,24 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from benchmarks.isolation import apis
 from benchmarks.isolation.attack import (
     ALICES,
-    ALTER_QUOTAS,
-    API_VERSIONS,
-    AUTHENTICATE,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_QUOTAS,
-    FETCH,
-    FIND_COORDINATOR,
-    HANDSHAKE,
-    INIT_PRODUCER_ID,
-    METADATA,
     MIB,
     NEW_IDS,
     NO_LOGIN,
-    PRODUCE,
     WRONG_LOGIN,
     attack,
     guesses,
@@ -30,15 +18,16 @@ from benchmarks.isolation.attack import (
 )
 from benchmarks.isolation.attacker import Attacker
 from benchmarks.isolation.tenants import ALICE, fetch_of
-from benchmarks.isolation.wire import Connection, Login, Refused
+from benchmarks.isolation.wire import Connection, Login
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import request_frame
+from loadtest.login import LoginFailed
 
 
 @attack(NO_LOGIN)
 def stranger_produces(a: Attacker) -> None:
     """A stranger writes to alice's topics under her producers' ids."""
-    a.ask_again(PRODUCE, lambda i: guesses(a, i), logged_in=False, client_id="alice-app")
+    a.ask_again(apis.PRODUCE, lambda i: guesses(a, i), logged_in=False, client_id="alice-app")
 
 
 @attack(NO_LOGIN)
@@ -49,7 +38,7 @@ def stranger_mutates(a: Attacker) -> None:
         new = [{"name": f"alice-made-{i}-{j}", "num_partitions": 1000, "replication_factor": 1} for j in range(5)]
         return {"topics": new, "timeout": ms(1000)}
 
-    a.ask_again(CREATE_TOPICS, topics, logged_in=False, client_id="alice-app")
+    a.ask_again(apis.CREATE_TOPICS, topics, logged_in=False, client_id="alice-app")
 
 
 @attack(NO_LOGIN)
@@ -57,14 +46,14 @@ def stranger_asks(a: Attacker) -> None:
     """A stranger sends a request of every API that the proxy looks into."""
     nobody = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
     sorts: list[tuple[tuple[int, int], dict[str, Any]]] = [
-        (METADATA, {"topics": [{"name": f"alice-new-{i}"} for i in range(500)], "allow_auto_topic_creation": True}),
-        (FETCH, fetch_of("alice-read")),
-        (INIT_PRODUCER_ID, nobody),
-        (DELETE_TOPICS, {"topics": [{"name": name} for name in ALICES], "timeout": ms(1000)}),
-        (CREATE_PARTITIONS, {"topics": [{"name": "alice-data", "count": 1000, "assignments": None}], "timeout": ms(1000)}),
-        (DESCRIBE_QUOTAS, {"components": [], "strict": False}),
-        (ALTER_QUOTAS, lower_alice()),
-        (FIND_COORDINATOR, {"key": "alice", "key_type": 0}),
+        (apis.METADATA, {"topics": [{"name": f"alice-new-{i}"} for i in range(500)], "allow_auto_topic_creation": True}),
+        (apis.FETCH, fetch_of("alice-read")),
+        (apis.INIT_PRODUCER_ID, nobody),
+        (apis.DELETE_TOPICS, {"topics": [{"name": name} for name in ALICES], "timeout": ms(1000)}),
+        (apis.CREATE_PARTITIONS, {"topics": [{"name": "alice-data", "count": 1000, "assignments": None}], "timeout": ms(1000)}),
+        (apis.DESCRIBE_QUOTAS, {"components": [], "strict": False}),
+        (apis.ALTER_QUOTAS, lower_alice()),
+        (apis.FIND_COORDINATOR, {"key": "alice", "key_type": 0}),
     ]
     for what, values in itertools.cycle(sorts):
         if not a.going():
@@ -77,7 +66,7 @@ def stranger_asks(a: Attacker) -> None:
 def stranger_reads_nothing(a: Attacker) -> None:
     """Strangers ask for versions in a version that is not there, and never read an answer."""
     for sock in a.sockets(4):
-        a.pour(sock, request_frame(*API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1) * 100, 8 * MIB)
+        a.pour(sock, request_frame(*apis.API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1) * 100, 8 * MIB)
 
 
 @attack(WRONG_LOGIN, threads=2, shows=("errors",))
@@ -87,7 +76,7 @@ def wrong_password(a: Attacker) -> None:
         a.tally.requests += 1
         try:
             Connection(a.target.main, "alice-app", Login(ALICE, "guess", "PLAIN" if a.number else "SCRAM-SHA-256")).close()
-        except Refused:
+        except LoginFailed:
             a.tally.errors += 1
         except OSError:
             a.tally.closed += 1
@@ -96,9 +85,9 @@ def wrong_password(a: Attacker) -> None:
 @attack(WRONG_LOGIN)
 def wrong_password_and_more(a: Attacker) -> None:
     """Behind a wrong login of alice, writes under her producers' ids are pipelined."""
-    hand = request_frame(*HANDSHAKE, 1, "alice-app", mechanism="PLAIN")
-    token = request_frame(*AUTHENTICATE, 2, "alice-app", auth_bytes=b"\0alice\0guess")
-    writes = [request_frame(*PRODUCE, 3 + j, "alice-app", **guesses(a, j)) for j in range(NEW_IDS + 4)]
+    hand = request_frame(*apis.HANDSHAKE, 1, "alice-app", mechanism="PLAIN")
+    token = request_frame(*apis.AUTHENTICATE, 2, "alice-app", auth_bytes=b"\0alice\0guess")
+    writes = [request_frame(*apis.PRODUCE, 3 + j, "alice-app", **guesses(a, j)) for j in range(NEW_IDS + 4)]
     while a.going():
         for sock in a.sockets(1):
             with sock:
@@ -110,9 +99,9 @@ def wrong_password_and_more(a: Attacker) -> None:
 @attack(WRONG_LOGIN)
 def half_login(a: Attacker) -> None:
     """100 connections send the first half of a login as alice, and a write behind it."""
-    hand = request_frame(*HANDSHAKE, 1, "alice-app", mechanism="SCRAM-SHA-256")
-    token = request_frame(*AUTHENTICATE, 2, "alice-app", auth_bytes=b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL")
-    writes = [request_frame(*PRODUCE, 3 + i, "alice-app", **guesses(a, i)) for i in range(NEW_IDS + 4)]
+    hand = request_frame(*apis.HANDSHAKE, 1, "alice-app", mechanism="SCRAM-SHA-256")
+    token = request_frame(*apis.AUTHENTICATE, 2, "alice-app", auth_bytes=b"n,,n=alice,r=fyko+d2lbbFgONRv9qkxdawL")
+    writes = [request_frame(*apis.PRODUCE, 3 + i, "alice-app", **guesses(a, i)) for i in range(NEW_IDS + 4)]
     for number, sock in enumerate(a.sockets(100)):
         sock.sendall(hand + token + writes[number % len(writes)])
         a.tally.requests += 3
@@ -122,4 +111,4 @@ def half_login(a: Attacker) -> None:
 @attack(WRONG_LOGIN)
 def unknown_mechanisms(a: Attacker) -> None:
     """A stranger asks for one unknown mechanism after the other."""
-    a.ask_again(HANDSHAKE, lambda i: {"mechanism": f"NONE-{i}"}, logged_in=False)
+    a.ask_again(apis.HANDSHAKE, lambda i: {"mechanism": f"NONE-{i}"}, logged_in=False)

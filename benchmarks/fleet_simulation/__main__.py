@@ -1,4 +1,4 @@
-"""The figures and the plot of docs/fleet.md: `python -m tests.quota.simulate` (`make simulate-fleet`). No test; some 20 minutes.
+"""The figures and the plot of docs/fleet.md: `python -m benchmarks.fleet_simulation` (`make simulate-fleet`); about 20 minutes.
 
 In: nothing. Out: docs/fleet.json with what was simulated, docs/fleet.svg, and tables on standard output for the page."""
 
@@ -15,8 +15,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.fleet_simulation.fleet import Plan, bound, overshoot, run
 from quota.ledger import Away
-from tests.quota.fleet import Plan, bound, overshoot, run
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PROXIES: Final = (2, 4, 10, 20, 50, 100, 200, 500)
@@ -40,7 +40,7 @@ def accuracy() -> Iterator[dict[str, Any]]:
 
 
 def faults() -> Iterator[dict[str, Any]]:
-    """What goes wrong from second 40 on, at four proxies and 64 connections, or as it says."""
+    """Faults from second 40 on, with four proxies and 64 connections unless the name says otherwise."""
     plain = Plan(4, seconds=100, warm=40)
     wrong = {
         "each counts for itself (`kind: local`)": replace(plain, shared=False),

@@ -1,6 +1,6 @@
-"""What the store of the ledger does, in memory: the twin of the script that runs in Redis, for tests and simulations.
+"""The store of the ledger, in memory. It does what the script in Redis does, for tests and the simulation.
 
-In: batches, the time. Out: answers. `commands` and `items` count what Redis would have done."""
+In: batches, the time. Out: answers. `commands` and `items` count what Redis would have to do."""
 
 from quota.ledger import Answer, Batch, Level
 
@@ -14,7 +14,7 @@ class Store:
         self.flush()
 
     def flush(self) -> None:
-        """Restarted empty."""
+        """Forget everything, as after a restart of Redis."""
         self.generations += 1
         self.generation = f"g{self.generations}"
         self.last: dict[str, int] = {}

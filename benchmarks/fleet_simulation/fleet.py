@@ -1,11 +1,12 @@
-"""A fleet of proxies that share quotas, in simulated time: the quota code itself, no sockets, nothing waits.
+"""A fleet of proxies that share quotas, in simulated time. It runs the code of `quota`, opens no sockets and never waits.
 
-In: a `Plan`. Out: an `Outcome`: how much was accepted beside the quota, how far one proxy was overshot, what the store had to do.
+In: a `Plan`. Out: an `Outcome`: how much was accepted compared with the quota, how large the overshoot was, what the store did.
 
-A proxy is its byte rates and its ledger. A busy user has connections that send as soon as they may, more on some proxies than on
-others, and is muted as `session` does it: what is over the limit is accepted, then the connection is quiet for the throttle, and
-the user's others on this proxy are held as they come. Quiet users are many, below their limits, and there to be synced. A sync
-takes a round trip; what is lost is noticed after a timeout; the store may be away or restart empty."""
+A simulated proxy consists of its byte rates and its ledger. A busy user has connections that send as soon as they are allowed to,
+on some proxies more than on others. The user is muted as `session` does it: a request over the limit is accepted, then the
+connection is muted for the throttle time, and requests on the user's other connections to this proxy are held. Quiet users stay
+below their limits; they only make work for syncs. A sync takes a round trip. A lost batch is noticed after a timeout. The store
+may be unreachable or restart empty."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from itertools import count
 from math import inf
 from typing import Final
 
+from benchmarks.fleet_simulation.store import Store
 from quota.engine import MAX_HOLD
 from quota.entity import DEFAULT, Entity
 from quota.kinds.rates import RateLimit, Rates
 from quota.ledger import Answer, Away, Batch, Ledger, Shard
 from quota.limit_table import LimitTable, ResolvedLimit
-from tests.quota.ledger_store import Store
 
 MAX_THROTTLE: Final = 30.0
 SIZE: Final = 100
@@ -57,7 +58,7 @@ class Plan:
     """the part of batches, and of answers, that is lost"""
     timeout: float = 0.25
     away: tuple[float, float] = (inf, inf)
-    """from when to when nobody reaches the store"""
+    """from when to when the store cannot be reached"""
     flush: float = inf
     """when it restarts empty"""
     when_away: Away = Away.SHARE
@@ -86,7 +87,7 @@ class Outcome:
 
 
 class User:
-    """A busy one."""
+    """A busy user."""
 
     def __init__(self, name: str, plan: Plan) -> None:
         self.name, self.owner = name, Entity(name, None)
@@ -122,7 +123,7 @@ class Node:
         self.quiet: list[Entity] = []
 
     def send(self, user: User, found: ResolvedLimit[RateLimit], now: float) -> float:
-        """A request comes; until when its connection is held or quiet, `now` if it is accepted and may send the next."""
+        """A request arrives. Returns until when its connection is held or muted; `now` if it can send the next request."""
         until = self.mutes.get(user.owner, 0.0)
         if until > now:
             return min(until, now + MAX_HOLD)
@@ -137,7 +138,7 @@ class Node:
 
 
 class Fleet:
-    """One run."""
+    """One run of the simulation."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.random = plan, random.Random(plan.seed)
@@ -154,12 +155,13 @@ class Fleet:
         plan, outcome = self.plan, Outcome()
         for user in self.users:
             self._connect(user)
-        self._settle_quiet()
+        self._place_quiet_users()
         if plan.shared:
             for node in self.nodes:
                 self.at(self.random.random() * plan.interval, self._tick_of(node))
         if plan.flush < inf:
-            self.at(plan.flush, lambda _: [store.flush() for store in self.stores].clear())
+            for store in self.stores:
+                self.at(plan.flush, lambda _, store=store: store.flush())  # type: ignore[misc]
         before: Counter[str] = Counter()
         quota = sum(user.rate for user in self.users) or 1.0
         seen = 0.0
@@ -196,20 +198,18 @@ class Fleet:
             got=self.got,
         )
 
-    # ------------------------------------------------------------------ who sends
-
     def _connect(self, user: User) -> None:
-        """Its connections, on proxies in an order of its own."""
+        """Open the user's connections, on proxies in random order."""
         plan = self.plan
         order = self.random.sample(self.nodes, len(self.nodes))
         weights = [1 / (place + 1) ** plan.skew for place in range(len(order))]
         found = self.limits.find(user.name, "")
         assert found is not None
         for node in self.random.choices(order, weights, k=plan.connections):
-            self._go_on(user, found, node)
+            self._send_from(user, found, node)
 
-    def _go_on(self, user: User, found: ResolvedLimit[RateLimit], node: Node) -> None:
-        """One connection from now on, at its pace when nobody mutes it."""
+    def _send_from(self, user: User, found: ResolvedLimit[RateLimit], node: Node) -> None:
+        """Let one connection send from now on, at its own pace while it is not muted."""
         plan, at = self.plan, node
         pace = plan.connections / (plan.demand * plan.requests)
 
@@ -222,16 +222,14 @@ class Fleet:
 
         self.at(self.random.random() * pace, step)
 
-    def _settle_quiet(self) -> None:
-        """Quiet users are charged by their proxies' syncs: those that sent something since the last."""
+    def _place_quiet_users(self) -> None:
+        """Choose the proxies of each quiet user. `_tick_of` charges those users that sent something since the last sync."""
         plan = self.plan
         for number in range(plan.quiet):
             owner = Entity(f"tenant-{number:06}", None)
             places = min(1 + int(self.random.expovariate(1 / max(plan.spread - 1, 1e-9))), plan.proxies) if plan.spread > 1 else 1
             for node in self.random.sample(self.nodes, places):
                 node.quiet.append(owner)
-
-    # ------------------------------------------------------------------ syncs
 
     def _tick_of(self, node: Node) -> Callable[[float], None]:
         plan = self.plan
@@ -249,7 +247,7 @@ class Fleet:
         return tick
 
     def _sync(self, node: Node, shard: Shard, now: float) -> None:
-        """A batch of a shard to the store and back, or not."""
+        """Send a batch of a shard to the store and its answer back, unless one of them is lost."""
         if shard.number in node.waiting:
             return
         node.waiting.add(shard.number)
@@ -289,16 +287,16 @@ def run(plan: Plan) -> Outcome:
 
 
 def overshoot(plan: Plan, outcome: Outcome) -> float:
-    """What the fleet accepted at most beyond what one proxy would have, in seconds of the quota. One proxy's excess is that of its
-    first burst, and stays."""
+    """The most that the fleet accepted beyond what one proxy would have accepted, in seconds of the quota. One proxy's excess is
+    that of its first burst, and stays the same."""
     alone = replace(plan, proxies=1, seconds=15.0, warm=10.0, loss=0.0, away=(inf, inf), flush=inf)
     return outcome.excess - run(alone).excess
 
 
 def bound(plan: Plan) -> float:
-    """What it may be in a fleet that has had its burst. What a proxy knows of another is two intervals old at most (the other's
-    until it told, its own until it asked) and as many round trips; for so long each takes what the quota lets come up. Besides,
-    every connection has one request under way."""
+    """The largest overshoot that is allowed after the first burst. What a proxy knows about another is at most two intervals and
+    two round trips old; during that time each proxy accepts what the quota allows. In addition, every connection has one request in
+    flight."""
     return 2 * (plan.interval + plan.round_trip) * (plan.proxies - 1) + plan.connections / plan.requests
 
 
@@ -307,7 +305,7 @@ NAMESPACE: Final = "kafka-quota-proxy"
 
 
 def wire_size(batch: Batch, answer: Answer) -> tuple[int, int]:
-    """Bytes of a batch and of its answer in the protocol of Redis, as `proxy.fleet.redis_store` has them."""
+    """Bytes of a batch and of its answer in the protocol of Redis, as `proxy.fleet.redis_store` sends them."""
     prefix = f"{{{NAMESPACE}/1/{batch.shard}}}:"
     words: list[object] = ["EVALSHA", "0" * 40, len(batch.items) + 3, f"{prefix}g", f"{prefix}p/{BOOT}", f"{prefix}n"]
     words += [BOOT, batch.generation, batch.number, 600, "", 604800, BOOT]
