@@ -290,6 +290,19 @@ class Entity:
             r.replace(size_at, r.pos, encode_uvarint(len(data)), data)
 
 
+TEXT: Final = Text(compact=False)
+
+
+def old_entity(*fields: tuple[str, Layout]) -> Entity:
+    """A struct of a version that is not flexible."""
+    return Entity(list(fields), None)
+
+
+def old_array(*fields: tuple[str, Layout]) -> Array:
+    """An array of such structs."""
+    return Array(old_entity(*fields), compact=False)
+
+
 def rewrite_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> list[Buffer]:
     """The body at [pos, end) in pieces, every broker address replaced. What follows the last address is not looked at."""
     return finish_at_once(rewriting_endpoints(layout, buf, pos, end, endpoint))
