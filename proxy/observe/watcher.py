@@ -46,7 +46,7 @@ class Observer:
         self.client_failures = 0
         self.broker_failures = 0
         self.limit_hits: Counter[str] = Counter()
-        self._said: Counter[tuple[str, str]] = Counter()
+        self._limit_counts: Counter[tuple[str, str]] = Counter()
         self.unanswered_questions = 0
         self._untold: set[str] = set()
 
@@ -122,8 +122,8 @@ class Observer:
         )
 
     def forget_quiet(self, muted: set[tuple[str, Entity]], lasting: Collection[str] = ()) -> None:
-        """Entities that are no longer muted are within their limits: their next decision is an event again. Not so of quotas that
-        are `lasting`: whoever was told once was told."""
+        """Entities that are no longer muted are within their limits: their next decision is an event again. Quotas in `lasting` are
+        an exception: for them, one event is enough."""
         for key in [key for key in self._over if key not in muted and key[0] not in lasting]:
             self._over_shares.give_back(self._over.pop(key))
 
@@ -132,10 +132,10 @@ class Observer:
         none of lines."""
         self.limit_hits[limit] += 1
         key = (limit, client_address.rpartition(":")[0])
-        if key not in self._said and len(self._said) >= MAX_SAID:
+        if key not in self._limit_counts and len(self._limit_counts) >= MAX_SAID:
             key = (limit, OTHERS)
-        self._said[key] += 1
-        if self._said[key] > 1:
+        self._limit_counts[key] += 1
+        if self._limit_counts[key] > 1:
             return
         say = self._log.warning if closed else self._log.info
         say(
@@ -150,13 +150,13 @@ class Observer:
     def sweep(self) -> None:
         """Limits that bit more than once since the last time: how often."""
         self._throttle_status.sweep()
-        for (limit, host), times in self._said.items():
+        for (limit, host), times in self._limit_counts.items():
             if times > 1:
                 self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)
         for (event, who), times in self._lines.items():
             if times > MOST_LINES:
                 self._log.info("lines left out", of=event, about=who, times=times - MOST_LINES)
-        self._said.clear()
+        self._limit_counts.clear()
         self._lines.clear()
         self._untold.clear()
 
