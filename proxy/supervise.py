@@ -19,10 +19,10 @@ PAUSE: Final = 1.0
 RESTARTS: Final = 5
 WITHIN: Final = 60.0
 """Seconds; work that ends once more within them, after as many restarts, ends the proxy."""
-TOLD_EVERY: Final = 10.0
-"""Seconds in which an error that nobody waits for is told once: a client may be able to cause it with every request."""
-MOST_KINDS: Final = 100
-"""Kinds of such errors that are told apart."""
+LOG_INTERVAL: Final = 10.0
+"""Seconds in which an error that no task waits for is logged once: a client may be able to cause it with every request."""
+MAX_KINDS: Final = 100
+"""Kinds of such errors that are counted apart."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -36,7 +36,7 @@ class Supervisor:
         self.failed = asyncio.Event()
         """Something cannot be kept going: the proxy is to end."""
         self._logged_until: dict[str, float] = {}
-        self._untold = 0
+        self._unlogged = 0
         self._loop.set_exception_handler(self._unhandled)
 
     def keep(self, name: str, work: Work, *, once: bool = False) -> asyncio.Task[None]:
@@ -70,22 +70,22 @@ class Supervisor:
         self._log.critical("internal error", task=name, detail=detail, exc_info=error)
 
     def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The loop's exception handler: an error in a callback, a protocol, or a task that nobody waits for."""
+        """The loop's exception handler: an error in a callback, a protocol, or a task that is not awaited."""
         error, message = context.get("exception"), str(context.get("message"))
         if type(error).__module__.startswith("aiokafka"):  # it is imported only where a topic is configured
             return  # aiokafka leaves a future behind for every batch that fails; the caller got the error already
         kind, now = f"{type(error).__name__} {message}", self._loop.time()
         self._logged_until = {known: until for known, until in self._logged_until.items() if until > now}
-        if kind in self._logged_until or len(self._logged_until) >= MOST_KINDS:
-            self._untold += 1
+        if kind in self._logged_until or len(self._logged_until) >= MAX_KINDS:
+            self._unlogged += 1
             return
-        self._logged_until[kind] = now + TOLD_EVERY
-        untold, self._untold = self._untold, 0
-        self._log.error("internal error", detail=message, not_told=untold, exc_info=error)
+        self._logged_until[kind] = now + LOG_INTERVAL
+        unlogged, self._unlogged = self._unlogged, 0
+        self._log.error("internal error", detail=message, not_told=unlogged, exc_info=error)
 
 
 def tell_end(task: asyncio.Task[Any]) -> None:
-    """Done callback of a task that nobody waits for: an error that ends it is logged at once."""
+    """Done callback of a task that is not awaited: an error that ends it is logged at once."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error, "task": task})
 

@@ -158,7 +158,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def muted(self) -> bool:
-        """Is the client kept waiting by a quota?"""
+        """True while a quota keeps the client waiting."""
         return self.session.state in (State.MUTED, State.HELD, State.AWAITING)
 
     @property

@@ -133,7 +133,7 @@ class UsageLog:
 
     @property
     def on(self) -> bool:
-        """Is one written?"""
+        """True if a usage log is written."""
         return self._writer is not None
 
     def write(self, make: Callable[[Author, str], list[Line]]) -> None:

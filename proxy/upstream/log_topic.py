@@ -84,7 +84,7 @@ class LogTopic:
         """Take these; OSError when there is no space for all of them."""
         with self._lock:
             if len(self._lines) + len(lines) > self._max_lines:
-                raise OSError(errno.ENOBUFS, f"{self._max_lines} lines wait for the brokers, and no more may")
+                raise OSError(errno.ENOBUFS, f"{self._max_lines} lines wait for the brokers already, which is the limit")
             self._lines += lines
         with contextlib.suppress(RuntimeError):  # the proxy has ended
             self._loop.call_soon_threadsafe(self._some.set)
@@ -100,7 +100,7 @@ class LogTopic:
                 backoff.reset()
             self._fails(why(error))
 
-        await retry(self._send_on, backoff, failed)  # after any error of the library: clients are served all the same
+        await retry(self._send_on, backoff, failed)  # after any error of the library: clients are still served
 
     async def finish(self) -> None:
         """Nothing more comes: see that the brokers have what waits. To be called before `run` is cancelled."""
@@ -194,5 +194,5 @@ class LogTopic:
         self.up = False
         if self._last_status != reason:
             self._last_status = reason
-            detail = f"clients are served all the same; {self._max_lines} lines may wait; trying on"
+            detail = f"clients are still served; up to {self._max_lines} lines wait; the proxy tries again"
             self._log.error("usage log topic is away", topic=self._topic, reason=reason, detail=detail)

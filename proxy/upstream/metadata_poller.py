@@ -42,7 +42,7 @@ class MetadataPoller:
         self._refresh, self._upstream, self._log = refresh, upstream, log
         self._served = served
         self.up = False
-        """Did the cluster answer the last question?"""
+        """True if the cluster answered the last request."""
         self._last_status = ""
         self._topics_warned = False
         self.answered = asyncio.Event()
@@ -68,7 +68,7 @@ class MetadataPoller:
                     brokers = await client.brokers()
             except BrokerError as e:
                 if e.refused:
-                    self._works(f"{e}; its brokers are learnt from what clients are told", "warning")
+                    self._works(f"{e}; its brokers are learnt from the responses to clients", "warning")
                     return
                 reasons.append(str(e))
             except ConnectionError:
@@ -106,7 +106,9 @@ class MetadataPoller:
                 self._directory.learn_all_topics(*await client.topics())
         except (BrokerError, ConnectionError) as e:
             if not self._topics_warned:
-                self._log.warning("topics not known", reason=str(e), detail="thresholds of topics rest on what clients ask for")
+                self._log.warning(
+                    "topics not known", reason=str(e), detail="thresholds of topics use the topics that clients ask for"
+                )
             self._topics_warned = True
         else:
             self._topics_warned = False
@@ -120,6 +122,6 @@ class MetadataPoller:
 
     def _fails(self, reasons: str) -> None:
         if self.up or not self._last_status:
-            self._log.error("upstream is away", reason=reasons, detail="trying on")
+            self._log.error("upstream is away", reason=reasons, detail="the proxy tries again")
             self._last_status, self._knows_default = "away", False
         self.up = False

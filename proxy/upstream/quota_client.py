@@ -35,7 +35,7 @@ class QuotaClient(BrokerClient):
         except ConnectionError:
             raise BrokerError(f"{self._address} closes the connection when asked for quotas: it wants authentication") from None
         if result.error:
-            raise BrokerError(f"{self._address} does not tell: {result_text(result)}")
+            raise BrokerError(f"{self._address} does not describe its quotas: {result_text(result)}")
         return found
 
     async def alter(self, entries: Sequence[Entry], *, validate_only: bool) -> list[tuple[Entry, Result]]:

@@ -94,7 +94,7 @@ class QuotaTopic:
                 backoff.reset()
             self._fails(why(error))
 
-        await retry(self._read_on, backoff, failed)  # after any error of the library: clients are served all the same
+        await retry(self._read_on, backoff, failed)  # after any error of the library: clients are still served
 
     async def write(self, records: Sequence[Record]) -> None:
         """Write these as one, and return when this proxy has read them too. `TopicError` when that cannot be known."""
@@ -106,7 +106,9 @@ class QuotaTopic:
             async with asyncio.timeout(PATIENCE), self._moved:
                 await self._moved.wait_for(lambda: self._position > last)
         except TimeoutError:
-            raise TopicError(f"the change is written to the topic {self.name}, which cannot be read now; it holds then") from None
+            raise TopicError(
+                f"the change is written to the topic {self.name}, which cannot be read now; it takes effect when the topic is read"
+            ) from None
 
     async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> int:
         """Write these as one; the offset of the last."""
@@ -118,7 +120,7 @@ class QuotaTopic:
             async with asyncio.timeout(PATIENCE):
                 written = await (await producer.send_batch(batch, self.name, partition=0))
         except TimeoutError:
-            raise TopicError(f"the topic {self.name} did not take the change in time; it may come to hold all the same") from None
+            raise TopicError(f"the topic {self.name} did not take the change in time; the change may still take effect") from None
         except KafkaError as e:
             raise TopicError(f"the topic {self.name} did not take the change: {error_text(e)}") from None
         return int(written.offset) + len(records) - 1
@@ -221,7 +223,9 @@ class QuotaTopic:
         self.settled.set()
         if self._last_status != reason:
             self._last_status = reason
-            self._log.error("quota topic is away", topic=self.name, reason=reason, detail="the quotas in force stay; trying on")
+            self._log.error(
+                "quota topic is away", topic=self.name, reason=reason, detail="the quotas in force stay; the proxy tries again"
+            )
 
 
 async def _end(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:

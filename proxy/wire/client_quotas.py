@@ -56,7 +56,7 @@ class Filter(NamedTuple):
     strict: bool
 
     def matches(self, who: Who) -> bool:
-        """Is this entity asked for?"""
+        """True if this entity is asked for."""
         parts = dict(who)
         if self.strict and len(parts) != len(self.components):
             return False

@@ -177,7 +177,7 @@ def test_kinds_of_errors_that_are_told_apart_are_bounded() -> None:
     async def test(supervisor: Supervisor, log: Recorder) -> None:
         for kind in range(1000):
             asyncio.get_running_loop().call_exception_handler({"message": f"kind {kind}"})
-        assert len(log.lines) == supervise.MOST_KINDS
+        assert len(log.lines) == supervise.MAX_KINDS
         await asyncio.sleep(20)
         asyncio.get_running_loop().call_exception_handler({"message": "one more"})
         assert log.lines[-1]["not_told"] == 900
