@@ -28,7 +28,7 @@ from proxy.wire.primitives import (
     string,
     uvarint,
 )
-from proxy.wire.steps import FEW, finish_at_once
+from proxy.wire.steps import FEW
 
 MAX_DEPTH: Final = 32
 """No message of the protocol nests deeper; schemas are finite, so this only guards the compiler."""
@@ -303,13 +303,9 @@ def old_array(*fields: tuple[str, Layout]) -> Array:
     return Array(old_entity(*fields), compact=False)
 
 
-def rewrite_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> list[Buffer]:
-    """The body at [pos, end) in pieces, every broker address replaced. What follows the last address is not looked at."""
-    return finish_at_once(rewriting_endpoints(layout, buf, pos, end, endpoint))
-
-
 def rewriting_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> Generator[None, None, list[Buffer]]:
-    """The same in steps where addresses stand in tagged fields only, behind everything else."""
+    """The body at [pos, end) in pieces, every broker address replaced. What follows the last address is not looked at. In steps
+    where addresses stand in tagged fields only, behind everything else."""
     r = Rewriter(buf, pos, end, endpoint)
     last = max((i for i, (_, part) in enumerate(layout.fields) if part.holds_endpoint), default=-1)
     if not layout.tags_hold_endpoint:
