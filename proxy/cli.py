@@ -15,7 +15,7 @@ from proxy.config.models import Settings
 
 
 class LazyGroup(click.Group):
-    """Commands of other rooms are imported when they are asked for: `serve` needs no Spark."""
+    """Commands of other packages are imported when they are run: `serve` needs no Spark."""
 
     others = {  # noqa: RUF012
         "throttles": ("proxy.operate.throttles", "throttles", "Who is throttled now, by which quota, until when."),

@@ -55,7 +55,7 @@ HOT = (
 
 APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
 READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
-"""Rooms and files that the hot modules import from. A build is of all of them, as it may hold constants of theirs."""
+"""Packages and files that the hot modules import from. A build covers all of them, as it may hold their constants."""
 
 
 def digest() -> str:

@@ -1,9 +1,9 @@
-"""Sees that nothing of the proxy dies silently. In: what is to go on all the time; errors that nobody waits for. Out: work that is
-started again when it ends unasked, or a proxy that ends; a line in the operations log in either case.
+"""Restarts background work that ends, and logs errors that no task waits for. In: work that should never end; errors of callbacks
+and tasks. Out: work that is started again, or a proxy that stops; a line in the operations log in either case.
 
-Work that ends again and again would leave the proxy half alive: then it ends, with a critical line and exit code 1, and whoever
-started it starts it again. Threads look after themselves: that of the usage log goes on after any error (`observe.writer`), that
-which looks at file systems hands its error to whoever waits for it (`net.volumes`)."""
+If work keeps ending, the proxy would be only half alive. It then stops with a critical line and exit code 1, so that its service
+manager starts it again. Threads are not supervised here: the usage log's thread goes on after any error (`observe.writer`), and the
+thread that looks at file systems hands its error to the task that waits for it (`upstream.volumes`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PAUSE: Final = 1.0
 RESTARTS: Final = 5
 WITHIN: Final = 60.0
 """Seconds; work that ends once more within them, after as many restarts, ends the proxy."""
-TOLD_EVERY: Final = 10.0
-"""Seconds in which an error that nobody waits for is told once: a client may be able to cause it with every request."""
-MOST_KINDS: Final = 100
-"""Kinds of such errors that are told apart."""
+LOG_INTERVAL: Final = 10.0
+"""Seconds in which an error that no task waits for is logged once: a client may be able to cause it with every request."""
+MAX_KINDS: Final = 100
+"""Kinds of such errors that are counted apart."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -35,8 +35,8 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self.failed = asyncio.Event()
         """Something cannot be kept going: the proxy is to end."""
-        self._told: dict[str, float] = {}
-        self._untold = 0
+        self._logged_until: dict[str, float] = {}
+        self._unlogged = 0
         self._loop.set_exception_handler(self._unhandled)
 
     def keep(self, name: str, work: Work, *, once: bool = False) -> asyncio.Task[None]:
@@ -70,22 +70,22 @@ class Supervisor:
         self._log.critical("internal error", task=name, detail=detail, exc_info=error)
 
     def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The loop's exception handler: an error in a callback, a protocol, or a task that nobody waits for."""
+        """The loop's exception handler: an error in a callback, a protocol, or a task that is not awaited."""
         error, message = context.get("exception"), str(context.get("message"))
         if type(error).__module__.startswith("aiokafka"):  # it is imported only where a topic is configured
-            return  # aiokafka leaves a future behind for every batch that fails; what failed was said to whoever waited for it
+            return  # aiokafka leaves a future behind for every batch that fails; the caller got the error already
         kind, now = f"{type(error).__name__} {message}", self._loop.time()
-        self._told = {known: until for known, until in self._told.items() if until > now}
-        if kind in self._told or len(self._told) >= MOST_KINDS:
-            self._untold += 1
+        self._logged_until = {known: until for known, until in self._logged_until.items() if until > now}
+        if kind in self._logged_until or len(self._logged_until) >= MAX_KINDS:
+            self._unlogged += 1
             return
-        self._told[kind] = now + TOLD_EVERY
-        untold, self._untold = self._untold, 0
-        self._log.error("internal error", detail=message, not_told=untold, exc_info=error)
+        self._logged_until[kind] = now + LOG_INTERVAL
+        unlogged, self._unlogged = self._unlogged, 0
+        self._log.error("internal error", detail=message, not_told=unlogged, exc_info=error)
 
 
 def tell_end(task: asyncio.Task[Any]) -> None:
-    """Done callback of a task that nobody waits for: an error that ends it is told at once."""
+    """Done callback of a task that is not awaited: an error that ends it is logged at once."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error, "task": task})
 
@@ -98,7 +98,7 @@ async def _outcome(work: Work) -> BaseException | None:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return e  # something that it waited for was cancelled: nobody asked it to end
+        return e  # something that it waited for was cancelled, not the task itself
     except Exception as e:
         return e
     return None

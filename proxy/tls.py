@@ -1,7 +1,7 @@
 """TLS contexts from settings. In: names of files. Out: contexts for clients and for brokers, or `TlsError`, which names the
 setting, the file, what is wrong and what would be right. Passwords of keys are read when a context is made, and not kept.
 
-A context serves the connections that begin while it is in use. Whoever makes a new one when a file changes hands it to new
+A context serves the connections that begin while it is in use. When a file changes, its owner makes a new one and hands it to new
 connections; open ones keep theirs."""
 
 from __future__ import annotations

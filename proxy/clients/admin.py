@@ -52,7 +52,7 @@ async def start_admin(
         return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers={**NOT_KEPT, **ONLY_ITSELF})
 
     @web.middleware
-    async def told(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def with_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         """What fails is said here, and the next request is answered."""
         try:
             return await handler(request)
@@ -62,7 +62,7 @@ async def start_admin(
             log.error("internal error", task=f"admin {request.path}", exc_info=e)
             return web.Response(text="internal error\n", status=500)
 
-    app = web.Application(middlewares=[told])
+    app = web.Application(middlewares=[with_errors])
     paths = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/throttles": throttles, "/": page}
     app.add_routes([web.get(path, answer) for path, answer in paths.items()])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

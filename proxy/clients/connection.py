@@ -49,8 +49,8 @@ class Shared:
         """Bytes that may wait for one side before the other is read no more: less where many connections share the memory, so
         that all of them together do not take more than half of it. A power of two, so that it seldom changes."""
         fair = self.services.budget.total // (4 * (len(self.connections) + 1))
-        most = min(self.services.bounds.max_held_response // 4, fair)
-        return max(1 << most.bit_length() - 1, LEAST_WATER) if most else LEAST_WATER
+        limit = min(self.services.bounds.max_held_response // 4, fair)
+        return max(1 << limit.bit_length() - 1, LEAST_WATER) if limit else LEAST_WATER
 
 
 class Arrival(Protocol):
@@ -122,8 +122,8 @@ class ClientConnection(asyncio.Protocol):
         self._leave()
 
     def cut_off(self) -> None:
-        """Whoever opened it was cancelled in the moment in which it came up: the event loop closes the transport and reports no end
-        to anybody."""
+        """The task that opened it was cancelled just when the connection was made. The event loop then closes the transport and
+        does not call `connection_lost`, so this does."""
         self.transport.abort()
         self.connection_lost(None)
 
@@ -158,7 +158,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def muted(self) -> bool:
-        """Is the client kept waiting by a quota?"""
+        """True while a quota keeps the client waiting."""
         return self.session.state in (State.MUTED, State.HELD, State.AWAITING)
 
     @property

@@ -1,5 +1,5 @@
 """The brokers of the cluster. In: lists of live brokers, from Metadata responses. Out: for a node id the real address, to
-connect to. What clients are shown instead is the business of `routes`, which are told who is there."""
+connect to. What clients are shown instead is the business of `routes`, which are given the known brokers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ class Change:
 
 
 class Brokers:
-    """`changed` is told what a list changed. `forget_after` seconds a broker is kept that is no longer named: one that
-    restarts is away for a while, and its clients come back to it. `given` are brokers that are known before anybody was asked, and
-    kept."""
+    """`changed` is called with what a list changed. A broker that is no longer named is kept for `forget_after` seconds: one that
+    restarts is away for a while, and its clients come back to it. `given`: brokers that are known from the start, and kept."""
 
     def __init__(
         self,

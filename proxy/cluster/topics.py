@@ -38,7 +38,7 @@ class TopicWatch(Protocol):
 
 
 class Topics:
-    """Names of topics by id. `watch` is told of topics that come and go."""
+    """Names of topics by id. `watch` is called when topics come and go."""
 
     def __init__(self, watch: TopicWatch | None = None) -> None:
         self._watch = watch
@@ -62,7 +62,7 @@ class Topics:
         return self._sizes.get(name)
 
     def learn_size(self, name: str, partitions: int) -> None:
-        """The topic is there, with so many partitions: a broker says so."""
+        """A broker says that the topic exists, and how many partitions it has."""
         if name in self._listed:
             self._heard.add(name)
         self._keep_size(name, partitions)

@@ -26,7 +26,7 @@ def store_of(settings: Settings, boot: str, *, patience: float | None = None) ->
 
 
 class Fleet:
-    """`boot` names this start of this proxy, and nobody else."""
+    """`boot` identifies this start of this proxy; it is unique."""
 
     def __init__(self, settings: Settings, engine: Engine, boot: str, clock: Callable[[], float], log: Log) -> None:
         self.link = LedgerLink(settings, engine.publish(), store_of(settings, boot), clock, log)

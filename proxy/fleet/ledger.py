@@ -50,7 +50,7 @@ class LedgerLink:
 
     @property
     def up(self) -> bool:
-        """Do all shards answer?"""
+        """True if all shards answer."""
         return self._away is False
 
     async def run(self) -> None:

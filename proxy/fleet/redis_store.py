@@ -37,11 +37,11 @@ from quota.ledger import Answer, Batch, Level
 
 VERSION: Final = 1
 BOOT_KEPT: Final = 600
-"""Seconds after which the store does not know a proxy any more that says nothing."""
+"""Seconds after which the store forgets a proxy that is silent."""
 GENERATION_KEPT: Final = 7 * 86_400
-"""Seconds after which a shard that nobody asks for is gone without a trace."""
+"""Seconds after which the store forgets a shard that no proxy asks for."""
 MAX_EVENTS: Final = 1_000_000
-"""Entries that the stream keeps at most, in case that nobody drops old ones. 20 proxies that append every 0.1 s for an hour stay
+"""Entries that the stream keeps at most, in case no proxy drops old ones. 20 proxies that append every 0.1 s for an hour stay
 below it, so nobody can push out the entries of others: `quota.fleet_events` bounds what each user may tell."""
 
 SCRIPT: Final = """
@@ -126,7 +126,8 @@ class RedisStore:
         return f"{{{self._settings.namespace}/{VERSION}/{shard}}}:{rest}"
 
     async def send(self, batch: Batch, count_for: float = 0.0) -> Reply:
-        """Have the script do a batch. `count_for` > 0: this proxy counts as there for so many seconds, and all are counted."""
+        """Have the script do a batch. If `count_for` > 0, this proxy counts as alive for that many seconds, and the live ones
+        are counted."""
         keys = [self.key(batch.shard, rest) for rest in ("g", f"p/{self._boot}", "n")]
         keys += [self.key(batch.shard, f"k/{item.entry.key}") for item in batch.items]
         count = int(count_for * 1000) or ""
@@ -161,7 +162,7 @@ class RedisStore:
         return int(seconds) + int(micros) / 1e6
 
     async def ask(self, command: str, *arguments: Any, **more: Any) -> Any:
-        """A command by its name in redis-py. `StoreError` when it was not done, or nobody knows."""
+        """A command by its name in redis-py. `StoreError` when it failed, or when its outcome is unknown."""
         try:
             if self._client is None:
                 self._client = _client(self._settings, self._patience)
@@ -189,7 +190,7 @@ class RedisStore:
 
 
 def _stop_if_cancelled() -> None:
-    """The library may have made something else of it, or nothing at all: whoever stopped this task waits for it to end."""
+    """Raise again a cancellation that the library has replaced or suppressed. The canceller waits for it."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -197,8 +198,8 @@ def _stop_if_cancelled() -> None:
 
 def _entry(id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     """An id is the time in milliseconds, and a number."""
-    told = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
-    return Entry(id.decode(), int(id.split(b"-")[0]) / 1000, told)
+    decoded = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
+    return Entry(id.decode(), int(id.split(b"-")[0]) / 1000, decoded)
 
 
 def _read(found: Any) -> Reply:
@@ -215,7 +216,7 @@ def _read(found: Any) -> Reply:
 
 
 def _client(settings: Settings, patience: float) -> Any:
-    """A client as settings have it. It tries nothing twice: whoever asks does."""
+    """A client as settings have it. It does not retry: its callers do."""
     more: dict[str, Any] = {
         "credential_provider": _credentials(settings),
         "socket_timeout": patience,

@@ -11,7 +11,7 @@ from quota.ledger import Answer, Batch
 
 
 class StoreError(Exception):
-    """The store did not do what it was asked, or nobody knows whether it did; the message says why."""
+    """The request to the store failed, or its outcome is unknown; the message says why."""
 
 
 class Reply(NamedTuple):
@@ -47,7 +47,7 @@ class Store(Protocol):
         """A position before all entries that were written at this time (seconds, by the clock of the store) or later."""
 
     async def forget_events(self, before: float, keep: float) -> None:
-        """Entries written before this time may go; all of them go when nobody has called this for `keep` seconds."""
+        """Entries written before this time may go; all of them go when this was not called for `keep` seconds."""
 
     async def time(self) -> float:
         """The clock of the store, in seconds."""

@@ -56,7 +56,7 @@ class SaslExchange:
     def client_token(self, token: bytes) -> None:
         """The client sent this token; what cannot be read names nobody. `BadBytes` when it is longer than any broker takes."""
         if len(token) > MAX_TOKEN:
-            raise BadBytes(f"a SASL token of {len(token)} bytes; {MAX_TOKEN} are the most")
+            raise BadBytes(f"a SASL token of {len(token)} bytes; {MAX_TOKEN} is the limit")
         # In OAUTHBEARER a token that was refused may be followed by another one, and the last one counts.
         if self._mechanism == "OAUTHBEARER" or (self._user is None and self._accepted == 0):
             self._user = _name_in(self._mechanism, token)

@@ -1,7 +1,7 @@
 """The operations log. In: what happens to the proxy. Out: JSON lines on standard output, one per event, never one per frame.
 
 Writing a line never raises: neither for what stands in it, nor when standard output is closed or its disk is full. Then the line
-is lost, and clients are served all the same."""
+is lost, and clients are still served."""
 
 from __future__ import annotations
 

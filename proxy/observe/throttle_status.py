@@ -22,7 +22,7 @@ SHOWN: Final = 200
 """Characters of names that come from clients."""
 HOUR: Final = 3600.0
 SLICES: Final = 60
-"""An hour is counted in so many parts: what is older than an hour is forgotten by the minute."""
+"""The parts into which an hour is divided. Counts older than an hour are dropped part by part."""
 Key = tuple[str, str, Entity]
 """(quota, mode, whose)"""
 

@@ -48,7 +48,7 @@ class UsageLog:
         length: float = 10.0,
         jumped: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`busiest` tells of the producer ids of so many users as there are to be lines of."""
+        """`busiest` gives the users with most producer ids; its argument is the number of lines to write."""
         self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
         self._busiest = busiest
         self._allowed = decisions_per_interval
@@ -133,7 +133,7 @@ class UsageLog:
 
     @property
     def on(self) -> bool:
-        """Is one written?"""
+        """True if a usage log is written."""
         return self._writer is not None
 
     def write(self, make: Callable[[Author, str], list[Line]]) -> None:

@@ -1,4 +1,4 @@
-"""What is told of volumes. In: checks, and what they changed. Out: lines in the operations log when a volume crosses a limit or
+"""The log lines about volumes. In: checks, and what they changed. Out: lines in the operations log when a volume crosses a limit or
 will soon, or when volumes are not known; a line per volume and check in the usage log."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class VolumeLog:
 
     @property
     def wanted(self) -> bool:
-        """Does anybody read which topics a volume holds?"""
+        """True if the usage log is written, so that the topics of a volume are needed."""
         return self._usage.on
 
     def checked(self, check: Check, storage: Storage, events: Sequence[Event], source: str) -> None:

@@ -1,7 +1,7 @@
 """What sessions report. In: decisions and incidents. Out: lines in the operations log and in the usage log, and counters.
 
 A client that misbehaves gets one line for its connection. A broker that is away gets one line, and one when it is back;
-what happens meanwhile is counted. No principal, and no host, gets more than `MOST_LINES` lines of a kind between two sweeps: the
+what happens meanwhile is counted. No principal, and no host, gets more than `MAX_LINES` lines of a kind between two sweeps: the
 others are counted, and told as one figure."""
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from quota.decision import Action, Decision
 from quota.entity import OTHERS, Entity
 from quota.fair_share import FairShare
 
-MAX_SAID: Final = 1000
+MAX_KEYS: Final = 1000
 """Limits and hosts that have lines of their own between two sweeps."""
-MOST_LINES: Final = 10
+MAX_LINES: Final = 10
 """Lines of one kind about one principal or one host between two sweeps."""
-MOST_OVER: Final = 10_000
+MAX_OVER: Final = 10_000
 """Quotas and entities that are known to be over their limit; each principal that makes such requests has its share."""
 
 
@@ -33,8 +33,8 @@ class Observer:
     def __init__(self, log: Log, usage: UsageLog, throttle_status: ThrottleStatus) -> None:
         self._log, self._usage, self._throttle_status = log, usage, throttle_status
         self._over: dict[tuple[str, Entity], str] = {}
-        """quotas and entities that were told of, and in whose share"""
-        self._over_shares = FairShare(MOST_OVER)
+        """quotas and entities with an event already -> the principal whose share holds them"""
+        self._over_shares = FairShare(MAX_OVER)
         self._lines: Counter[tuple[str, str]] = Counter()
         """by event, and principal or host, since the last sweep"""
         self.refused_items: Counter[str] = Counter()
@@ -46,7 +46,7 @@ class Observer:
         self.client_failures = 0
         self.broker_failures = 0
         self.limit_hits: Counter[str] = Counter()
-        self._said: Counter[tuple[str, str]] = Counter()
+        self._limit_counts: Counter[tuple[str, str]] = Counter()
         self.unanswered_questions = 0
         self._untold: set[str] = set()
 
@@ -77,10 +77,10 @@ class Observer:
     def _may_say(self, event: str, who: str) -> bool:
         """Is this one of the first lines about a principal or host? The others are counted."""
         key = (event, who)
-        if key not in self._lines and len(self._lines) >= MAX_SAID:
+        if key not in self._lines and len(self._lines) >= MAX_KEYS:
             key = (event, OTHERS)
         self._lines[key] += 1
-        return self._lines[key] <= MOST_LINES
+        return self._lines[key] <= MAX_LINES
 
     def _tell(self, event: str, decision: Decision, request: Requester) -> None:
         self._log.info(
@@ -108,7 +108,7 @@ class Observer:
     def not_told(self, request: Requester) -> None:
         """Every time is counted; one line for a principal until `sweep`."""
         self.unanswered_questions += 1
-        if request.principal in self._untold or len(self._untold) >= MAX_SAID:
+        if request.principal in self._untold or len(self._untold) >= MAX_KEYS:
             return
         self._untold.add(request.principal)
         self._log.warning(
@@ -122,8 +122,8 @@ class Observer:
         )
 
     def forget_quiet(self, muted: set[tuple[str, Entity]], lasting: Collection[str] = ()) -> None:
-        """Entities that are no longer muted are within their limits: their next decision is an event again. Not so of quotas that
-        are `lasting`: whoever was told once was told."""
+        """Entities that are no longer muted are within their limits: their next decision is an event again. Quotas in `lasting` are
+        an exception: for them, one event is enough."""
         for key in [key for key in self._over if key not in muted and key[0] not in lasting]:
             self._over_shares.give_back(self._over.pop(key))
 
@@ -132,10 +132,10 @@ class Observer:
         none of lines."""
         self.limit_hits[limit] += 1
         key = (limit, client_address.rpartition(":")[0])
-        if key not in self._said and len(self._said) >= MAX_SAID:
+        if key not in self._limit_counts and len(self._limit_counts) >= MAX_KEYS:
             key = (limit, OTHERS)
-        self._said[key] += 1
-        if self._said[key] > 1:
+        self._limit_counts[key] += 1
+        if self._limit_counts[key] > 1:
             return
         say = self._log.warning if closed else self._log.info
         say(
@@ -150,13 +150,13 @@ class Observer:
     def sweep(self) -> None:
         """Limits that bit more than once since the last time: how often."""
         self._throttle_status.sweep()
-        for (limit, host), times in self._said.items():
+        for (limit, host), times in self._limit_counts.items():
             if times > 1:
                 self._log.info("limit reached again", limit=f"limits.{limit}", host=host, times=times - 1)
         for (event, who), times in self._lines.items():
-            if times > MOST_LINES:
-                self._log.info("lines left out", of=event, about=who, times=times - MOST_LINES)
-        self._said.clear()
+            if times > MAX_LINES:
+                self._log.info("lines left out", of=event, about=who, times=times - MAX_LINES)
+        self._limit_counts.clear()
         self._lines.clear()
         self._untold.clear()
 

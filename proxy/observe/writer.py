@@ -38,13 +38,13 @@ class Losses:
         self._lock = threading.Lock()
 
     def add(self, lines: int, *, untold: int = 0) -> None:
-        """So many more; `untold` are a gap line that is lost with them, and what it told of."""
+        """Count lost lines. `untold`: lines that a lost gap line had reported, and that gap line itself."""
         with self._lock:
             self.lines += lines
             self._untold += lines + untold
 
     def tell(self) -> int:
-        """How many were not told of by a gap line before."""
+        """The number of lost lines that no gap line has reported yet; they count as reported from now on."""
         with self._lock:
             untold, self._untold = self._untold, 0
         return untold
@@ -57,7 +57,7 @@ class LogDestination(Protocol):
 
     @property
     def name(self) -> str:
-        """As people are told of it."""
+        """Its name in log lines."""
 
     @property
     def ready(self) -> bool:

@@ -22,14 +22,14 @@ from proxy.operate import plan, show, suggest
 from proxy.operate.access import AccessError, upstream_of
 from proxy.operate.entities import TYPES, filter_of, ops_of, parts_of, spelled_out, who_of_parts
 from proxy.upstream.connector import BrokerError, Upstream
-from proxy.upstream.quota_client import QuotaClient, ask, said
+from proxy.upstream.quota_client import QuotaClient, ask, result_text
 from proxy.wire.client_quotas import DONE, Entry, Filter, Result, Who
 from quota.entity import Entity
 from quota.keys import wrong_value
 from quota.overrides import Change, Difference, Table, changed
 
 T = TypeVar("T")
-Found = dict[Who, dict[str, float]]
+Limits = dict[Who, dict[str, float]]
 EVERYTHING = Filter((), strict=False)
 
 
@@ -46,7 +46,7 @@ class Target:
         except BrokerError as e:
             fail(str(e), 1)
 
-    def describe(self, wanted: Filter = EVERYTHING) -> Found:
+    def describe(self, wanted: Filter = EVERYTHING) -> Limits:
         return self.ask(lambda client: client.describe(wanted))
 
 
@@ -250,7 +250,7 @@ def _report(results: Sequence[tuple[Entry, Result]], as_json: bool, done: str) -
         click.echo(json.dumps(lines, indent=2))
     else:
         for entry, result in results:
-            click.echo(f"{show.name_of(entry.who)}: {done if result == DONE else said(result)}", err=result != DONE)
+            click.echo(f"{show.name_of(entry.who)}: {done if result == DONE else result_text(result)}", err=result != DONE)
     sys.exit(any(result != DONE for _, result in results))
 
 

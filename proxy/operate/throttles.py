@@ -81,7 +81,7 @@ def tables(found: dict[str, Any]) -> Group:
     hour = show.table("who", "quota", "topic", "refused", title="Refused within the last hour")
     for one in found["refused_last_hour"]:
         hour.add_row(*map(Text, (whose(one), quota(one), one["topic"] or "(not named)", f"{one['items']:,}")))
-    nothing = Text("nobody is throttled") if not found["throttled"] else now
+    nothing = Text("no client is throttled") if not found["throttled"] else now
     return Group(Text(f"{found['proxy']}, {found['at']}"), nothing, hour if hour.row_count else Text("nothing was refused"))
 
 

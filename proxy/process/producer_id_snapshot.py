@@ -1,7 +1,7 @@
 """The file in which producer ids outlive the proxy.
 
 In: the quota, the file's name, two clocks. Out: a file that is whole: it is written beside its place, then put there. What
-cannot be used is said once, and the proxy goes on without. What is saved is put together on the event loop, some users at a
+cannot be used is logged once, and the proxy goes on without it. What is saved is put together on the event loop, some users at a
 time; checksum and disk are left to a thread.
 
 One proxy at a time writes it, by a lock on a file beside it that ends with the process. Another one reads the file, says who
@@ -119,7 +119,7 @@ class ProducerIdSnapshot:
             os.close(lock)
             raise
         self._lock = lock
-        with contextlib.suppress(OSError):  # a full disk: nobody is told who has it
+        with contextlib.suppress(OSError):  # a full disk: the file then does not name its owner
             os.ftruncate(lock, 0)
             os.write(lock, f"{os.getpid()}\n".encode())
 

@@ -369,7 +369,7 @@ def _no_address(settings: Settings, listener: ClientListener, error: OSError) ->
     if error.errno != errno.EADDRINUSE:
         return text
     if listener.settings.reuse_port:
-        return f"{text}; whoever listens there has no `reuse_port`, or is of another user"
+        return f"{text}; the process that listens there does not set `reuse_port`, or runs as another user"
     return f"{text}, or share it: `--reuse-port` for all proxies there"
 
 

@@ -38,7 +38,7 @@ class Reloader:
         self.applied = 0
         self.refused = 0
         self.current = True
-        """Are the files as they are now in force?"""
+        """True if the files as they are now are in force."""
 
     async def run(self) -> None:
         """Until cancelled: look at the files every `reload.interval`."""

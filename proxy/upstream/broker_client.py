@@ -21,7 +21,7 @@ from proxy.tls import explain
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.wire.api_versions import read_ranges
 from proxy.wire.headers import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from proxy.wire.kio_bridge import decode_response, encode_request, nested
+from proxy.wire.kio_bridge import decode_response, encode_request, parts_of
 from proxy.wire.log_dirs import KEY as LOG_DIRS
 from proxy.wire.log_dirs import VERSIONS as LOG_DIRS_VERSIONS
 from proxy.wire.log_dirs import ask_log_dirs
@@ -153,13 +153,13 @@ class BrokerClient:
 
     async def default_partitions(self, node_id: int) -> int | None:
         """What a topic gets that does not say (num.partitions of this broker, whose id that is); None when the broker does not
-        tell: whoever asks needs DescribeConfigs on the cluster."""
+        tell: this needs the right DescribeConfigs on the cluster."""
         low, high = (await self.api_ranges()).get(_DESCRIBE_CONFIGS, (0, -1))
         version = min(high, 4)
         if version < max(low, 1):
             return None
         schema = load_request_schema(_DESCRIBE_CONFIGS, version)
-        resource = nested(schema, "DescribeConfigsResource")
+        resource = parts_of(schema).DescribeConfigsResource
         broker = resource(resource_type=_BROKER, resource_name=str(node_id), configuration_keys=("num.partitions",))
         flags = {field.name: False for field in fields(schema) if field.name != "resources"}
         try:
@@ -197,8 +197,8 @@ class BrokerClient:
             body = load_request_schema(SASL_AUTHENTICATE, 1)(auth_bytes=token)  # type: ignore[call-arg]
             answer = decode_response(SASL_AUTHENTICATE, 1, await self._ask(body))
             if answer.error_code:
-                said = answer.error_message or f"error {int(answer.error_code)}"
-                raise BrokerError(f"{self._address} refuses the login of {who}" + ("" if secret in said else f": {said}"))
+                message = answer.error_message or f"error {int(answer.error_code)}"
+                raise BrokerError(f"{self._address} refuses the login of {who}" + ("" if secret in message else f": {message}"))
             answer_token = answer.auth_bytes
 
     def _not_understood(self, error: BadBytes) -> BrokerError:

@@ -127,7 +127,7 @@ class DynamicQuotas:
             if (wrong := wrong_together(values)) is not None:
                 return Refusal(INVALID, f"{named(entity)}: {wrong}.")
         if (limits := count(changed(self._dynamic, changes))) > MAX_LIMITS:
-            return Refusal(INVALID, f"There would be {limits} limits beside those of the file; {MAX_LIMITS} is the most.")
+            return Refusal(INVALID, f"There would be {limits} limits beside those of the file; the maximum is {MAX_LIMITS}.")
         return None
 
     # ------------------------------------------------------------------ Reader of the topic

@@ -87,7 +87,7 @@ class InternalTopic:
             answer = await within(admin.create_topics([new]), "creating the topic")
         code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
         if code not in (0, _TOPIC_EXISTS):
-            raise TopicError(f"it cannot be created: {message or said(for_code(code)())}")
+            raise TopicError(f"it cannot be created: {message or error_text(for_code(code)())}")
         return all_settings if code == 0 else None
 
     async def policy(self, admin: AIOKafkaAdminClient) -> str | None:
@@ -144,7 +144,7 @@ async def within(work: Coroutine[Any, Any, T], what: str) -> T:
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
-    """What became of a call that nobody waits for any more."""
+    """Retrieve the exception of an abandoned call, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 
@@ -156,7 +156,7 @@ def why(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def said(error: KafkaError) -> str:
+def error_text(error: KafkaError) -> str:
     return str(error) or type(error).__name__
 
 

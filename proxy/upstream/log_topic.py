@@ -33,7 +33,7 @@ from proxy.upstream.internal_topic import (
     POLICY,
     SLOWEST_RETRY,
     InternalTopic,
-    said,
+    error_text,
     started,
     why,
 )
@@ -51,13 +51,13 @@ RETENTION: Final = {POLICY: "delete", "retention.ms": str(14 * 86_400_000)}
 
 
 class LogTopic:
-    """A place of a `LogWriter`, with room for `most` lines. Made on the event loop; `write` is for the thread, the rest for the
-    loop."""
+    """A place of a `LogWriter`, with space for `max_lines` lines. Made on the event loop. `write` is called by the thread, all else
+    by the loop."""
 
     def __init__(
-        self, name: str, key: str, most: int, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, log: Log
+        self, name: str, key: str, max_lines: int, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, log: Log
     ) -> None:
-        self.name, self._key, self._most, self._log = f"topic {name}", key.encode(), most, log
+        self.name, self._key, self._max_lines, self._log = f"topic {name}", key.encode(), max_lines, log
         self.losses = Losses()
         self.up = False
         """Did the brokers take the last batch?"""
@@ -68,7 +68,7 @@ class LogTopic:
         self._some, self._moved = asyncio.Event(), asyncio.Event()
         self._ending = False
         self._at_once = AT_ONCE
-        self._said = ""
+        self._last_status = ""
 
     @property
     def waiting(self) -> int:
@@ -77,14 +77,14 @@ class LogTopic:
 
     @property
     def ready(self) -> bool:
-        """Once half of its room is free: what was lost is told when it is over."""
-        return len(self._lines) * 2 <= self._most
+        """True once half of its space is free. A gap line is written only then, when the loss is over."""
+        return len(self._lines) * 2 <= self._max_lines
 
     def write(self, lines: list[bytes]) -> None:
-        """Take these; OSError when there is no room for all of them."""
+        """Take these; OSError when there is no space for all of them."""
         with self._lock:
-            if len(self._lines) + len(lines) > self._most:
-                raise OSError(errno.ENOBUFS, f"{self._most} lines wait for the brokers, and no more may")
+            if len(self._lines) + len(lines) > self._max_lines:
+                raise OSError(errno.ENOBUFS, f"{self._max_lines} lines wait for the brokers already, which is the limit")
             self._lines += lines
         with contextlib.suppress(RuntimeError):  # the proxy has ended
             self._loop.call_soon_threadsafe(self._some.set)
@@ -100,7 +100,7 @@ class LogTopic:
                 backoff.reset()
             self._fails(why(error))
 
-        await retry(self._send_on, backoff, failed)  # after any error of the library: clients are served all the same
+        await retry(self._send_on, backoff, failed)  # after any error of the library: clients are still served
 
     async def finish(self) -> None:
         """Nothing more comes: see that the brokers have what waits. To be called before `run` is cancelled."""
@@ -144,9 +144,9 @@ class LogTopic:
             if count > 1:
                 return
             self.losses.add(1)
-            self._log.error("usage log not sent", topic=self._topic, lines=1, detail=said(e))
+            self._log.error("usage log not sent", topic=self._topic, lines=1, detail=error_text(e))
         except KafkaError as e:
-            raise TopicError(f"the brokers did not take lines: {said(e)}") from None
+            raise TopicError(f"the brokers did not take lines: {error_text(e)}") from None
         else:
             self._at_once = min(self._at_once * 2, AT_ONCE)
         with self._lock:
@@ -186,13 +186,13 @@ class LogTopic:
 
     def _works(self) -> None:
         self.up = True
-        if self._said != "up":
-            self._said = "up"
+        if self._last_status != "up":
+            self._last_status = "up"
             self._log.info("usage log topic is up", topic=self._topic)
 
     def _fails(self, reason: str) -> None:
         self.up = False
-        if self._said != reason:
-            self._said = reason
-            detail = f"clients are served all the same; {self._most} lines may wait; trying on"
+        if self._last_status != reason:
+            self._last_status = reason
+            detail = f"clients are still served; up to {self._max_lines} lines wait; the proxy tries again"
             self._log.error("usage log topic is away", topic=self._topic, reason=reason, detail=detail)

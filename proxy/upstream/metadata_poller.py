@@ -3,7 +3,7 @@ the servers to ask. Out: brokers learnt, and whether the cluster answers.
 
 A cluster that wants authentication says nothing to a proxy without an identity of its own; then brokers are learnt from what
 clients are told, and the cluster counts as up because it answers at all. With an identity, a login that fails means that the
-cluster is away. What fails is said once, and once when it works again."""
+cluster is away. A failure is logged once, and so is its end."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class MetadataPoller:
         self._refresh, self._upstream, self._log = refresh, upstream, log
         self._served = served
         self.up = False
-        """Did the cluster answer the last question?"""
-        self._said = ""
-        self._said_topics = False
+        """True if the cluster answered the last request."""
+        self._last_status = ""
+        self._topics_warned = False
         self.answered = asyncio.Event()
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class MetadataPoller:
                     brokers = await client.brokers()
             except BrokerError as e:
                 if e.refused:
-                    self._works(f"{e}; its brokers are learnt from what clients are told", "warning")
+                    self._works(f"{e}; its brokers are learnt from the responses to clients", "warning")
                     return
                 reasons.append(str(e))
             except ConnectionError:
@@ -105,21 +105,23 @@ class MetadataPoller:
             async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
                 self._directory.learn_all_topics(*await client.topics())
         except (BrokerError, ConnectionError) as e:
-            if not self._said_topics:
-                self._log.warning("topics not known", reason=str(e), detail="thresholds of topics rest on what clients ask for")
-            self._said_topics = True
+            if not self._topics_warned:
+                self._log.warning(
+                    "topics not known", reason=str(e), detail="thresholds of topics use the topics that clients ask for"
+                )
+            self._topics_warned = True
         else:
-            self._said_topics = False
+            self._topics_warned = False
 
-    def _works(self, saying: str, level: str) -> None:
+    def _works(self, status: str, level: str) -> None:
         self.up = True
         self.answered.set()
-        if saying != self._said:
-            self._said = saying
-            getattr(self._log, level)("upstream is up", detail=saying, brokers=len(self._brokers))
+        if status != self._last_status:
+            self._last_status = status
+            getattr(self._log, level)("upstream is up", detail=status, brokers=len(self._brokers))
 
     def _fails(self, reasons: str) -> None:
-        if self.up or not self._said:
-            self._log.error("upstream is away", reason=reasons, detail="trying on")
-            self._said, self._knows_default = "away", False
+        if self.up or not self._last_status:
+            self._log.error("upstream is away", reason=reasons, detail="the proxy tries again")
+            self._last_status, self._knows_default = "away", False
         self.up = False

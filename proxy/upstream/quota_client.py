@@ -35,7 +35,7 @@ class QuotaClient(BrokerClient):
         except ConnectionError:
             raise BrokerError(f"{self._address} closes the connection when asked for quotas: it wants authentication") from None
         if result.error:
-            raise BrokerError(f"{self._address} does not tell: {said(result)}")
+            raise BrokerError(f"{self._address} does not describe its quotas: {result_text(result)}")
         return found
 
     async def alter(self, entries: Sequence[Entry], *, validate_only: bool) -> list[tuple[Entry, Result]]:
@@ -69,7 +69,7 @@ class QuotaClient(BrokerClient):
         return version
 
 
-def said(result: Result) -> str:
+def result_text(result: Result) -> str:
     """An error for people."""
     from kio.schema.errors import ErrorCode
 

@@ -1,7 +1,7 @@
 """The topic in which quotas are kept that are set while proxies run. In: records to write. Out: records as they come, those of this
 proxy too, in the order that all proxies see; whether the topic can be used, and why not.
 
-One compacted partition, read from its beginning at start and followed. What fails is said once, and once when it works again;
+One compacted partition, read from its beginning at start and followed. A failure is logged once, and so is its end;
 then all is read anew, as a topic may have been made anew meanwhile. aiokafka speaks to the brokers, as the proxy's own identity."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from proxy.upstream.internal_topic import (
     POLICY,
     SLOWEST_RETRY,
     InternalTopic,
-    said,
+    error_text,
     started,
     why,
     within,
@@ -57,7 +57,7 @@ class Written(Protocol):
 
 
 class Reader(Protocol):
-    """Who takes the records."""
+    """Receives the records."""
 
     def begin(self) -> None:
         """All that follows stands in the topic from its beginning."""
@@ -78,8 +78,8 @@ class QuotaTopic:
         self.why_not: str | None = "it was not read yet"
         """Why nothing can be written now; None when it can."""
         self.settled = asyncio.Event()
-        """It was read, or could not be."""
-        self._said = ""
+        """Set once the topic was read, or could not be read."""
+        self._last_status = ""
         self._producer: AIOKafkaProducer | None = None
         self._position = 0
         self._topic_id = b""
@@ -94,7 +94,7 @@ class QuotaTopic:
                 backoff.reset()
             self._fails(why(error))
 
-        await retry(self._read_on, backoff, failed)  # after any error of the library: clients are served all the same
+        await retry(self._read_on, backoff, failed)  # after any error of the library: clients are still served
 
     async def write(self, records: Sequence[Record]) -> None:
         """Write these as one, and return when this proxy has read them too. `TopicError` when that cannot be known."""
@@ -106,7 +106,9 @@ class QuotaTopic:
             async with asyncio.timeout(PATIENCE), self._moved:
                 await self._moved.wait_for(lambda: self._position > last)
         except TimeoutError:
-            raise TopicError(f"the change is written to the topic {self.name}, which cannot be read now; it holds then") from None
+            raise TopicError(
+                f"the change is written to the topic {self.name}, which cannot be read now; it takes effect when the topic is read"
+            ) from None
 
     async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> int:
         """Write these as one; the offset of the last."""
@@ -118,9 +120,9 @@ class QuotaTopic:
             async with asyncio.timeout(PATIENCE):
                 written = await (await producer.send_batch(batch, self.name, partition=0))
         except TimeoutError:
-            raise TopicError(f"the topic {self.name} did not take the change in time; it may come to hold all the same") from None
+            raise TopicError(f"the topic {self.name} did not take the change in time; the change may still take effect") from None
         except KafkaError as e:
-            raise TopicError(f"the topic {self.name} did not take the change: {said(e)}") from None
+            raise TopicError(f"the topic {self.name} did not take the change: {error_text(e)}") from None
         return int(written.offset) + len(records) - 1
 
     # ------------------------------------------------------------------ reading
@@ -192,8 +194,9 @@ class QuotaTopic:
         return servers
 
     async def _check(self, access: dict[str, Any], *, empty: bool) -> None:
-        """A topic that is not compacted forgets: an empty one is mended, another is not used. Whoever may not ask for its settings
-        is believed. (Brokers that create what is asked for make such topics when one is deleted.)"""
+        """A topic that is not compacted would lose quotas. Its setting is corrected if the topic is empty; else the topic is not
+        used. A proxy that may not read the topic's settings uses it unchecked. (Brokers that create topics automatically make
+        such a topic when the right one was deleted.)"""
         async with started(AIOKafkaAdminClient(**access)) as admin:
             policy = await self._own.policy(admin) or _COMPACT
             if policy == _COMPACT:
@@ -211,16 +214,18 @@ class QuotaTopic:
     def _works(self) -> None:
         self.why_not = None
         self.settled.set()
-        if self._said != "up":
-            self._said = "up"
+        if self._last_status != "up":
+            self._last_status = "up"
             self._log.info("quota topic is up", topic=self.name)
 
     def _fails(self, reason: str) -> None:
         self.why_not = reason
         self.settled.set()
-        if self._said != reason:
-            self._said = reason
-            self._log.error("quota topic is away", topic=self.name, reason=reason, detail="the quotas in force stay; trying on")
+        if self._last_status != reason:
+            self._last_status = reason
+            self._log.error(
+                "quota topic is away", topic=self.name, reason=reason, detail="the quotas in force stay; the proxy tries again"
+            )
 
 
 async def _end(consumer: AIOKafkaConsumer, at: TopicPartition) -> int:

@@ -50,7 +50,7 @@ class Source(Protocol):
 
 
 class Look(NamedTuple):
-    """What one broker told."""
+    """What one broker answered."""
 
     volumes: list[Volume]
     replicas: dict[Key, Replicas]
@@ -72,7 +72,7 @@ class ClusterSource:
             async with asyncio.timeout(self._timeout):
                 brokers = await self._brokers()
         except TimeoutError:
-            return Check(at, gaps=(Gap(Reason.CLUSTER, f"nobody names the brokers within {self._timeout:g} s"),))
+            return Check(at, gaps=(Gap(Reason.CLUSTER, f"no server names the brokers within {self._timeout:g} s"),))
         except BrokerError as e:
             if e.too_old or e.refused:
                 raise
@@ -85,7 +85,8 @@ class ClusterSource:
         return Check(at, volumes, gaps=gaps, brokers=active, replicas=replicas)
 
     async def _brokers(self) -> list[Broker]:
-        """Of whoever answers first: some are asked side by side, as one that hangs would take all the time that there is."""
+        """The brokers, as the first server that answers names them. Some are asked at the same time, as one that hangs would use up
+        the timeout."""
         addresses = self._addresses()
         tasks = [asyncio.create_task(self._brokers_of(it)) for it in dict.fromkeys([*addresses[:ASKED], *addresses[-ASKED:]])]
         failures: list[BrokerError] = []
@@ -171,8 +172,8 @@ Sights = tuple[list[Volume], list[Gap], int]
 
 
 def _in_thread(work: Callable[[], Sights]) -> asyncio.Future[Sights]:
-    """A thread of its own, which keeps nobody waiting at the end: a network file system that is away does not let go of whoever
-    asks. An error of the work is the future's."""
+    """Run the work in a daemon thread, so that it cannot delay the end of the process: a call to a network file system that is
+    away does not return. An error of the work is the future's."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Sights] = loop.create_future()
 
@@ -188,7 +189,7 @@ def _in_thread(work: Callable[[], Sights]) -> asyncio.Future[Sights]:
         found, error = None, None
         try:
             found = work()
-        except BaseException as e:  # whoever waits is told
+        except BaseException as e:  # the future hands it to the task that waits
             error = e
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(tell, found, error)
@@ -217,8 +218,8 @@ class LocalSource:
         if self._max_used is None:
             return Check(at, tuple(volumes), gaps=tuple(gaps), brokers=brokers)
         hard = self._max_used.hard
-        together = Volume(self._broker_id, ALL_LOG_DIRS, hard, max(hard - used, 0))
-        return Check(at, () if gaps else (together,), tuple(volumes), tuple(gaps), brokers)
+        all_log_dirs = Volume(self._broker_id, ALL_LOG_DIRS, hard, max(hard - used, 0))
+        return Check(at, () if gaps else (all_log_dirs,), tuple(volumes), tuple(gaps), brokers)
 
     def _look(self) -> Sights:
         volumes, gaps, used = [], [], {}
@@ -282,7 +283,7 @@ class Watch:
                 self._observe(await self._look(self._source, tick))
 
     async def _changes_until(self, when: float | None) -> bool:
-        """Do settings change before this time?"""
+        """True if the settings change before this time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(when):
                 await self._changed.wait()

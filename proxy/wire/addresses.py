@@ -51,7 +51,7 @@ _OF_CONTROLLERS: Final = frozenset({VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, 
 
 
 def holds_addresses(key: int, version: int) -> bool:
-    """May a response of this API and version name a broker's address?"""
+    """True if a response of this API and version may name a broker's address."""
     first = _FIRST_WITH_ADDRESSES.get(key)
     return first is not None and version >= first
 

@@ -6,18 +6,25 @@ have something to say about."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from io import BytesIO
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from proxy.wire.headers import response_body
-from proxy.wire.kio_bridge import decode_request, decode_response, encode_request, request_frame, response_frame, response_layout
+from proxy.wire.kio_bridge import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encoded,
+    parts_of,
+    request_frame,
+    response_frame,
+    response_layout,
+)
 from proxy.wire.layout import layout_of
 from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, fixed
 from proxy.wire.steps import FEW, MANY
@@ -49,7 +56,7 @@ class Filter(NamedTuple):
     strict: bool
 
     def matches(self, who: Who) -> bool:
-        """Is this entity asked for?"""
+        """True if this entity is asked for."""
         parts = dict(who)
         if self.strict and len(parts) != len(self.components):
             return False
@@ -111,11 +118,11 @@ def alter_request(
     correlation_id: int, client_id: str, version: int, entries: Sequence[Entry], *, validate_only: bool
 ) -> Generator[None, None, bytes]:
     """A whole AlterClientQuotas request, in steps."""
-    parts, tags = _parts(load_request_schema(ALTER, version)), b"\0" if version >= FIRST_COMPACT else b""
+    parts, tags = parts_of(load_request_schema(ALTER, version)), b"\0" if version >= FIRST_COMPACT else b""
 
     def made(entry: Entry) -> bytes:
         ops = tuple(parts.OpData(key=op.key, value=op.value, remove=op.remove) for op in entry.ops)
-        return _encoded(parts.EntryData(entity=_entity(parts, entry.who), ops=ops))
+        return encoded(parts.EntryData(entity=_entity(parts, entry.who), ops=ops))
 
     array = yield from _encode_entries(entries, made, version)
     body = array + (b"\1" if validate_only else b"\0") + tags
@@ -138,12 +145,12 @@ def alter_response(
     correlation_id: int, version: int, throttle_ms: int, results: Sequence[tuple[Who, Result]]
 ) -> Generator[None, None, bytes]:
     """A whole AlterClientQuotas response, in steps."""
-    parts, compact = _parts(load_response_schema(ALTER, version)), version >= FIRST_COMPACT
+    parts, compact = parts_of(load_response_schema(ALTER, version)), version >= FIRST_COMPACT
 
-    def made(told: tuple[Who, Result]) -> bytes:
-        who, result = told
+    def made(outcome: tuple[Who, Result]) -> bytes:
+        who, result = outcome
         code, entity = ErrorCode(result.error), _entity(parts, who)
-        return _encoded(parts.EntryData(error_code=code, error_message=result.message, entity=entity))
+        return encoded(parts.EntryData(error_code=code, error_message=result.message, entity=entity))
 
     array = yield from _encode_entries(results, made, version)
     return response_frame(correlation_id, INT32.pack(throttle_ms) + array + (b"\0" if compact else b""), tagged=compact)
@@ -153,7 +160,7 @@ def _read_entries(schema: Any, buf: bytes, pos: int, take: Callable[[Any, Buffer
     """Read the entries that stand there, each checked before kio may see it, and hand them over with their bytes; the position
     behind them. In steps."""
     view, array, end = memoryview(buf), layout_of(schema, strict=True).array("entries"), len(buf)
-    read = entity_reader(_parts(schema).EntryData)
+    read = entity_reader(parts_of(schema).EntryData)
     count, pos = array.count(buf, pos, end)
     if count < 0:
         raise BadBytes("a null array where none may be")
@@ -182,7 +189,7 @@ def _encode_entries(entries: Sequence[T], made: Callable[[T], bytes], version: i
 def describe_request(correlation_id: int, client_id: str, version: int, wanted: Filter) -> bytes:
     """A whole DescribeClientQuotas request."""
     schema = load_request_schema(DESCRIBE, version)
-    parts = _parts(schema)
+    parts = parts_of(schema)
     components = tuple(parts.ComponentData(entity_type=c.type, match_type=c.match_type, match=c.match) for c in wanted.components)
     return encode_request(correlation_id, client_id, schema(components=components, strict=wanted.strict))  # type: ignore[call-arg]
 
@@ -203,7 +210,7 @@ def is_error(frame: bytes, version: int) -> bool:
 def with_entries(frame: bytes, version: int, own: Mapping[Who, Mapping[str, float]]) -> Generator[None, None, list[Buffer] | None]:
     """A DescribeClientQuotas response with these limits too; None when it is an error, and stays as it is. In steps."""
     schema, end = load_response_schema(DESCRIBE, version), len(frame)
-    layout, parts = response_layout(DESCRIBE, version), _parts(schema)
+    layout, parts = response_layout(DESCRIBE, version), parts_of(schema)
     start = layout.skip_to("entries", frame, response_body(frame, 0, end, DESCRIBE, version), end)
     count, _ = layout.array("entries").count(frame, start, end)
     if is_error(frame, version) or count < 0:
@@ -235,18 +242,7 @@ def with_entries(frame: bytes, version: int, own: Mapping[Who, Mapping[str, floa
 
 def _entry(parts: Any, who: Who, values: Mapping[str, float]) -> bytes:
     made = tuple(parts.ValueData(key=key, value=value) for key, value in values.items())
-    return _encoded(parts.EntryData(entity=_entity(parts, who), values=made))
-
-
-def _encoded(entity: Any) -> bytes:
-    out = BytesIO()
-    entity_writer(type(entity))(out, entity)
-    return out.getvalue()
-
-
-def _parts(schema: Any) -> Any:
-    """Where the classes of the parts of a message are."""
-    return importlib.import_module(schema.__module__)
+    return encoded(parts.EntryData(entity=_entity(parts, who), values=made))
 
 
 def _entity(parts: Any, who: Who) -> tuple[Any, ...]:

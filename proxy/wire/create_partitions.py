@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, name_at
-from proxy.wire.kio_bridge import request_layout, response_layout
-from proxy.wire.layout import Array, Entity
+from proxy.wire.layout import Array
 from proxy.wire.primitives import INT16, INT32, Buffer, encode_string
 
 KEY: Final = 37
@@ -19,12 +18,6 @@ class _CreatePartitions(ItemApi):
     first_refusable = 3
     first_throttle = 0
     answered = "results"
-
-    def request_layout(self, version: int) -> Entity:
-        return request_layout(KEY, version)
-
-    def response_layout(self, version: int) -> Entity:
-        return response_layout(KEY, version)
 
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
         """Name, partitions in all (int32): the same in all versions."""

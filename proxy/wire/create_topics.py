@@ -4,15 +4,29 @@ the broker's default decides. Sources: CreateTopicsRequest/Response.json of Apac
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, name_at
-from proxy.wire.kio_bridge import request_layout, response_layout
-from proxy.wire.layout import Array, Entity, Fixed, Text
+from proxy.wire.layout import TEXT, Array, Entity, Fixed, Layout, old_array, old_entity
 from proxy.wire.primitives import INT16, INT32, Buffer, array, encode_array_length, encode_string
 
 KEY: Final = 19
+
+
+def _old_request(*last: tuple[str, Layout]) -> Entity:
+    topics = old_array(
+        ("name", TEXT),
+        ("num_partitions", Fixed(4)),
+        ("replication_factor", Fixed(2)),
+        ("assignments", old_array(("partition_index", Fixed(4)), ("broker_ids", Array(Fixed(4), compact=False)))),
+        ("configs", old_array(("name", TEXT), ("value", TEXT))),
+    )
+    return old_entity(("topics", topics), ("timeout", Fixed(4)), *last)
+
+
+def _old_response(*last: tuple[str, Layout]) -> Entity:
+    return old_entity(("topics", old_array(("name", TEXT), ("error_code", Fixed(2)), *last)))
 
 
 class _CreateTopics(ItemApi):
@@ -21,12 +35,8 @@ class _CreateTopics(ItemApi):
     first_refusable = 6
     first_throttle = 2
     answered = "topics"
-
-    def request_layout(self, version: int) -> Entity:
-        return _request_layout(version)
-
-    def response_layout(self, version: int) -> Entity:
-        return _response_layout(version)
+    old_requests: ClassVar[Mapping[int, Entity]] = {0: _old_request(), 1: _old_request(("validate_only", Fixed(1)))}
+    old_responses: ClassVar[Mapping[int, Entity]] = {0: _old_response(), 1: _old_response(("error_message", TEXT))}
 
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
         """Name, partitions (int32), replication factor (int16), assignments: the same in all versions."""
@@ -45,35 +55,3 @@ class _CreateTopics(ItemApi):
 
 
 CREATE_TOPICS: Final = _CreateTopics()
-
-
-@cache
-def _request_layout(version: int) -> Entity:
-    """kio knows versions 2 and up; 0 and 1 (brokers before 4.0) are alike, but 0 has no validate_only."""
-    if version >= 2:
-        return request_layout(KEY, version)
-    text = Text(compact=False)
-    assignment = Entity([("partition_index", Fixed(4)), ("broker_ids", Array(Fixed(4), compact=False))], None)
-    config = Entity([("name", text), ("value", text)], None)
-    assignments, configs = Array(assignment, compact=False), Array(config, compact=False)
-    topic = Entity(
-        [
-            ("name", text),
-            ("num_partitions", Fixed(4)),
-            ("replication_factor", Fixed(2)),
-            ("assignments", assignments),
-            ("configs", configs),
-        ],
-        None,
-    )
-    rest = [("timeout", Fixed(4)), *([("validate_only", Fixed(1))] if version == 1 else [])]
-    return Entity([("topics", Array(topic, compact=False)), *rest], None)
-
-
-@cache
-def _response_layout(version: int) -> Entity:
-    if version >= 2:
-        return response_layout(KEY, version)
-    text = Text(compact=False)
-    message = [("error_message", text)] if version == 1 else []
-    return Entity([("topics", Array(Entity([("name", text), ("error_code", Fixed(2)), *message], None), compact=False))], None)

@@ -3,12 +3,11 @@ DeleteTopicsRequest/Response.json of Apache Kafka 4.3, and of 3.9 for version 0;
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, id_at, name_at
-from proxy.wire.kio_bridge import request_layout, response_layout
-from proxy.wire.layout import Array, Entity, Fixed, Text
+from proxy.wire.layout import TEXT, Array, Entity, Fixed, old_array, old_entity
 from proxy.wire.primitives import INT16, Buffer, encode_string, string
 
 KEY: Final = 20
@@ -21,15 +20,15 @@ class _DeleteTopics(ItemApi):
     first_refusable = 5
     first_throttle = 1
     answered = "responses"
+    old_requests: ClassVar[Mapping[int, Entity]] = {
+        0: old_entity(("topic_names", Array(TEXT, compact=False)), ("timeout", Fixed(4)))
+    }
+    old_responses: ClassVar[Mapping[int, Entity]] = {
+        0: old_entity(("responses", old_array(("name", TEXT), ("error_code", Fixed(2)))))
+    }
 
     def asked(self, version: int) -> str:
         return "topics" if version >= _FIRST_WITH_IDS else "topic_names"
-
-    def request_layout(self, version: int) -> Entity:
-        return _request_layout(version)
-
-    def response_layout(self, version: int) -> Entity:
-        return _response_layout(version)
 
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:  # noqa: ARG002
         element = topics.element
@@ -46,18 +45,3 @@ class _DeleteTopics(ItemApi):
 
 
 DELETE_TOPICS: Final = _DeleteTopics()
-
-
-@cache
-def _request_layout(version: int) -> Entity:
-    """Version 0 (brokers before 4.0) is like 1."""
-    return request_layout(KEY, max(version, 1))
-
-
-@cache
-def _response_layout(version: int) -> Entity:
-    """Version 0 has no throttle time."""
-    if version >= 1:
-        return response_layout(KEY, version)
-    topic = Entity([("name", Text(compact=False)), ("error_code", Fixed(2))], None)
-    return Entity([("responses", Array(topic, compact=False))], None)

@@ -132,7 +132,7 @@ MAX_BLANK: Final = 1 << 24
 
 
 def blank_tags(size: int) -> bytes:
-    """A section of tagged fields, `size` >= 3 bytes long, that says nothing: one field, whose tag nobody uses, full of zeros."""
+    """A section of tagged fields, `size` >= 3 bytes long, that says nothing: one field, whose tag is not in use, full of zeros."""
     if not 3 <= size <= MAX_BLANK:
         raise BadBytes(f"tagged fields in {size} bytes")
     if size - 3 < 0x80:

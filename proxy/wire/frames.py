@@ -63,7 +63,7 @@ class FrameCutter:
     """The requests of one connection. `max_frame` in bytes, the size field not counted.
 
     `feed` takes reads, `next` hands out one whole frame after the other. What was read and not handed out stays here, in the
-    buffers that it came in, so whoever stops in the middle goes on there, and no byte is looked at or copied twice."""
+    buffers that it came in, so a reader that stops in the middle goes on there, and no byte is looked at or copied twice."""
 
     __slots__ = (
         "_again",
@@ -153,12 +153,12 @@ class FrameCutter:
 
     @property
     def waiting(self) -> bool:
-        """Has a frame begun that is not whole?"""
+        """True if a frame has begun and is not complete."""
         return bool(self._missing or self._short)
 
     @property
     def in_pieces(self) -> bool:
-        """Has a frame begun that already took more than one read?"""
+        """True if a frame has begun that already took more than one read."""
         return len(self._chunks) > 1
 
     @property

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
 from proxy.wire.headers import flexible, response_body
-from proxy.wire.kio_bridge import response_frame
+from proxy.wire.kio_bridge import request_layout, response_frame, response_layout
 from proxy.wire.layout import Array, Entity
 from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, encode_array_length, encode_string, fixed, string
 from proxy.wire.steps import FEW, MANY
@@ -62,7 +62,7 @@ class Result(NamedTuple):
     partitions: int
 
 
-class Told(NamedTuple):
+class ResultEntry(NamedTuple):
     """The result of a topic: [start, stop) is where it stands in the response, `message` where its error message does, if any."""
 
     start: int
@@ -80,7 +80,7 @@ class Answered(NamedTuple):
     body: int
     start: int
     stop: int
-    told: list[Told]
+    told: list[ResultEntry]
     of: dict[int, int]
 
     @property
@@ -100,15 +100,22 @@ class ItemApi(ABC):
     """the first version whose response has a throttle time, as its first field"""
     answered: ClassVar[str]
     """the array of the response"""
+    old_requests: ClassVar[Mapping[int, Entity]] = {}
+    """layouts of versions before those that kio knows, which brokers before 4.0 speak"""
+    old_responses: ClassVar[Mapping[int, Entity]] = {}
 
     def asked(self, version: int) -> str:  # noqa: ARG002
         """The array of the request."""
         return "topics"
 
-    @abstractmethod
-    def request_layout(self, version: int) -> Entity: ...
-    @abstractmethod
-    def response_layout(self, version: int) -> Entity: ...
+    def request_layout(self, version: int) -> Entity:
+        """The layout of a request body."""
+        return self.old_requests.get(version) or request_layout(self.key, version)
+
+    def response_layout(self, version: int) -> Entity:
+        """The layout of a response body."""
+        return self.old_responses.get(version) or response_layout(self.key, version)
+
     @abstractmethod
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:
         """The topic of a request that stands at [start, stop)."""
@@ -172,7 +179,7 @@ class ItemApi(ABC):
         element = topics.element
         assert isinstance(element, Entity)
         count, pos = topics.count(frame, start, end)
-        told: list[Told] = []
+        told: list[ResultEntry] = []
         places: dict[Key, int] = {}
         again: dict[Key, deque[int]] = {}  # of what is named more than once
         for at in range(count):
@@ -181,7 +188,7 @@ class ItemApi(ABC):
             spans, stop = element.read(frame, pos, end)
             error = INT16.unpack_from(frame, spans["error_code"][0])[0]
             made = INT32.unpack_from(frame, spans["num_partitions"][0])[0] if "num_partitions" in spans else -1
-            told.append(Told(pos, stop, Result(error, made), spans.get("error_message")))
+            told.append(ResultEntry(pos, stop, Result(error, made), spans.get("error_message")))
             name, _ = string(frame, *spans["name"], topics.compact)
             if name is not None and places.setdefault((name, NO_ID), at) != at:
                 again.setdefault((name, NO_ID), deque()).append(at)

@@ -37,9 +37,16 @@ def decode_request(key: int, version: int, body: bytes) -> Any:
     return _decode(load_request_schema(key, version), body, 0)
 
 
-def nested(schema: Any, name: str) -> Any:
-    """kio's class of a structure within a message: each version of a message has classes of its own."""
-    return getattr(import_module(schema.__module__), name)
+def parts_of(schema: Any) -> Any:
+    """The module with kio's classes of the structures within a message. Each version of a message has classes of its own."""
+    return import_module(schema.__module__)
+
+
+def encoded(entity: Any) -> bytes:
+    """The bytes of a kio entity."""
+    out = BytesIO()
+    entity_writer(type(entity))(out, entity)
+    return out.getvalue()
 
 
 def decode_response(key: int, version: int, frame: bytes) -> Any:
@@ -49,18 +56,14 @@ def decode_response(key: int, version: int, frame: bytes) -> Any:
 
 def encode_response(correlation_id: int, body: Any) -> bytes:
     """A whole response frame, its 4-byte size included."""
-    out = BytesIO()
-    entity_writer(type(body))(out, body)
-    return response_frame(correlation_id, out.getvalue(), tagged=type(body).__header_schema__.__version__ == 1)
+    return response_frame(correlation_id, encoded(body), tagged=type(body).__header_schema__.__version__ == 1)
 
 
 def encode_request(correlation_id: int, client_id: str, body: Any) -> bytes:
     """A whole request frame, its 4-byte size included."""
     entity = type(body)
-    out = BytesIO()
-    entity_writer(entity)(out, body)
     tagged = entity.__header_schema__.__version__ == 2
-    return request_frame(int(entity.__api_key__), int(entity.__version__), correlation_id, client_id, out.getvalue(), tagged=tagged)
+    return request_frame(int(entity.__api_key__), int(entity.__version__), correlation_id, client_id, encoded(body), tagged=tagged)
 
 
 def request_frame(key: int, version: int, correlation_id: int, client_id: str, body: bytes, *, tagged: bool) -> bytes:

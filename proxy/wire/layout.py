@@ -28,7 +28,7 @@ from proxy.wire.primitives import (
     string,
     uvarint,
 )
-from proxy.wire.steps import FEW, finish_at_once
+from proxy.wire.steps import FEW
 
 MAX_DEPTH: Final = 32
 """No message of the protocol nests deeper; schemas are finite, so this only guards the compiler."""
@@ -290,13 +290,22 @@ class Entity:
             r.replace(size_at, r.pos, encode_uvarint(len(data)), data)
 
 
-def rewrite_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> list[Buffer]:
-    """The body at [pos, end) in pieces, every broker address replaced. What follows the last address is not looked at."""
-    return finish_at_once(rewriting_endpoints(layout, buf, pos, end, endpoint))
+TEXT: Final = Text(compact=False)
+
+
+def old_entity(*fields: tuple[str, Layout]) -> Entity:
+    """A struct of a version that is not flexible."""
+    return Entity(list(fields), None)
+
+
+def old_array(*fields: tuple[str, Layout]) -> Array:
+    """An array of such structs."""
+    return Array(old_entity(*fields), compact=False)
 
 
 def rewriting_endpoints(layout: Entity, buf: Buffer, pos: int, end: int, endpoint: Endpoint) -> Generator[None, None, list[Buffer]]:
-    """The same in steps where addresses stand in tagged fields only, behind everything else."""
+    """The body at [pos, end) in pieces, every broker address replaced. What follows the last address is not looked at. In steps
+    where addresses stand in tagged fields only, behind everything else."""
     r = Rewriter(buf, pos, end, endpoint)
     last = max((i for i, (_, part) in enumerate(layout.fields) if part.holds_endpoint), default=-1)
     if not layout.tags_hold_endpoint:

@@ -2,7 +2,7 @@
 
 In: whether replicas are asked about, or a whole response frame. Out: a request body, or log dirs. Version 4 is the first that
 tells sizes of file systems (KIP-827). A response names every replica of a broker, so partitions are read without kio, and in
-one go: whoever reads it does so in a thread. Source: DescribeLogDirsRequest/Response.json of Apache Kafka 4.3."""
+one go: callers do this in a thread. Source: DescribeLogDirsRequest/Response.json of Apache Kafka 4.3."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ KEY: Final = 3
 VERSIONS: Final = (0, 13)
 FIRST_TOPIC_ID: Final = 10
 FIRST_WITH_FLAG: Final = 4
-"""before this version whoever names a topic creates it"""
+"""before this version a request that names a topic creates it"""
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TOPIC_AUTHORIZATION_FAILED: Final = 29
 UNKNOWN_TOPIC_ID: Final = 100
@@ -146,19 +146,19 @@ def with_unknown(frame: Buffer, version: int, names: Collection[str]) -> Generat
     """A whole response frame that besides says of these topics that they are not there, as Kafka 4.2 does. In steps."""
     layout, end = response_layout(KEY, version), len(frame)
     first, topics = layout.skip_to("topics", frame, response_body(frame, 0, end, KEY, version), end), layout.array("topics")
-    told: list[Buffer] = []
+    entries: list[Buffer] = []
     count, at = topics.count(frame, first, end)
     for i in range(count):
         if i % FEW == FEW - 1:
             yield
         start, at = at, topics.element.skip(frame, at, end)
         if version > 0 or _name(topics, frame, start, at) != _NO_TOPIC:
-            told.append(frame[start:at])
+            entries.append(frame[start:at])
     for i, name in enumerate(names):
         if i % FEW == FEW - 1:
             yield
-        told.append(_unknown(name, version, topics.compact))
-    rest = b"".join([frame[4:first], encode_array_length(len(told), topics.compact), *told, frame[at:]])
+        entries.append(_unknown(name, version, topics.compact))
+    rest = b"".join([frame[4:first], encode_array_length(len(entries), topics.compact), *entries, frame[at:]])
     return INT32.pack(len(rest)) + rest
 
 

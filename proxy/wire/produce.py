@@ -30,7 +30,7 @@ MAX_REMEMBERED: Final = 256
 MAX_TOPICS: Final = 100_000
 MAX_UNUSUAL: Final = 200_000
 """parts of a request (partitions, ends of topics) that are not read in the plain loop, but for the ends of pieces: what no producer
-sends, as a partition without a batch; reading so many takes some tenths of a second"""
+sends, as a partition without a batch; reading this many takes some tenths of a second"""
 _PARTITION_NEED: Final = 4 + 5 + BATCH.size
 MAX_PRODUCER_IDS: Final = 10
 """of one request; a producer has one"""
@@ -195,7 +195,7 @@ def _read(found: Skim, version: int) -> Reading:
         found.topics_at = found.walk.base + pos + _ACKS_TIMEOUT.size
     pos = found.start(buf, pos + _ACKS_TIMEOUT.size, end)
     if found.topics_left > MAX_TOPICS:
-        raise BadBytes(f"a Produce request of {found.topics_left} topics; {MAX_TOPICS} are the most")
+        raise BadBytes(f"a Produce request of {found.topics_left} topics; {MAX_TOPICS} is the limit")
     unusual = 0
     while True:
         pos = found.usual(buf, pos, end)

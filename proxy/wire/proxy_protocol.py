@@ -32,7 +32,7 @@ def header_size(first: bytes) -> int:
         raise BadBytes("the connection does not begin with a PROXY protocol v2 header")
     size = FIRST + int.from_bytes(first[FIRST - 2 : FIRST], "big")
     if size > MAX_HEADER:
-        raise BadBytes(f"a PROXY protocol header of {size} bytes; {MAX_HEADER} are the most")
+        raise BadBytes(f"a PROXY protocol header of {size} bytes; {MAX_HEADER} is the limit")
     return size
 
 

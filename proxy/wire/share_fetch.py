@@ -84,7 +84,7 @@ def _partition(window: Window) -> Generator[tuple[int, int], Window, tuple[Windo
 
 def blank_endpoints(size: int) -> bytes:
     """`size` bytes to stand in the place of node endpoints and of the tagged fields behind them: no endpoint, and one
-    tagged field that nobody uses."""
+    tagged field that is not in use."""
     if size < 1 + _SHORTEST_ENDPOINT + 1:
         raise BadBytes(f"node endpoints in {size} bytes")
     return b"\1" + blank_tags(size - 1)

@@ -56,8 +56,8 @@ class Heartbeat(NamedTuple):
     topology: Topology | None
 
 
-def read_heartbeat(buf: Buffer, pos: int, end: int, version: int, most: int) -> Generator[None, None, tuple[Heartbeat, bool]]:
-    """(a request body, whether its topology names more than `most` topics: then it is read no further, and empty), or
+def read_heartbeat(buf: Buffer, pos: int, end: int, version: int, max_names: int) -> Generator[None, None, tuple[Heartbeat, bool]]:
+    """(a request body, whether its topology names more than `max_names` topics: then it is read no further, and empty), or
     `BadBytes`. In steps."""
     layout = request_layout(KEY, version)
     group, at = string(buf, pos, end, compact=True)
@@ -76,7 +76,7 @@ def read_heartbeat(buf: Buffer, pos: int, end: int, version: int, most: int) -> 
     found: list[Subtopology] = []
     names = 0
     for _ in range(count):
-        part, at = yield from _subtopology(array.element, buf, at, end, most - names)
+        part, at = yield from _subtopology(array.element, buf, at, end, max_names - names)
         if part is None:
             return heartbeat._replace(topology=()), True
         found.append(part)
@@ -85,7 +85,7 @@ def read_heartbeat(buf: Buffer, pos: int, end: int, version: int, most: int) -> 
 
 
 def _subtopology(
-    layout: Entity, buf: Buffer, pos: int, end: int, most: int
+    layout: Entity, buf: Buffer, pos: int, end: int, max_names: int
 ) -> Generator[None, None, tuple[Subtopology | None, int]]:
     """(a part of a topology, None where it names more topics than that; the position behind it). In steps."""
     sources: list[str] = []
@@ -96,8 +96,8 @@ def _subtopology(
             continue
         assert isinstance(field, Array)
         count, pos = field.count(buf, pos, end)
-        most -= max(count, 0)
-        if most < 0:
+        max_names -= max(count, 0)
+        if max_names < 0:
             return None, pos
         for i in range(count):
             if i % FEW == FEW - 1:

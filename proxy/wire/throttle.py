@@ -51,15 +51,15 @@ def overlay(pieces: list[Buffer], at: int, throttle_ms: int) -> list[Buffer]:
     if not old:
         return pieces
     raised = INT32.pack(max(throttle_ms, INT32.unpack(old)[0] if len(old) == INT32.size else 0))
-    told: list[Buffer] = []
+    patched: list[Buffer] = []
     for base, piece in _based(pieces):
         place = at - base
         start, stop = max(place, 0), min(place + INT32.size, len(piece))
         if start < stop:
-            told += [part for part in (piece[:start], raised[start - place : stop - place], piece[stop:]) if part]
+            patched += [part for part in (piece[:start], raised[start - place : stop - place], piece[stop:]) if part]
         else:
-            told.append(piece)
-    return told
+            patched.append(piece)
+    return patched
 
 
 def _based(pieces: list[Buffer]) -> list[tuple[int, Buffer]]:

@@ -76,7 +76,7 @@ def read_text(window: Window, compact: bool) -> Generator[tuple[int, int], Windo
         start, stop = span(buf, pos, end, compact)
     except BadBytes:  # the window may just be short of it
         stop = SHORT
-    if stop == SHORT:  # not in the handler: a compiled generator that waits in one leaves its exception with whoever goes on
+    if stop == SHORT:  # not in the handler: a compiled generator that waits in one leaves its exception with its caller
         buf, pos, end = yield pos, LONGEST_STRING
         start, stop = span(buf, pos, end, compact)
     return (buf, stop, end), start
@@ -143,7 +143,7 @@ class TopicReader:
 
     @property
     def done(self) -> bool:
-        """Are all topics read?"""
+        """True once all topics are read."""
         return self.left < 0 and self.topics_left == 0
 
     def partitions(self, buf: bytes, pos: int, end: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
 
-from proxy.wire.kio_bridge import nested
+from proxy.wire.kio_bridge import parts_of
 from quota.kinds.controller_mutations import MutationLimit
 from tests.messages import make, part_of, request, response
 
@@ -135,7 +135,7 @@ def subtopology(
 
 
 def part_of_topology() -> Any:
-    return nested(load_request_schema(88, 0), "Topology")
+    return parts_of(load_request_schema(88, 0)).Topology
 
 
 def heartbeat(number: int, group: str, *parts: Any, epoch: int = 0, member: str = "m") -> bytes:

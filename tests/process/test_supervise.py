@@ -177,11 +177,11 @@ def test_kinds_of_errors_that_are_told_apart_are_bounded() -> None:
     async def test(supervisor: Supervisor, log: Recorder) -> None:
         for kind in range(1000):
             asyncio.get_running_loop().call_exception_handler({"message": f"kind {kind}"})
-        assert len(log.lines) == supervise.MOST_KINDS
+        assert len(log.lines) == supervise.MAX_KINDS
         await asyncio.sleep(20)
         asyncio.get_running_loop().call_exception_handler({"message": "one more"})
         assert log.lines[-1]["not_told"] == 900
-        assert len(supervisor._told) == 1
+        assert len(supervisor._logged_until) == 1
 
     supervised(test)
 

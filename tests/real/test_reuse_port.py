@@ -132,4 +132,4 @@ def test_a_port_of_somebody_who_does_not_share() -> None:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         done = serve("--upstream", "127.0.0.1:1", "--listen", address, "--admin", "127.0.0.1:0", "--reuse-port")
     assert done.returncode == 1
-    assert done.stderr.endswith("whoever listens there has no `reuse_port`, or is of another user\n")
+    assert done.stderr.endswith("the process that listens there does not set `reuse_port`, or runs as another user\n")

@@ -224,7 +224,7 @@ def test_without_an_identity_a_secured_cluster_is_up_and_says_nothing(secure_kaf
     assert (follower.up, brokers) == (True, 0)
     (line,) = said
     assert line[:2] == ("warning", "upstream is up")
-    assert "wants authentication; its brokers are learnt from what clients are told" in line[2]
+    assert "wants authentication; its brokers are learnt from the responses to clients" in line[2]
 
 
 def test_with_an_identity_its_brokers_are_known(

@@ -57,7 +57,7 @@ def test_who_the_client_is(data: bytes, address: tuple[str, int] | None) -> None
         (bytes.fromhex("0000001a00120003000000010003666f"), "does not begin with a PROXY protocol v2 header"),  # Kafka
         (bytes.fromhex("16030102000100fc0303000000000000"), "does not begin with a PROXY protocol v2 header"),  # TLS
         (SIGNATURE, "does not begin"),
-        (header(0x21, 0x11, b"\0" * (MAX_HEADER - FIRST + 1))[:FIRST], "4096 are the most"),
+        (header(0x21, 0x11, b"\0" * (MAX_HEADER - FIRST + 1))[:FIRST], "4096 is the limit"),
     ],
     ids=["version 1", "Kafka", "TLS", "too few bytes", "too long"],
 )
