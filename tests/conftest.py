@@ -5,6 +5,7 @@ Real clusters, started when a test first asks, stopped at the end of the session
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +32,14 @@ OPT_IN = {
     "nightly": ("--nightly", "run the tests that take too long for every push"),
 }
 """Marker → the option that it takes, and its help."""
+NOT_QUICK = ("tests/chart", "tests/example", "tests/isolation", "tests/localkafka", "tests/real")
+"""Folders that `--quick` leaves out: most of their tests start brokers, Helm or a Java program."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     for option, text in OPT_IN.values():
         parser.addoption(option, action="store_true", help=text)
+    parser.addoption("--quick", action="store_true", help="leave out what starts brokers, Spark, Helm or other Java programs")
     parser.addoption("--cpu", action="store_true", help="report the CPU seconds of each test file (tests/cpu.py)")
     parser.addoption(
         "--kafka", default=[*TESTED][-1], help=f"the brokers' version, for -m every_kafka: {', '.join(TESTED)}, or any"
@@ -43,9 +47,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("nightly" if config.getoption("--nightly") else "push")
+    settings.load_profile("nightly" if config.getoption("--nightly") else "quick" if config.getoption("--quick") else "push")
     if config.getoption("--cpu"):
         config.pluginmanager.register(CpuReport())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Quick runs do not even import what they leave out."""
+    beginnings = tuple(str(config.rootpath / folder) for folder in NOT_QUICK)
+    return True if config.getoption("--quick") and str(collection_path).startswith(beginnings) else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -55,8 +65,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes an option that was not given."""
-    off = [marker for marker, (option, _) in OPT_IN.items() if not config.getoption(option)]
+    """Leave out what takes an option that was not given, or what is not quick."""
+    not_quick = ["kafka", "spark"] if config.getoption("--quick") else []
+    off = not_quick + [marker for marker, (option, _) in OPT_IN.items() if not config.getoption(option)]
     left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in off)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -161,4 +161,5 @@ def batch(records: int = 3, size: int = 100, producer_id: int = -1, epoch: int =
     header = bytes(16) + bytes([magic]) + bytes(26)
     header += producer_id.to_bytes(8, "big", signed=True) + epoch.to_bytes(2, "big", signed=True)
     header += sequence.to_bytes(4, "big", signed=True) + records.to_bytes(4, "big", signed=True)
-    return header + bytes(i & 0xFF for i in range(size - len(header)))
+    rest = max(size - len(header), 0)
+    return header + (bytes(range(256)) * (rest // 256 + 1))[:rest]

@@ -2,96 +2,197 @@
 
 In: the sources of quota/ and proxy/wire/, and the tests of quota, wire, session and apis. Out: the share of defects that a test
 caught, the names of the others, and exit code 1 below `WANTED`. mutmut makes the defects (another operator, number, text or
-argument in each) in a copy in `build/mutants`, and runs for each the tests that reach its function. There are some 14,000, so
+argument in each) in a copy in `build/mutants`, and finds out which tests reach which function. There are some 14,000 defects, so
 a sample is tried; the same seed takes the same ones as long as the sources are the same.
+
+A defect is tried in a process that is forked from one that has imported all tests. It runs at most `MAX_TESTS` of the tests that
+reach the function, those of its own folder first and the quickest first, until one fails: so a defect may count as not caught
+that a slower test would catch.
 
 `mutmut show NAME`, called in `build/mutants`, prints a defect."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
-ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "build" / "mutants"
-SOURCES = ("quota", "proxy/wire")
-TESTS = ("tests/quota", "tests/wire", "tests/session", "tests/apis")
-BESIDE = ("proxy", "quota", "configfile", "localkafka", "tests", "docs", "pyproject.toml")
+ROOT: Final = Path(__file__).parents[1]
+FOLDER: Final = ROOT / "build" / "mutants"
+SOURCES: Final = ("quota", "proxy/wire")
+TESTS: Final = ("tests/quota", "tests/wire", "tests/session", "tests/apis")
+BESIDE: Final = ("proxy", "quota", "configfile", "localkafka", "loadtest", "benchmarks", "tests", "docs", "pyproject.toml")
 """What the copy consists of."""
-SETTINGS = f"""
+SETTINGS: Final = f"""
 [tool.mutmut]
 source_paths = {list(SOURCES)}
 also_copy = {[*BESIDE]}
 pytest_add_cli_args = ["-x", "-p", "no:xdist", "-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = {list(TESTS)}
 """
-WANTED = 0.9
-NOT_CAUGHT, NOT_REACHED = 0, 33
-"""Exit codes of mutmut for one defect: all tests passed; no test reaches the function."""
+WANTED: Final = 0.9
+MAX_TESTS: Final = 200
+LIMIT: Final = 60.0
+"""Seconds after which the tests of one defect are ended: it makes something go on for ever."""
+QUIET: Final = ("-q", "-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:warnings")
+SURVIVED, ENDED, NOT_REACHED = "survived", "ended after the time limit", "reached by no test"
 
 
 def copy_sources() -> None:
-    """Make `build/mutants`. What mutmut knows of earlier runs is kept."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    """Make `build/mutants` anew if anything that it is made of has changed."""
+    digest = hashlib.sha256()
+    for name in BESIDE:
+        for path in sorted((ROOT / name).rglob("*.py")) if (ROOT / name).is_dir() else [ROOT / name]:
+            digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    mark = FOLDER / "made-of"
+    if mark.exists() and mark.read_text() == digest.hexdigest():
+        return
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
     for name in BESIDE:
         source, target = ROOT / name, FOLDER / name
         if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "_hot"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "_hot"))
         else:
             shutil.copy2(source, target)
     with (FOLDER / "pyproject.toml").open("a") as settings:
         settings.write(SETTINGS)
+    make_defects()
+    mark.write_text(digest.hexdigest())
 
 
-def mutmut(*arguments: str) -> None:
-    """Run it in the copy. It ends with 0 however many defects were caught."""
-    environment = os.environ | {"KAFKA_QUOTA_PROXY_PURE": "1"}
-    environment.pop("PYTHONPATH", None)
-    command = [sys.executable, "-m", "mutmut", *arguments]
-    run = subprocess.run(command, cwd=FOLDER, env=environment, capture_output=True, text=True, check=False)
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"KAFKA_QUOTA_PROXY_PURE": "1"}
+
+
+def make_defects() -> None:
+    """mutmut makes those of all files and learns which test reaches what, before it tries those of one small file."""
+    command = [sys.executable, "-m", "mutmut", "run", "quota.entity.*"]
+    run = subprocess.run(command, cwd=FOLDER, env=environment(), capture_output=True, text=True, check=False)
     if run.returncode:
         sys.exit(f"mutmut failed:\n{run.stdout[-2000:]}\n{run.stderr[-2000:]}")
 
 
-def outcomes() -> dict[str, int | None]:
-    """Defect → exit code of the tests, None where it was not tried."""
-    found: dict[str, int | None] = {}
-    for path in sorted(FOLDER.glob("mutants/**/*.meta")):
-        found |= json.loads(path.read_text())["exit_code_by_key"]
+def defects() -> list[str]:
+    """The names of all defects."""
+    files = FOLDER.glob("mutants/**/*.meta")
+    return sorted(name for path in files for name in json.loads(path.read_text())["exit_code_by_key"])
+
+
+def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
+    """Defect → tests that reach its function, in the order in which they are to run."""
+    known = json.loads((FOLDER / "mutants/mutmut-stats.json").read_text())
+    seconds: Mapping[str, float] = known["duration_by_test"]
+    found = {}
+    for name in names:
+        own = "tests/quota/" if name.startswith("quota") else "tests/wire/"
+        reaching = known["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], ())
+        ordered = sorted(reaching, key=lambda test: (not test.startswith(own), seconds.get(test, 0.0)))
+        found[name] = ordered[:MAX_TESTS]
     return found
+
+
+def outcomes(jobs: Mapping[str, Sequence[str]], workers: int) -> dict[str, str]:
+    """Defect → what became of it, by several processes."""
+    found = {name: NOT_REACHED for name, tests in jobs.items() if not tests}
+    waiting = [(name, tests) for name, tests in jobs.items() if tests]
+
+    def work(share: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[str, str]]:
+        command = [sys.executable, "-m", "tests.mutants", "--worker"]
+        folder = FOLDER / "mutants"
+        own = environment() | {"PYTHONPATH": str(folder)}
+        given = json.dumps(share)
+        run = subprocess.run(command, cwd=folder, env=own, input=given, stdout=subprocess.PIPE, text=True, check=False)
+        if run.returncode:
+            sys.exit("the tests of defects could not be run")
+        lines = [line.split(" ", 2) for line in run.stdout.splitlines() if line.startswith("outcome ")]
+        return [(name, outcome) for _, name, outcome in lines]
+
+    with ThreadPoolExecutor(workers) as pool:
+        for some in pool.map(work, [waiting[i::workers] for i in range(workers)]):
+            found |= dict(some)
+    return found
+
+
+def work() -> None:
+    """A process that tries defects: jobs on standard input, a line for each on standard output."""
+    import pytest
+
+    os.environ["MUTANT_UNDER_TEST"] = ""
+    jobs = json.loads(sys.stdin.read())
+    pytest.main([*QUIET, "--collect-only", *TESTS])  # so that a fork finds everything imported
+    for name, tests in jobs:
+        print(f"outcome {name} {_tried(name, tests)}", flush=True)
+
+
+def _tried(name: str, tests: Sequence[str]) -> str:
+    """Run tests with this defect in a process of its own. Returns what became of it."""
+    import pytest
+
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        os.environ["MUTANT_UNDER_TEST"] = name
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        os._exit(int(pytest.main([*QUIET, *tests])))
+    for code in _waits(child):
+        if code is not None:
+            return SURVIVED if code == 0 else "caught"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return ENDED
+
+
+def _waits(child: int) -> Iterator[int | None]:
+    """The exit code of a process, None while it runs; ends after `LIMIT`."""
+    limit = time.monotonic() + LIMIT
+    while time.monotonic() < limit:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        yield os.waitstatus_to_exitcode(status) if pid else None
+        time.sleep(0.02)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="How many seeded defects the quick tests catch.")
-    parser.add_argument("--sample", type=int, default=300, help="defects to try (default: 300, some 8 minutes)")
+    parser.add_argument("--sample", type=int, default=300, help="defects to try (default: 300)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.worker:
+        work()
+        return 0
     copy_sources()
-    names = sorted(outcomes())
-    if not names:
-        mutmut("run", "quota.entity.*")  # makes the defects of all files, and learns which test reaches what
-        names = sorted(outcomes())
+    names = defects()
     chosen = random.Random(options.seed).sample(names, min(options.sample, len(names)))
-    mutmut("run", "--max-children", str(os.cpu_count() or 1), *chosen)
-    codes = {name: code for name, code in outcomes().items() if name in set(chosen)}
-    return report(codes)
+    return report(outcomes(tests_of(chosen), os.cpu_count() or 1))
 
 
-def report(codes: dict[str, int | None]) -> int:
+def report(found: Mapping[str, str]) -> int:
     """Print what became of these defects. The exit code."""
-    counts = Counter(codes.values())
-    caught = len(codes) - counts[NOT_CAUGHT] - counts[NOT_REACHED] - counts[None]
-    for name in sorted(name for name, code in codes.items() if code in (NOT_CAUGHT, NOT_REACHED, None)):
-        print(f"not caught: {name}" + (", which no test reaches" if codes[name] == NOT_REACHED else ""))
-    share = caught / len(codes)
-    print(f"{caught} of {len(codes)} defects caught: {share:.1%}; at least {WANTED:.0%} wanted")
+    for name, outcome in sorted(found.items()):
+        if outcome != "caught":
+            print(f"{outcome}: {name}")
+    counts = Counter(found.values())
+    caught = counts["caught"] + counts[ENDED]
+    share = caught / len(found)
+    print(
+        f"{caught} of {len(found)} defects caught ({counts[ENDED]} by the time limit), {counts[NOT_REACHED]} reached by no test:"
+        f" {share:.1%}; at least {WANTED:.0%} wanted"
+    )
     return 0 if share >= WANTED else 1
 
 
