@@ -27,6 +27,7 @@ HOT = (
     "proxy.wire.frames",
     "proxy.wire.walk",
     "proxy.wire.produce",
+    "proxy.wire.runs",
     "proxy.wire.fetch",
     "proxy.wire.share_fetch",
     "proxy.wire.throttle",

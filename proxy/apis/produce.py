@@ -22,20 +22,20 @@ from typing import Final
 from uuid import UUID
 
 from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, question, uncount
-from proxy.session.client import Client, TargetTopic
+from proxy.session.client import Client, Counted, TargetTopic
 from proxy.session.plans import FORWARD, NO_REPLY, Answer, Decided, Forward, Handling, Hold, Request, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
-from proxy.wire.primitives import INT32, BadBytes, Buffer
+from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
 from proxy.wire.produce import (
     FIRST_TOPIC_ID,
     MAX_PRODUCER_IDS,
     VERSIONS,
-    Remembered,
     Skim,
     skim,
 )
 from proxy.wire.refusals import Refusal, refusal, without
+from proxy.wire.runs import Requests, Run
 from quota.batch import Batch
 from quota.decision import Action
 from quota.kinds.bytes_in import Flow
@@ -53,31 +53,45 @@ class Produce:
     key = PRODUCE
     versions = VERSIONS
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, /) -> Forward | None:
+    def run(self, client: Client, data: bytes, start: int, most: int, largest: int, /) -> Run | None:
+        """The requests at `start` that are like earlier ones of the connection, and like each other."""
+        shapes = client.remembered.get(int32(data, start + 4))  # key 0 and the version
+        if not isinstance(shapes, RequestShapes) or shapes.requests.claimed is not client.raw_client_id:
+            return None
+        return shapes.requests.run(data, start, most if client.unsettled <= MAX_UNSETTLED else 1, largest)
+
+    def recognize(self, client: Client, version: int, frame: Frame, _header_stop: int, /) -> Forward | None:
         """The short cut for a request that is like earlier ones of its connection."""
         shapes = client.remembered.get(version)
+        if not isinstance(shapes, RequestShapes) or shapes.requests.claimed is not client.raw_client_id:
+            return None
+        one = shapes.requests.one(frame)
+        return None if one is None else self.take(client, one)
+
+    def take(self, client: Client, run: Run, /) -> Forward | None:
+        """How requests go on that are alike: as they are; None if they have to be judged one by one."""
+        shape, now, producer_id = run.shape, client.now, run.producer_id
+        shapes = client.remembered.get(shape.version)
         if not isinstance(shapes, RequestShapes):
             return None
-        now = client.now
-        alike = shapes.requests.look(frame, header_stop)
-        if alike is None:
-            return None
-        topic, acks, _, size, producer_id, _, _, records = alike
-        engine, by_id = client.services.engine, version >= FIRST_TOPIC_ID
-        ids = engine.producer_ids
-        fence = engine.fence
+        engine, by_id = client.services.engine, shape.version >= FIRST_TOPIC_ID
+        ids, fence = engine.producer_ids, engine.fence
         if (fence.by_id or fence.overflowing) and fence.concerns(client.user, producer_id):
             return None
         if producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now):
             return None
-        within = passes_one(client, topic, size, by_id, acks, now) if engine.looks_at_produce else NOT_COUNTED
+        within = (
+            passes_one(client, shape.topic, run.carried, run.sizes, by_id, shape.acks, now)
+            if engine.looks_at_produce
+            else NOT_COUNTED
+        )
         if not within:
             return None
-        total = client.topic_sum(PRODUCE, topic, by_id=by_id)
-        total.requests += 1
-        total.record_bytes += size
-        total.records += records
-        return shapes.usual(acks, within)
+        total = client.topic_sum(PRODUCE, shape.topic, by_id=by_id)
+        total.requests += run.count
+        total.record_bytes += run.carried
+        total.records += run.records
+        return shapes.usual(shape.acks, within)
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
         version, now = request.version, client.now
@@ -97,7 +111,7 @@ class Produce:
             return judged_request(client, request, shapes)
         _add(client, found, version, 0, len(found.topics))
         if request.chunks is None:
-            shapes.requests.remember(frame, request.header_stop, found)
+            shapes.requests.remember(frame, request.header_stop, found, client.raw_client_id)
         return shapes.usual(found.acks, within)
 
 
@@ -134,8 +148,8 @@ def _add(client: Client, found: Skim, version: int, start: int, stop: int) -> No
         total.records += records
 
 
-def passes_one(client: Client, topic: bytes, size: int, by_id: bool, acks: int, now: float) -> int:
-    """`passes` for one topic, which most requests have."""
+def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id: bool, acks: int, now: float) -> int:
+    """`passes` for requests about one topic, with `size` bytes of records together, and these each."""
     rules, storage = client.rules(now), client.services.engine.storage
     limit = rules.produce
     target = client.target(topic, by_id)
@@ -155,7 +169,7 @@ def passes_one(client: Client, topic: bytes, size: int, by_id: bool, acks: int, 
         return NOT_WITHIN
     if not acks or (meter is None and limit is None):
         return NOT_COUNTED
-    client.charged.append((now, target, size, limit, None))
+    client.charged.append(Counted(now, target, sizes, limit))
     return COUNTED
 
 
@@ -163,7 +177,8 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
     """Are the topics of a request within every limit of bytes? Then they are counted, else nothing is."""
     topics, acks = found.topics, found.acks
     if len(topics) == 1:
-        return passes_one(client, topics[0][0], topics[0][1], by_id, acks, now)
+        topic, size, _ = topics[0]
+        return passes_one(client, topic, size, [size], by_id, acks, now)
     if not 0 < len(topics) <= MAX_JUDGED:
         return NOT_WITHIN if topics else NOT_COUNTED
     rules, storage = client.rules(now), client.services.engine.storage
@@ -187,7 +202,7 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
     else:
         if limit is None or not carried or limit.meter.take(carried, now):
             if acks:
-                client.charged.append((now, targets[0], 0, limit, counted))
+                client.charged.append(Counted(now, targets[0], [0], limit, counted))
                 client.unsettled += len(counted)
             return COUNTED if acks else NOT_COUNTED
     for meter, size in taken:
@@ -315,7 +330,7 @@ class RequestShapes:
 
     def __init__(self, client: Client, version: int) -> None:
         self._client = client
-        self.requests = Remembered(version)
+        self.requests = Requests(version)
         addresses = holds_addresses(PRODUCE, version)
         self._outcome = Forward(ProducePatch(version, client, addresses=True, credits=False)) if addresses else FORWARD
         self._counted = Forward(ProducePatch(version, client, addresses=addresses, credits=True))

@@ -22,14 +22,13 @@ from proxy.session.plans import Plan, Request, Stream
 from proxy.wire import metadata
 from proxy.wire.addresses import PRODUCE, patch_addresses, patching_addresses
 from proxy.wire.primitives import Buffer
-from proxy.wire.produce import FIRST_TOPIC_ID, Skim, base_offset_at, errors_of, numbers_size, went_well
+from proxy.wire.produce import FIRST_TOPIC_ID, Skim, errors_of, went_well
 from proxy.wire.refusals import Part, Refusal, parts_of, with_refused
 from proxy.wire.steps import finish_at_once
 from proxy.wire.throttle import tell
 from quota.batch import Batch
 from quota.decision import Decision
 from quota.produce import Judgement, Judging
-from quota.rules import Metered
 
 LARGE_ANSWER: Final = 4096
 """Bytes of an answer above which it is looked at in steps: about a hundred partitions."""
@@ -155,65 +154,45 @@ class Judged:
 
 def uncount(client: Client, now: float) -> None:
     """The last request that was counted by topics does not go on, as its connection ends."""
-    when, target, size, rate, several = client.charged.pop()
-    for _, to, carried in several or ((b"", target, size),):
-        _give_back(to, carried, rate, when, now)
+    counted = client.charged.pop()
+    for _, to, carried in counted.several or ((b"", counted.target, counted.size),):
+        _give_back(to, carried, counted, now)
 
 
-def _give_back(target: TargetTopic, size: int, rate: Metered | None, when: float, now: float) -> None:
+def _give_back(target: TargetTopic, size: int, counted: Counted, now: float) -> None:
     if target.meter is not None:
-        target.meter.give_back(size, now, when)
-    if rate is not None and not target.exempt:
-        rate.refund(size, now)
+        target.meter.give_back(size, now, counted.when)
+    if counted.rate is not None and not target.exempt:
+        counted.rate.refund(size, now)
 
 
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
-    """The broker did not write all of a request that was counted by topics. What it had for a topic is given back if nothing of it
+    """The broker did not write all of the first request of these. What it had for a topic is given back if nothing of it
     was written; of a part nobody knows the bytes. The topic is revoked, so that the next request to it is judged batch by batch."""
-    when, target, size, rate, several = counted
+    several = counted.several
     codes: dict[bytes, list[int]] = {}
     for (topic, _), code in errors.items():
         codes.setdefault(topic if several is not None else b"", []).append(code)
-    for topic, to, carried in several or ((b"", target, size),):
+    for topic, to, carried in several or ((b"", counted.target, counted.size),):
         failed = codes.get(topic, [])
         if not any(failed):
             continue
         client.services.engine.confirmed.revoke(client.user, to.name)
         if not all(failed):
             continue
-        _give_back(to, carried, rate, when, now)
+        _give_back(to, carried, counted, now)
 
 
 class ProducePatch:
-    """Settles what was counted, if `credits`, and replaces node endpoints.
+    """Settles what was counted, if `credits`, and replaces node endpoints. Of answers that are like earlier ones it is told their
+    number only (`answered`)."""
 
-    Responses about one partition that was written and has nothing else to tell differ in some numbers only: one is read, those
-    like it are recognized.
-    """
-
-    __slots__ = (
-        "_addresses",
-        "_client",
-        "_credits",
-        "_head",
-        "_numbers",
-        "_offsets_at",
-        "_size",
-        "_tail",
-        "_version",
-        "mute",
-        "waits",
-    )
+    __slots__ = ("_addresses", "_client", "_credits", "_version", "mute", "waits")
 
     def __init__(self, version: int, client: Client, *, addresses: bool, credits: bool) -> None:
         self._version, self._client, self._addresses, self._credits = version, client, addresses, credits
         self.mute = 0.0
         self.waits = False
-        self._size = 0
-        self._offsets_at = 0
-        self._numbers = numbers_size(version)
-        self._head = b""
-        self._tail = b""
 
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True
@@ -224,57 +203,45 @@ class ProducePatch:
     def in_steps(self, size: int) -> bool:
         return size > LARGE_ANSWER
 
+    def answered(self, count: int) -> None:
+        """All of these requests were written."""
+        if self._credits:
+            client = self._client
+            counted = client.charged[0]
+            if counted.settle(count):
+                client.charged.popleft()
+                if counted.several is not None:
+                    client.unsettled -= len(counted.several)
+
     def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
         if went_well(frame, 0, len(frame), self._version):
-            if self._credits:
-                self._pop()
+            self.answered(1)
             return [frame]
         yield
         if self._credits:
             errors = errors_of(frame, self._version)
             yield
-            credit(self._client, self._pop(), errors, self._client.now)
+            self._credit(errors)
             yield
         return (yield from _shown(frame, self._version, self._client)) if self._addresses else [frame]
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        frame, offsets = bytes(buf), start + self._offsets_at
-        if (
-            end - start == self._size
-            and frame[start + 8 : offsets] == self._head
-            and frame[offsets + self._numbers : end] == self._tail
-        ):
-            if self._credits:
-                self._pop()
-            return None
+        frame = bytes(buf)
         if went_well(frame, start, end, self._version):
-            if self._credits:
-                self._pop()
-            self._remember(frame[start:end])
+            self.answered(1)
             return None
         frame = frame[start:end]
         if self._credits:
-            credit(self._client, self._pop(), errors_of(frame, self._version), self._client.now)
+            self._credit(errors_of(frame, self._version))
         return patch_addresses(PRODUCE, self._version, frame, self._client.endpoint) if self._addresses else None
 
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
         joined = b"".join(chunks)
         return self.finish(joined, 0, len(joined)) or [joined]
 
-    def _pop(self) -> Counted:
-        """What was counted for the request that is answered."""
-        client = self._client
-        counted = client.charged.popleft()
-        several = counted[4]
-        if several is not None:
-            client.unsettled -= len(several)
-        return counted
-
-    def _remember(self, frame: bytes) -> None:
-        at = base_offset_at(frame, 0, len(frame), self._version)
-        if at > 0:
-            self._size, self._offsets_at = len(frame), at
-            self._head, self._tail = frame[8:at], frame[at + self._numbers :]
+    def _credit(self, errors: Mapping[Part, int]) -> None:
+        credit(self._client, self._client.charged[0], errors, self._client.now)
+        self.answered(1)
 
 
 class Settle:

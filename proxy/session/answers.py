@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Final, cast
 
 from proxy.session.budget import Budget
-from proxy.session.plans import Answer, Plan, Question, Stream
+from proxy.session.plans import AlikeAnswers, Answer, Plan, Question, Stream
 from proxy.session.tally import Sum
-from proxy.wire.headers import RESPONSE_START
-from proxy.wire.primitives import INT32, BadBytes, Buffer
+from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
+from proxy.wire.runs import Shape
 
 MAX_TOKEN: Final = 1 << 20
 """The largest SASL token without a header."""
@@ -23,8 +23,20 @@ AT_ONCE: Final = 8
 """Answers that are changed or read before it is seen whether the turn of the connection is over; a large one counts as several."""
 BYTES: Final = 256
 """Bytes of an answer for which it counts as one more."""
+MANY: Final = 4096
+"""The same of answers that are like earlier ones, and of which little is looked at."""
 
 Send = Callable[[list[Buffer]], None]
+
+
+class Due:
+    """The answers to some requests, whose correlation ids follow each other: `count` more, the next to `correlation_id`."""
+
+    __slots__ = ("correlation_id", "count", "counted_in", "plan", "shape")
+
+    def __init__(self, correlation_id: int, counted_in: Sum, plan: Plan | None, count: int, shape: Shape | None) -> None:
+        self.correlation_id, self.counted_in, self.plan = correlation_id, counted_in, plan
+        self.count, self.shape = count, shape
 
 
 class Answers:
@@ -33,12 +45,14 @@ class Answers:
     __slots__ = (
         "_budget",
         "_chunks",
+        "_due",
         "_left",
         "_own",
         "_plan",
         "_queue",
         "_reads",
         "_send",
+        "_sent",
         "_short",
         "_stream",
         "_turn_over",
@@ -57,7 +71,9 @@ class Answers:
         self._turn_over = turn_over
         self._reads: deque[tuple[bytes, int]] = deque()  # what the broker sent, and how much of it was looked at
         self._own = 0  # bytes of the proxy's own answers in the queue
-        self._queue: deque[tuple[int, Sum, Plan | None]] = deque()
+        self._queue: deque[Due] = deque()
+        self._due = 0  # answers that are due by it
+        self._sent = 0  # up to where the read that is looked at was passed on
         self._short = b""  # the first bytes of a response, fewer than say whose it is
         self._left = 0  # bytes to come of a response that has begun
         self._plan: Plan | None = None
@@ -76,7 +92,7 @@ class Answers:
         """Told of every SASL token that comes without a header; None when answers have headers."""
 
     def __len__(self) -> int:
-        return len(self._queue) + bool(self._left) + (self._work is not None)
+        return self._due + bool(self._left) + (self._work is not None)
 
     @property
     def held(self) -> int:
@@ -99,15 +115,18 @@ class Answers:
         """Is a response held until it is whole?"""
         return bool(self._chunks)
 
-    def expect(self, correlation_id: int, counted_in: Sum, plan: Plan | None) -> int:
-        """A request went out, or is answered by the proxy when `plan` is an `Answer`; how many answers are outstanding."""
-        self._queue.append((correlation_id, counted_in, plan))
+    def expect(self, correlation_id: int, counted_in: Sum, plan: Plan | None, count: int = 1, shape: Shape | None = None) -> int:
+        """Requests went out, or one is answered by the proxy when `plan` is an `Answer`; how many answers are outstanding."""
+        if plan is not None and plan.waits:
+            shape = None  # each answer is looked at
+        self._queue.append(Due(correlation_id, counted_in, plan, count, shape))
+        self._due += count
         if plan is not None:
             if plan.waits and not isinstance(plan, Question):
                 self.awaited += 1
             if isinstance(plan, Answer):
                 self._own += len(plan.frame)
-        return len(self._queue)
+        return self._due
 
     def discard(self) -> None:
         """Nobody is there to take answers any more."""
@@ -116,9 +135,9 @@ class Answers:
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
         queue = self._queue
-        while queue and not self._left and self._work is None and isinstance(queue[0][2], Answer):
-            _, counted_in, plan = queue.popleft()
-            assert isinstance(plan, Answer)
+        while queue and not self._left and self._work is None and isinstance(plan := queue[0].plan, Answer):
+            counted_in = queue.popleft().counted_in
+            self._due -= 1
             counted_in.response_bytes += len(plan.frame)
             self._own -= len(plan.frame)
             self._send([plan.frame])
@@ -160,48 +179,84 @@ class Answers:
     def _responses(self, data: bytes, pos: int) -> bool:
         """The same from the start of a response on."""
         size = len(data)
-        sent = pos  # data[sent:pos] is to be passed on as it is
         queue = self._queue
+        self._sent = pos
         looked = 0
         try:
             while size - pos >= 8:
-                length, correlation_id = RESPONSE_START.unpack_from(data, pos)
                 if not queue:
                     raise BadBytes("a response that was not asked for")
-                expected, counted_in, plan = queue.popleft()
-                if correlation_id != expected or length < 4:
-                    raise BadBytes(f"a response of {length} bytes to request {correlation_id}, when that to {expected} was due")
-                end = pos + 4 + length
-                counted_in.response_bytes += 4 + length
-                if end > size:
-                    self._pass(data, sent, pos)
-                    start, sent, pos = pos, size, size
-                    self._begin(plan, data, start, end)
-                    return True
-                if plan is not None:
-                    if plan.in_steps(end - pos):
-                        sent = self._start_in(plan, data, sent, pos, end)
-                        return False
-                    pieces = plan.finish(data, pos, end)
-                    if pieces is not None:
-                        self._replace(data, sent, pos, pieces)
-                        sent = end
-                    if plan.waits or plan.mute > 0:
-                        self._done(plan)
-                    looked += 1 + (end - pos) // BYTES
-                pos = end
-                if queue and queue[0][2].__class__ is Answer:
-                    self._pass(data, sent, pos)
-                    sent = pos
+                due = queue[0]
+                shape = due.shape
+                alike = 0 if shape is None else shape.answers(data, pos, due.correlation_id, due.count)
+                if shape is not None and alike:
+                    self._alike(due, shape, alike)
+                    looked += 1 + alike // MANY
+                    pos += alike
+                else:
+                    end = pos + self._size(due, data, pos)
+                    if end > size:
+                        self._pass(data, self._sent, pos)
+                        self._sent = size
+                        self._begin(due.plan, data, pos, end)
+                        return True
+                    if due.plan is not None:
+                        if due.plan.in_steps(end - pos):
+                            self._start_in(due.plan, data, pos, end)
+                            return False
+                        self._finish(due.plan, shape, data, pos, end)
+                        looked += 1 + (end - pos) // BYTES
+                    pos = end
+                if queue and queue[0].plan.__class__ is Answer:
+                    self._pass(data, self._sent, pos)
+                    self._sent = pos
                     self.send_own()
                 if looked >= AT_ONCE and pos < size and self._turn_over():
                     self._reads.appendleft((data, pos))
                     return False
         finally:  # what came before a response that is bad still goes on
-            self._pass(data, sent, pos)
+            self._pass(data, self._sent, min(pos, size))
         if pos < size:
             self._short = bytes(memoryview(data)[pos:])
         return True
+
+    def _size(self, due: Due, data: bytes, pos: int) -> int:
+        """Bytes of the response at `pos`, which is that which is due."""
+        length, correlation_id, expected = int32(data, pos), int32(data, pos + 4), due.correlation_id
+        if correlation_id != expected or length < 4:
+            raise BadBytes(f"a response of {length} bytes to request {correlation_id}, when that to {expected} was due")
+        self._passed(due, 1)
+        due.counted_in.response_bytes += 4 + length
+        return 4 + length
+
+    def _finish(self, plan: Plan, shape: Shape | None, data: bytes, pos: int, end: int) -> None:
+        """The response at data[pos:end] is whole."""
+        pieces = plan.finish(data, pos, end)
+        if pieces is not None:
+            self._pass(data, self._sent, pos)
+            self._sent = end
+            if pieces:  # there are none of an answer that the proxy asked for itself
+                self._send(pieces)
+        elif shape is not None:
+            shape.learn(data, pos, end)
+        if plan.waits or plan.mute > 0:
+            self._done(plan)
+
+    def _alike(self, due: Due, shape: Shape, size: int) -> None:
+        """Answers are like earlier ones: so many bytes of them."""
+        count = size // shape.answer_size
+        due.counted_in.response_bytes += size
+        if due.plan is not None:
+            cast(AlikeAnswers, due.plan).answered(count)
+        self._passed(due, count)
+
+    def _passed(self, due: Due, count: int) -> None:
+        """The next answers are no longer due."""
+        self._due -= count
+        due.count -= count
+        due.correlation_id += count
+        if not due.count:
+            self._queue.popleft()
 
     def feed_tokens(self, data: Buffer) -> None:
         """The same while SASL tokens come without headers, each behind its length, until `tokens` is None."""
@@ -219,19 +274,13 @@ class Answers:
         if rest:
             self.feed(rest)
 
-    def _replace(self, data: bytes, start: int, stop: int, pieces: list[Buffer]) -> None:
-        """Send these pieces behind what is passed on; there are none of an answer that the proxy asked for itself."""
-        self._pass(data, start, stop)
-        if pieces:
-            self._send(pieces)
-
-    def _start_in(self, plan: Plan, data: bytes, sent: int, pos: int, end: int) -> int:
-        """Look at the response at data[pos:end] in several turns, and then at what is behind it; up to where data was sent."""
-        self._pass(data, sent, pos)
+    def _start_in(self, plan: Plan, data: bytes, pos: int, end: int) -> None:
+        """Look at the response at data[pos:end] in several turns, and then at what is behind it."""
+        self._pass(data, self._sent, pos)
+        self._sent = pos
         self._start(plan, data[pos:end])
         if end < len(data):
             self._reads.appendleft((data, end))
-        return pos
 
     def _start(self, plan: Plan, frame: bytes) -> None:
         """A whole response is looked at in several turns; the first of them is another one."""

@@ -68,8 +68,32 @@ class TargetTopic:
         return True
 
 
-Counted = tuple[float, TargetTopic, int, Metered | None, list[tuple[bytes, TargetTopic, int]] | None]
-"""What was counted for a Produce request: when, the topic, bytes, the rate; of several topics each besides."""
+class Counted:
+    """What was counted for Produce requests that are alike, or for one of several topics, and is not settled yet: when, of which
+    topic and with which rate, and the bytes of each request; `several`: (topic, target, bytes) of each topic of one request."""
+
+    __slots__ = ("_settled", "rate", "several", "sizes", "target", "when")
+
+    def __init__(
+        self,
+        when: float,
+        target: TargetTopic,
+        sizes: list[int],
+        rate: Metered | None,
+        several: list[tuple[bytes, TargetTopic, int]] | None = None,
+    ) -> None:
+        self.when, self.target, self.sizes, self.rate, self.several = when, target, sizes, rate, several
+        self._settled = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the first request that is not settled."""
+        return self.sizes[self._settled]
+
+    def settle(self, count: int) -> bool:
+        """So many more requests are settled; True if all are."""
+        self._settled += count
+        return self._settled == len(self.sizes)
 
 
 class Client:
@@ -125,7 +149,7 @@ class Client:
         self.tokens = False
         """What comes next are SASL tokens without headers: the handshake was of version 0."""
         self.charged: deque[Counted] = deque()
-        """What was counted for each Produce request that is within its limits and not answered yet, oldest first."""
+        """What was counted for Produce requests that are within their limits and not answered yet, oldest first."""
         self.unsettled = 0
         """Batches and topics of all requests that are not answered yet and settle something then, but for those of one topic."""
         self.remembered: dict[int, object] = {}

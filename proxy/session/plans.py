@@ -15,6 +15,7 @@ from proxy.session.pending import Pending
 from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
 from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.runs import Run
 from proxy.wire.steps import finish_at_once
 
 LARGE: Final = 1 << 14
@@ -106,6 +107,13 @@ class Plan(Protocol):
 
     def stream(self, size: int) -> Stream:
         """A response of `size` bytes, 4-byte size included, that is not held."""
+
+
+class AlikeAnswers(Plan, Protocol):
+    """What to do with the responses to requests that were alike."""
+
+    def answered(self, count: int) -> None:
+        """So many responses are like the one that the `Shape` of their requests has learned, and go on: in place of `finish`."""
 
 
 class Stream(Protocol):
@@ -251,18 +259,32 @@ class ShortCut(Handler, Protocol):
         """How a request goes on that is like earlier ones of its connection; None where `request` has to look at it."""
 
 
+class AlikeRequests(Handler, Protocol):
+    """An API of which many requests of a connection are alike, and are handled together."""
+
+    def run(self, client: Client, data: bytes, start: int, most: int, largest: int, /) -> Run | None:
+        """The requests at `start` that are whole and alike, up to `most` of `largest` bytes each; None if there is none."""
+
+    def take(self, client: Client, run: Run, /) -> Forward | None:
+        """How they go on, as they are; None where they have to be looked at one by one. Their plan is of `AlikeAnswers`."""
+
+
 class Handlers(dict[int, Handler]):
-    """Handlers by API key; those with a short cut stand in `short_cuts` as well. ValueError for two of one API."""
+    """Handlers by API key; those with a short cut stand in `short_cuts` as well, those that handle requests together in `alike`.
+    ValueError for two of one API."""
 
     def __init__(self, handlers: Iterable[Handler]) -> None:
         super().__init__()
         self.short_cuts: dict[int, ShortCut] = {}
+        self.alike: dict[int, AlikeRequests] = {}
         for handler in handlers:
             if handler.key in self:
                 raise ValueError(f"two handlers for API {handler.key}: {self[handler.key]} and {handler}")
             self[handler.key] = handler
             if hasattr(handler, "recognize"):
                 self.short_cuts[handler.key] = cast(ShortCut, handler)
+            if hasattr(handler, "take"):
+                self.alike[handler.key] = cast(AlikeRequests, handler)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from proxy.session.answers import Answers
 from proxy.session.budget import STRANGERS
 from proxy.session.client import Client
 from proxy.session.knock import knock
-from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Request, Wait
+from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Plan, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.session.throttled import Throttled
@@ -46,7 +46,8 @@ from proxy.wire.headers import (
     SHORTEST_REQUEST,
     client_id_end,
 )
-from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.primitives import BadBytes, Buffer, int16
+from proxy.wire.runs import Run
 from proxy.wire.throttle import tell
 from quota.rules import Metered
 
@@ -64,6 +65,8 @@ first answer that it cannot deliver; ordinary clients have five requests under w
 BUSY: Final = 0.1
 """Seconds for which a connection counts as busy after it needed more than a turn: what it reads then waits for its next turn where
 connections have already taken what is theirs in this pass of the event loop, so that those with little to do are not behind it."""
+SHORTEST_ALIKE: Final = 16
+"""Bytes of a request that is looked at together with others: no other is as short."""
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """What a client says before it is known who it is."""
 _OWN: Final = TallyKey("", None, None, None, 3)
@@ -133,6 +136,9 @@ class Session:
         "_partial",
         "_partial_since",
         "_payer",
+        "_read",
+        "_sent_from",
+        "_sent_to",
         "_starved",
         "_strange_requests",
         "_unanswerable",
@@ -148,6 +154,8 @@ class Session:
         self.client = Client(services, peer)
         self.state = State.NEW
         self._handlers = handlers
+        self._read = b""
+        self._sent_from = self._sent_to = 0  # self._read[self._sent_from : self._sent_to] goes on as it is
         self._answers = Answers(port.to_client, services.budget, port.turn_over)
         self._cutter = FrameCutter(min(services.bounds.max_frame, MAX_FRAME))
         self._most_in_flight = services.bounds.max_in_flight
@@ -457,8 +465,6 @@ class Session:
 
     def _requests(self, now: float) -> None:
         cutter = self._cutter
-        buf: Buffer = b""
-        sent = pos = 0  # buf[sent:pos] is to be passed on as it is
         looked = 0
         if self._current is not None:
             self._go_on_handling(self._current, now)
@@ -470,34 +476,50 @@ class Session:
                         self._yield(now)
                         break
                 if self._unanswerable >= LAST:
-                    self._pass(buf, sent, pos)
-                    sent = pos = 0
+                    self._send_on()
                     self._close()
                     break
-                frame = cutter.next()
-                if frame is None:
+                if (run := self._alike(now)) is not None:
+                    looked += 1 + run.count // AT_ONCE
+                    self._let_go(run.data, run.start, run.stop)
+                elif (frame := cutter.next()) is not None:
+                    looked += 1
+                    self._look_at(frame, now)
+                else:
                     break
-                looked += 1
-                decided = self._judge(frame, now)
-                read, start, end, chunks = frame
-                forward = decided if isinstance(decided, Forward) else None
-                as_it_is = forward is not None and forward.pieces is None
-                if chunks is None and as_it_is and read is buf and start == pos:
-                    pos = end
-                    continue
-                self._pass(buf, sent, pos)
-                sent = pos = 0
-                if chunks is None and as_it_is:
-                    buf, sent, pos = read, start, end
-                elif as_it_is:
-                    assert chunks is not None
-                    self.port.to_broker(chunks)
-                elif forward is not None:
-                    self._send_instead(forward)
-                elif self._current is not None:
-                    self._go_on_handling(self._current, now)
         finally:  # what came before a request that is bad still goes on
-            self._pass(buf, sent, pos)
+            self._send_on()
+
+    def _look_at(self, frame: Frame, now: float) -> None:
+        """What becomes of one request, done."""
+        decided = self._judge(frame, now)
+        read, start, end, chunks = frame
+        if isinstance(decided, Forward) and decided.pieces is None:
+            if chunks is None:
+                self._let_go(read, start, end)
+            else:
+                self._send_on()
+                self.port.to_broker(chunks)
+            return
+        self._send_on()
+        if isinstance(decided, Forward):
+            self._send_instead(decided)
+        elif self._current is not None:
+            self._go_on_handling(self._current, now)
+
+    def _let_go(self, read: bytes, start: int, end: int) -> None:
+        """This part of a read goes on as it is, with what is before it."""
+        if read is not self._read or start != self._sent_to:
+            self._send_on()
+            self._read, self._sent_from = read, start
+        self._sent_to = end
+
+    def _send_on(self) -> None:
+        """Send to the broker what was let go."""
+        read, start, stop = self._read, self._sent_from, self._sent_to
+        self._read, self._sent_from, self._sent_to = b"", 0, 0
+        if start < stop:
+            self.port.to_broker([read if stop - start == len(read) else memoryview(read)[start:stop]])
 
     def _send_instead(self, forward: Forward) -> None:
         if forward.pieces:
@@ -523,9 +545,43 @@ class Session:
             raise BadBytes(f"more than {MAX_REQUESTS} requests before a login")
         return None if key in _BEFORE_LOGIN else knock(self.client, correlation_id)
 
-    def _pass(self, buf: Buffer, start: int, stop: int) -> None:
-        if start < stop:
-            self.port.to_broker([buf if stop - start == len(buf) else memoryview(buf)[start:stop]])
+    def _alike(self, now: float) -> Run | None:
+        """Requests that are next in the read, like each other and within every limit: they are counted, and their answers expected.
+        None where the next request has to be looked at by itself."""
+        client = self.client
+        if not client.let_in or self._gone or self.state is not State.OPEN:
+            return None
+        place = self._cutter.read()
+        if place is None or len(place[0]) - place[1] < SHORTEST_ALIKE:
+            return None
+        data, start = place
+        alike = self._handlers.alike.get(int16(data, start + 4))
+        if alike is None:
+            return None
+        client.now = now
+        key, answers = alike.key, self._answers
+        most = self._most_in_flight - len(answers)
+        run = alike.run(client, data, start, most, self._cutter.max_frame + 4)
+        if run is None:
+            return None
+        rate, count = client.rules(now).request, float(run.count)
+        if rate is not None and not rate.meter.has_room(count, now):
+            return None
+        forward = alike.take(client, run)
+        if forward is None:
+            return None
+        if rate is not None:
+            rate.meter.take(count, now)
+        if self.services.engine.would:
+            client.would_have(key, run.shape.version)
+        counted_in = client.api_sum(key)
+        counted_in.requests += run.count
+        counted_in.request_bytes += run.stop - start
+        self._cutter.skip(run.stop)
+        if forward.reply:
+            due = answers.expect(run.correlation_id, counted_in, forward.plan, run.count, run.shape)
+            self._await(forward.plan, due)
+        return run
 
     def _judge(self, frame: Frame, now: float) -> Decided | None:
         """What becomes of one whole request; it is counted, and expected to be answered. None where that takes time: then it is
@@ -647,9 +703,13 @@ class Session:
 
     def _expect(self, correlation_id: int, counted_in: Sum, forward: Forward) -> None:
         """A request goes on, and is answered by the broker if there is a reply."""
-        plan = forward.plan
         self._unanswerable += self._gone and forward.reply
-        if forward.reply and self._answers.expect(correlation_id, counted_in, plan) >= self._most_in_flight:
+        if forward.reply:
+            self._await(forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan))
+
+    def _await(self, plan: Plan | None, due: int) -> None:
+        """An answer with this plan is expected, one of `due`: must requests behind it wait?"""
+        if due >= self._most_in_flight:
             self._limited("max_in_flight", closed=False)
             self._block(State.FULL)
         if plan is not None and plan.waits:

@@ -138,6 +138,24 @@ class FrameCutter:
             if whole is not None:
                 return whole
 
+    def read(self) -> tuple[bytes, int] | None:
+        """The read in which the next frame begins, and where; None where it began in an earlier one, or there is none."""
+        if self._missing or self._again is not None:
+            return None
+        if self._pos == len(self._data):
+            if not self._reads:
+                return None
+            self._open(self._reads.popleft())
+        return self._data, self._pos
+
+    def skip(self, stop: int) -> None:
+        """The frames up to this position of that read are handed out."""
+        self.unread -= stop - self._pos
+        if stop == len(self._data):
+            self._data, self._pos = b"", 0
+        else:
+            self._pos = stop
+
     def put_back(self, frame: Frame) -> None:
         """Hand out this frame, which came last, once more."""
         self._again = frame

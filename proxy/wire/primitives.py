@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from struct import Struct
 from types import FunctionType
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 Buffer = bytes | memoryview
 """What the proxy holds of a frame. Never written to."""
@@ -57,10 +60,24 @@ def fixed(pos: int, size: int, end: int) -> int:
     return pos + size
 
 
-def int32(buf: bytes, pos: int) -> int:
-    """A signed integer that has to be there: for compiled code; where it is interpreted, `Struct` is faster."""
-    value = buf[pos] << 24 | buf[pos + 1] << 16 | buf[pos + 2] << 8 | buf[pos + 3]
-    return value if value < 0x80000000 else value - 0x100000000
+def int32(buf: bytes, pos: i64) -> i64:
+    """A signed integer that has to be there."""
+    if COMPILED:
+        value: i64 = buf[pos] << 24 | buf[pos + 1] << 16 | buf[pos + 2] << 8 | buf[pos + 3]
+        return value if value < 0x80000000 else value - 0x100000000
+    number: int = INT32.unpack_from(buf, pos)[0]
+    return number
+
+
+def int16(buf: bytes, pos: i64) -> i64:
+    """The same of 2 bytes."""
+    value: i64 = buf[pos] << 8 | buf[pos + 1]
+    return value if value < 0x8000 else value - 0x10000
+
+
+def int64(buf: bytes, pos: i64) -> i64:
+    """The same of 8 bytes."""
+    return int32(buf, pos) << 32 | int32(buf, pos + 4) & 0xFFFFFFFF
 
 
 COMPILED: Final = type(int32) is not FunctionType

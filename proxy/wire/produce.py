@@ -11,9 +11,9 @@ from collections.abc import Generator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from proxy.wire.frames import Frame, Place
+from proxy.wire.frames import Place
 from proxy.wire.headers import response_body
-from proxy.wire.primitives import COMPILED, INT16, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
+from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
 VERSIONS: Final = (0, 13)
@@ -25,8 +25,6 @@ BATCH: Final = Struct(">16xb26xqhii")
 """magic, producer id, producer epoch, base sequence, number of records: the first 61 bytes of a batch"""
 _ACKS_TIMEOUT: Final = Struct(">hi")
 _NAME_NEED: Final = 300
-MAX_REMEMBERED: Final = 256
-"""partitions of a connection whose requests are remembered"""
 MAX_TOPICS: Final = 100_000
 MAX_UNUSUAL: Final = 200_000
 """parts of a request (partitions, ends of topics) that are not read in the plain loop, but for the ends of pieces: what no producer
@@ -34,10 +32,10 @@ sends, as a partition without a batch; reading this many takes some tenths of a 
 _PARTITION_NEED: Final = 4 + 5 + BATCH.size
 MAX_PRODUCER_IDS: Final = 10
 """of one request; a producer has one"""
-_MAGIC_AT: Final = 16
-_PRODUCER_ID_AT: Final = 43
-_PRODUCER_ID_STOP: Final = _PRODUCER_ID_AT + 8
-_COUNT_AT: Final = 57
+MAGIC_AT: Final = 16
+PRODUCER_ID_AT: Final = 43
+_PRODUCER_ID_STOP: Final = PRODUCER_ID_AT + 8
+COUNT_AT: Final = 57
 
 
 class Batch(NamedTuple):
@@ -107,7 +105,7 @@ class Skim(TopicReader):
                 break
             if self.batches is not None:
                 self._note(buf, pos, start, end, size, count)
-            if ids is not None and buf[start + _PRODUCER_ID_AT : start + _PRODUCER_ID_STOP] != self._met:
+            if ids is not None and buf[start + PRODUCER_ID_AT : start + _PRODUCER_ID_STOP] != self._met:
                 self._meet(ids, buf, start)
             carried += size
             records += count
@@ -136,7 +134,7 @@ class Skim(TopicReader):
         count = record_count(buf, start) if size >= BATCH.size and end - start >= BATCH.size else -1
         if self.batches is not None:
             self._note(buf, pos, start, end, size, count)
-        if self.producer_ids is not None and size >= BATCH.size and end - start >= BATCH.size and buf[start + _MAGIC_AT] == 2:
+        if self.producer_ids is not None and size >= BATCH.size and end - start >= BATCH.size and buf[start + MAGIC_AT] == 2:
             self._meet(self.producer_ids, buf, start)
         self.partition_count += 1
         self._bytes += size
@@ -145,7 +143,7 @@ class Skim(TopicReader):
 
     def _meet(self, ids: list[int], buf: bytes, start: int) -> None:
         """Add the producer id of the batch at `start`."""
-        self._met = buf[start + _PRODUCER_ID_AT : start + _PRODUCER_ID_STOP]
+        self._met = buf[start + PRODUCER_ID_AT : start + _PRODUCER_ID_STOP]
         id = BATCH.unpack_from(buf, start)[1]
         if len(ids) <= MAX_PRODUCER_IDS and id not in ids:
             ids.append(id)
@@ -155,7 +153,7 @@ class Skim(TopicReader):
         assert self.walk is not None
         base = self.walk.base
         index, at, stop = INT32.unpack_from(buf, pos)[0], base + pos, base + start + size
-        if size >= BATCH.size and end - start >= BATCH.size and buf[start + _MAGIC_AT] == 2:
+        if size >= BATCH.size and end - start >= BATCH.size and buf[start + MAGIC_AT] == 2:
             _, producer_id, epoch, sequence, _ = BATCH.unpack_from(buf, start)
             self._batches.append(Batch(index, size, producer_id, epoch, sequence, count if count >= 0 else None, at, stop))
         else:
@@ -214,10 +212,9 @@ def _read(found: Skim, version: int) -> Reading:
 
 def record_count(buf: bytes, at: int) -> int:
     """The number of records of the batch at `at`, whose header has to be there; negative when it is not of magic 2."""
-    if buf[at + _MAGIC_AT] != 2:
+    if buf[at + MAGIC_AT] != 2:
         return -1
-    count: int = int32(buf, at + _COUNT_AT) if COMPILED else INT32.unpack_from(buf, at + _COUNT_AT)[0]
-    return count
+    return int32(buf, at + COUNT_AT)
 
 
 def records_size(buf: bytes, pos: int, end: int, compact: bool) -> tuple[int, int]:
@@ -236,71 +233,7 @@ def records_size(buf: bytes, pos: int, end: int, compact: bool) -> tuple[int, in
     return max(size, 0), start
 
 
-Alike = tuple[bytes, int, int, int, int, int, int, int]
-"""topic, acks, then what is in its one `Batch`. A plain tuple, as there is one per request."""
-
-
-class Remembered:
-    """What the requests of one connection begin with, so that the next that begins alike need not be read byte by byte.
-
-    Only for the commonest request, one batch of one partition: what stands before the size of its records (transactional
-    id, acks, timeout, topic, partition) is the same every time. It is compared as a whole, so that a request is only ever
-    taken for what it is.
-    """
-
-    __slots__ = ("_known", "_length", "_version", "compact")
-
-    def __init__(self, version: int) -> None:
-        self.compact = version >= FIRST_COMPACT
-        self._version = version
-        self._length = 0
-        self._known: dict[bytes, tuple[bytes, int, int]] = {}
-
-    def look(self, frame: Frame, pos: int) -> Alike | None:
-        """What the request whose header ends at `pos` holds; None when it is not alike."""
-        buf, start, end, chunks = frame
-        there = end  # how far buf goes
-        if chunks is not None:
-            end = start + sum(map(len, chunks))
-        start = pos + self._length
-        known = self._known.get(buf[pos:start])
-        if known is None or there - start < BATCH.size + 5:
-            return None
-        if self.compact:
-            size, start = uvarint(buf, start, there)
-            size -= 1
-            tail = buf[end - 3 : end] if chunks is None else chunks[-1][-3:]
-            if start + size + 3 != end or tail != b"\0\0\0":
-                return None
-        else:
-            size = INT32.unpack_from(buf, start)[0]
-            start += 4
-            if start + size != end:
-                return None
-        magic, producer_id, epoch, sequence, count = BATCH.unpack_from(buf, start)
-        if magic != 2 or count < 0 or size < BATCH.size:
-            return None
-        topic, acks, index = known
-        return topic, acks, index, size, producer_id, epoch, sequence, count
-
-    def remember(self, frame: Frame, pos: int, found: Skim) -> None:
-        """A request that was read in full, in one piece; taken only if looking at it gives what reading it gave."""
-        if not found.exact or found.partition_count != 1 or len(found.topics) != 1:
-            return
-        topic, size, records = found.topics[0]
-        buf, _, end, _ = frame
-        length = _records_at(buf, pos, end, self._version) - pos
-        if length != self._length or len(self._known) >= MAX_REMEMBERED:
-            self._known.clear()
-            self._length = length
-        key = buf[pos : pos + length]
-        self._known[key] = (topic, found.acks, INT32.unpack_from(key, length - 4)[0])
-        alike = self.look(frame, pos)
-        if alike is None or (alike[0], alike[1], alike[3], alike[7]) != (topic, found.acks, size, records):
-            del self._known[key]
-
-
-def _records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
+def records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
     """Where the size of the records of the first partition stands, given where the client id ends."""
     compact = version >= FIRST_COMPACT
     if compact:
