@@ -16,6 +16,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -64,6 +65,21 @@ class BuildHotPath(build_ext):
 
     def get_source_files(self) -> list[str]:
         return []
+
+
+class SideBySide(build_ext):
+    """Runs as many compilers at once as there are processors: mypyc makes a C file of each module."""
+
+    def build_extensions(self) -> None:
+        self.parallel = os.cpu_count() or 1
+        one_by_one = self.compiler.compile
+        with ThreadPoolExecutor(self.parallel) as pool:
+
+            def all_at_once(sources: list[str], *arguments: object, **options: object) -> list[str]:
+                return sum(pool.map(lambda source: one_by_one([source], *arguments, **options), sources), [])
+
+            self.compiler.compile = all_at_once
+            super().build_extensions()
 
 
 def obtain(compiled: ModuleType, target: Path) -> None:
@@ -133,8 +149,8 @@ def build(compiled: ModuleType, target: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         # What is installed, or is being installed, must not change a build.
         options = ["--ignore-missing-imports", "--no-site-packages", "--config-file=", f"--cache-dir={work}/mypy"]
-        extensions = mypycify([*options, *files], group_name=GROUP, opt_level="3", target_dir=f"{work}/c")
-        command = build_ext(Distribution({"name": GROUP, "ext_modules": extensions}))
+        extensions = mypycify([*options, *files], group_name=GROUP, opt_level="3", target_dir=f"{work}/c", multi_file=True)
+        command = SideBySide(Distribution({"name": GROUP, "ext_modules": extensions}))
         command.build_lib, command.build_temp = f"{work}/lib", f"{work}/temp"
         command.ensure_finalized()
         command.run()

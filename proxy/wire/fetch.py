@@ -7,18 +7,21 @@ Kafka 4.3, and of 3.9 for versions below 4."""
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.wire.frames import Place
 from proxy.wire.primitives import BadBytes, array
 from proxy.wire.produce import records_size
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 VERSIONS: Final = (0, 18)
 FIRST_COMPACT: Final = 12
 FIRST_TOPIC_ID: Final = 13
 _HEAD_NEED: Final = 4 + 2 + 4 + 5
-_BEHIND_FIXED: Final = 1 + 4 + 5 + 4
+_BEHIND_FIXED: Final[i64] = 1 + 4 + 5 + 4
 """what the reading of a partition needs to see behind its fixed fields: no aborted transactions, replica, length of records"""
 _ABORTED_SIZE: Final = 16
 
@@ -35,20 +38,21 @@ class FetchSums(TopicReader):
         """tagged fields of the response itself, in a section at its end; node endpoints are one"""
         self._version = version
         # partition, error code, high watermark, last stable offset, log start offset
-        self._fixed = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
-        self._bytes = 0
+        self._fixed: i64 = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
+        self._bytes: i64 = 0
 
     def finish(self) -> None:
         self.topics[self.topic] = self.topics.get(self.topic, 0) + self._bytes
         self._bytes = 0
 
-    def partitions(self, buf: bytes, pos: int, end: int) -> int:
+    def partitions(self, buf: bytes, pos: i64, end: i64) -> i64:
         """As long as they have no tagged fields and no aborted transactions, which not all versions tell in one byte."""
         if self._version < FIRST_COMPACT:
             return pos
-        last = end - self._fixed - _BEHIND_FIXED
-        while self.left > 0 and pos <= last and buf[pos + self._fixed] <= 1:  # none, or null
-            size, start = records_size(buf, pos + self._fixed + 5, end, True)  # behind the preferred read replica
+        fixed_size = self._fixed
+        last = end - fixed_size - _BEHIND_FIXED
+        while self.left > 0 and pos <= last and buf[pos + fixed_size] <= 1:  # none, or null
+            size, start = records_size(buf, pos + fixed_size + 5, end, True)  # behind the preferred read replica
             stop = start + size
             if stop >= end or buf[stop] != 0:
                 break

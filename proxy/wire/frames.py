@@ -143,6 +143,7 @@ class FrameCutter:
         if self._missing or self._again is not None:
             return None
         if self._pos == len(self._data):
+            self._data, self._pos = b"", 0
             if not self._reads:
                 return None
             self._open(self._reads.popleft())

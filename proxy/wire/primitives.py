@@ -24,13 +24,16 @@ class BadBytes(Exception):
     """Bytes that are not what the protocol says. The connection that they came from is closed."""
 
 
-def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+def uvarint(buf: Buffer, pos: i64, end: i64) -> tuple[i64, i64]:
     """(value, position behind it) of an unsigned varint of at most 32 bits."""
-    if pos < end and (byte := buf[pos]) < 0x80:
-        return byte, pos + 1
-    value = shift = 0
+    if not isinstance(buf, bytes):
+        start, buf = pos, bytes(buf[pos : min(pos + 6, end)])
+        value, pos = uvarint(buf, 0, len(buf))
+        return value, start + pos
+    value = 0
+    shift: i64 = 0
     while pos < end:
-        byte = buf[pos]
+        byte: i64 = buf[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -53,7 +56,7 @@ def encode_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def fixed(pos: int, size: int, end: int) -> int:
+def fixed(pos: i64, size: i64, end: i64) -> i64:
     """The position behind `size` bytes that have to be there."""
     if size > end - pos:
         raise BadBytes(f"{size} bytes announced, {max(end - pos, 0)} left")
@@ -84,7 +87,7 @@ COMPILED: Final = type(int32) is not FunctionType
 """Is this the compiled build? For the few places where what is fast there is slow when interpreted."""
 
 
-def span(buf: Buffer, pos: int, end: int, compact: bool, width: Struct = INT16) -> tuple[int, int]:
+def span(buf: Buffer, pos: i64, end: i64, compact: bool, width: Struct = INT16) -> tuple[i64, i64]:
     """(start, end) of a string or of bytes; start is -1 when it is null, and end is then the position behind the null."""
     if compact:
         length, pos = uvarint(buf, pos, end)
@@ -113,7 +116,7 @@ def string(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[str | None, 
         raise BadBytes("a string is not UTF-8") from e
 
 
-def array(buf: Buffer, pos: int, end: int, compact: bool, least: int = 1) -> tuple[int, int]:
+def array(buf: Buffer, pos: i64, end: i64, compact: bool, least: i64 = 1) -> tuple[i64, i64]:
     """(number of elements, position of the first); -1 when null. Each element takes `least` bytes or more, so more
     cannot be there."""
     if compact:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.wire.frames import Place
 from proxy.wire.headers import response_body
-from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, array, fixed, int32, skip_tags, span, uvarint
+from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, array, fixed, int16, int32, int64, skip_tags, span, uvarint
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 VERSIONS: Final = (0, 13)
 FIRST_COMPACT: Final = 9
@@ -29,13 +32,16 @@ MAX_TOPICS: Final = 100_000
 MAX_UNUSUAL: Final = 200_000
 """parts of a request (partitions, ends of topics) that are not read in the plain loop, but for the ends of pieces: what no producer
 sends, as a partition without a batch; reading this many takes some tenths of a second"""
-_PARTITION_NEED: Final = 4 + 5 + BATCH.size
+LEAST: Final[i64] = 61
+"""bytes of a batch without records, up to where the first record begins: `BATCH`"""
+_PARTITION_NEED: Final[i64] = 4 + 5 + LEAST
+NO_ID_YET: Final[i64] = -(1 << 62)
+"""no batch was looked at, so no producer id is the same as the last"""
 MAX_PRODUCER_IDS: Final = 10
 """of one request; a producer has one"""
-MAGIC_AT: Final = 16
-PRODUCER_ID_AT: Final = 43
-_PRODUCER_ID_STOP: Final = PRODUCER_ID_AT + 8
-COUNT_AT: Final = 57
+MAGIC_AT: Final[i64] = 16
+PRODUCER_ID_AT: Final[i64] = 43
+COUNT_AT: Final[i64] = 57
 
 
 class Batch(NamedTuple):
@@ -81,7 +87,7 @@ class Skim(TopicReader):
         self.producer_ids: list[int] | None = [] if producer_ids else None
         """of all batches, if wanted: each once, `MAX_PRODUCER_IDS` and one more at most; -1 of batches without one"""
         self._batches: list[Batch] = []
-        self._met = b""  # the id of the last batch, as it stands there: mostly the next has the same
+        self._met: i64 = NO_ID_YET  # the id of the last batch: mostly the next has the same
         self._bytes = self._records = 0
 
     def finish(self) -> None:
@@ -91,22 +97,27 @@ class Skim(TopicReader):
             self.batches.append(self._batches)
             self._batches = []
 
-    def partitions(self, buf: bytes, pos: int, end: int) -> int:
+    def partitions(self, buf: bytes, pos: i64, end: i64) -> i64:
         """As long as each has a batch of magic 2 and no tagged fields. The loop in which large requests are read."""
-        left, compact, last, ids = self.left, self.compact, end - _PARTITION_NEED, self.producer_ids
-        carried = records = 0
+        left: i64 = self.left
+        last: i64 = end - _PARTITION_NEED
+        carried: i64 = 0
+        records: i64 = 0
+        compact, ids = self.compact, self.producer_ids
         while left > 0 and pos <= last:
             size, start = records_size(buf, pos + 4, end, compact)
             stop = start + size
-            if size < BATCH.size or (compact and (stop >= end or buf[stop] != 0)):
+            if size < LEAST or (compact and (stop >= end or buf[stop] != 0)):
                 break
             count = record_count(buf, start)
             if count < 0:
                 break
             if self.batches is not None:
                 self._note(buf, pos, start, end, size, count)
-            if ids is not None and buf[start + PRODUCER_ID_AT : start + _PRODUCER_ID_STOP] != self._met:
-                self._meet(ids, buf, start)
+            if ids is not None:
+                producer_id = int64(buf, start + PRODUCER_ID_AT)
+                if producer_id != self._met:
+                    self._meet(ids, producer_id)
             carried += size
             records += count
             left -= 1
@@ -135,18 +146,17 @@ class Skim(TopicReader):
         if self.batches is not None:
             self._note(buf, pos, start, end, size, count)
         if self.producer_ids is not None and size >= BATCH.size and end - start >= BATCH.size and buf[start + MAGIC_AT] == 2:
-            self._meet(self.producer_ids, buf, start)
+            self._meet(self.producer_ids, int64(buf, start + PRODUCER_ID_AT))
         self.partition_count += 1
         self._bytes += size
         self._records += max(count, 0)
         return start + size
 
-    def _meet(self, ids: list[int], buf: bytes, start: int) -> None:
-        """Add the producer id of the batch at `start`."""
-        self._met = buf[start + PRODUCER_ID_AT : start + _PRODUCER_ID_STOP]
-        id = BATCH.unpack_from(buf, start)[1]
-        if len(ids) <= MAX_PRODUCER_IDS and id not in ids:
-            ids.append(id)
+    def _meet(self, ids: list[int], producer_id: i64) -> None:
+        """Add the producer id of a batch."""
+        self._met = producer_id
+        if len(ids) <= MAX_PRODUCER_IDS and producer_id not in ids:
+            ids.append(producer_id)
 
     def _note(self, buf: bytes, pos: int, start: int, end: int, size: int, count: int) -> None:
         """List the batch at `start` of the partition at `pos`."""
@@ -210,18 +220,14 @@ def _read(found: Skim, version: int) -> Reading:
     return pos
 
 
-def record_count(buf: bytes, at: int) -> int:
+def record_count(buf: bytes, at: i64) -> i64:
     """The number of records of the batch at `at`, whose header has to be there; negative when it is not of magic 2."""
-    if buf[at + MAGIC_AT] != 2:
-        return -1
-    return int32(buf, at + COUNT_AT)
+    return int32(buf, at + COUNT_AT) if buf[at + MAGIC_AT] == 2 else -1
 
 
-def records_size(buf: bytes, pos: int, end: int, compact: bool) -> tuple[int, int]:
+def records_size(buf: Buffer, pos: i64, end: i64, compact: bool) -> tuple[i64, i64]:
     """(size in bytes, 0 when null; where they start) of a partition's records. What they take need not be in the window."""
     if compact:
-        if end - pos >= 2 and buf[pos] >= 0x80 > buf[pos + 1]:  # most are: 127 bytes to 16 KiB
-            return (buf[pos] & 0x7F | buf[pos + 1] << 7) - 1, pos + 2
         size, start = uvarint(buf, pos, end)
         size -= 1
     else:
@@ -270,19 +276,18 @@ def went_well(frame: bytes, start: int, end: int, version: int) -> bool:
     return pos + 1 == end and frame[pos] == 0 if compact else pos == end
 
 
-def _all_written(frame: bytes, pos: int, stop: int, size: int, version: int) -> bool:
+def _all_written(frame: bytes, pos: i64, stop: i64, size: i64, version: int) -> bool:
     """Have these partitions no error, and nothing behind their numbers: no record errors, no message, no tagged fields?"""
-    if frame[pos + 4 : stop : size].strip(b"\0") or frame[pos + 5 : stop : size].strip(b"\0"):
-        return False
-    behind = 6 + numbers_size(version)
-    for i in range(behind, size):
-        nothing = b"\0"  # no record errors, no message, no tagged fields
-        if version >= FIRST_COMPACT and i == behind:
-            nothing = b"\0\1"  # null or none
-        elif version < FIRST_COMPACT and i >= behind + 4:
-            nothing = b"\xff"  # null
-        if frame[pos + i : stop : size].strip(nothing):
+    behind: i64 = 6 + numbers_size(version)
+    while pos < stop:
+        if frame[pos + 4] | frame[pos + 5]:
             return False
+        if version >= FIRST_COMPACT:  # no record errors, null or an empty array; no message; no tagged fields
+            if frame[pos + behind] > 1 or frame[pos + behind + 1] | frame[pos + behind + 2]:
+                return False
+        elif version == FIRST_MESSAGE and (int32(frame, pos + behind) or int16(frame, pos + behind + 4) != -1):
+            return False
+        pos += size
     return True
 
 

@@ -16,9 +16,9 @@ from proxy.wire.frames import Frame
 from proxy.wire.headers import CLIENT_ID_AT
 from proxy.wire.primitives import int32, int64
 from proxy.wire.produce import (
-    BATCH,
     COUNT_AT,
     FIRST_COMPACT,
+    LEAST,
     MAGIC_AT,
     PRODUCER_ID_AT,
     Skim,
@@ -35,8 +35,6 @@ MAX_REMEMBERED: Final = 256
 """Partitions of a connection whose requests are remembered."""
 MAX_LENGTHS: Final = 4
 """Different lengths of what they begin with, as topics have names of different lengths."""
-LEAST: Final = BATCH.size
-"""Bytes of a batch without records."""
 
 
 class Shape:

@@ -9,8 +9,12 @@ only where the frame ends, and returns the position where it is done. Only bytes
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from proxy.wire.primitives import BadBytes, Buffer, array, few, fixed, span, uvarint
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 Window = tuple[bytes, int, int]
 Reading = Generator[tuple[int, int], Window, int]
@@ -112,7 +116,7 @@ def read_tags(window: Window) -> Generator[tuple[int, int], Window, Window]:
     return buf, pos, end
 
 
-def topic_head(buf: bytes, pos: int, end: int, compact: bool, by_id: bool) -> tuple[bytes, int, int]:
+def topic_head(buf: bytes, pos: i64, end: i64, compact: bool, by_id: bool) -> tuple[bytes, i64, i64]:
     """(topic, number of its partitions, position behind both) of a topic that starts at `pos`: a name as UTF-8, empty when
     null, or an id as 16 bytes. `BadBytes` when the window does not hold all that."""
     start, stop = (pos, fixed(pos, 16, end)) if by_id else span(buf, pos, end, compact)
@@ -129,13 +133,13 @@ class TopicReader:
 
     def __init__(self, compact: bool, by_id: bool) -> None:
         self.compact, self.by_id = compact, by_id
-        self.topics_left = 0
+        self.topics_left: i64 = 0
         """topics that have not begun"""
-        self.left = -1
+        self.left: i64 = -1
         """partitions of this topic that are to come; -1 between two topics"""
         self.topic = b""
 
-    def start(self, buf: bytes, pos: int, end: int) -> int:
+    def start(self, buf: bytes, pos: i64, end: i64) -> i64:
         """The number of topics is at `pos`; the position behind it."""
         topics, pos = array(buf, pos, end, self.compact, 0)
         self.topics_left = max(topics, 0)
@@ -146,7 +150,7 @@ class TopicReader:
         """True once all topics are read."""
         return self.left < 0 and self.topics_left == 0
 
-    def partitions(self, buf: bytes, pos: int, end: int) -> int:
+    def partitions(self, buf: bytes, pos: i64, end: i64) -> i64:
         """Read partitions that stand in the window and have nothing unusual, and count `left` down; the position behind."""
         raise NotImplementedError
 
@@ -158,7 +162,7 @@ class TopicReader:
         """All partitions of `topic` are read."""
         raise NotImplementedError
 
-    def usual(self, buf: bytes, pos: int, end: int) -> int:
+    def usual(self, buf: bytes, pos: i64, end: i64) -> i64:
         """Read on as far as that is simple; the position where it is not, or behind the last topic."""
         while True:
             if self.left > 0:
@@ -193,7 +197,7 @@ class TopicReader:
             self._begin(partitions)
         return window
 
-    def _begin(self, partitions: int) -> None:
+    def _begin(self, partitions: i64) -> None:
         self.left = max(partitions, 0)
         self.topics_left -= 1
 

@@ -7,6 +7,7 @@ samples requests have one partition of a topic here."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from hypothesis import example, given
@@ -71,12 +72,15 @@ sent = st.builds(
 )
 
 
-def world(judged: bool, meter: Literal["ewma", "window"], mode: Mode, ids: IdMode, volumes: bool) -> World:
+def world(
+    judged: bool, meter: Literal["ewma", "window"], mode: Mode, ids: IdMode, volumes: bool, requests: float | None = None
+) -> World:
     handlers = [JudgedProduce() if judged and handler.key == Produce.key else handler for handler in default_handlers()]
     made = World(
         producer_ids={ALICE: 2},
         ids_mode=ids,
         produce={ALICE: 300, BOB: 100},
+        requests={} if requests is None else {ALICE: requests},
         topics=TopicLimits(250, {"a": 50, "b": 150}, meter),
         topics_mode=mode,
         exempt=Exempt(topics=frozenset({"free"})),
@@ -158,3 +162,98 @@ def test_the_fast_path_comes_to_what_the_judges_say(
         requests = [one._replace(parts=tuple({part[0]: part for part in one.parts}.values())) for one in requests]
     fast, judged = (run(world(judged, meter, mode, ids, volumes), requests) for judged in (False, True))
     assert fast == judged
+
+
+def frames_in(data: bytes) -> list[bytes]:
+    """The frames, each with its length."""
+    found = []
+    while data:
+        size = 4 + int.from_bytes(data[:4], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found
+
+
+def pieces(data: bytes, cuts: list[float]) -> list[bytes]:
+    """The same bytes in several reads."""
+    at = [0, *sorted(int(cut * len(data)) for cut in cuts), len(data)]
+    return [data[start:stop] for start, stop in pairwise(at) if start < stop]
+
+
+def pipelined(made: World, groups: list[list[Sent]], cuts: list[float] | None) -> list[object]:
+    """What becomes of requests that alice sends without waiting for answers, group by group. `cuts`: where reads end, of what the
+    client and of what the broker sends; None: with each frame."""
+    d = made.dialogue("alice")
+    d.session.client.claim(b"\0\3app")
+    to_broker = to_client = b""
+    number = 0
+    for group in groups:
+        d.now += group[0].after
+        errors: dict[int, str | None] = {}
+        frames = []
+        for one in group:
+            number += 1
+            errors[number] = one.error
+            sequence = number if one.producer_id >= 0 else -1
+            wanted = {(topic, i): records(size, one.producer_id, 0, sequence) for topic, i, size in one.parts}
+            frames.append(write(wanted, number, 9, -1))
+        d.client(*(frames if cuts is None else pieces(b"".join(frames), cuts)))
+        for _ in range(100):
+            got, answers = d.to_broker, []
+            to_broker += got
+            for frame in frames_in(got):
+                at = int.from_bytes(frame[8:12], "big")
+                failed = errors[at]
+                answers.append(written(asked(frame, 9), at, errors=None if failed is None else {failed: 6}))
+            d.broker(*(answers if cuts is None else pieces(b"".join(answers), cuts)))
+            to_client += d.to_client
+            if d.session.state in (State.HELD, State.MUTED):
+                d.wake()
+            elif not got:
+                break
+        else:
+            raise AssertionError("it waits for ever")
+    engine, now = made.engine, d.now
+    found: list[object] = [
+        to_broker,
+        to_client,
+        round(now, 6),
+        d.session.state,
+        len(d.session.client.charged),
+        d.session.client.unsettled,
+    ]
+    found += [(d.quota, d.action, d.entity, round(d.throttle, 6)) for d, _ in made.watcher.decisions]
+    found += [round(engine.bytes_in.total.measured(now), 3)]
+    found += [round(kind.level(ALICE, now), 3) for kind in (engine.rates["producer_byte_rate"], engine.rates["request_rate"])]
+    return [*found, *sorted(map(str, made.rows()))]
+
+
+one_part = st.tuples(st.sampled_from(("a", "b", "free")), st.integers(0, 1), st.sampled_from((90, 500))).map(lambda part: (part,))
+ordinary = st.builds(
+    Sent,
+    st.sampled_from((0.0, 1.0, 40.0)),
+    st.just("alice"),
+    st.one_of(one_part, one_part, one_part, parts.map(tuple)),
+    st.sampled_from((-1, 7, 7, 8)),
+    st.just(-1),
+    st.just(9),
+    st.sampled_from((None, None, None, None, None, "a")),
+)
+
+
+@example([[*again(("free", 0, 90), waits=(0,) * 9)]] * 3, [0.37], "ewma")
+@examples(500)
+@given(
+    st.lists(st.lists(ordinary, min_size=1, max_size=8), min_size=1, max_size=5),
+    st.lists(st.floats(0, 1), max_size=4),
+    st.sampled_from(("ewma", "window")),
+)
+def test_requests_that_come_together_come_to_what_they_come_to_one_by_one(
+    groups: list[list[Sent]], cuts: list[float], meter: Literal["ewma", "window"]
+) -> None:
+    made = []
+    for reads in (cuts, [], None):
+        one = world(False, meter, Mode.TRANSIENT, IdMode.THROTTLE, volumes=False, requests=3)
+        made.append(pipelined(one, groups, reads))
+    assert made[0] == made[2]
+    assert made[1] == made[2]
