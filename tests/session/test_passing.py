@@ -245,6 +245,18 @@ def test_a_hundred_requests_alike_are_counted_each(world):
     assert (row.requests, row.records, row.record_bytes) == (100, 200, sum(range(100, 200)))
 
 
+def test_requests_alike_are_counted_for_the_client_id_that_each_has(world):
+    """A connection may claim one after the other; requests of an earlier one are known by how they begin."""
+    w = world()
+    d = w.dialogue()
+    one, other = (produce(9, 1, batch(records=1, size=100)).replace(b"\0\3app", name) for name in (b"\0\3one", b"\0\3two"))
+    changes = request(HEARTBEAT, 1, 7, client_id="two")
+    d.client(one + one).client(changes + one).client(other + other + one).client(one).client(other)
+    assert d.to_broker == one + one + changes + one + other + other + one + one + other
+    rows = {(row.key.client_id, row.key.api_key): row.requests for row in w.rows() if row.key.topic in ("orders", None)}
+    assert rows == {("one", 0): 5, ("two", 0): 3, ("two", HEARTBEAT): 1}
+
+
 def test_a_frame_with_bytes_behind_its_body_does_not_teach_a_wrong_beginning(world):
     """What is remembered of it would let a later request pass for a smaller one than it is."""
     w = world()
