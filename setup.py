@@ -76,7 +76,8 @@ class SideBySide(build_ext):
         with ThreadPoolExecutor(self.parallel) as pool:
 
             def all_at_once(sources: list[str], *arguments: object, **options: object) -> list[str]:
-                return sum(pool.map(lambda source: one_by_one([source], *arguments, **options), sources), [])
+                objects = pool.map(lambda source: one_by_one([source], *arguments, **options), sources)
+                return [file for files in objects for file in files]
 
             self.compiler.compile = all_at_once
             super().build_extensions()
