@@ -6,8 +6,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What shares a cluster or Spark shares a worker (tests/parallel.py). More workers than cores are quicker, and less steady.
-WORKERS ?= -n $(shell nproc)
+# What shares a cluster or Spark shares a worker (tests/parallel.py). One more than there are cores, as a third of a test's time is waiting.
+WORKERS ?= -n $(shell expr $$(nproc) + 1)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 

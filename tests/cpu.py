@@ -1,5 +1,5 @@
 """Measures the CPU seconds that each test file takes: `make test PYTEST_ARGS=--cpu`. In: the tests of a run. Out: a table by
-folder and one of the most expensive files, at the end of the run.
+folder, and of the files and tests that cost most, at the end of the run.
 
 Counted are user and system time of pytest and of all processes below it: brokers, Spark, proxies. A fixture is counted with the
 test that starts or stops it; what a shared cluster does in the background, with the test that runs at that time. CPU seconds can be
@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 PROPERTY = "cpu_seconds"
-SHOWN = 25
+SHOWN = 60
 """Rows of a table at most."""
 
 
@@ -41,6 +41,7 @@ class CpuReport:
     def __init__(self) -> None:
         self._begin = 0.0
         self.files: defaultdict[str, float] = defaultdict(float)
+        self.tests: defaultdict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
@@ -57,13 +58,14 @@ class CpuReport:
         for name, value in report.user_properties:
             if name == PROPERTY and isinstance(value, float):
                 self.files[report.nodeid.split("::")[0]] += value
+                self.tests[report.nodeid] += value
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         folders: defaultdict[str, float] = defaultdict(float)
         for file, seconds in self.files.items():
             folders[str(PurePath(file).parent)] += seconds
         terminalreporter.section(f"CPU seconds: {sum(self.files.values()):.0f}")
-        for table in (folders, self.files):
+        for table in (folders, self.files, self.tests):
             for name, seconds in sorted(table.items(), key=lambda row: -row[1])[:SHOWN]:
                 terminalreporter.write_line(f"{seconds:8.1f}  {name}")
             terminalreporter.write_line("")

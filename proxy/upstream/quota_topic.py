@@ -32,6 +32,7 @@ from proxy.upstream.internal_topic import (
     why,
     within,
 )
+from proxy.wire.metadata import Topic
 
 AT_ONCE: Final = 500
 """Records that are looked at before others have their turn."""
@@ -68,6 +69,25 @@ class Reader(Protocol):
         to it again, as somebody made it anew and they were in it."""
 
 
+class TopicIdentity:
+    """Which topic it is that is read, by its id. A broker that does not know of a new topic yet cannot tell its id: then the first
+    one that is told is its id."""
+
+    def __init__(self) -> None:
+        self._id = b""
+
+    def begin(self, topic: Topic | None) -> None:
+        """This topic is read from now on; None if its broker did not know of it."""
+        self._id = b"" if topic is None else topic.topic_id
+
+    def is_another(self, topic: Topic | None) -> bool:
+        """Is this one another topic, of the same name?"""
+        if topic is None:
+            return False
+        self._id = self._id or topic.topic_id
+        return topic.topic_id != self._id
+
+
 class QuotaTopic:
     """`servers` are the brokers to ask, the known ones first."""
 
@@ -82,7 +102,7 @@ class QuotaTopic:
         self._last_status = ""
         self._producer: AIOKafkaProducer | None = None
         self._position = 0
-        self._topic_id = b""
+        self._identity = TopicIdentity()
         self._moved = asyncio.Condition()
 
     async def run(self) -> None:
@@ -161,8 +181,7 @@ class QuotaTopic:
             await self._take_some(consumer, at)
             if clock() >= next_look:
                 next_look = clock() + LOOK_AT_ID
-                topic = (await self._own.describe()).topic
-                if topic is not None and topic.topic_id != self._topic_id:
+                if self._identity.is_another((await self._own.describe()).topic):
                     raise TopicError(ANEW)
 
     async def _take_some(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
@@ -190,7 +209,7 @@ class QuotaTopic:
         topic, _, servers = await self._own.ensure({POLICY: _COMPACT}, created)
         if topic is not None and topic.partitions > 1:
             raise TopicError(f"it has {topic.partitions} partitions; one is right, as all proxies need the same order")
-        self._topic_id = b"" if topic is None else topic.topic_id
+        self._identity.begin(topic)
         return servers
 
     async def _check(self, access: dict[str, Any], *, empty: bool) -> None:

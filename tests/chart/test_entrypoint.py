@@ -32,6 +32,7 @@ def test_without_spark_it_is_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # tests/reports/test_command.py makes a report by the command; the tests above hold what a driver is given
 def test_a_driver_makes_the_report(tmp_path: Path) -> None:
     """With the arguments that Spark gives the pod of a driver, but for the master. The job is a link, as in the
     image."""

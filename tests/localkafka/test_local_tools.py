@@ -105,6 +105,7 @@ def test_a_java_source_file_runs_with_kafkas_client(kafka1: LocalCluster, tmp_pa
     assert (ran.stdout, ran.stderr) == ("1\n", "")
 
 
+@pytest.mark.nightly  # the tests above run the same tools of the newest version
 def test_an_older_kafka_runs_with_its_own_tools() -> None:
     with LocalCluster(1, version=OLD, jvm_flags=["-XX:TieredStopAtLevel=1"]) as cluster:
         server = ("--bootstrap-server", cluster.bootstrap_servers)

@@ -47,7 +47,8 @@ class SteadyProducer:
                 break
             value = f"{self._name} {number}"
             self._producer.produce(self._topic, value.encode(), on_delivery=self._delivered)
-            self._producer.poll(PAUSE)
+            self._producer.poll(0)
+            self._stop.wait(PAUSE)  # a poll for so long would end with the first delivery
         self.unsent = self._producer.flush(50)
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:

@@ -152,14 +152,15 @@ def produce(proxy: ProxyProcess, rate: int, seconds: float, **settings: Any) -> 
     return failed.count(False), failed.count(True)
 
 
+# tests/apis/test_produce_confirmed.py has all of them without a broker.
 @pytest.mark.parametrize(
     "once",
     [
         writes_without_rights,
-        writes_without_rights_and_answers,
-        goes_away_before_the_answer,
+        pytest.param(writes_without_rights_and_answers, marks=pytest.mark.nightly),
+        pytest.param(goes_away_before_the_answer, marks=pytest.mark.nightly),
         makes_up_names,
-        asks_for_what_it_may_not_see,
+        pytest.param(asks_for_what_it_may_not_see, marks=pytest.mark.nightly),
     ],
 )
 def test_whoever_has_no_rights_has_nobody_refused(proxy: ProxyProcess, once: Callable[[Connection], None]) -> None:

@@ -52,7 +52,7 @@ def kafka_before() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["tenants1", "kafka_before"], ids=["newest", "3.9.1"])
+@pytest.fixture(params=["tenants1", pytest.param("kafka_before", marks=pytest.mark.nightly)], ids=["newest", "3.9.1"])
 def cluster(request: pytest.FixtureRequest) -> LocalCluster:
     found: LocalCluster = request.getfixturevalue(request.param)
     return found

@@ -60,6 +60,7 @@ def _await_worker(page: str, log: Path) -> None:
     pytest.fail(f"no worker in {DEADLINE:.0f} s: {log.read_text(errors='replace')[-2000:]}")
 
 
+@pytest.mark.nightly
 def test_spark_submit_runs_the_job_on_a_standalone_cluster(cluster: str, tmp_path: Path) -> None:
     write_sample(tmp_path / "logs", minutes=1)
     settings = {

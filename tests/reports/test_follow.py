@@ -189,6 +189,7 @@ def test_a_topic_is_read_once_and_then_from_where_it_was_left(kafka1: LocalClust
         assert counts(out) == (2 * round_, round_, 0, round_)
 
 
+@pytest.mark.nightly  # the stream above adds files to the same tables; what the command adds is its loop and its end
 def test_a_folder_is_followed_while_its_file_grows_until_it_is_interrupted(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
