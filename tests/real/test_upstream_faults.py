@@ -307,7 +307,7 @@ def peak(pid: int) -> int:
 
 
 @pytest.mark.kafka
-@pytest.mark.nightly  # tests/session/test_memory_budget.py holds what is read to `memory_total`, with small figures
+@pytest.mark.nightly  # tests/session/test_budget.py holds what is read to `memory_total`, with small figures
 def test_requests_of_100_mb_and_answers_larger_than_the_memory_of_all(roomy: LocalCluster, tmp_path: Path, name: str) -> None:
     limits = {"memory_total": LARGE + 5_000_000, "max_frame": LARGE + 5_000_000}
     direct = roomy.bootstrap_servers
