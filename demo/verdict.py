@@ -56,7 +56,7 @@ def problems(results: Results) -> list[str]:
 
 
 def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:
-    text = f"A new topic could be written to after {seconds(alone.median)} when nobody stormed (medians)"
+    text = f"A new topic could be written to after {seconds(alone.median)} without the storm (medians)"
     if storm.median < CLEAR * alone.median:
         return f"{text}, and after {seconds(storm.median)} in the storm: {_NO_HARM}"
     least = "at least " if storm.pending else ""
@@ -70,7 +70,7 @@ def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:
 
 
 def _produce(alone: Latencies, storm: Latencies, after: Latencies) -> str:
-    text = f"The slowest record of a typical second took {alone.typical:.0f} ms when nobody stormed"
+    text = f"The slowest record of a typical second took {alone.typical:.0f} ms without the storm"
     text += f", {storm.typical:.0f} ms in the storm without a quota"
     if storm.typical < CLEAR * alone.typical:
         return f"{text}: {_NO_HARM}"

@@ -138,7 +138,7 @@ def _fairness(result: RunResult, one: Fairness) -> Judged:
 
 
 def jain(rates: Sequence[float]) -> float:
-    """(sum of x)² / (n · sum of x²): from 1/n to 1; 1 when nobody has anything."""
+    """(sum of x)² / (n · sum of x²): from 1/n to 1; 1 if all are 0."""
     squares = sum(rate * rate for rate in rates)
     return sum(rates) ** 2 / (len(rates) * squares) if squares else 1.0
 

@@ -176,7 +176,7 @@ _OPTIONS = [
 )
 @click.option("--driver-index", type=click.IntRange(0), default=0, help="Which of the drivers this is, from 0.")
 @click.option(
-    "--driver-count", type=click.IntRange(1), default=1, help="So many drivers make the load together; see `loadtest merge`."
+    "--driver-count", type=click.IntRange(1), default=1, help="Number of drivers that share the load; see `loadtest merge`."
 )
 def run(given: Given, rounds: int) -> None:
     """Run a scenario: one that comes along (`loadtest list`), or a file."""
@@ -324,7 +324,7 @@ def _writable(json: str | None, html: Path | None) -> None:
     """Before the run: afterwards it would be lost. Raises FileError."""
     for option, path in (("--json", None if json in (None, "-") else Path(str(json))), ("--html", html)):
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise FileError(f"{option} {path}: is no file in a folder that is there")
+            raise FileError(f"{option} {path}: is not a file in a folder that exists")
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:

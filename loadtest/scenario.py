@@ -428,7 +428,7 @@ class Verified(Assertion):
 
     check: Literal["verified"]
     lost: int = Field(0, ge=0)
-    """At most so many."""
+    """The largest number allowed."""
     duplicated: int = Field(0, ge=0)
     out_of_order: int = Field(0, ge=0)
 

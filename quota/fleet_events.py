@@ -86,7 +86,7 @@ class FleetEvents:
         self._waiting.put_back(events)
 
     def hear(self, who: str, events: Sequence[Event], age: float, now: float) -> None:
-        """What another proxy told `age` seconds ago. What nobody can read is left out: another version may tell more."""
+        """Events that another proxy sent `age` seconds ago. Unknown ones are left out: another version may have more kinds."""
         for event in events:
             try:
                 self._hear(who, event, age, now)

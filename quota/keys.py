@@ -20,7 +20,7 @@ MAX_NAME: Final = 1024
 
 
 def wrong_entity(entity: Entity) -> str | None:
-    """Why nobody can be called so; None when somebody can."""
+    """Why this cannot be the name of a user or client id; None if it can."""
     for what, name in (("user", entity.user), ("client-id", entity.client_id)):
         if name == "":
             return f"the name of the {what} is empty"

@@ -44,7 +44,7 @@ READS: Final = 100
 TELL_LEVEL: Final = 1.0
 """Seconds between two times that a proxy tells how the window of an owner stands."""
 KEEP: Final = 60.0
-"""Seconds that the store keeps what nobody charges, beyond the time for which that is of interest."""
+"""Seconds that the store keeps an entry that is not charged any more, beyond the time for which it is of interest."""
 PRUNED: Final = 200
 """Owners that are looked at in one go for whether they are still of interest."""
 NAMED: Final = 120
@@ -204,7 +204,7 @@ class Counts:
     restarts: int = 0
     """times that the store had lost all it knew"""
     dropped: int = 0
-    """batches that nobody can tell of whether they were stored, when it had"""
+    """batches of which it is not known whether they were stored"""
 
 
 class Shard:

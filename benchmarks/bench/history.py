@@ -2,7 +2,7 @@
 
 In: the pairs of a run (`side_by_side`). Out: a line of JSON (`--record`), and what got worse since the last line of the same kind
 of machine (`--check`). Ratios compare, absolute figures do not. CPU and memory are judged; times to the answer are recorded alone,
-as whoever else is on the machine makes them.
+as they depend on the other load of the machine.
 """
 
 from __future__ import annotations

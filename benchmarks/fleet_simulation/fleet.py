@@ -28,7 +28,7 @@ from quota.limit_table import LimitTable, ResolvedLimit
 
 MAX_THROTTLE: Final = 30.0
 SIZE: Final = 100
-"""What a request is charged, the limit being so many times `Plan.requests`."""
+"""What one request is charged. The limit is this times `Plan.requests`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""`loadtest diff`, `merge` and `render`: what is done with results that are there. In: files. Out: tables, files, exit codes.
+"""`loadtest diff`, `merge` and `render`: commands on results. In: files. Out: tables, files, exit codes.
 
-0: all is well. 1: a regression, or a merged run that has not passed. 2: what was given is not right, said in one line.
+0: no problem. 1: a regression, or a merged run that has not passed. 2: wrong input, explained in one line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HTML = click.option("--html", "html_file", metavar="FILE", help="Write a page wi
     "limits",
     multiple=True,
     metavar="NAME=PERCENT",
-    help=f"How much worse a figure may be: {', '.join((*KINDS, 'knee'))}. May be given several times.",
+    help=f"How much worse a figure may be: {', '.join((*KINDS, 'knee'))}. Can be given several times.",
 )
 def diff_command(before: str, after: str, limits: tuple[str, ...]) -> None:
     """Compare two results (files of --json): exit code 1 if AFTER is worse than BEFORE by more than is allowed."""
@@ -67,7 +67,7 @@ def merge_command(files: tuple[str, ...], json_file: str | None, html_file: str 
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        _fail(f"the scenario of these results is none of this version: {key}: {first['msg']}")
+        _fail(f"the scenario of these results is not valid in this version: {key}: {first['msg']}")
     _finish(merged, json_file, html_file)
     sys.exit(0 if merged.passed else 1)
 
@@ -95,7 +95,7 @@ def _finish(result: AnyResult, json_file: str | None, html_file: str | None) -> 
 
 
 def finish(result: AnyResult, json_file: str | None, html_file: str | None) -> None:
-    """Print a result, and write it where it is wanted. Raises FileError."""
+    """Print a result, and write the files that were asked for. Raises FileError."""
     print_result(_console(stderr=json_file == "-"), result)
     if json_file:
         write(result, json_file)
@@ -106,7 +106,7 @@ def finish(result: AnyResult, json_file: str | None, html_file: str | None) -> N
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """As wide as a table is where nobody looks: in files and logs of CI."""
+    """A console of the terminal's width, or 160 columns if the output is a file or a log of CI, so that tables are not folded."""
     console = Console(stderr=stderr, highlight=False)
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=160)
 

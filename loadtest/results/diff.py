@@ -1,7 +1,7 @@
-"""Differences of two results: what got worse by more than a threshold. In: an older and a newer file's value. Out: rows.
+"""Differences of two results: which figures got worse by more than a threshold. In: an older and a newer result. Out: changes.
 
-Of two runs every figure is compared. Of two comparisons the ratios to their first endpoint are, which hold on another machine too;
-a change that chance may have made is no regression. Of two sweeps the knees are.
+Of two runs, every figure is compared. Of two comparisons, the ratios to the first endpoint are compared, which do not depend on
+the machine; a change that may be chance is no regression. Of two sweeps, the knees are compared.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from loadtest.results.model import Comparison, Machine, Measure, Model, RunResul
 from loadtest.results.statistics import LEVEL, rank_sum
 
 NOISE: Final = {"ms": 0.5, "1/s": 0.5, "MiB": 8.0, "MiB/s": 0.01, "s/100k": 0.01}
-"""Differences below this, in these units, are none: twice of nearly nothing is nearly nothing."""
+"""Differences below this, by unit, are ignored: twice a very small value is still a very small value."""
 KNEE: Final = 0.1
 
 
 class DiffError(Exception):
-    """These two cannot be compared, or a threshold is wrong."""
+    """Two results cannot be compared, or a threshold is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,19 @@ class Change:
 
     @property
     def share(self) -> float | None:
-        """After over before, less one; None if there was nothing before."""
+        """after / before - 1; None if before is 0."""
         return self.after / self.before - 1 if self.before else None
 
     @property
     def regressed(self) -> bool:
-        """Worse by more than the threshold and the noise, and not by chance where that is known."""
+        """True if it is worse by more than the threshold and the noise, and (if known) not by chance."""
         worse = self.after - self.before if self.better == "lower" else self.before - self.after
         beyond = worse > self.threshold * self.before and worse > NOISE.get(self.unit, 0.0)
         return beyond and (self.p_value is None or self.p_value < LEVEL)
 
 
 def diff(before: Model, after: Model, thresholds: Mapping[str, float] | None = None) -> list[Change]:
-    """Every figure that both have. `thresholds` by the name of a figure, as shares. Raises DiffError."""
+    """Compare every figure that both have. `thresholds`: shares by the name of the figure. Raises DiffError."""
     limits = {kind.name: kind.threshold for kind in KINDS.values()} | {"knee": KNEE} | dict(thresholds or {})
     match before, after:
         case RunResult(), RunResult():
@@ -61,7 +61,7 @@ def diff(before: Model, after: Model, thresholds: Mapping[str, float] | None = N
         case Sweep(), Sweep():
             changes = [_knees(before, after, limits)]
         case _:
-            raise DiffError(f"one is a {_kind(before)}, the other a {_kind(after)}: two of one kind can be compared")
+            raise DiffError(f"one is a {_kind(before)}, the other a {_kind(after)}: only results of one kind can be compared")
     if before.scenario != after.scenario:
         raise DiffError(f"one is of scenario {before.scenario}, the other of {after.scenario}")
     if not changes:
@@ -70,7 +70,7 @@ def diff(before: Model, after: Model, thresholds: Mapping[str, float] | None = N
 
 
 def thresholds(texts: Sequence[str]) -> dict[str, float]:
-    """`--threshold NAME=PERCENT`. Raises DiffError, naming what is wrong."""
+    """Parse `--threshold NAME=PERCENT`. Raises DiffError, which names the mistake."""
     found = {}
     for text in texts:
         name, _, percent = text.partition("=")
@@ -79,14 +79,14 @@ def thresholds(texts: Sequence[str]) -> dict[str, float]:
         try:
             found[name] = float(percent.removesuffix("%")) / 100
         except ValueError:
-            raise DiffError(f"--threshold {text}: wanted is a percentage, as in {name}=10%") from None
+            raise DiffError(f"--threshold {text}: must be a percentage, as in {name}=10%") from None
         if not 0 <= found[name] < float("inf"):
             raise DiffError(f"--threshold {text}: a threshold is 0% or more")
     return found
 
 
 def apart(before: Model, after: Model) -> list[str]:
-    """Why figures of these two may differ though nothing changed: machines, clients, definitions, warnings."""
+    """Reasons other than the system under test why the figures may differ: machines, clients, scenarios."""
     one, other = _run_of(before), _run_of(after)
     if one is None or other is None:
         return []
@@ -95,14 +95,14 @@ def apart(before: Model, after: Model) -> list[str]:
     if machines[0] != machines[1]:
         found.append("they ran on machines of different kinds")
     if [driver.libraries for driver in one.drivers] != [driver.libraries for driver in other.drivers]:
-        found.append("client libraries, or how many drivers there were, differ")
+        found.append("client libraries, or the number of drivers, are not the same")
     if keys := one.differing_keys(other):
         found.append(f"the scenario was not the same: {', '.join(keys)}")
     return found
 
 
 def kind(machine: Machine) -> str:
-    """What figures depend on."""
+    """The properties of a machine that figures depend on, as text."""
     return f"{machine.system}, {machine.processor}, {machine.cpus} CPUs, Python {machine.python}"
 
 
@@ -133,7 +133,7 @@ def _comparisons(before: Comparison, after: Comparison, limits: Mapping[str, flo
 
 
 def _by_endpoint(measure: Measure) -> dict[str, list[float]]:
-    """The ratios within each round."""
+    """The ratios to the first endpoint within each round, by endpoint."""
     base = measure.samples[0].values
     if not all(base):
         return {}

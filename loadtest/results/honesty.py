@@ -1,8 +1,8 @@
-"""Honesty: what makes figures of the harness untrue, found by the harness itself. In: results. Out: `Warning`s that stay in them.
+"""Checks of the harness on its own figures. In: results. Out: `Warning`s, which are kept in the results.
 
-A driver that has no CPU left measures itself. A due operation that was never sent has no latency, and latencies counted from the
-send hide what waited (coordinated omission). A clock of coarse steps gives latencies of coarse steps. A lost driver takes its
-figures with it. A rate that was not reached was not tested. Each is one function from values to warnings; `warnings` is all.
+A driver without idle CPU measures itself. A due operation that was never sent has no latency, and latencies from the time of
+sending hide the time before it (coordinated omission). A coarse clock gives coarse latencies. The figures of a lost driver are
+missing. A rate that was not reached was not tested. Each check is one function from values to warnings; `warnings` calls all.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ FOUND: Final = frozenset(
         WarningCode.WATCH_LOST,
     }
 )
-"""What `warnings` finds, and finds again in a merged result."""
+"""The codes that `warnings` finds, and finds again in a merged result."""
 REACHED: Final = 0.98
-"""Of the intended operations so many have to succeed (or be sent)."""
+"""Share of the intended operations that has to succeed (or be sent)."""
 MAX_SATURATED: Final = 0.05
 """Share of the measured time that a driver may be saturated."""
 LAG_MS: Final = 1.0
-"""Lateness that no figure minds."""
+"""Lateness that is too small to matter."""
 LAG_SHARE: Final = 0.1
-"""Of the p99 latency: lateness of the driver is part of every latency."""
+"""Largest lateness of the driver as a share of the p99 latency, as lateness is part of every latency."""
 HIDDEN: Final = 2.0
-"""p99 from the due time, divided by p99 from the send."""
+"""Largest p99 from the due time, divided by p99 from the time of sending."""
 STEPS: Final = 10
-"""Steps of the clock that a median latency has to have."""
+"""A median latency has to be at least this number of steps of the clock."""
 
 
 def warnings(result: RunResult) -> list[Warning]:
-    """Everything that is wrong with these figures."""
+    """All warnings about these figures."""
     found = [*lost(result.drivers), *saturated(result), *lagging(result), *coarse_clock(result)]
     for phase in result.phases:
         found += watch_lost(phase)
@@ -62,21 +62,21 @@ def lost(drivers: Iterable[Driver]) -> list[Warning]:
     names = [process.name for driver in drivers for process in driver.processes if process.lost]
     if not names:
         return []
-    text = f"lost {_number(len(names), 'driver process', 'driver processes')} ({_names(names)}): what they had counted is missing"
+    text = f"lost {_number(len(names), 'driver process', 'driver processes')} ({_names(names)}): their counts are missing"
     return [Warning(code=WarningCode.DRIVER_LOST, text=text)]
 
 
 def watch_lost(phase: PhaseResult) -> list[Warning]:
-    """What was watched and ended."""
+    """Watched processes that ended early."""
     names = [one.name for one in phase.watched if one.lost]
     if not names:
         return []
-    text = f"phase {phase.name}: {_names(names)} ended before it, or was never there"
+    text = f"phase {phase.name}: {_names(names)} ended before the phase did, or never existed"
     return [Warning(code=WarningCode.WATCH_LOST, text=text, phase=phase.name)]
 
 
 def saturated(result: RunResult) -> list[Warning]:
-    """Drivers, or total machines, without CPU left."""
+    """Drivers, or machines, without idle CPU."""
     measured = sum(phase.duration_s for phase in result.phases)
     found = []
     for driver in result.drivers:
@@ -84,26 +84,26 @@ def saturated(result: RunResult) -> list[Warning]:
             if process.saturated_s > measured * MAX_SATURATED:
                 text = (
                     f"{process.name}: one thread used over {BUSY:.0%} of a core for {process.saturated_s:.0f} of {measured:.0f} s: "
-                    "the figures show the driver's limit; give the tenant more processes"
+                    "the figures show the limit of the driver; give the tenant more processes"
                 )
                 found.append(Warning(code=WarningCode.DRIVER_SATURATED, text=text))
         if driver.busy_s > measured * MAX_SATURATED:
             text = (
                 f"driver {driver.index}: its machine had under {IDLE:.0%} of its CPUs idle for {driver.busy_s:.0f} of "
-                f"{measured:.0f} s: whatever runs there competes with the load"
+                f"{measured:.0f} s: other processes on that machine compete with the load"
             )
             found.append(Warning(code=WarningCode.MACHINE_SATURATED, text=text))
     return found
 
 
 def lagging(result: RunResult) -> list[Warning]:
-    """Drivers that begin due operations late, beside what they measure."""
+    """Drivers that begin due operations late, compared with the latencies that they measure."""
     slowest = max((t.latency.percentile_us(99) for phase in result.phases for t in phase.tenants), default=0) / 1000
     return [
         Warning(
             code=WarningCode.DRIVER_LAG,
-            text=f"{process.name}: 1% of what was due was begun over {process.lag_p99_ms:.1f} ms late, {process.lag_max_ms:.0f} ms "
-            "at most: that is part of its latencies",
+            text=f"{process.name}: 1% of due operations were begun over {process.lag_p99_ms:.1f} ms late, at most "
+            f"{process.lag_max_ms:.0f} ms: this delay is part of its latencies",
         )
         for driver in result.drivers
         for process in driver.processes
@@ -112,7 +112,7 @@ def lagging(result: RunResult) -> list[Warning]:
 
 
 def coarse_clock(result: RunResult) -> list[Warning]:
-    """Clocks whose steps are no small part of a latency."""
+    """Clocks whose steps are large compared with a latency."""
     medians = [t.latency.percentile_us(50) for phase in result.phases for t in phase.tenants if t.latency.count]
     if not medians:
         return []
@@ -128,7 +128,7 @@ def coarse_clock(result: RunResult) -> list[Warning]:
 
 
 def rate_not_reached(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
-    """An open-loop rate that was not there, unless the scenario expects a quota to limit it."""
+    """An open-loop rate that was not reached, unless the scenario expects a quota to limit it."""
     if tenant.intended_rate is None or tenant.limited or tenant.acknowledged >= tenant.intended * REACHED:
         return []
     wanted, got = tenant.intended / phase.duration_s, tenant.acknowledged / phase.duration_s
@@ -138,28 +138,30 @@ def rate_not_reached(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
 
 
 def omission(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
-    """Due operations that have no latency as they were never sent, or waited in the driver."""
+    """Due operations that were never sent, and so have no latency, or that waited in the driver."""
     if tenant.intended_rate is None:
         return []
     where = f"phase {phase.name}, {tenant.tenant}: "
     if tenant.sent < tenant.intended * REACHED:
         never = tenant.intended - tenant.sent
-        text = f"{where}{never:,} of {tenant.intended:,} due operations were never sent: percentiles, without them, are too good"
+        text = (
+            f"{where}{never:,} of {tenant.intended:,} due operations were never sent and have no latency: percentiles are too low"
+        )
         return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
     due, sent = tenant.latency.percentile_us(99), tenant.service.percentile_us(99)
     if tenant.service.count and due > sent * HIDDEN and due - sent > LAG_MS * 1000:
-        times = f"{due / 1000:.1f} ms from the due time, {sent / 1000:.1f} ms from the send"
+        times = f"{due / 1000:.1f} ms from the due time, {sent / 1000:.1f} ms from the time of sending"
         text = f"{where}p99 is {times}: operations waited in the driver"
         return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
     return []
 
 
 def skew(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
-    """Records that arrived before they were sent."""
+    """Records that seem to have arrived before they were sent."""
     below = tenant.latency.below_zero + tenant.service.below_zero
     if not below:
         return []
-    text = f"phase {phase.name}, {tenant.tenant}: {below:,} latencies below zero, taken as 0: the clocks of two machines differ"
+    text = f"phase {phase.name}, {tenant.tenant}: {below:,} negative latencies, counted as 0: the clocks of two machines differ"
     return [Warning(code=WarningCode.CLOCK_SKEW, text=text, phase=phase.name)]
 
 

@@ -16,7 +16,7 @@ Better = Literal["lower", "higher"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is measured, and from how much on a change for the worse is a regression."""
+    """A kind of figure, and how large a change for the worse is a regression."""
 
     name: str
     unit: str

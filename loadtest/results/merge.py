@@ -1,8 +1,7 @@
-"""Merge: the results of N drivers become that of one run. In: a `RunResult` of each driver. Out: one.
+"""Merge the results of N drivers into that of one run. In: a `RunResult` of each driver. Out: one.
 
-Counts add, histograms merge exactly, series add by second. Assertions and warnings about figures are not merged, as a share of the
-figures says nothing about them: `assess` and `honesty` judge the whole. A driver whose result is not there is named, and the run
-has not passed.
+Counts add, histograms merge exactly, series add by second. Assertions and warnings about figures are not merged, as the figures of
+one driver say nothing about the sum: `assess` and `honesty` judge the merged result. A missing driver is named, and fails the run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 APART_S: Final = 1.0
-"""Drivers that begin a phase further apart than this did not do it together."""
+"""Drivers that begin a phase further apart than this (seconds) did not run it at the same time."""
 MAX_EXAMPLES: Final = 20
 
 
@@ -84,10 +83,12 @@ def _belong_together(results: Sequence[RunResult]) -> None:
             raise MergeError(f"not of one run: the scenario's {', '.join(f'`{key}`' for key in keys)} differ")
     seen = Counter(driver.index for result in results for driver in result.drivers)
     if twice := sorted(index for index, times in seen.items() if times > 1):
-        raise MergeError(f"the result of driver {', '.join(map(str, twice))} is there more than once")
+        raise MergeError(f"the result of driver {', '.join(map(str, twice))} is given more than once")
     if beyond := sorted(index for index in seen if index >= first.driver_count):
         last = first.driver_count - 1
-        raise MergeError(f"driver {', '.join(map(str, beyond))}: a run of {first.driver_count} has them up to {last}")
+        raise MergeError(
+            f"there is no driver {', '.join(map(str, beyond))} in a run of {first.driver_count}: the last one is {last}"
+        )
 
 
 def _phase(several: Sequence[PhaseResult]) -> PhaseResult:
@@ -120,7 +121,7 @@ def _tenant(several: Sequence[TenantResult]) -> TenantResult:
 
 
 def _watched(several: Sequence[PhaseResult]) -> list[Watched]:
-    """Each driver watches its own machine: equal names are told apart."""
+    """Each driver watches its own machine, so equal names get a number."""
     found: dict[str, Watched] = {}
     for watched in chain.from_iterable(phase.watched for phase in several):
         name, number = watched.name, 2
@@ -141,7 +142,7 @@ def _verification(several: Sequence[Verification]) -> Verification:
 
 
 def _apart(results: Sequence[RunResult]) -> list[Warning]:
-    """Phases that drivers did not do together: a rate of all is then not what the cluster saw at any time."""
+    """Phases that drivers did not run at the same time: the sum of their rates is then not what the cluster saw at any time."""
     found = []
     for phases in _grouped(chain.from_iterable(r.phases for r in results), lambda phase: phase.name):
         starts = [phase.started for phase in phases]
@@ -160,12 +161,12 @@ def _missing(results: Sequence[RunResult]) -> list[Warning]:
     if not missing:
         return []
     names = ", ".join(map(str, missing[:20])) + (", …" if len(missing) > 20 else "")
-    text = f"{len(missing)} of {results[0].driver_count} drivers are missing: {names}; their share of every figure is not here"
+    text = f"{len(missing)} of {results[0].driver_count} drivers are missing: {names}; what they did is in none of the figures"
     return [Warning(code=WarningCode.DRIVER_MISSING, text=text)]
 
 
 def _grouped(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
-    """Those of one key together, in the order in which keys come first."""
+    """Items grouped by key, in the order in which keys first appear."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

@@ -25,7 +25,7 @@ class Model(BaseModel):
 
 
 class WarningCode(StrEnum):
-    """What the harness found wrong with its own measurement."""
+    """Problems that the harness found in its own measurement."""
 
     DRIVER_SATURATED = "driver-saturated"
     DRIVER_LAG = "driver-lag"
@@ -43,7 +43,7 @@ class WarningCode(StrEnum):
 
 
 class Warning(Model):
-    """Why a figure of this result may not mean what it seems to."""
+    """Why a figure of this result may be misleading."""
 
     code: WarningCode = Field(description="Which of the checks of the harness.")
     text: str = Field(description="One sentence for people.")
@@ -72,9 +72,9 @@ class DriverProcess(Model):
     saturated_s: float = Field(
         0.0, ge=0, description="Seconds in which one thread used over 90% of a core: the driver is the limit."
     )
-    lag_p99_ms: float = Field(0.0, ge=0, description="99% of due operations were begun at most so late.")
-    lag_max_ms: float = Field(0.0, ge=0, description="The longest that one was begun late.")
-    lost: bool = Field(False, description="It ended before its load was over: what it had counted is missing.")
+    lag_p99_ms: float = Field(0.0, ge=0, description="99th percentile of how late due operations were begun.")
+    lag_max_ms: float = Field(0.0, ge=0, description="The longest delay with which one was begun.")
+    lost: bool = Field(False, description="It ended before its load was over; its counts are missing.")
 
 
 class Driver(Model):
@@ -120,7 +120,7 @@ class TenantResult(Model):
     intended: Count = Field(0, description="Operations that fell due (for `as fast as possible`: that were sent).")
     sent: Count = 0
     acknowledged: Count = Field(0, description="Operations that succeeded: records acknowledged or consumed, topics made, …")
-    failed: dict[str, Count] = Field(default_factory=dict, description="Error name to how many.")
+    failed: dict[str, Count] = Field(default_factory=dict, description="Number of failures by error name.")
     bytes: Count = Field(0, description="Payload (keys and values) of what was acknowledged.")
     latency: Histogram = Field(default_factory=Histogram, description="From the time an operation was due to its success.")
     service: Histogram = Field(default_factory=Histogram, description="From the time it was sent: what a closed loop would show.")
@@ -140,7 +140,7 @@ class Watched(Model):
     cpu_max: float = Field(0.0, ge=0, description="The busiest second, in cores.")
     memory_bytes: Count = Field(0, description="Median of its resident memory (cgroup: memory.current).")
     memory_max_bytes: Count = Field(0, description="The most that was seen.")
-    lost: bool = Field(False, description="It was not there until the end of the phase.")
+    lost: bool = Field(False, description="It ended before the phase did.")
     first: int = Field(0, description="The second (since 1970) of the first value.")
     cpu: list[float] = Field(default_factory=list, description="Cores used, second by second.")
     memory: list[int] = Field(default_factory=list, description="Bytes, second by second.")
@@ -166,7 +166,7 @@ class PhaseResult(Model):
 
 
 class Verification(Model):
-    """What one client library's acknowledged records became, by consuming all of them after the run."""
+    """Whether the acknowledged records of one client library can be consumed after the run."""
 
     client: str = Field(description="Client library that produced.")
     tenant: str = ""
@@ -175,7 +175,7 @@ class Verification(Model):
     lost: Count = Field(0, description="Acknowledged and not found.")
     duplicated: Count = Field(0, description="Found again.")
     out_of_order: Count = Field(0, description="Found behind a later one of the same producer and partition.")
-    unacknowledged: Count = Field(0, description="Found though never acknowledged: no error, the answer was lost.")
+    unacknowledged: Count = Field(0, description="Found though never acknowledged. This is no error: the answer was lost.")
     examples: list[str] = Field(default_factory=list, max_length=20, description="Some that were lost, duplicated or out of order.")
 
 
@@ -208,7 +208,7 @@ class RunResult(Model):
     endpoint: Endpoint
     started: float = Field(description="Seconds since 1970.")
     duration_s: float = Field(ge=0)
-    driver_count: int = Field(1, ge=1, description="`--driver-count`: of so many drivers this result should have the figures.")
+    driver_count: int = Field(1, ge=1, description="`--driver-count`: the number of drivers whose figures this result should have.")
     drivers: list[Driver] = Field(description="Those whose figures are in it.")
     phases: list[PhaseResult] = Field(default_factory=list)
     verification: list[Verification] = Field(default_factory=list)
@@ -217,7 +217,7 @@ class RunResult(Model):
 
     @property
     def passed(self) -> bool:
-        """Every assertion holds, every driver is there to its end, and what was to be tested was: every rate was reached."""
+        """True if every assertion holds, no driver was lost, and every rate was reached (else it was not tested)."""
         failing = {WarningCode.RATE_NOT_REACHED, WarningCode.DRIVER_LOST, WarningCode.DRIVER_MISSING}
         return all(assertion.passed for assertion in self.assertions) and not any(w.code in failing for w in self.warnings)
 
@@ -242,7 +242,7 @@ class Ratio(Model):
     ratio: float | None = Field(description="Of the medians; null where the first endpoint has 0.")
     low: float | None = Field(description="Lower bound of the 95% confidence interval; null with fewer than three rounds.")
     high: float | None = Field(description="Its upper bound.")
-    p_value: float | None = Field(description="How likely so large a difference is if there were none; null where unknown.")
+    p_value: float | None = Field(description="Probability of so large a difference by chance alone; null where unknown.")
     verdict: Literal["better", "worse", "same", "unsure"] = Field(
         description="better or worse: significant at 5%. same: the interval lies within 5% of 1. Else unsure."
     )

@@ -1,4 +1,4 @@
-"""A result as one HTML file with plots, which needs nothing else.
+"""A result as one self-contained HTML file with plots.
 
 In: a run, a comparison or a sweep. Out: the text of the file, from the template `page.html`.
 """
@@ -21,14 +21,14 @@ from webpage.templates import render
 from webpage.text import clean, count, size, unit_of
 
 MAX_LINES: Final = len(SERIES) - 1
-"""Lines in one plot; tables have everything."""
+"""Most lines in one plot. The tables have all tenants."""
 CURVE: Final = (0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99)
 MIB: Final = 2**20
 SHOWN: Final = ("rate", "p50", "p99", "cpu")
-"""Figures of a comparison that are drawn."""
+"""Figures of a comparison that have a plot."""
 
 Line = tuple[str, Sequence[float], Sequence[float]]
-"""Its name, and the values below and beside."""
+"""A name, x values, and y values."""
 
 
 def page(result: RunResult | Comparison | Sweep) -> str:
@@ -60,7 +60,7 @@ def _run(result: RunResult) -> dict[str, object]:
 
 
 def _environment(result: RunResult) -> dict[str, object]:
-    """Where a run took place, and its scenario, line by line."""
+    """The machines and processes of a run, and its scenario line by line."""
     scenario = yaml.safe_dump(result.definition, sort_keys=False, allow_unicode=True).splitlines()
     return {"machines": _machines(result), "processes": _processes(result), "scenario": scenario}
 
@@ -96,7 +96,7 @@ def _pairs(series: Series) -> Iterable[tuple[int, int]]:
 
 
 def _time_figure(ids: Iterator[int], phase: PhaseResult, title: str, unit: str, lines: Sequence[Line]) -> Drawing:
-    """Lines over the time of a phase; its warm-up is shaded, events are dashed."""
+    """Lines over the time of a phase. Its warm-up is shaded, events are dashed lines."""
     drawn = [line for line in lines if len(line[1]) > 1][:MAX_LINES]
     notes = "".join(f"; dashed: {clean(event.text, 60)}" for event in phase.events[:3])
     shaded = "; shaded: warm-up" if phase.warmup_s else ""
@@ -117,7 +117,7 @@ def _draw_times(phase: PhaseResult, lines: Sequence[Line], axes: Axes) -> None:
 
 
 def _curves(ids: Iterator[int], title: str, tenants: Sequence[tuple[str, TenantResult]]) -> Drawing:
-    """Every percentile: the tail is stretched, as it is what clients feel."""
+    """Latency by percentile. The scale gives the tail more space, as that is what clients notice."""
     places = [1 / (1 - p / 100) for p in CURVE]
     lines = [(name, places, [us / 1000 for us in t.latency.curve(CURVE)]) for name, t in tenants[:MAX_LINES]]
     return _figure(ids, title, "ms, logarithmic; from the time an operation was due", lines, partial(_draw_curves, lines))
@@ -134,7 +134,7 @@ def _draw_curves(lines: Sequence[Line], axes: Axes) -> None:
 
 
 def _plain_log(axes: Axes) -> None:
-    """1, 10, 100 as they are written."""
+    """Label the logarithmic axis with 1, 10, 100 instead of powers."""
     low, high = axes.get_ylim()
     ticks = [10.0**power for power in range(-3, 8) if low <= 10.0**power <= high]
     if len(ticks) < 2:
@@ -192,7 +192,7 @@ def _comparison(result: Comparison) -> dict[str, object]:
 
 
 def _ratio_figure(ids: Iterator[int], endpoint: str, result: Comparison) -> Drawing:
-    """Each figure's ratio and interval beside 1."""
+    """The ratio of each figure with its interval, and a line at 1."""
     found = [
         (f"{measure.tenant}, {measure.name}" if len({m.tenant for m in result.measures}) > 1 else measure.name, ratio, ratio.ratio)
         for measure in result.measures
@@ -269,6 +269,6 @@ def _figure(
     named: bool = True,
 ) -> Drawing:
     if not lines:
-        return Drawing(title, "There is nothing to draw.")
+        return Drawing(title, "There are no values to draw.")
     entries = [(colour, clean(line[0], 60)) for line, colour in zip(lines, SERIES[1:], strict=False)]
     return drawing(draw, f"f{next(ids)}", title, unit, entries if named and len(entries) > 1 else ())

@@ -1,4 +1,4 @@
-"""What is told about a run while it lasts. In: calls of `loadtest.run`. Out: nothing, unless a subclass shows it."""
+"""Progress of a run. In: calls from `loadtest.run`. Out: nothing, unless a subclass shows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loadtest.results.model import PhaseResult
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one tenant did in the last `seconds`. `size` in bytes; `intended` in operations per second, None for no limit."""
+    """What one tenant did in the last `seconds`. `size` in bytes; `intended` in operations per second, None if unlimited."""
 
     seconds: float
     acknowledged: int
@@ -32,7 +32,7 @@ class RunObserver:
         """Called once a second, after the ticks of all tenants."""
 
     def note(self, text: str) -> None:
-        """What is done before, between and after phases."""
+        """A message about work before, between or after phases."""
 
     def done(self, phase: PhaseResult) -> None:
         """A phase has ended."""

@@ -10,7 +10,7 @@ from loadtest.results.model import Series
 COLUMNS: Final = ("intended", "sent", "acknowledged", "failed", "bytes", "latency_sum_us", "latency_max_us")
 _INTENDED, _SENT, _ACKNOWLEDGED, _FAILED, _BYTES, _SUM, _MAX = range(len(COLUMNS))
 LONGEST: Final = 86_400
-"""Seconds. A clock that jumps makes no list of millions."""
+"""Seconds. A bound, so that a clock that jumps does not make a list of millions."""
 
 
 class SeriesRecorder:
@@ -26,7 +26,7 @@ class SeriesRecorder:
         self._row(int(at))[_SENT] += count
 
     def acknowledged(self, at: float, latency_us: int, size: int = 0, count: int = 1) -> None:
-        """Operations succeeded: each so long after it was due, with so many bytes together."""
+        """`count` operations succeeded, each `latency_us` after it was due, with `size` bytes in total."""
         row = self._row(int(at))
         row[_ACKNOWLEDGED] += count
         row[_BYTES] += size

@@ -1,6 +1,6 @@
-"""Terminal: a view of a run while it lasts, and tables at its end. In: what drivers counted each second; results. Out: rich.
+"""A live view of a run in the terminal, and tables at its end. In: what drivers counted each second; results. Out: rich.
 
-Where the output is no terminal, a line comes now and then instead of a view that is drawn again: logs of CI and of pods stay short.
+If the output is not a terminal, a line is printed every ten seconds instead, so that logs of CI and of pods stay short.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loadtest.results.progress import Progress, RunObserver
 from webpage.text import clean, count, duration, size
 
 LINE_S: Final = 10.0
-"""Where there is no terminal: seconds from line to line."""
+"""Seconds between two lines if the output is not a terminal."""
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _SECONDS: Final = 40
 
@@ -38,7 +38,7 @@ class _Tenant:
 
 
 class View(RunObserver):
-    """Shows what a run does now."""
+    """Shows what a run is doing."""
 
     def __init__(self, console: Console, scenario: str, endpoint: str) -> None:
         self._console, self._head = console, f"{clean(scenario, 60)} at {clean(endpoint, 60)}"
@@ -101,7 +101,7 @@ class View(RunObserver):
 
 
 def print_result(console: Console, result: RunResult | Comparison | Sweep) -> None:
-    """Everything that a person asks for first: warnings included, as they say what the figures are worth."""
+    """Print the tables and the verdict of a result, and its warnings, which say how far the figures can be trusted."""
     console.print(Text(say.title(result), style="bold"))
     console.print(Text(say.subtitle(result), style="dim"), soft_wrap=True)
     if isinstance(result, RunResult):
@@ -131,7 +131,7 @@ def print_warnings(console: Console, warnings: list[Warning]) -> None:
 
 
 def print_rows(console: Console, rows: say.Rows) -> None:
-    """A table, if there is something in it."""
+    """Print a table unless it is empty."""
     if not rows.rows:
         return
     table = Table(box=None, pad_edge=False, header_style="dim")

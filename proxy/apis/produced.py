@@ -1,5 +1,5 @@
-"""What becomes of Produce requests when the broker answers: what it did not write is given back, and what nobody had confirmed
-before is counted. Used by `produce` only.
+"""What happens to the charges of Produce requests when the broker answers: what it did not write is given back, and what no broker
+had confirmed before is counted. Used by `produce` only.
 
 In: what was counted for a request, or what was judged and not counted yet; the broker's answer. Out: meters as they are right,
 which users may write to which topics, the answer for the client, with node endpoints replaced (KIP-951, from version 10 on).
@@ -169,7 +169,7 @@ def _give_back(target: TargetTopic, size: int, rate: Metered | None, when: float
 
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
     """The broker did not write all of a request that was counted by topics. What it had for a topic is given back if nothing of it
-    was written; of a part nobody knows the bytes. The topic is revoked, so that the next request to it is judged batch by batch."""
+    was written; the bytes of a part are unknown. The topic is revoked, so that the next request to it is judged batch by batch."""
     when, target, size, rate, several = counted
     codes: dict[bytes, list[int]] = {}
     for (topic, _), code in errors.items():

@@ -168,7 +168,7 @@ class ProducerIds:
         self._users: OrderedDict[str, _User] = OrderedDict()
         self._bytes = 0
         self._recent: dict[int, object] = {}
-        """id to the epoch of the filters that knew it: void when these are another, so that nobody has to look for what passed"""
+        """id to the epoch of the filters that knew it. An entry of another epoch is void, so old entries need not be removed"""
         self.unchecked = NO_ID
         """Ids up to this one need not be looked at: those that are none; all of them where nobody is counted; no id at all while
         somebody is over the limit, as everything of such a user is throttled."""

@@ -424,7 +424,7 @@ def test_an_exempt_client_is_a_user_with_a_client_id(tmp_path):
     [
         ("exempt: {clients: [{client_id: mirror}]}\n", "user"),
         ("exempt: {clients: [{user: etl}]}\n", "client_id"),
-        ("exempt: {clients: [{user: '<default>', client_id: mirror}]}\n", "<default>` exempts nobody"),
+        ("exempt: {clients: [{user: '<default>', client_id: mirror}]}\n", "<default>` cannot be exempt"),
         ("exempt: {clients: [mirror]}\n", "exempt.clients"),
     ],
 )

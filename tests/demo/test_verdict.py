@@ -11,7 +11,7 @@ def test_a_clear_difference_is_told_with_its_figures() -> None:
     topics, produce = sentences(results())
     assert "at least 8.0 s in the storm without a quota (14 of 15 not before the phase was over)" in topics
     assert topics.endswith("after 0.04 s with the quota, in the second half of the phase, after the bursts it admits.")
-    assert "10 ms when nobody stormed, 200 ms in the storm without a quota, and 12 ms with the quota" in produce
+    assert "10 ms without the storm, 200 ms in the storm without a quota, and 12 ms with the quota" in produce
 
 
 def test_a_storm_that_does_no_harm_is_called_that() -> None:

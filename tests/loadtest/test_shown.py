@@ -74,7 +74,7 @@ def test_the_tables_say_what_failed_and_what_figures_are_worth() -> None:
 
 def test_a_comparison_and_a_sweep_have_a_verdict() -> None:
     assert "worse" in printed(comparison())
-    assert "3,300 per second held: the knee." in printed(find_knee(lambda rate: at(3300, rate), low=3200))
+    assert "3,300 per second held: this is the knee." in printed(find_knee(lambda rate: at(3300, rate), low=3200))
 
 
 def test_names_from_a_scenario_steer_no_terminal() -> None:
@@ -94,7 +94,7 @@ def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
 def test_a_page_has_its_warnings() -> None:
     warnings = [Warning(code=WarningCode.DRIFT, text="the tide came in")]
     assert "<b>drift: </b>the tide came in" in page(full_run(warnings=warnings))
-    assert "found nothing wrong with its own measurement" in page(full_run(warnings=[]))
+    assert "found no problem in its own measurement" in page(full_run(warnings=[]))
 
 
 def test_ids_of_plots_are_unique() -> None:
@@ -193,7 +193,7 @@ def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
     found = call(
         commands.merge_command, *(saved(tmp_path, f"old-{i}.json", run(drivers=[driver(i)], driver_count=2)) for i in range(2))
     )
-    assert (found.exit_code, "the scenario of these results is none of this version: topics:" in found.output) == (2, True)
+    assert (found.exit_code, "the scenario of these results is not valid in this version: topics:" in found.output) == (2, True)
     found = call(commands.merge_command, files[0])
     assert (found.exit_code, "1 of 2 drivers are missing: 1" in found.output) == (1, True)
 
@@ -207,9 +207,9 @@ def test_render_shows_a_file_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no result of a load test: Invalid JSON"),
-        ('{"kind": "soup"}', "no result of a load test: kind: Input tag 'soup'"),
-        (json.dumps(run().model_dump() | {"schema_version": 9}), "of schema version 9; this program reads version 1"),
+        ("", "not a result of a load test: Invalid JSON"),
+        ('{"kind": "soup"}', "not a result of a load test: kind: Input tag 'soup'"),
+        (json.dumps(run().model_dump() | {"schema_version": 9}), "schema version 9; this program reads version 1"),
         (json.dumps(run().model_dump() | {"speed": 9}), "run.speed: Extra inputs are not permitted"),
     ],
 )
@@ -234,5 +234,5 @@ def test_files_that_are_not_there_or_cannot_be_written(tmp_path: Path) -> None:
     found = call(commands.render_command, file, "--html", tmp_path / "none" / "page.html")
     assert (found.exit_code, found.output.splitlines()[-1]) == (2, f"{tmp_path}/none/page.html: No such file or directory")
     assert call(commands.merge_command, saved(tmp_path, "c.json", comparison())).output.endswith(
-        "a comparison has no share of a run\n"
+        "this is a comparison; only results of runs can be merged\n"
     )
