@@ -63,16 +63,14 @@ def _measure(key: Key, endpoints: Sequence[Endpoint], values: Sequence[Sequence[
 
 def ratio(endpoint: str, values: Sequence[float], base: Sequence[float], better: Better) -> Ratio:
     """Values of an endpoint divided by those of the first one, round by round."""
-    if not any((*values, *base)):
-        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="same")
+    p_value = rank_sum(values, base)
     if not all(base):
-        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="unsure")
+        verdict: Verdict = "unsure" if any((*values, *base)) else "same"
+        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=p_value, verdict=verdict)
     ratios = [value / before for value, before in zip(values, base, strict=True)]
     low, high = interval(ratios) or (None, None)
-    p_value = rank_sum(values, base)
-    return Ratio(
-        endpoint=endpoint, ratio=median(ratios), low=low, high=high, p_value=p_value, verdict=_verdict(low, high, p_value, better)
-    )
+    verdict = _verdict(low, high, p_value, better)
+    return Ratio(endpoint=endpoint, ratio=median(ratios), low=low, high=high, p_value=p_value, verdict=verdict)
 
 
 Verdict = Literal["better", "worse", "same", "unsure"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from loadtest.results.diff import Change
-from loadtest.results.measures import names, rate
+from loadtest.results.measures import cpu_per_100k, named, rate
 from loadtest.results.model import Comparison, PhaseResult, RunResult, Sweep, Verification
 from webpage.text import clean, count, decimal, duration, moment, size
 
@@ -73,7 +73,7 @@ def tenants(phase: PhaseResult) -> Rows:
     """One row for each tenant: what it did."""
     heads = ("Tenant", "Operation", "Intended/s", "Rate/s", "Bytes/s", "p50", "p99", "p99.9", "Longest", "Failed", "Throttled")
     rows = []
-    for name, tenant in zip(names(phase), phase.tenants, strict=True):
+    for name, tenant in named(phase):
         times = [ms(tenant.latency.percentile_us(p)) if tenant.latency.count else NONE for p in (50, 99, 99.9, 100)]
         rows.append(
             (
@@ -92,14 +92,13 @@ def tenants(phase: PhaseResult) -> Rows:
 
 def watched(phase: PhaseResult) -> Rows:
     """CPU and memory of what was watched."""
-    done = sum(tenant.acknowledged for tenant in phase.tenants)
     rows = [
         (
             clean(one.name, 50),
             f"{one.cpu_s:.2f} s",
             f"{one.cpu_s / phase.duration_s:.2f}",
             f"{one.cpu_max:.2f}",
-            f"{one.cpu_s / done * 100_000:.2f} s" if done else NONE,
+            NONE if (cpu := cpu_per_100k(phase, one)) is None else f"{cpu:.2f} s",
             size(one.memory_bytes),
             size(one.memory_max_bytes),
         )
@@ -110,7 +109,7 @@ def watched(phase: PhaseResult) -> Rows:
 
 def failures(phase: PhaseResult) -> Rows:
     """The errors by tenant."""
-    found = [(name, error, n) for name, t in zip(names(phase), phase.tenants, strict=True) for error, n in t.failed.items() if n]
+    found = [(name, error, n) for name, t in named(phase) for error, n in t.failed.items() if n]
     return Rows(("Tenant", "Error", "Times"), [(clean(name, 50), clean(error, 80), count(n)) for name, error, n in found], texts=2)
 
 
