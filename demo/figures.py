@@ -6,7 +6,8 @@ from statistics import median
 
 from demo import plan
 from demo.usage import Told
-from loadtest.results.model import PhaseResult, RunResult, Series, TenantResult
+from loadtest.results.counts import Series
+from loadtest.results.model import PhaseResult, RunResult, TenantResult
 
 
 @dataclass(frozen=True)

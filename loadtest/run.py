@@ -29,7 +29,7 @@ from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
 from loadtest.results import honesty, sampling
-from loadtest.results.counts import FIELDS
+from loadtest.results.counts import Counts
 from loadtest.results.model import (
     Driver,
     DriverProcess,
@@ -309,7 +309,7 @@ class Run:
                 acknowledged = one.report.acknowledged_records if one.report else []
                 first, last = one.job.first_producer, one.job.first_producer + one.job.clients - 1
                 self._written.append(verify.Written(load.tenant, report.library, one.job.topic, first, last, acknowledged))
-        found: dict[str, Any] = {name: getattr(report, name) for name in FIELDS}
+        found: dict[str, Any] = {name: getattr(report, name) for name in Counts.model_fields}
         return TenantResult(
             tenant=load.tenant,
             role=self.scenario.tenants[load.tenant].role,

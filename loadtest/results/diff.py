@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from loadtest.results.counts import Model
 from loadtest.results.measures import KINDS, Kind, figures
-from loadtest.results.model import Comparison, Machine, Model, RunResult, Sweep
+from loadtest.results.model import Comparison, Machine, RunResult, Sweep
 from loadtest.results.statistics import LEVEL, rank_sum
 
 _KNEE: Final = Kind("knee", "1/s", "higher", 0.1, 0.5)

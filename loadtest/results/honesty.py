@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -18,20 +18,15 @@ import psutil
 
 from loadtest.results.model import Driver, Machine, PhaseResult, RunResult, TenantResult, Warning, WarningCode
 from loadtest.results.sampling import BUSY, IDLE
+from webpage.text import counted
 
-FOUND: Final = frozenset(
-    {
-        WarningCode.DRIVER_LOST,
-        WarningCode.DRIVER_SATURATED,
-        WarningCode.MACHINE_SATURATED,
-        WarningCode.DRIVER_LAG,
-        WarningCode.CLOCK_RESOLUTION,
-        WarningCode.CLOCK_SKEW,
-        WarningCode.RATE_NOT_REACHED,
-        WarningCode.COORDINATED_OMISSION,
-        WarningCode.WATCH_LOST,
-    }
-)
+Found = Iterator[Warning]
+FOUND: Final = frozenset(WarningCode) - {
+    WarningCode.DRIVER_MISSING,
+    WarningCode.DRIVERS_APART,
+    WarningCode.DRIFT,
+    WarningCode.LEFT_BEHIND,
+}
 """The codes that `warnings` finds, and finds again in a merged result."""
 REACHED: Final = 0.98
 """Share of the intended operations that has to succeed (or be sent)."""
@@ -57,28 +52,22 @@ def warnings(result: RunResult) -> list[Warning]:
     return found
 
 
-def lost(drivers: Iterable[Driver]) -> list[Warning]:
+def lost(drivers: Iterable[Driver]) -> Found:
     """Driver processes that ended early."""
-    names = [process.name for driver in drivers for process in driver.processes if process.lost]
-    if not names:
-        return []
-    text = f"lost {_number(len(names), 'driver process', 'driver processes')} ({_names(names)}): their counts are missing"
-    return [Warning(code=WarningCode.DRIVER_LOST, text=text)]
+    if names := [process.name for driver in drivers for process in driver.processes if process.lost]:
+        what = counted(len(names), "driver process", "driver processes")
+        yield Warning(code=WarningCode.DRIVER_LOST, text=f"lost {what} ({_names(names)}): their counts are missing")
 
 
-def watch_lost(phase: PhaseResult) -> list[Warning]:
+def watch_lost(phase: PhaseResult) -> Found:
     """Watched processes that ended early."""
-    names = [one.name for one in phase.watched if one.lost]
-    if not names:
-        return []
-    text = f"phase {phase.name}: {_names(names)} ended before the phase did, or never existed"
-    return [Warning(code=WarningCode.WATCH_LOST, text=text, phase=phase.name)]
+    if names := [one.name for one in phase.watched if one.lost]:
+        yield _of(phase, WarningCode.WATCH_LOST, f"{_names(names)} ended before the phase did, or never existed")
 
 
-def saturated(result: RunResult) -> list[Warning]:
+def saturated(result: RunResult) -> Found:
     """Drivers, or machines, without idle CPU."""
     measured = sum(phase.duration_s for phase in result.phases)
-    found = []
     for driver in result.drivers:
         for process in driver.processes:
             if process.saturated_s > measured * MAX_SATURATED:
@@ -86,83 +75,70 @@ def saturated(result: RunResult) -> list[Warning]:
                     f"{process.name}: one thread used over {BUSY:.0%} of a core for {process.saturated_s:.0f} of {measured:.0f} s: "
                     "the figures show the limit of the driver; give the tenant more processes"
                 )
-                found.append(Warning(code=WarningCode.DRIVER_SATURATED, text=text))
+                yield Warning(code=WarningCode.DRIVER_SATURATED, text=text)
         if driver.busy_s > measured * MAX_SATURATED:
             text = (
                 f"driver {driver.index}: its machine had under {IDLE:.0%} of its CPUs idle for {driver.busy_s:.0f} of "
                 f"{measured:.0f} s: other processes on that machine compete with the load"
             )
-            found.append(Warning(code=WarningCode.MACHINE_SATURATED, text=text))
-    return found
+            yield Warning(code=WarningCode.MACHINE_SATURATED, text=text)
 
 
-def lagging(result: RunResult) -> list[Warning]:
+def lagging(result: RunResult) -> Found:
     """Drivers that begin due operations late, compared with the latencies that they measure."""
     slowest = max((t.latency.percentile_us(99) for phase in result.phases for t in phase.tenants), default=0) / 1000
-    return [
-        Warning(
-            code=WarningCode.DRIVER_LAG,
-            text=f"{process.name}: 1% of due operations were begun over {process.lag_p99_ms:.1f} ms late, at most "
-            f"{process.lag_max_ms:.0f} ms: this delay is part of its latencies",
-        )
-        for driver in result.drivers
-        for process in driver.processes
-        if process.lag_p99_ms > max(LAG_MS, slowest * LAG_SHARE)
-    ]
+    for process in (process for driver in result.drivers for process in driver.processes):
+        if process.lag_p99_ms > max(LAG_MS, slowest * LAG_SHARE):
+            text = (
+                f"{process.name}: 1% of due operations were begun over {process.lag_p99_ms:.1f} ms late, at most "
+                f"{process.lag_max_ms:.0f} ms: this delay is part of its latencies"
+            )
+            yield Warning(code=WarningCode.DRIVER_LAG, text=text)
 
 
-def coarse_clock(result: RunResult) -> list[Warning]:
+def coarse_clock(result: RunResult) -> Found:
     """Clocks whose steps are large compared with a latency."""
     medians = [t.latency.percentile_us(50) for phase in result.phases for t in phase.tenants if t.latency.count]
-    if not medians:
-        return []
-    limit = min(medians) / STEPS
-    return [
-        Warning(
-            code=WarningCode.CLOCK_RESOLUTION,
-            text=f"driver {driver.index}: its clock has steps of {step:.3g} µs, the smallest median latency is {min(medians)} µs",
-        )
-        for driver in result.drivers
-        if (step := driver.machine.clock_resolution_ns / 1000) > limit
-    ]
+    for driver in result.drivers if medians else ():
+        step, least = driver.machine.clock_resolution_ns / 1000, min(medians)
+        if step > least / STEPS:
+            text = f"driver {driver.index}: its clock has steps of {step:.3g} µs, the smallest median latency is {least} µs"
+            yield Warning(code=WarningCode.CLOCK_RESOLUTION, text=text)
 
 
-def rate_not_reached(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
+def rate_not_reached(phase: PhaseResult, tenant: TenantResult) -> Found:
     """An open-loop rate that was not reached, unless the scenario expects a quota to limit it."""
-    if tenant.intended_rate is None or tenant.limited or tenant.acknowledged >= tenant.intended * REACHED:
-        return []
-    wanted, got = tenant.intended / phase.duration_s, tenant.acknowledged / phase.duration_s
-    why = f"; {tenant.failures} failed" if tenant.failures else ""
-    text = f"phase {phase.name}, {tenant.tenant}: {wanted:,.0f} per second were intended, {got:,.0f} succeeded{why}"
-    return [Warning(code=WarningCode.RATE_NOT_REACHED, text=text, phase=phase.name)]
+    if tenant.intended_rate is not None and not tenant.limited and tenant.acknowledged < tenant.intended * REACHED:
+        wanted, got = tenant.intended / phase.duration_s, tenant.acknowledged / phase.duration_s
+        why = f"; {tenant.failures} failed" if tenant.failures else ""
+        text = f"{wanted:,.0f} per second were intended, {got:,.0f} succeeded{why}"
+        yield _of(phase, WarningCode.RATE_NOT_REACHED, text, tenant)
 
 
-def omission(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
+def omission(phase: PhaseResult, tenant: TenantResult) -> Found:
     """Due operations that were never sent, and so have no latency, or that waited in the driver."""
-    if tenant.intended_rate is None:
-        return []
-    where = f"phase {phase.name}, {tenant.tenant}: "
-    if tenant.sent < tenant.intended * REACHED:
-        never = tenant.intended - tenant.sent
-        text = (
-            f"{where}{never:,} of {tenant.intended:,} due operations were never sent and have no latency: percentiles are too low"
-        )
-        return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
     due, sent = tenant.latency.percentile_us(99), tenant.service.percentile_us(99)
-    if tenant.service.count and due > sent * HIDDEN and due - sent > LAG_MS * 1000:
+    if tenant.intended_rate is None:
+        return
+    if tenant.sent < tenant.intended * REACHED:
+        never = f"{tenant.intended - tenant.sent:,} of {tenant.intended:,} due operations were never sent"
+        text = f"{never} and have no latency: percentiles are too low"
+        yield _of(phase, WarningCode.COORDINATED_OMISSION, text, tenant)
+    elif tenant.service.count and due > sent * HIDDEN and due - sent > LAG_MS * 1000:
         times = f"{due / 1000:.1f} ms from the due time, {sent / 1000:.1f} ms from the time of sending"
-        text = f"{where}p99 is {times}: operations waited in the driver"
-        return [Warning(code=WarningCode.COORDINATED_OMISSION, text=text, phase=phase.name)]
-    return []
+        yield _of(phase, WarningCode.COORDINATED_OMISSION, f"p99 is {times}: operations waited in the driver", tenant)
 
 
-def skew(phase: PhaseResult, tenant: TenantResult) -> list[Warning]:
+def skew(phase: PhaseResult, tenant: TenantResult) -> Found:
     """Records that seem to have arrived before they were sent."""
-    below = tenant.latency.below_zero + tenant.service.below_zero
-    if not below:
-        return []
-    text = f"phase {phase.name}, {tenant.tenant}: {below:,} negative latencies, counted as 0: the clocks of two machines differ"
-    return [Warning(code=WarningCode.CLOCK_SKEW, text=text, phase=phase.name)]
+    if below := tenant.latency.below_zero + tenant.service.below_zero:
+        text = f"{below:,} negative latencies, counted as 0: the clocks of two machines differ"
+        yield _of(phase, WarningCode.CLOCK_SKEW, text, tenant)
+
+
+def _of(phase: PhaseResult, code: WarningCode, text: str, tenant: TenantResult | None = None) -> Warning:
+    where = f"phase {phase.name}{f', {tenant.tenant}' if tenant else ''}"
+    return Warning(code=code, text=f"{where}: {text}", phase=phase.name)
 
 
 def machine() -> Machine:
@@ -208,7 +184,3 @@ def _memory() -> int:
 
 def _names(names: list[str]) -> str:
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-
-
-def _number(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"

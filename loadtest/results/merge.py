@@ -12,7 +12,6 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from loadtest.results import honesty
-from loadtest.results.counts import added
 from loadtest.results.model import (
     AssertionResult,
     Event,
@@ -116,7 +115,7 @@ def _tenant(several: Sequence[TenantResult]) -> TenantResult:
         client=first.client,
         limited=first.limited,
         intended_rate=sum(rates) if len(rates) == len(several) else None,
-        **added(several),
+        **TenantResult.added(several),
     )
 
 

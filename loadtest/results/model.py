@@ -11,17 +11,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from loadtest.results.histogram import Histogram
+from loadtest.results.counts import Count, Counts, Model
 
 SCHEMA_VERSION: Final = 1
 Version = Literal[1]
-Count = Annotated[int, Field(ge=0)]
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class WarningCode(StrEnum):
@@ -87,28 +82,7 @@ class Driver(Model):
     processes: list[DriverProcess] = Field(default_factory=list)
 
 
-class Throttle(Model):
-    """Throttle times that answers asked for."""
-
-    count: Count = Field(0, description="Answers with a throttle time above 0.")
-    sum_ms: Count = 0
-    max_ms: Count = 0
-
-
-class Series(Model):
-    """Second by second, warm-up included; all lists are of one length. Of N drivers the seconds are added."""
-
-    first: int = Field(0, description="The second (since 1970) of the first value.")
-    intended: list[int] = Field(default_factory=list, description="Operations due; zeros if as fast as possible.")
-    sent: list[int] = Field(default_factory=list)
-    acknowledged: list[int] = Field(default_factory=list)
-    failed: list[int] = Field(default_factory=list)
-    bytes: list[int] = Field(default_factory=list, description="Of what was acknowledged.")
-    latency_sum_us: list[int] = Field(default_factory=list, description="Divided by `acknowledged`: the mean of that second.")
-    latency_max_us: list[int] = Field(default_factory=list)
-
-
-class TenantResult(Model):
+class TenantResult(Counts):
     """What one tenant did in one phase, all its clients and processes together. Warm-up counts in `series` alone."""
 
     tenant: str = Field(description="Its name in the scenario.")
@@ -117,15 +91,6 @@ class TenantResult(Model):
     client: str = Field(description="Client library.")
     limited: bool = Field(False, description="The scenario expects a quota to hold it below its rate: then that is no warning.")
     intended_rate: float | None = Field(None, description="Operations per second that were due; null: as fast as possible.")
-    intended: Count = Field(0, description="Operations that fell due (for `as fast as possible`: that were sent).")
-    sent: Count = 0
-    acknowledged: Count = Field(0, description="Operations that succeeded: records acknowledged or consumed, topics made, …")
-    failed: dict[str, Count] = Field(default_factory=dict, description="Number of failures by error name.")
-    bytes: Count = Field(0, description="Payload (keys and values) of what was acknowledged.")
-    latency: Histogram = Field(default_factory=Histogram, description="From the time an operation was due to its success.")
-    service: Histogram = Field(default_factory=Histogram, description="From the time it was sent: what a closed loop would show.")
-    throttle: Throttle = Field(default_factory=Throttle)
-    series: Series = Field(default_factory=Series)
 
     @property
     def failures(self) -> int:

@@ -14,8 +14,9 @@ import yaml
 from matplotlib.axes import Axes
 
 from loadtest.results import say
+from loadtest.results.counts import Series
 from loadtest.results.measures import named
-from loadtest.results.model import Comparison, Measure, PhaseResult, RunResult, Series, Sweep, TenantResult
+from loadtest.results.model import Comparison, Measure, PhaseResult, RunResult, Sweep, TenantResult
 from webpage.drawing import LEVEL, LINES, SERIES, TEXT, Drawing, dates, drawing, few_ticks, time_axis
 from webpage.templates import render
 from webpage.text import clean, count, size, unit_of

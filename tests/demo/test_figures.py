@@ -3,8 +3,9 @@
 from demo import plan
 from demo.figures import delivery, felt, longest_wait, storm
 from demo.usage import Told
+from loadtest.results.counts import Series
 from loadtest.results.histogram import Histogram, Recorder
-from loadtest.results.model import Endpoint, PhaseResult, RunResult, Series, TenantResult, Verification
+from loadtest.results.model import Endpoint, PhaseResult, RunResult, TenantResult, Verification
 
 NEW = plan.STORMS[0]
 

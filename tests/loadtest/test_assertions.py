@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from loadtest.assertions import assess, jain
-from loadtest.results.model import PhaseResult, Series, Throttle, Verification
+from loadtest.results.counts import Series, Throttle
+from loadtest.results.model import PhaseResult, Verification
 from tests.loadtest.made import START, phase, run, tenant
 
 KIB = 1024

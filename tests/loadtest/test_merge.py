@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadtest.results.counts import Series, SeriesRecorder, add
 from loadtest.results.merge import MergeError, merge_runs
-from loadtest.results.model import AssertionResult, Event, RunResult, Series, Verification, Warning, WarningCode, Watched
-from loadtest.results.series import SeriesRecorder, add
+from loadtest.results.model import AssertionResult, Event, RunResult, Verification, Warning, WarningCode, Watched
 from tests.loadtest.made import START, driver, histogram, phase, run, tenant
 
 
