@@ -23,7 +23,6 @@ from confluent_kafka import KafkaException, Producer
 
 from configfile.access import Access
 from loadtest import verify
-from loadtest.assertions import assess
 from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start, Tick
 from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
@@ -43,8 +42,9 @@ from loadtest.results.model import (
 )
 from loadtest.results.progress import Progress, RunObserver
 from loadtest.results.sampling import Host, Sampler, Target, Tree
-from loadtest.scenario import MAX, AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing
+from loadtest.scenario import AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing, assess
 from loadtest.scenario import Event as Planned
+from loadtest.units import MAX
 
 PREFIX: Final = "loadtest-"
 CONNECTED: Final = 90.0

@@ -112,7 +112,7 @@ def _console(*, stderr: bool = False) -> Console:
 
 
 def _assess() -> Callable[[RunResult], list[AssertionResult]]:
-    from loadtest.assertions import assess
+    from loadtest.scenario import assess
 
     return assess
 
