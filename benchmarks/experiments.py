@@ -21,8 +21,8 @@ from rich.table import Table
 from benchmarks.local_proxy import LocalProxy, proxy_with
 from configfile.access import Access, Login
 from configfile.load import FileError
-from loadtest.cli import load
 from loadtest.endpoint import Cluster, EndpointError
+from loadtest.library import load
 from loadtest.results.model import RunResult, TenantResult
 from loadtest.results.sampling import Tree
 from loadtest.results.terminal import View

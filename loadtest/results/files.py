@@ -9,14 +9,11 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from configfile.load import FileError
 from loadtest.results.model import SCHEMA_VERSION, Comparison, Result, RunResult, Sweep
 
 AnyResult = RunResult | Comparison | Sweep
 _ADAPTER: Final = TypeAdapter[AnyResult](Result)
-
-
-class FileError(Exception):
-    """A file that cannot be read, or holds no result."""
 
 
 def write(result: AnyResult, path: str) -> None:

@@ -10,13 +10,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from loadtest.cli import load
-from loadtest.results import commands
+from loadtest.cli import loadtest
+from loadtest.library import load
 from loadtest.results.compare import in_turn
 from loadtest.results.files import AnyResult, write
 from loadtest.results.model import AssertionResult, Endpoint, Event, RunResult, Verification, Warning, WarningCode, Watched
@@ -150,9 +149,11 @@ def test_where_nobody_looks_a_line_comes_now_and_then() -> None:
 
 # Commands
 
+SAID_BY = "kafka-quota-proxy loadtest: "
 
-def call(command: click.Command, *arguments: object, given: str = "") -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments], input=given)
+
+def call(command: str, *arguments: object, given: str = "") -> Result:
+    return CliRunner().invoke(loadtest, [command, *map(str, arguments)], input=given)
 
 
 def saved(folder: Path, name: str, result: AnyResult) -> Path:
@@ -164,14 +165,11 @@ def saved(folder: Path, name: str, result: AnyResult) -> Path:
 def test_diff_says_what_regressed(tmp_path: Path) -> None:
     before = saved(tmp_path, "a.json", run())
     after = saved(tmp_path, "b.json", run(phase(tenant(acknowledged=800))))
-    found = call(commands.diff_command, before, after)
+    found = call("diff", before, after)
     assert (found.exit_code, "REGRESSION" in found.output, "1 regressions in" in found.output) == (1, True, True)
-    assert call(commands.diff_command, before, before).exit_code == 0
-    assert call(commands.diff_command, before, after, "--threshold", "rate=30%").exit_code == 0
-    assert (
-        call(commands.diff_command, saved(tmp_path, "c.json", comparison()), saved(tmp_path, "d.json", comparison(4))).exit_code
-        == 1
-    )
+    assert call("diff", before, before).exit_code == 0
+    assert call("diff", before, after, "--threshold", "rate=30%").exit_code == 0
+    assert call("diff", saved(tmp_path, "c.json", comparison()), saved(tmp_path, "d.json", comparison(4))).exit_code == 1
 
 
 def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
@@ -179,7 +177,7 @@ def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
     parts = [run(drivers=[driver(index)], driver_count=2, definition=scenario) for index in range(2)]
     files = [saved(tmp_path, f"{index}.json", part) for index, part in enumerate(parts)]
     out = tmp_path / "merged.json"
-    found = call(commands.merge_command, *files, "--json", out, "--html", tmp_path / "page.html")
+    found = call("merge", *files, "--json", out, "--html", tmp_path / "page.html")
     assert found.exit_code == 0, found.output
     merged = RunResult.model_validate_json(out.read_text())
     assert merged.phases[0].tenants[0].acknowledged == 2000
@@ -187,19 +185,17 @@ def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
     logs = "".join(
         f"[pod/load-{i}/load] topic made\n[pod/load-{i}/load] {part.model_dump_json()}\n" for i, part in enumerate(parts)
     )
-    found = call(commands.merge_command, "-", "--json", "-", given=logs)
+    found = call("merge", "-", "--json", "-", given=logs)
     assert found.exit_code == 0, found.output
     assert RunResult.model_validate_json(found.stdout) == merged
-    found = call(
-        commands.merge_command, *(saved(tmp_path, f"old-{i}.json", run(drivers=[driver(i)], driver_count=2)) for i in range(2))
-    )
+    found = call("merge", *(saved(tmp_path, f"old-{i}.json", run(drivers=[driver(i)], driver_count=2)) for i in range(2)))
     assert (found.exit_code, "the scenario of these results is not valid in this version: topics:" in found.output) == (2, True)
-    found = call(commands.merge_command, files[0])
+    found = call("merge", files[0])
     assert (found.exit_code, "1 of 2 drivers are missing: 1" in found.output) == (1, True)
 
 
 def test_render_shows_a_file_again(tmp_path: Path) -> None:
-    found = call(commands.render_command, saved(tmp_path, "a.json", full_run()), "--html", tmp_path / "page.html")
+    found = call("render", saved(tmp_path, "a.json", full_run()), "--html", tmp_path / "page.html")
     assert (found.exit_code, "Load test: victim" in found.output) == (0, True)
     assert "Load test: victim" in (tmp_path / "page.html").read_text()
 
@@ -217,22 +213,22 @@ def test_what_is_no_result_is_refused_in_one_line(tmp_path: Path, text: str, sai
     file = tmp_path / "a.json"
     file.write_text(text)
     for command, arguments in (
-        (commands.render_command, [file]),
-        (commands.merge_command, [file]),
-        (commands.diff_command, [file, file]),
+        ("render", [file]),
+        ("merge", [file]),
+        ("diff", [file, file]),
     ):
         found = call(command, *arguments)
         assert (found.exit_code, found.output.count("\n")) == (2, 1), found.output
-        assert found.output.startswith(str(file))
+        assert found.output.startswith(f"{SAID_BY}{file}")
         assert said in found.output
 
 
 def test_files_that_are_not_there_or_cannot_be_written(tmp_path: Path) -> None:
-    found = call(commands.render_command, tmp_path / "none.json")
-    assert (found.exit_code, found.output) == (2, f"{tmp_path}/none.json: No such file or directory\n")
+    found = call("render", tmp_path / "none.json")
+    assert (found.exit_code, found.output) == (2, f"{SAID_BY}{tmp_path}/none.json: No such file or directory\n")
     file = saved(tmp_path, "a.json", run())
-    found = call(commands.render_command, file, "--html", tmp_path / "none" / "page.html")
-    assert (found.exit_code, found.output.splitlines()[-1]) == (2, f"{tmp_path}/none/page.html: No such file or directory")
-    assert call(commands.merge_command, saved(tmp_path, "c.json", comparison())).output.endswith(
+    found = call("render", file, "--html", tmp_path / "none" / "page.html")
+    assert (found.exit_code, found.output.splitlines()[-1]) == (2, f"{SAID_BY}{tmp_path}/none/page.html: No such file or directory")
+    assert call("merge", saved(tmp_path, "c.json", comparison())).output.endswith(
         "this is a comparison; only results of runs can be merged\n"
     )
