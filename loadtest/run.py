@@ -23,12 +23,12 @@ from confluent_kafka import KafkaException, Producer
 
 from configfile.access import Access
 from loadtest import verify
-from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start, Tick
+from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start
 from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
 from loadtest.results import honesty, sampling
-from loadtest.results.counts import Counts
+from loadtest.results.counts import Counts, Tick
 from loadtest.results.model import (
     Driver,
     DriverProcess,
@@ -40,7 +40,7 @@ from loadtest.results.model import (
     Warning,
     WarningCode,
 )
-from loadtest.results.progress import Progress, RunObserver
+from loadtest.results.progress import RunObserver
 from loadtest.results.sampling import Host, Sampler, Target, Tree
 from loadtest.scenario import AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing, assess
 from loadtest.scenario import Event as Planned
@@ -88,7 +88,6 @@ class Process:
     error: str = ""
     ready: bool = False
     lost: bool = False
-    last: Tick = field(default_factory=Tick)
 
 
 class Run:
@@ -357,10 +356,7 @@ class _Line:
         elif what == ERROR:
             one.error, one.lost = value, True
         elif what == TICK and observer is not None:
-            tick, last = Tick.model_validate(value), one.last
-            one.last = tick
-            acknowledged, failed, size = (getattr(tick, name) - getattr(last, name) for name in ("acknowledged", "failed", "bytes"))
-            observer.tick(one.job.name, Progress(1.0, acknowledged, failed, size, tick.latency_max_us, one.job.rate))
+            observer.tick(one.job.name, Tick.model_validate(value), one.job.rate)
 
 
 @contextmanager

@@ -48,18 +48,6 @@ class Start(Model):
     """On the monotonic clock of the machine, which all its processes share."""
 
 
-class Tick(Model):
-    """Sums since the beginning."""
-
-    intended: int = 0
-    sent: int = 0
-    acknowledged: int = 0
-    failed: int = 0
-    bytes: int = 0
-    latency_max_us: int = 0
-    """Of the last second."""
-
-
 class Acknowledged(Model):
     """Sequences of one producer in one partition, as (first, last + 1)."""
 

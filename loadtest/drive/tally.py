@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from loadtest.drive.job import Acknowledged, Report, Tick
+from loadtest.drive.job import Acknowledged, Report
 from loadtest.drive.pace import Pace
 from loadtest.payload import Runs
-from loadtest.results.counts import SeriesRecorder, Throttle
+from loadtest.results.counts import SeriesRecorder, Throttle, Tick
 from loadtest.results.histogram import Recorder, merge
 
 LATE: Final = 1.0

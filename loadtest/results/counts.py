@@ -42,6 +42,18 @@ class Series(Model):
     latency_max_us: list[int] = Field(default_factory=list)
 
 
+class Tick(Model):
+    """Sums of a driver since the beginning of a phase. It sends them once a second."""
+
+    intended: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    bytes: int = 0
+    latency_max_us: int = 0
+    """Of the last second."""
+
+
 class Counts(Model):
     """What a driver's report and a tenant's result have in common. Warm-up counts only in `series`."""
 

@@ -17,10 +17,10 @@ from rich.console import Console
 from loadtest.cli import loadtest
 from loadtest.library import load
 from loadtest.results.compare import in_turn
+from loadtest.results.counts import Tick
 from loadtest.results.files import AnyResult, write
 from loadtest.results.model import AssertionResult, Endpoint, Event, RunResult, Verification, Warning, WarningCode, Watched
 from loadtest.results.page import page
-from loadtest.results.progress import Progress
 from loadtest.results.sweep import find_knee
 from loadtest.results.terminal import View, print_result
 from tests.loadtest.made import START, driver, phase, run, tenant
@@ -124,8 +124,9 @@ def test_the_live_view_shows_rates_and_failures() -> None:
     console = Console(file=StringIO(), width=140, force_terminal=True)
     view = View(console, "produce", "proxy")
     view.phase("load", 30.0, now=100.0)
-    for second in range(3):
-        view.tick("victim", Progress(1.0, 100 + second, failed=1, size=1 << 20, longest_us=5000, intended=100))
+    for second in (1, 2, 3):
+        counted = Tick(acknowledged=102 * second, failed=second, bytes=second << 20, latency_max_us=5000)
+        view.tick("victim", counted, 100)
     console.print(view.drawn(now=112.0))
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
@@ -137,7 +138,7 @@ def test_where_nobody_looks_a_line_comes_now_and_then() -> None:
     with View(console, "produce", "proxy") as view:
         view.phase("load", 30.0, now=0.0)
         for second in range(1, 26):
-            view.tick("victim", Progress(1.0, 100, failed=0, size=10, longest_us=5000))
+            view.tick("victim", Tick(acknowledged=100 * second, bytes=10 * second, latency_max_us=5000), None)
             view.show(now=float(second))
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().splitlines() == [
