@@ -39,11 +39,12 @@ ATTACKS: Final = {"announced": 1 << 10, "half sent": 50 * MIB}
 
 class Attack:
     """Connections to host:port that announce `size` bytes each and send at most `limit` of them, as fast as the other end takes
-    them, each in a thread. Nothing is read except the end. `taken`: bytes that the other end took; `closed`: connections it ended."""
+    them, each in a thread. Nothing is read except the end. `taken`: bytes that the other end took; `closed`: connections that it
+    ended."""
 
     def __init__(self, address: str, connections: int, size: int, limit: int) -> None:
-        self._taken: list[int] = []
-        self.closed = 0
+        self._sent: list[int] = []
+        self._ended: list[socket.socket] = []
         self._limit = limit
         self._head = size.to_bytes(4, "big") + b"\0\x12\0\0\0\0\0\1\0\6shield"
         host, _, port = address.rpartition(":")
@@ -67,7 +68,11 @@ class Attack:
 
     @property
     def taken(self) -> int:
-        return sum(self._taken)
+        return sum(self._sent)
+
+    @property
+    def closed(self) -> int:
+        return len(self._ended)
 
     @property
     def settled(self) -> bool:
@@ -75,19 +80,20 @@ class Attack:
         return time.monotonic() - self._moved > SETTLED
 
     def _run(self, sock: socket.socket) -> None:
-        left, open_ = self._limit, True
-        while open_ and not self._stop.is_set():
+        left = self._limit
+        while not self._stop.is_set():
             try:
                 if left:
-                    self._taken.append(sock.send(PIECE[:left]))
-                    left, self._moved = left - self._taken[-1], time.monotonic()
-                else:
-                    open_ = bool(sock.recv(4096))
+                    sent = sock.send(PIECE[:left])
+                    self._sent.append(sent)
+                    left, self._moved = left - sent, time.monotonic()
+                elif not sock.recv(4096):
+                    return self._ended.append(sock)
             except TimeoutError:
                 pass
             except OSError:
-                open_ = False
-        self.closed += not open_
+                return self._ended.append(sock)
+        return None
 
 
 def serves(bootstrap: str, patience: float) -> bool:
