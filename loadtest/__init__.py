@@ -11,7 +11,7 @@
 - `assertions` whether what a scenario asserts is so
 - `endpoint`   a cluster, and what a run makes there
 - `wire`       requests by hand
-- `results`    what was found: the documented result, honesty, comparison, tables, pages
+- `results`    what was found: the documented result, checks, comparison, tables, pages
 - `entities`   messages of the protocol from plain values
 
 Benchmarks and experiments of this project are in `benchmarks`, outside of the wheel.

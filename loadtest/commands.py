@@ -25,7 +25,7 @@ from configfile.load import FileError
 from loadtest.endpoint import Cluster, EndpointError, same_cluster
 from loadtest.interrupt import interruptible
 from loadtest.library import description, find, load, names
-from loadtest.results import say
+from loadtest.results import tables
 from loadtest.results.compare import in_turn
 from loadtest.results.diff import DiffError, apart, diff, thresholds
 from loadtest.results.files import AnyResult, put, read, read_runs, write
@@ -239,7 +239,7 @@ def diff_command(before: str, after: str, limits: tuple[str, ...]) -> None:
     older, newer = read(before), read(after)
     changes = diff(older, newer, thresholds(limits))
     console = _console()
-    print_rows(console, say.changes(changes))
+    print_rows(console, tables.changes(changes))
     for text in apart(older, newer):
         console.print(f"⚠ {text}", style="yellow", markup=False, soft_wrap=True)
     for path, result in ((before, older), (after, newer)):

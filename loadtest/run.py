@@ -27,7 +27,7 @@ from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start
 from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
-from loadtest.results import honesty, sampling
+from loadtest.results import checks, sampling
 from loadtest.results.counts import Counts, Tick
 from loadtest.results.model import (
     Driver,
@@ -141,7 +141,7 @@ class Run:
             drivers=[
                 Driver(
                     index=self.options.index,
-                    machine=honesty.machine(),
+                    machine=checks.machine(),
                     busy_s=self._busy,
                     libraries=self._libraries,
                     processes=self._drivers,
@@ -152,7 +152,7 @@ class Run:
             warnings=self._warnings,
         )
         if self.options.count == 1:  # a share of the figures is judged when all are merged
-            result.warnings += honesty.warnings(result)
+            result.warnings += checks.warnings(result)
             result.assertions = assess(result)
         return result
 
@@ -287,7 +287,7 @@ class Run:
 
     def _measure(self, processes: Sequence[Process], sampler: Sampler, since: float, until: float) -> None:
         """How busy drivers were."""
-        cpus = honesty.machine().cpus
+        cpus = checks.machine().cpus
         self._busy += sampling.busy_s(sampler.readings("host"), cpus, since, until)
         for one in processes:
             found = sampling.driver(one.job.name, one.child.pid, sampler.readings(one.job.name), since, until)

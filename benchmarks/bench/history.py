@@ -18,7 +18,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from benchmarks.bench.measure import Figure
-from loadtest.results.honesty import machine
+from loadtest.results.checks import machine
 from loadtest.results.model import Machine
 from loadtest.results.statistics import LEVEL, rank_sum
 

@@ -1,7 +1,7 @@
 """Merge the results of N drivers into that of one run. In: a `RunResult` of each driver. Out: one.
 
 Counts add, histograms merge exactly, series add by second. Assertions and warnings about figures are not merged, as the figures of
-one driver say nothing about the sum: `assess` and `honesty` judge the merged result. A missing driver is named, and fails the run.
+one driver say nothing about the sum: `assess` and `checks` judge the merged result. A missing driver is named, and fails the run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from loadtest.results import honesty
+from loadtest.results import checks
 from loadtest.results.model import (
     AssertionResult,
     PhaseResult,
@@ -50,9 +50,9 @@ def merge_runs(results: Sequence[RunResult], assess: Callable[[RunResult], list[
             "assertions": [],
         }
     )
-    told = [warning for warning in _all(results, "warnings") if warning.code not in honesty.FOUND]
+    told = [warning for warning in _all(results, "warnings") if warning.code not in checks.FOUND]
     merged.warnings = _unique(
-        [*told, *_missing(results), *_apart(results), *honesty.warnings(merged)],
+        [*told, *_missing(results), *_apart(results), *checks.warnings(merged)],
         lambda warning: (warning.code, warning.text, warning.phase),
     )
     if assess is not None:

@@ -13,7 +13,7 @@ from typing import Final
 import yaml
 from matplotlib.axes import Axes
 
-from loadtest.results import say
+from loadtest.results import tables
 from loadtest.results.counts import Series
 from loadtest.results.measures import named
 from loadtest.results.model import Comparison, Measure, PhaseResult, RunResult, Sweep, TenantResult
@@ -42,7 +42,7 @@ def page(result: RunResult | Comparison | Sweep) -> str:
         kind, sections = "comparison", _comparison(result)
     else:
         kind, sections = "sweep", _sweep(result)
-    return render("loadtest.results", "page.html", kind=kind, result=result, title=say.title(result), say=say, **sections)
+    return render("loadtest.results", "page.html", kind=kind, result=result, title=tables.title(result), tables=tables, **sections)
 
 
 # Runs
@@ -135,7 +135,7 @@ def _log_axes(axes: Axes) -> None:
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
 
 
-def _machines(result: RunResult) -> say.Rows:
+def _machines(result: RunResult) -> tables.Rows:
     heads = ("Driver", "System", "Processor", "Python", "Clients", "CPUs", "Memory", "Clock")
     rows = [
         (
@@ -150,10 +150,10 @@ def _machines(result: RunResult) -> say.Rows:
         )
         for driver in result.drivers
     ]
-    return say.Rows(heads, rows, texts=5)
+    return tables.Rows(heads, rows, texts=5)
 
 
-def _processes(result: RunResult) -> say.Rows:
+def _processes(result: RunResult) -> tables.Rows:
     processes = [(driver.index, process) for driver in result.drivers for process in driver.processes]
     heads = ("Driver", "Process", "CPU", "Busiest second", "Its busiest thread", "Late, p99", "at most")
     rows = [
@@ -163,13 +163,13 @@ def _processes(result: RunResult) -> say.Rows:
             f"{p.cpu_s:.1f} s",
             f"{p.cpu_max:.2f} cores",
             f"{p.thread_max:.0%}",
-            say.ms(p.lag_p99_ms * 1000),
-            say.ms(p.lag_max_ms * 1000),
+            tables.ms(p.lag_p99_ms * 1000),
+            tables.ms(p.lag_max_ms * 1000),
         )
         for index, p in processes
     ]
     bad = frozenset(place for place, (_, p) in enumerate(processes) if p.lost or p.saturated_s)
-    return say.Rows(heads, rows, texts=2, bad=bad)
+    return tables.Rows(heads, rows, texts=2, bad=bad)
 
 
 # Comparisons and sweeps

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from loadtest.results.honesty import REACHED
+from loadtest.results.checks import REACHED
 from loadtest.results.model import PhaseResult, RunResult, Step, Sweep, Warning, WarningCode
 
 PRECISION: Final = 0.05

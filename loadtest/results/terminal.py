@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loadtest.results import say
+from loadtest.results import tables
 from loadtest.results.counts import Tick
 from loadtest.results.model import Comparison, RunResult, Sweep, Warning
 from loadtest.results.progress import RunObserver
@@ -90,7 +90,7 @@ class View(RunObserver):
                 f"{one.rates[-1]:,}",
                 "most" if one.intended is None else f"{one.intended:,.0f}",
                 size(one.tick.bytes),
-                say.ms(one.tick.latency_max_us),
+                tables.ms(one.tick.latency_max_us),
                 Text(count(one.tick.failed), style="red" if one.tick.failed else ""),
                 _spark(one.rates),
             )
@@ -99,26 +99,26 @@ class View(RunObserver):
 
 def print_result(console: Console, result: RunResult | Comparison | Sweep) -> None:
     """Print the tables and the verdict of a result, and its warnings, which say how far the figures can be trusted."""
-    console.print(Text(say.title(result), style="bold"))
-    console.print(Text(say.subtitle(result), style="dim"), soft_wrap=True)
+    console.print(Text(tables.title(result), style="bold"))
+    console.print(Text(tables.subtitle(result), style="dim"), soft_wrap=True)
     if isinstance(result, RunResult):
         for phase in result.phases:
             console.print(Text(f"\n{clean(phase.name, 60)}, {duration(phase.duration_s * 1000)}"))
-            for rows in (say.tenants(phase), say.failures(phase), say.watched(phase)):
+            for rows in (tables.tenants(phase), tables.failures(phase), tables.watched(phase)):
                 print_rows(console, rows)
-        print_rows(console, say.verification(result.verification))
-        print_rows(console, say.assertions(result))
+        print_rows(console, tables.verification(result.verification))
+        print_rows(console, tables.assertions(result))
         for assertion in result.assertions:
             if not assertion.passed:
                 console.print(Text(f"✗ {clean(assertion.text, 300)}", style="red"), soft_wrap=True)
     elif isinstance(result, Comparison):
-        print_rows(console, say.measures(result))
+        print_rows(console, tables.measures(result))
     else:
-        print_rows(console, say.steps(result))
-        console.print(Text(say.knee(result), style="bold"))
+        print_rows(console, tables.steps(result))
+        console.print(Text(tables.knee(result), style="bold"))
     print_warnings(console, result.warnings)
     if isinstance(result, RunResult):
-        console.print(Text(say.verdict(result), style="bold green" if result.passed else "bold red"))
+        console.print(Text(tables.verdict(result), style="bold green" if result.passed else "bold red"))
 
 
 def print_warnings(console: Console, warnings: list[Warning]) -> None:
@@ -127,7 +127,7 @@ def print_warnings(console: Console, warnings: list[Warning]) -> None:
         console.print(Text(f"⚠ {warning.code}: {clean(warning.text, 400)}", style="yellow"), soft_wrap=True)
 
 
-def print_rows(console: Console, rows: say.Rows) -> None:
+def print_rows(console: Console, rows: tables.Rows) -> None:
     """Print a table unless it is empty."""
     if not rows.rows:
         return

@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.usage import Told
+from demo.throttling import Throttling
 from demo.verdict import problems, seconds, sentences
 from tests.demo.results import felt, results
 
@@ -40,7 +40,7 @@ def test_what_must_not_be_is_a_problem() -> None:
     assert problems(results(lost=3)) == ["3 acknowledged records were lost"]
     assert problems(results(new_refused=0)) == ["storm-new was throttled, but never told error 89"]
     assert problems(results(old_refused=8)) == ["storm-old was told error 89, which it cannot know"]
-    never = problems(results(told={"storm-new": Told(7, 12_000)}))
+    never = problems(results(throttling={"storm-new": Throttling(7, 12_000)}))
     assert never == ["storm-old was never throttled: its burst was not used up; try more --seconds"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.results.honesty import machine, warnings
+from loadtest.results.checks import machine, warnings
 from loadtest.results.model import DriverProcess, TenantResult, WarningCode, Watched
 from tests.loadtest.made import driver, histogram, phase, run, tenant
 from tests.loadtest.made import machine as made_machine
