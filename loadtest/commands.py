@@ -97,7 +97,7 @@ def _given(function: Callable[..., None]) -> Callable[..., None]:
         if driver_count > 1 and compare:
             raise FileError("--compare: several drivers cannot take turns; run each endpoint by itself, and `loadtest diff` them")
         if run_id is not None and not _RUN_ID.fullmatch(run_id):
-            raise FileError(f"--run-id {run_id}: 1 to 64 letters, digits, `.`, `_` or `-` are right")
+            raise FileError(f"--run-id {run_id}: must be 1 to 64 letters, digits, `.`, `_` or `-`")
         found = load(scenario, sets).scaled(duration_scale)
         options = Options(_short_id(run_id), driver_index, driver_count, dict(watch(text) for text in watched))
         _writable(json, html)
@@ -176,7 +176,7 @@ def run(given: Given, rounds: int) -> None:
 def sweep(given: Given, low: float, high: float | None, p99: float | None) -> None:
     """Find the highest rate that holds: doubling, then halving the step."""
     if high is not None and high < low:
-        raise FileError(f"--to {high:g}: a rate of at least --from {low:g} is right")
+        raise FileError(f"--to {high:g}: must be at least --from {low:g}")
     given.scenario.at_rate(low)  # before anything runs, as it may raise
 
     def run_at(rate: float) -> RunResult:

@@ -39,6 +39,6 @@ def load(scenario: str, sets: Sequence[str]) -> Scenario:
     for text in sets:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise FileError(f"--set {text}: KEY=VALUE is right, such as rate=500")
+            raise FileError(f"--set {text}: must be KEY=VALUE, such as rate=500")
         given[key] = value
     return load_scenario(find(scenario), given)

@@ -67,7 +67,7 @@ class Login(Model):
     @model_validator(mode="after")
     def _one(self) -> Login:
         if (self.password_env is None) == (self.password_file is None):
-            raise ValueError("one of `password_env` and `password_file` is right")
+            raise ValueError("set exactly one of `password_env` and `password_file`")
         return self
 
 
