@@ -161,7 +161,7 @@ WRONG = {
     "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; at least 7",
     "ip=10.0.0.1 producer_ids_rate=5": "not of 'ip'",
     "user=x cluster_producer_byte_rate=5.5": "is not a whole number of bytes",
-    "user=x producer_ids_rate=5 producer_ids_rate=6": "stands 2 times in the request",
+    "user=x producer_ids_rate=5 producer_ids_rate=6": "is 2 times in the request",
 }
 
 
