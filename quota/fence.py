@@ -9,7 +9,7 @@ A fence belongs to the user who sent the refused batch: producer ids are small n
 share of the fences (`fair_share`). A user whose share is full is in *overflow*: its batches are refused without being remembered,
 and every batch of it with a sequence above 0 is refused too, as an earlier one may have been refused unseen. What is refused so is
 remembered as `unsure` as soon as there is room. The overflow ends `life` after the last refusal that could not be remembered;
-from then on an unsure fence is like any other. So such a user passes no quota and loses no record, and nobody else notices.
+from then on an unsure fence is like any other. So such a user passes no quota and loses no record, and other users do not notice.
 
 In: batches as they are refused or admitted, with the time in monotonic seconds. Out: whether a batch is behind the fence."""
 

@@ -34,7 +34,7 @@ SIZE: Final = 100
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Times in seconds. `requests` per second are the quota of each of `busy` users, who have `connections` each and send
-    `demand` times the quota while nobody mutes them, and more after a mute, as a connection goes on the moment it ends. Of
+    `demand` times the quota while they are not muted, and more after a mute, as a connection goes on as soon as it ends. Of
     `quiet` users each is at `spread` proxies on average, and sends `quiet_rate` requests per second there."""
 
     proxies: int

@@ -169,7 +169,7 @@ def _give_back(target: TargetTopic, size: int, rate: Metered | None, when: float
 
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
     """The broker did not write all of a request that was counted by topics. What it had for a topic is given back if nothing of it
-    was written; the bytes of a part are unknown. The topic is revoked, so that the next request to it is judged batch by batch."""
+    was written; of a part nobody knows the bytes. The topic is revoked, so that the next request to it is judged batch by batch."""
     when, target, size, rate, several = counted
     codes: dict[bytes, list[int]] = {}
     for (topic, _), code in errors.items():

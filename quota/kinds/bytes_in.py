@@ -16,7 +16,7 @@ The fast path is `TopicMeter.take`: a connection keeps the meters of its topics.
 it passes on to the one that took its place.
 
 Names count only once brokers have confirmed them: `topic` is called for what a broker has written, or said to be there. Bytes that
-no broker has confirmed yet count for nobody but their user (`expect`): for that user all goes on as if they were written, for
+no broker has confirmed yet count only for their user (`expect`): for that user all goes on as if they were written, for
 others as if they were not. They are taken back when the broker answers; of what is never answered the rate decays.
 
 Memory: a meter for each topic that somebody produces to; dropped when its rate is below 1 byte/s. A topic that is deleted keeps it
