@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +21,8 @@ from rich.table import Table
 from benchmarks.local_proxy import LocalProxy, proxy_with
 from configfile.access import Access, Login
 from configfile.load import FileError
-from loadtest.cli import load
 from loadtest.endpoint import Cluster, EndpointError
+from loadtest.library import load
 from loadtest.results.model import RunResult, TenantResult
 from loadtest.results.sampling import Tree
 from loadtest.results.terminal import View
@@ -116,50 +116,48 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Surroundings:
-    """A cluster and, if there are settings, a proxy in front of it, as a context manager."""
+    """A cluster and, if the way has one, a proxy in front of it. `bootstrap`: where the load goes."""
 
-    def __init__(self, experiment: Experiment, settings: Settings | None) -> None:
-        self._experiment, self._settings, self._stack = experiment, settings, ExitStack()
-        self.proxy: LocalProxy | None = None
-
-    def __enter__(self) -> Surroundings:
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            self._jmx = HeldPort()
-            stack.callback(self._jmx.release)
-            flags = _jmx_flags(self._jmx.number) if self._experiment.producer_state else []
-            users = None if self._experiment.users is None else dict(self._experiment.users)
-            kafka = stack.enter_context(LocalCluster(self._experiment.brokers, sasl=users, jvm_flags=flags))
-            self.bootstrap = kafka.bootstrap_servers
-            if self._settings is not None:
-                self.proxy = stack.enter_context(proxy_with(self._with_login(folder), kafka.brokers[0].address, folder))
-                self.bootstrap = self.proxy.bootstrap
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    users: Mapping[str, str] | None
+    bootstrap: str
+    proxy: LocalProxy | None
+    jmx: int | None
+    """The broker's port of JMX, if the broker is asked about producer ids."""
 
     def cluster(self) -> Cluster:
         """As the load test has it."""
-        users = self._experiment.users
+        users = self.users
         return Cluster.at(self.bootstrap, Access() if users is None else Access(Login("PLAIN", "ordinary", users["ordinary"])))
 
     def producer_state(self) -> tuple[int, int] | None:
         """(producer ids that the broker keeps, once for each partition; bytes of its heap after a collection)."""
-        if not self._experiment.producer_state:
+        if self.jmx is None:
             return None
-        ids, heap = run_java(JAVA / "BrokerState.java", str(self._jmx.number), check=True).stdout.split()
+        ids, heap = run_java(JAVA / "BrokerState.java", str(self.jmx), check=True).stdout.split()
         return int(ids), int(heap)
 
-    def _with_login(self, folder: Path) -> dict[str, Any]:
-        users, settings = self._experiment.users, dict(self._settings or {})
+
+@contextmanager
+def surroundings(experiment: Experiment, settings: Settings | None) -> Iterator[Surroundings]:
+    """Start a cluster and a proxy with these settings, or only a cluster."""
+    users = None if experiment.users is None else dict(experiment.users)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder, port = Path(name), HeldPort()
+        stack.callback(port.release)
+        jmx = port.number if experiment.producer_state else None
+        flags = [] if jmx is None else _jmx_flags(jmx)
+        kafka = stack.enter_context(LocalCluster(experiment.brokers, sasl=users, jvm_flags=flags))
+        if settings is None:
+            yield Surroundings(users, kafka.bootstrap_servers, None, jmx)
+            return
         if users is not None:
             (folder / "password").write_text(users["proxy"])
             sasl = {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password_file": str(folder / "password")}
-            settings["upstream"] = {"sasl": sasl}
-        return settings
+            settings = {**settings, "upstream": {"sasl": sasl}}
+        proxy = stack.enter_context(proxy_with(settings, kafka.brokers[0].address, folder))
+        yield Surroundings(users, proxy.bootstrap, proxy, jmx)
 
 
 def _jmx_flags(port: int) -> list[str]:
@@ -184,7 +182,7 @@ def scenario_of(experiment: Experiment, sets: Mapping[str, object], scale: float
 
 def run(experiment: Experiment, settings: Settings | None, scenario: Scenario) -> tuple[RunResult, dict[str, str]]:
     """One run, and what else there is to say of it. Raises EndpointError, RunError."""
-    with Surroundings(experiment, settings) as around:
+    with surroundings(experiment, settings) as around:
         watch = {} if around.proxy is None else {"proxy": Tree(around.proxy.pid)}
         with View(Console(stderr=True), scenario.name, around.bootstrap) as view:
             result = run_once(scenario, around.cluster(), Options(watch=watch, clean_up=False), view)

@@ -97,7 +97,7 @@ class Proxy:
             return took
 
     def cpu_per_minute(self, seconds: float) -> float:
-        """CPU seconds in a minute, by those of so many seconds from now on."""
+        """CPU seconds per minute, measured for `seconds` from now on."""
         before = cpu_seconds(self._pid)
         time.sleep(seconds)
         return (cpu_seconds(self._pid) - before) * 60 / seconds

@@ -6,13 +6,13 @@ of it, or as much as is taken; and an ordinary client that wants to write and re
 from __future__ import annotations
 
 import contextlib
-import selectors
 import socket
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,65 +39,61 @@ ATTACKS: Final = {"announced": 1 << 10, "half sent": 50 * MIB}
 
 class Attack:
     """Connections to host:port that announce `size` bytes each and send at most `limit` of them, as fast as the other end takes
-    them, in a thread. Nothing is read except the end. `taken`: bytes that the other end took; `closed`: connections it ended."""
+    them, each in a thread. Nothing is read except the end. `taken`: bytes that the other end took; `closed`: connections that it
+    ended."""
 
     def __init__(self, address: str, connections: int, size: int, limit: int) -> None:
-        self.taken = self.closed = 0
+        self._sent: list[int] = []
+        self._ended: list[socket.socket] = []
         self._limit = limit
         self._head = size.to_bytes(4, "big") + b"\0\x12\0\0\0\0\0\1\0\6shield"
         host, _, port = address.rpartition(":")
         self._sockets = [socket.create_connection((host, int(port)), 20) for _ in range(connections)]
         self._stop = threading.Event()
         self._moved = time.monotonic()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._threads = ThreadPoolExecutor(connections)
 
     def __enter__(self) -> Self:
-        for each in self._sockets:
-            each.sendall(self._head)
-            each.setblocking(False)
-        self._thread.start()
+        for sock in self._sockets:
+            sock.sendall(self._head)
+            sock.settimeout(0.1)
+            self._threads.submit(self._run, sock)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._threads.shutdown()
         for sock in self._sockets:
             sock.close()
+
+    @property
+    def taken(self) -> int:
+        return sum(self._sent)
+
+    @property
+    def closed(self) -> int:
+        return len(self._ended)
 
     @property
     def settled(self) -> bool:
         """Whether the other end has stopped taking bytes."""
         return time.monotonic() - self._moved > SETTLED
 
-    def _run(self) -> None:
-        left = dict.fromkeys(self._sockets, self._limit)
-        with selectors.DefaultSelector() as selector:
-            for each in self._sockets:
-                selector.register(each, selectors.EVENT_READ | selectors.EVENT_WRITE, each)
-            while not self._stop.is_set():
-                for key, events in selector.select(0.1):
-                    sock = key.data
-                    try:
-                        self._one(selector, sock, left, events)
-                    except BlockingIOError:
-                        pass
-                    except OSError:
-                        self._ended(selector, sock)
-
-    def _one(self, selector: selectors.BaseSelector, sock: socket.socket, left: dict[socket.socket, int], events: int) -> None:
-        if events & selectors.EVENT_READ and not sock.recv(4096):
-            self._ended(selector, sock)
-        elif events & selectors.EVENT_WRITE:
-            sent = sock.send(PIECE[: left[sock]])
-            left[sock] -= sent
-            self.taken += sent
-            self._moved = time.monotonic()
-            if not left[sock]:
-                selector.modify(sock, selectors.EVENT_READ, sock)
-
-    def _ended(self, selector: selectors.BaseSelector, sock: socket.socket) -> None:
-        selector.unregister(sock)
-        self.closed += 1
+    def _run(self, sock: socket.socket) -> None:
+        left = self._limit
+        while not self._stop.is_set():
+            try:
+                if left:
+                    sent = sock.send(PIECE[:left])
+                    self._sent.append(sent)
+                    left, self._moved = left - sent, time.monotonic()
+                elif not sock.recv(4096):
+                    return self._ended.append(sock)
+            except TimeoutError:
+                pass
+            except OSError:
+                return self._ended.append(sock)
+        return None
 
 
 def serves(bootstrap: str, patience: float) -> bool:

@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """After so many requests on so many connections: time and CPU in seconds since the start, memory in bytes."""
+    """A point of the run: requests and connections until then, time and CPU in seconds since the start, memory in bytes."""
 
     requests: int
     connections: int
@@ -50,7 +50,7 @@ def main(requests: int, hour: bool, points: int) -> None:
 
 
 def soak(requests: int, points: int) -> list[Sample]:
-    """So many requests, and what the proxy took after each part of them."""
+    """Send this number of requests; what the proxy took after each part of them."""
     with tempfile.TemporaryDirectory() as logs, in_front([*PROXY, "--logs", logs], ",".join(KINDS)) as (pid, listen):
         began, used = time.monotonic(), cpu_seconds(pid)
         samples = []

@@ -53,7 +53,7 @@ def access_of(path: Path) -> Access:
     except OSError as e:
         raise AccessError(f"{path}: cannot be read: {e.strerror}") from None
     except (UnicodeDecodeError, javaproperties.InvalidUEscapeError):
-        raise AccessError(f"{path}: is no properties file in UTF-8") from None
+        raise AccessError(f"{path}: is not a properties file in UTF-8") from None
     try:
         return _access(given)
     except AccessError as e:
@@ -63,7 +63,7 @@ def access_of(path: Path) -> Access:
 def _access(given: dict[str, str]) -> Access:
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
-        raise AccessError(f"`security.protocol` {protocol!r}: one of {', '.join(PROTOCOLS)} is right")
+        raise AccessError(f"`security.protocol` {protocol!r}: must be one of {', '.join(PROTOCOLS)}")
     login = _login(given) if protocol.startswith("SASL_") else None
     return Access(login, _tls(given) if protocol.endswith("SSL") else None)
 
@@ -71,7 +71,7 @@ def _access(given: dict[str, str]) -> Access:
 def _login(given: dict[str, str]) -> Login:
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", ""))
     if mechanism not in MECHANISMS:
-        raise AccessError(f"`sasl.mechanism` {mechanism!r}: one of {', '.join(MECHANISMS)} is right")
+        raise AccessError(f"`sasl.mechanism` {mechanism!r}: must be one of {', '.join(MECHANISMS)}")
     jaas = {name: re.sub(r"\\(.)", r"\1", text) for name, text in _JAAS.findall(given.get("sasl.jaas.config", ""))}
     username = given.get("sasl.username", jaas.get("username"))
     password = given.get("sasl.password", jaas.get("password"))
@@ -85,7 +85,7 @@ def _tls(given: dict[str, str]) -> Certificates:
         kind = given.get(f"ssl.{what}.type", "JKS").upper()
         if f"ssl.{what}.location" in given and kind != "PEM":
             raise AccessError(
-                f"`ssl.{what}.type` {kind}: only PEM can be read here; `ssl.{what}.type=PEM` with such a file is right"
+                f"`ssl.{what}.type` {kind}: only PEM can be read here; set `ssl.{what}.type=PEM` and name such a file"
             )
     if "ssl.key.password" in given:
         raise AccessError("`ssl.key.password`: a key with a password cannot be read here; give one without")

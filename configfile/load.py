@@ -48,7 +48,7 @@ def read(path: Path, example: str, *, kind: str = "setting") -> tuple[Any, Lines
     if node is None:
         return {}, {}
     if not isinstance(node, yaml.MappingNode):
-        raise FileError(f"{path}: line 1: a mapping of {kind}s is right, such as `{example}`")
+        raise FileError(f"{path}: line 1: must be a mapping of {kind}s, such as `{example}`")
     lines: Lines = {}
     return _build(path, node, (), lines, frozenset()), lines
 

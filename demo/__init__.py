@@ -7,9 +7,9 @@ The load is a scenario of the load test; the proxy and the report run as command
     plan       which quota holds for whom, the proxy's settings file, parameters of the scenario
     errors     the errors a user should read
     folder     the out folder: nothing in it is deleted that no demo wrote
-    stage      Kafka and the proxy, started and stopped
-    play       runs the scenario, and shows it
-    usage      what the proxy's own log says about the storm's clients
+    services   Kafka and the proxy, started and stopped
+    phases     runs the scenario, and shows its phases
+    throttling what the proxy's own log says about the storm's clients
     figures    results of the load test as the demo shows them
     verdict    figures into sentences; says so when a difference does not show
     screen     progress and lines on the terminal

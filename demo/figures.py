@@ -5,8 +5,9 @@ from itertools import groupby
 from statistics import median
 
 from demo import plan
-from demo.usage import Told
-from loadtest.results.model import PhaseResult, RunResult, Series, TenantResult
+from demo.throttling import Throttling
+from loadtest.results.counts import Series
+from loadtest.results.model import PhaseResult, RunResult, TenantResult
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,13 @@ def felt(phase: PhaseResult) -> Felt:
     return Felt(_latencies(_tenant(phase, plan.ORDERS)), _waits(_tenant(phase, plan.NEW_TOPICS), phase.duration_s))
 
 
-def storm(phase: PhaseResult, storm: plan.Storm, client_id: str, told: Told) -> StormFigures:
+def storm(phase: PhaseResult, storm: plan.Storm, client_id: str, throttling: Throttling) -> StormFigures:
     """Of the whole phase. Refusals are those of the proxy's log."""
     found = _tenant(phase, client_id)
     created, length = sum(found.series.acknowledged), phase.warmup_s + phase.duration_s
     return StormFigures(
         created,
-        told.refused_topics * storm.partitions,
+        throttling.refused_topics * storm.partitions,
         sum(found.series.failed),
         longest_wait(found.series, phase.started, length, ends=client_id == storm.unlimited),
     )

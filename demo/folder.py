@@ -2,38 +2,20 @@
 belongs to a demo if its settings file says so."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from demo import plan
 from demo.errors import UsageError
 
 
-@dataclass(frozen=True)
 class Folder:
-    """The paths of one run."""
+    """The paths of one run: the proxy's settings file, its operations log (what it printed), the folder of its usage log, and that
+    of the capacity report."""
 
-    path: Path
-
-    @property
-    def settings(self) -> Path:
-        """The proxy's settings file."""
-        return self.path / "proxy.yaml"
-
-    @property
-    def proxy_log(self) -> Path:
-        """The proxy's operations log: what it printed."""
-        return self.path / "proxy.log"
-
-    @property
-    def usage(self) -> Path:
-        """The folder of the proxy's usage log."""
-        return self.path / "logs"
-
-    @property
-    def report(self) -> Path:
-        """The folder of the capacity report."""
-        return self.path / "report"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings, self.proxy_log = path / "proxy.yaml", path / "proxy.log"
+        self.usage, self.report = path / "logs", path / "report"
 
 
 def prepare(path: Path) -> Folder:

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo import figures, folder, plan, report, tables, usage, verdict
+from demo import figures, folder, plan, report, tables, throttling, verdict
 from demo.errors import DemoError
-from demo.play import Play
+from demo.phases import PhaseProgress
 from demo.screen import Screen
-from demo.stage import Stage, raised
+from demo.services import Services, started
 from demo.verdict import Results, seconds
 from loadtest.interrupt import Interrupted
 
@@ -30,35 +30,35 @@ def run(options: Options, screen: Screen) -> int:
     where = folder.prepare(options.out)
     begin = time.monotonic()
     screen.line(f"A real Kafka behind the proxy, on this machine. What it leaves is in {where.path}/", wrap=False)
-    with raised(where, options.brokers, screen.line) as stage:
+    with started(where, options.brokers, screen.line) as services:
         screen.step(
             "Apache Kafka and the proxy",
-            f"{stage.upstream} behind {stage.proxy.bootstrap}, up in {seconds(time.monotonic() - begin)}",
+            f"{services.upstream} behind {services.proxy.bootstrap}, up in {seconds(time.monotonic() - begin)}",
         )
-        measured = _perform(stage, where, options, screen)
+        measured = _perform(services, where, options, screen)
         page = _report(where, screen)
         found = _show(measured, page, where, screen, time.monotonic() - begin)
         if options.keep:
-            _keep(stage, screen)
+            _keep(services, screen)
     return 1 if found else 0
 
 
-def _perform(stage: Stage, where: folder.Folder, options: Options, screen: Screen) -> Results:
-    run = Play(stage, screen).run(plan.parameters(options.seconds, options.brokers))
+def _perform(services: Services, where: folder.Folder, options: Options, screen: Screen) -> Results:
+    run = PhaseProgress(services, screen).run(plan.parameters(options.seconds, options.brokers))
     with screen.working("closing the usage log"):
         if options.keep:
             time.sleep(_FLUSH)
         else:
-            stage.close()
-    told = usage.told(where.usage)
+            services.close()
+    throttled = throttling.throttling_by_client(where.usage)
     phases = {phase.name: phase for phase in run.phases}
     storms = {
-        client_id: figures.storm(phases[phase], storm, client_id, told.get(client_id, usage.Told()))
+        client_id: figures.storm(phases[phase], storm, client_id, throttled.get(client_id, throttling.Throttling()))
         for storm in plan.STORMS
         for phase, client_id in ((plan.UNLIMITED, storm.unlimited), (plan.LIMITED, storm.client_id))
     }
     alone, unlimited, limited = (figures.felt(phases[name]) for name in (plan.ALONE, plan.UNLIMITED, plan.LIMITED))
-    return Results(options.seconds, alone, unlimited, limited, storms, figures.delivery(run), told)
+    return Results(options.seconds, alone, unlimited, limited, storms, figures.delivery(run), throttled)
 
 
 def _report(where: folder.Folder, screen: Screen) -> Path | DemoError:
@@ -107,18 +107,18 @@ def _about_the_quota(length: float) -> str:
     )
 
 
-def _keep(stage: Stage, screen: Screen) -> None:
+def _keep(services: Services, screen: Screen) -> None:
     """Leave everything running until Ctrl-C."""
     screen.line()
-    screen.step("still running: the proxy", stage.proxy.bootstrap)
-    screen.step("its metrics", f"http://{stage.proxy.admin}/metrics")
-    screen.step("Kafka behind it", stage.upstream)
+    screen.step("still running: the proxy", services.proxy.bootstrap)
+    screen.step("its metrics", f"http://{services.proxy.admin}/metrics")
+    screen.step("Kafka behind it", services.upstream)
     limited = " and ".join(storm.client_id for storm in plan.STORMS)
     screen.line(f"Point your own clients at the proxy; client ids {limited} are under the quota. Ctrl-C ends it.")
     try:
         while True:
-            stage.check()
+            services.check()
             time.sleep(1)
     except Interrupted:
         screen.line("stopping")
-        stage.close()
+        services.close()

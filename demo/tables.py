@@ -8,7 +8,7 @@ from rich.table import Table
 
 from demo import plan
 from demo.figures import Felt, StormFigures, Waits
-from demo.usage import Told
+from demo.throttling import Throttling
 from demo.verdict import Results, seconds
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -34,9 +34,9 @@ def quota_table(results: Results) -> Table:
         for storm in plan.STORMS:
             client_id = storm.client_id if limited else storm.unlimited
             table.add_column(f"{storm.kind} client\n{'quota' if limited else 'no quota'}", justify="right")
-            told = results.told.get(client_id, Told())
+            throttling = results.throttling.get(client_id, Throttling())
             allowed = f"{plan.allowance(results.seconds):,.0f}" if limited else "-"
-            columns.append(_storm_cells(storm, results.storms[client_id], results.seconds, allowed, told.throttle_ms / 1000))
+            columns.append(_storm_cells(storm, results.storms[client_id], results.seconds, allowed, throttling.throttle_ms / 1000))
     for row in zip(_LABELS, *columns, strict=True):
         table.add_row(*row)
     return table

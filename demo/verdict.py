@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from demo import plan
 from demo.figures import Delivery, Felt, Latencies, StormFigures, Waits
-from demo.usage import Told
+from demo.throttling import Throttling
 
 CLEAR = 1.5
 """Two figures are different if one is at least this many times the other. A smaller difference is noise of the machine."""
@@ -16,7 +16,7 @@ _NO_GOOD = "what the quota is good for does not show; this machine is too slow, 
 
 @dataclass(frozen=True)
 class Results:
-    """All that was measured. `storms`: by client id. `told`: by client id, from the proxy's usage log."""
+    """All that was measured. `storms`: by client id. `throttling`: by client id, from the proxy's usage log."""
 
     seconds: float
     alone: Felt
@@ -24,7 +24,7 @@ class Results:
     limited: Felt
     storms: Mapping[str, StormFigures]
     delivery: Delivery
-    told: Mapping[str, Told]
+    throttling: Mapping[str, Throttling]
 
 
 def sentences(results: Results) -> list[str]:
@@ -44,9 +44,9 @@ def problems(results: Results) -> list[str]:
     if results.delivery.lost:
         found.append(f"{results.delivery.lost} acknowledged records were lost")
     for storm in plan.STORMS:
-        told = results.told.get(storm.client_id, Told())
+        throttling = results.throttling.get(storm.client_id, Throttling())
         refused = results.storms[storm.client_id].refused
-        if not told.throttle_ms:
+        if not throttling.throttle_ms:
             found.append(f"{storm.client_id} was never throttled: its burst was not used up; try more --seconds")
         elif storm.kind == "new" and not refused:
             found.append(f"{storm.client_id} was throttled, but never told error 89")
@@ -56,7 +56,7 @@ def problems(results: Results) -> list[str]:
 
 
 def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:
-    text = f"A new topic could be written to after {seconds(alone.median)} when nobody stormed (medians)"
+    text = f"A new topic could be written to after {seconds(alone.median)} without the storm (medians)"
     if storm.median < CLEAR * alone.median:
         return f"{text}, and after {seconds(storm.median)} in the storm: {_NO_HARM}"
     least = "at least " if storm.pending else ""
@@ -70,7 +70,7 @@ def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:
 
 
 def _produce(alone: Latencies, storm: Latencies, after: Latencies) -> str:
-    text = f"The slowest record of a typical second took {alone.typical:.0f} ms when nobody stormed"
+    text = f"The slowest record of a typical second took {alone.typical:.0f} ms without the storm"
     text += f", {storm.typical:.0f} ms in the storm without a quota"
     if storm.typical < CLEAR * alone.typical:
         return f"{text}: {_NO_HARM}"

@@ -138,8 +138,8 @@ class Cluster:
                 refused = next((text for text in told if "SASL" in text or "SSL" in text), None)
                 if refused is not None:
                     raise EndpointError(f"{self.bootstrap}: {_short(refused)}") from None
-                nobody = any("Connection refused" in text or "resolve" in text for text in told)
-                if time.monotonic() >= began + (REFUSED if nobody else REACHED):
+                refused_at_once = any("Connection refused" in text or "resolve" in text for text in told)
+                if time.monotonic() >= began + (REFUSED if refused_at_once else REACHED):
                     why = _short(told[0]) if told else said(e)
                     raise EndpointError(f"{self.bootstrap}: cannot be reached: {why}") from None
 

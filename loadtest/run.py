@@ -23,13 +23,12 @@ from confluent_kafka import KafkaException, Producer
 
 from configfile.access import Access
 from loadtest import verify
-from loadtest.assertions import assess
-from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start, Tick
+from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start
 from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
-from loadtest.results import honesty, sampling
-from loadtest.results.counts import FIELDS
+from loadtest.results import checks, sampling
+from loadtest.results.counts import Counts, Tick
 from loadtest.results.model import (
     Driver,
     DriverProcess,
@@ -41,10 +40,11 @@ from loadtest.results.model import (
     Warning,
     WarningCode,
 )
-from loadtest.results.progress import Progress, RunObserver
+from loadtest.results.progress import RunObserver
 from loadtest.results.sampling import Host, Sampler, Target, Tree
-from loadtest.scenario import MAX, AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing
+from loadtest.scenario import AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing, assess
 from loadtest.scenario import Event as Planned
+from loadtest.units import MAX
 
 PREFIX: Final = "loadtest-"
 CONNECTED: Final = 90.0
@@ -88,7 +88,6 @@ class Process:
     error: str = ""
     ready: bool = False
     lost: bool = False
-    last: Tick = field(default_factory=Tick)
 
 
 class Run:
@@ -142,7 +141,7 @@ class Run:
             drivers=[
                 Driver(
                     index=self.options.index,
-                    machine=honesty.machine(),
+                    machine=checks.machine(),
                     busy_s=self._busy,
                     libraries=self._libraries,
                     processes=self._drivers,
@@ -153,7 +152,7 @@ class Run:
             warnings=self._warnings,
         )
         if self.options.count == 1:  # a share of the figures is judged when all are merged
-            result.warnings += honesty.warnings(result)
+            result.warnings += checks.warnings(result)
             result.assertions = assess(result)
         return result
 
@@ -288,7 +287,7 @@ class Run:
 
     def _measure(self, processes: Sequence[Process], sampler: Sampler, since: float, until: float) -> None:
         """How busy drivers were."""
-        cpus = honesty.machine().cpus
+        cpus = checks.machine().cpus
         self._busy += sampling.busy_s(sampler.readings("host"), cpus, since, until)
         for one in processes:
             found = sampling.driver(one.job.name, one.child.pid, sampler.readings(one.job.name), since, until)
@@ -309,7 +308,7 @@ class Run:
                 acknowledged = one.report.acknowledged_records if one.report else []
                 first, last = one.job.first_producer, one.job.first_producer + one.job.clients - 1
                 self._written.append(verify.Written(load.tenant, report.library, one.job.topic, first, last, acknowledged))
-        found: dict[str, Any] = {name: getattr(report, name) for name in FIELDS}
+        found: dict[str, Any] = {name: getattr(report, name) for name in Counts.model_fields}
         return TenantResult(
             tenant=load.tenant,
             role=self.scenario.tenants[load.tenant].role,
@@ -357,10 +356,7 @@ class _Line:
         elif what == ERROR:
             one.error, one.lost = value, True
         elif what == TICK and observer is not None:
-            tick, last = Tick.model_validate(value), one.last
-            one.last = tick
-            acknowledged, failed, size = (getattr(tick, name) - getattr(last, name) for name in ("acknowledged", "failed", "bytes"))
-            observer.tick(one.job.name, Progress(1.0, acknowledged, failed, size, tick.latency_max_us, one.job.rate))
+            observer.tick(one.job.name, Tick.model_validate(value), one.job.rate)
 
 
 @contextmanager

@@ -12,70 +12,19 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, PlainSerializer, PositiveFloat, PositiveInt, WithJsonSchema, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from configfile.base import Model, Name
 from configfile.load import FileError, Lines, dotted, read, validated
-from configfile.units import Size, as_text, parse_duration, parse_size
+from configfile.units import Size
+from loadtest.assertions import AnyAssertion
 from loadtest.payload import HEADER_SIZE
+from loadtest.results.model import AssertionResult, RunResult
+from loadtest.units import MAX, Duration, Rate, SomeTime, Word
 
 EXAMPLE: Final = "phases: [{name: steady, duration: 30s, load: […]}]"
 _PARAMETER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PATH: Final = re.compile(r"[^.\[\]]+|\[\d+\]")
-MAX: Final = "max"
-
-
-def _rate(value: object) -> float | Literal["max"]:
-    if value == MAX:
-        return "max"
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e7:
-        raise ValueError("a rate above 0, in operations per second, such as 200, or max for as fast as possible")
-    return float(value)
-
-
-def _share(value: object) -> float:
-    text = str(value).strip()
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 10:
-        raise ValueError("a share, such as 5% or 0.05")
-    return share
-
-
-def _amount(value: object) -> float:
-    if isinstance(value, float):
-        return value
-    return float(parse_size(value))
-
-
-def _some_time(value: object) -> float:
-    seconds = parse_duration(value)
-    if seconds <= 0:
-        raise ValueError("a duration above 0, such as 30s")
-    return seconds
-
-
-Rate = Annotated[
-    float | Literal["max"],
-    BeforeValidator(_rate),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": MAX}]}),
-]
-Share = Annotated[float, BeforeValidator(_share), WithJsonSchema({"type": ["string", "number"], "examples": ["5%"]})]
-Amount = Annotated[
-    float,
-    BeforeValidator(_amount),
-    Field(gt=0),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["2MiB", 200], "exclusiveMinimum": 0}),
-]
-_AS_TEXT: Final = PlainSerializer(lambda seconds: f"{seconds:f}".rstrip("0").rstrip(".") + "s", when_used="json")
-Duration = Annotated[float, BeforeValidator(parse_duration), _AS_TEXT, as_text("30s")]
-SomeTime = Annotated[float, BeforeValidator(_some_time), _AS_TEXT, as_text("30s")]
-
-
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,60}$")]
-"""A name that can be part of a topic's."""
 
 
 class Parameter(Model):
@@ -118,7 +67,7 @@ class Login(Model):
     @model_validator(mode="after")
     def _one(self) -> Login:
         if (self.password_env is None) == (self.password_file is None):
-            raise ValueError("one of `password_env` and `password_file` is right")
+            raise ValueError("set exactly one of `password_env` and `password_file`")
         return self
 
 
@@ -310,135 +259,6 @@ class Phase(Model):
         return self
 
 
-class Assertion(Model):
-    """What all assertions have."""
-
-    phase: Name | None = None
-    """The phase it is about; by default the last one that has load of its tenant."""
-
-
-class OfQuota(Assertion):
-    tenant: Name
-    quota: Amount
-    """Operations or bytes per second."""
-    of: Literal["operations", "bytes"] = "operations"
-    """What the quota counts. Bytes are those of keys and values: batches have some more, compression makes fewer of them."""
-
-
-class AchievedRate(OfQuota):
-    """The rate in the measured part of a phase is the quota."""
-
-    check: Literal["rate"]
-    within: Share = 0.05
-    """How far it may be off."""
-    side: Literal["both", "above"] = "both"
-    """`above`: less than the quota is right as well."""
-
-
-class Converges(OfQuota):
-    """From some time on, the rate stays at the quota."""
-
-    check: Literal["converges"]
-    within: Share = 0.1
-    by: SomeTime
-    """When, at the latest, after the beginning of the phase."""
-    window: SomeTime = 10.0
-    """Over which rates are taken."""
-
-
-class Overshoot(OfQuota):
-    """What passed beyond the quota at any time of the phase, its beginning included."""
-
-    check: Literal["overshoot"]
-    at_most: SomeTime = 11.0
-    """In seconds of the quota: Kafka's windows let ten seconds' worth pass at once, and what is under way."""
-
-
-class Recovers(Assertion):
-    """Mean latencies come back after the load of others stopped."""
-
-    check: Literal["recovers"]
-    tenant: Name
-    compared_with: Name
-    """The phase in which all was well."""
-    within: Share = 1.0
-    """How much above the mean of that phase a second may be: 100% is twice as long."""
-    by: SomeTime
-    """When, at the latest, after the beginning of the phase."""
-
-
-class Fairness(Assertion):
-    """Jain's index of the tenants' rates: 1 when all have the same, 1/n when one has everything."""
-
-    check: Literal["fairness"]
-    tenants: list[Name] = Field(min_length=2)
-    at_least: float = Field(0.95, gt=0, le=1)
-
-
-class Felt(Assertion):
-    """What a tenant felt of the others: a percentile of its latencies, in relation to another phase."""
-
-    check: Literal["felt"]
-    tenant: Name
-    compared_with: Name
-    """The phase in which it was alone."""
-    percentile: float = Field(99, gt=0, le=100)
-    at_most: PositiveFloat | None = None
-    """How many times as long."""
-    at_least: PositiveFloat | None = None
-    """How many times as long at least: shows that load without a quota is felt."""
-    or_below: SomeTime | None = None
-    """A latency that is always fast enough, however much faster the other phase was."""
-
-    @model_validator(mode="after")
-    def _some(self) -> Felt:
-        if self.at_most is None and self.at_least is None:
-            raise ValueError("`at_most` or `at_least` is needed")
-        return self
-
-
-class Latency(Assertion):
-    """A percentile of latencies from when operations were due."""
-
-    check: Literal["latency"]
-    tenant: Name
-    percentile: float = Field(99, gt=0, le=100)
-    at_most: SomeTime
-
-
-class Throttled(Assertion):
-    """Whether a tenant was told throttle times, or refused (error 89)."""
-
-    check: Literal["throttled"]
-    tenant: Name
-    expected: bool = True
-
-
-class Errors(Assertion):
-    """Operations that failed."""
-
-    check: Literal["errors"]
-    tenant: Name | None = None
-    """By default all."""
-    at_most: int = Field(0, ge=0)
-
-
-class Verified(Assertion):
-    """Every record that was acknowledged is there, once, in order. For all tenants that write, in all phases."""
-
-    check: Literal["verified"]
-    lost: int = Field(0, ge=0)
-    """At most so many."""
-    duplicated: int = Field(0, ge=0)
-    out_of_order: int = Field(0, ge=0)
-
-
-AnyAssertion = Annotated[
-    AchievedRate | Converges | Overshoot | Recovers | Fairness | Felt | Latency | Throttled | Errors | Verified,
-    Field(discriminator="check"),
-]
-
-
 class Scenario(Model):
     """Who does what, for how long, and what has to be so."""
 
@@ -510,6 +330,11 @@ class Scenario(Model):
             ]
             phases.append(phase.model_copy(update={"load": load}))
         return self.model_copy(update={"phases": phases})
+
+
+def assess(result: RunResult) -> list[AssertionResult]:
+    """Every assertion of the scenario that ran, in its order."""
+    return [assertion.assess(result) for assertion in Scenario.model_validate(result.definition).assertions]
 
 
 def _lacking(what: str, wanted: list[str | None], there: list[str]) -> Iterator[str]:

@@ -66,7 +66,7 @@ RecordsRead = dict[tuple[str, int, int], PartitionRecords]
 
 
 def ends(cluster: Cluster, topics: Mapping[str, int]) -> Offsets:
-    """Where topics of so many partitions end now."""
+    """The end offsets now. `topics`: number of partitions by topic."""
     consumer = _consumer(cluster)
     try:
         found: Offsets = {}

@@ -85,7 +85,7 @@ class Connection:
                 answer = await self.ask(what, **fields)
 
     async def create(self, topics: dict[str, int], replication: int, *, validate_only: bool = False) -> Answered:
-        """Creates topics of so many partitions each. `replication` -1: the cluster's default."""
+        """Create topics with this number of partitions each. `replication` -1: the default of the cluster."""
         made = [{"name": name, "num_partitions": n, "replication_factor": replication} for name, n in topics.items()]
         answer = await self.ask(CREATE_TOPICS, topics=made, timeout=milliseconds(TIMEOUT_MS), validate_only=validate_only)
         return Answered({t.name: int(t.error_code) for t in answer.topics}, answer.throttle_time.total_seconds())

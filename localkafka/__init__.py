@@ -9,7 +9,7 @@ The modules, from the bottom up:
     guard       starts processes that never outlive this one; `_watch` is the process that ends them
     repository  where Maven packages come from, and through which proxy
     resolver    fetches them, with the resolver that PySpark brings
-    jars        keeps Kafka's jars in a cache folder, and repairs it
+    jars        keeps the jars of Kafka and Kafka Streams in a cache folder, and repairs it
     ports       free loopback ports, and ports that stay reserved while a broker is down
     jvm         command lines
     settings    server.properties as a value
@@ -18,7 +18,6 @@ The modules, from the bottom up:
     node        one process: start, signal, log
     cluster     LocalCluster: one to three nodes
     archive     makes brokers start faster
-    streams     gets the jars of Kafka Streams
     versions    which versions are tested, and what older ones cannot do
     tools       kafka-topics and the others, and Java source files
 

@@ -27,7 +27,7 @@ def wait_for_parent(parent: int) -> None:
 
 def kill_all(pids: Path) -> list[int]:
     """Kill the process group of every registered process; the names of the files are their ids."""
-    # After the rename nobody can register any more: a child that comes too late fails to, and does not start.
+    # After the rename no process can register any more: a child that comes too late fails, and does not start.
     closed = pids.rename(pids.with_name("pids.closed"))
     groups = [int(entry.name) for entry in closed.iterdir()]
     for group in groups:

@@ -1,4 +1,4 @@
-"""Keeps Apache Kafka's jars in a cache folder, and repairs damaged ones.
+"""Keeps the jars of Apache Kafka and of Kafka Streams in a cache folder, and repairs damaged ones.
 
 In: a Kafka version, a Java, the cache folder of the environment. Out: a folder of jars, which is complete if it exists.
 With such a folder no network is needed, and only the sizes of its files are checked.
@@ -10,8 +10,9 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from localkafka.java import Java
@@ -25,8 +26,21 @@ _SUMS = "sums.txt"  # a line for each jar: SHA-256, size, name
 # So that every version logs alike, whichever logger it brings.
 _FROM_SPARK = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl", "log4j-1.2-api")
 _REPLACED = ("org.slf4j_", "org.apache.logging.log4j_", "ch.qos.reload4j_")
-# Brings 40 jars of a web server for one tool about Connect plugins.
-_EXCLUDED = (Package("org.apache.kafka", "connect-runtime"),)
+# Of Kafka Streams; the rest is among Kafka's own jars.
+_STREAMS = ("org.apache.kafka_kafka-streams-", "org.rocksdb_rocksdbjni-")
+
+
+@dataclass(frozen=True)
+class _Collection:
+    """Jars that are in one folder. `title` is for people; `finish` removes and adds jars once all are fetched."""
+
+    title: str
+    folder: Path
+    wanted: Sequence[Package]
+    finish: Callable[[Path], None]
+    excluded: Sequence[Package] = ()
+    takes: str = ""
+    """How long fetching takes, and how much it is."""
 
 
 def cache_dir() -> Path:
@@ -43,44 +57,79 @@ def fetch(version: str, java: Java, progress: Progress | None = None) -> Path:
     downloading. A folder in which a jar is missing or too short is made again.
     Errors: ValueError for what is no version, FetchError.
     """
-    return _fetched(version, java, progress, _missing_or_short)
+    return _fetched(_kafka(version), java, progress, _missing_or_short)
 
 
 def fetch_checked(version: str, java: Java, progress: Progress | None = None) -> Path:
     """Like `fetch`, and compares the checksums of all jars that are there (0.2 s)."""
-    return _fetched(version, java, progress, _changed)
+    return _fetched(_kafka(version), java, progress, _changed)
 
 
-def _fetched(version: str, java: Java, progress: Progress | None, damage: Callable[[Path], str | None]) -> Path:
+def fetch_streams(version: str, java: Java, progress: Progress | None = None) -> Path:
+    """Like `fetch`, of what Kafka Streams needs beside Kafka's own jars: two jars (70 MB), for programs that `run_java` runs."""
+    return _fetched(_streams(version), java, progress, _missing_or_short)
+
+
+def _kafka(version: str) -> _Collection:
     if not re.fullmatch(r"\d+\.\d+\.\d+(-\w+)?", version):
         raise ValueError(f"not a version of Apache Kafka: {version!r}")
-    say = progress or (lambda _line: None)
-    folder = cache_dir() / f"kafka-{version}-{_LAYOUT}"
+    return _Collection(
+        f"Apache Kafka {version}",
+        cache_dir() / f"kafka-{version}-{_LAYOUT}",
+        [Package("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")],
+        _same_logger,
+        [Package("org.apache.kafka", "connect-runtime")],  # brings 40 jars of a web server for one tool about Connect plugins
+        "; 45 MB, 20 s to a minute",
+    )
+
+
+def _streams(version: str) -> _Collection:
+    wanted = [Package("org.apache.kafka", "kafka-streams", version)]
+    return _Collection(f"Kafka Streams {version}", cache_dir() / f"kafka-streams-{version}", wanted, _only_streams)
+
+
+def _same_logger(jars: Path) -> None:
+    for jar in jars.glob("*.jar"):
+        if jar.name.startswith(_REPLACED):
+            jar.unlink()
+    for name in _FROM_SPARK:
+        shutil.copy2(_one_jar(spark_home() / "jars", name), jars)
+
+
+def _only_streams(jars: Path) -> None:
+    for jar in jars.glob("*.jar"):
+        if not jar.name.startswith(_STREAMS):
+            jar.unlink()
+
+
+def _fetched(wanted: _Collection, java: Java, progress: Progress | None, damage: Callable[[Path], str | None]) -> Path:
+    say, folder = progress or (lambda _line: None), wanted.folder
     try:
         if damage(folder) is not None:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with locked(folder, say):
-                _repair(folder, version, java, say, damage)
+                _repair(wanted, java, say, damage)
     except OSError as error:
         raise FetchError(
             f"the cache folder {folder.parent} cannot be used ({error.strerror or error}): set KAFKA_QUOTA_PROXY_CACHE to another"
         ) from None
     except FetchError as error:
-        raise FetchError(f"Apache Kafka {version} could not be fetched: {error}") from None
+        raise FetchError(f"{wanted.title} could not be fetched: {error}") from None
     return folder
 
 
-def _repair(folder: Path, version: str, java: Java, say: Progress, damage: Callable[[Path], str | None]) -> None:
+def _repair(wanted: _Collection, java: Java, say: Progress, damage: Callable[[Path], str | None]) -> None:
+    folder = wanted.folder
     if folder.is_dir() and not (folder / _SUMS).exists() and _all_open(folder):
         _write_sums(folder)  # made by a version that wrote no checksums
     damaged = damage(folder)
     if damaged is None:
         return  # another process has made it meanwhile
     if folder.is_dir():
-        say(f"the cache of Apache Kafka {version} is damaged ({damaged}): fetching it again")
+        say(f"the cache of {wanted.title} is damaged ({damaged}): fetching it again")
     else:
-        say(f"fetching Apache Kafka {version} (once; 45 MB, 20 s to a minute)")
-    _fill(folder, version, java, say)
+        say(f"fetching {wanted.title} (once{wanted.takes})")
+    _fill(wanted, java, say)
 
 
 @contextmanager
@@ -95,25 +144,20 @@ def locked(made: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _fill(folder: Path, version: str, java: Java, say: Progress) -> None:
-    """Resolve beside the folder, and rename when all is there. The resolver's downloads stay until then, for a next try."""
-    work = _beside(folder, "resolving")
+def _fill(wanted: _Collection, java: Java, say: Progress) -> None:
+    """Resolve beside the folder, and rename once it is complete. The resolver's downloads stay until then, for a next try."""
+    folder = wanted.folder
+    work, made = _beside(folder, "resolving"), _beside(folder, "resolving") / "jars"
     left_over = (work / "cache").is_dir()
-    wanted = [Package("org.apache.kafka", name, version) for name in ("kafka_2.13", "kafka-tools")]
     try:
-        resolve(wanted, _EXCLUDED, work, java)
+        resolve(wanted.wanted, wanted.excluded, work, java)
     except FetchError as error:
         if not (left_over and error.again):
             raise
         say("what an earlier try left behind is useless: starting from the beginning")
         shutil.rmtree(work)
-        resolve(wanted, _EXCLUDED, work, java)
-    made = work / "jars"
-    for jar in made.glob("*.jar"):
-        if jar.name.startswith(_REPLACED):
-            jar.unlink()
-    for name in _FROM_SPARK:
-        shutil.copy2(_one_jar(spark_home() / "jars", name), made)
+        resolve(wanted.wanted, wanted.excluded, work, java)
+    wanted.finish(made)
     _write_sums(made)
     if folder.exists():
         folder.rename(work / "damaged")

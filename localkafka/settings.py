@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import javaproperties
+
 from localkafka.ports import HOST
 
 PropertyValue = str | int | float | bool
@@ -103,7 +105,8 @@ def cluster_properties(
 
 def render(properties: Mapping[str, PropertyValue]) -> str:
     """The text of a Java properties file."""
-    return "".join(f"{name}={_escape(_text(value))}\n" for name, value in properties.items())
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in properties.items()}
+    return javaproperties.dumps(texts, timestamp=None)
 
 
 def check_users(users: Mapping[str, str], super_users: Sequence[str] = ()) -> None:
@@ -150,14 +153,3 @@ def _tls(tls: Tls) -> dict[str, PropertyValue]:
         f"{_CLIENT}.ssl.truststore.type": "PEM",
         f"{_CLIENT}.ssl.truststore.certificates": tls.client_ca.read_text(),
     }
-
-
-def _text(value: PropertyValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _escape(value: str) -> str:
-    """Java reads these files as Latin-1; all else goes by code unit, a line break too."""
-    units = value.replace("\\", "\\\\").encode("utf-16-be")
-    codes = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
-    return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)

@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import javaproperties
+
 from localkafka.guard import Guard
 from localkafka.settings import Listeners, PropertyValue, cluster_properties, node_properties, render
 
@@ -59,10 +61,9 @@ def format_node(node_id: int, cluster_id: str, folders: Sequence[Path], bootstra
 def cluster_id_of(metadata_dir: Path) -> str | None:
     """The cluster that a folder was formatted for; None when it was not."""
     try:
-        lines = (metadata_dir / "meta.properties").read_text().splitlines()
+        return javaproperties.loads((metadata_dir / "meta.properties").read_text()).get("cluster.id")
     except FileNotFoundError:
         return None
-    return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), None)
 
 
 def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[str, str]) -> Path:

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from localkafka import jvm
 from localkafka.guard import Guard
-from localkafka.jars import DEFAULT_VERSION, cache_dir, fetch
+from localkafka.jars import DEFAULT_VERSION, cache_dir, fetch, fetch_streams
 from localkafka.java import Java, find_java
-from localkafka.streams import fetch_streams
 
 # Main classes by tool; where a tool has moved between versions, the newest place comes first.
 _CLASSES = {

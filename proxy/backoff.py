@@ -24,7 +24,7 @@ class Backoff:
 
 
 def ignore(error: Exception) -> None:
-    """For work whose failures nobody has to know."""
+    """For work whose failures need not be reported."""
 
 
 async def retry(

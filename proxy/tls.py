@@ -110,9 +110,9 @@ def _note_name(connection: Any, name: str | None, _: ssl.SSLContext) -> None:
 
 def _load_own(context: ssl.SSLContext, prefix: str, cert: str, key: str, password_file: str | None) -> None:
     if b"-BEGIN CERTIFICATE-" not in _read(f"{prefix}.cert_file", cert):
-        raise TlsError(f"`{prefix}.cert_file`: {cert} has no certificate; PEM is right, with `-----BEGIN CERTIFICATE-----`")
+        raise TlsError(f"`{prefix}.cert_file`: {cert} has no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`")
     if b"PRIVATE KEY-" not in _read(f"{prefix}.key_file", key):
-        raise TlsError(f"`{prefix}.key_file`: {key} has no key; PEM is right, with `-----BEGIN PRIVATE KEY-----`")
+        raise TlsError(f"`{prefix}.key_file`: {key} has no key; it must be PEM, with `-----BEGIN PRIVATE KEY-----`")
     setting = f"{prefix}.key_password_file"
     password = b"" if password_file is None else _read(setting, password_file).removesuffix(b"\n").removesuffix(b"\r")
     asked = False
@@ -126,11 +126,11 @@ def _load_own(context: ssl.SSLContext, prefix: str, cert: str, key: str, passwor
         context.load_cert_chain(cert, key, tell)
     except (OSError, ValueError) as e:
         if isinstance(e, ssl.SSLError) and e.reason == "KEY_VALUES_MISMATCH":
-            why = f"`{prefix}.key_file`: {key} is not the key of {cert}; the key that it was made with is right"
+            why = f"`{prefix}.key_file`: {key} is not the key of {cert}; use the key that it was made with"
         elif asked and password_file is None:
             why = f"`{prefix}.key_file`: {key} has a password; set `{setting}` to a file with it"
         elif asked:
-            why = f"`{setting}`: {password_file} does not open {key}; the password alone is right, on one line"
+            why = f"`{setting}`: {password_file} does not open {key}; the file must have only the password, on one line"
         else:
             why = f"`{prefix}.cert_file`: {cert} and {key} are not PEM that can be read ({_short(e)})"
         raise TlsError(why) from None
@@ -139,7 +139,7 @@ def _load_own(context: ssl.SSLContext, prefix: str, cert: str, key: str, passwor
 def _load_trusted(context: ssl.SSLContext, setting: str, file: str) -> None:
     """Whatever stands in the file is trusted as it is, an authority in between too, as in a truststore of Java's."""
     if b"-BEGIN " not in _read(setting, file):
-        raise TlsError(f"`{setting}`: {file} has no certificate; PEM is right, with `-----BEGIN CERTIFICATE-----`")
+        raise TlsError(f"`{setting}`: {file} has no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`")
     try:
         context.load_verify_locations(file)
     except OSError as e:

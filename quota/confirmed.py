@@ -3,7 +3,7 @@
 In: what brokers answer to Produce requests. Out: whether a user was let write to a topic, as an object that a connection keeps.
 An answer without an error confirms the pair, one with an error revokes it, and after `HOLDS` it has to be confirmed again.
 
-Memory: `MOST` pairs, divided among users. Who has no room for another loses the pair that was confirmed first."""
+Memory: `MOST` pairs, divided among users. A user whose share is used up loses the pair that was confirmed first."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ A fence belongs to the user who sent the refused batch: producer ids are small n
 share of the fences (`fair_share`). A user whose share is full is in *overflow*: its batches are refused without being remembered,
 and every batch of it with a sequence above 0 is refused too, as an earlier one may have been refused unseen. What is refused so is
 remembered as `unsure` as soon as there is room. The overflow ends `life` after the last refusal that could not be remembered;
-from then on an unsure fence is like any other. So such a user passes no quota and loses no record, and nobody else notices.
+from then on an unsure fence is like any other. So such a user passes no quota and loses no record, and other users do not notice.
 
 In: batches as they are refused or admitted, with the time in monotonic seconds. Out: whether a batch is behind the fence."""
 
@@ -49,7 +49,7 @@ class Fenced(NamedTuple):
     quota: str
     until: float
     unsure: bool = False
-    """It was refused in an overflow: earlier ones may have been refused that nobody remembers."""
+    """It was refused in an overflow: earlier batches may have been refused that could not be remembered."""
 
 
 class Fence:
@@ -166,8 +166,8 @@ class Fence:
             self._drop(key)
 
     def learn_overflow(self, user: str, at: float) -> None:
-        """Another proxy has refused batches of this user then that nobody remembers. It tells so again after a third of its life
-        at the earliest, so it may have gone on for as long."""
+        """Another proxy has refused batches of this user at `at`, and could not remember them. It announces this again after a
+        third of its life at the earliest, so the overflow may have gone on for that time."""
         self.overflowing[user] = max(at + self._life * 4 / 3, self.overflowing.get(user, -inf))
 
     def sweep(self, now: float) -> None:
@@ -196,7 +196,7 @@ class Fence:
         return new
 
     def _overflow(self, user: str, now: float) -> None:
-        """A batch was refused that nobody remembers."""
+        """A batch was refused that could not be remembered."""
         self.overflowing[user] = max(now + self._life, self.overflowing.get(user, -inf))
         if self.tell is not None and now >= self._overflow_told.get(user, -inf) + self._life / 3:
             self._overflow_told[user] = now

@@ -1,11 +1,11 @@
 """What proxies tell each other at once, as it does not add up: new producer ids, refused batches that have to come first (fences),
-long mutes. So nobody escapes by coming to another proxy, and no id counts twice.
+long mutes. So a user does not escape by connecting to another proxy, and no id counts twice.
 
 In: an engine. Out: events to tell, plain lists of texts and numbers; the other way round, events of others come to hold here.
 It leaves to others: how they get there, in the order in which each proxy tells them. What comes twice changes nothing.
 
 The events of each user wait in a queue of its own (`turns`), and each user may tell `BURST` at once and `PER_SECOND` on average:
-so nobody pushes the events of others out of a queue or out of the stream. What a user cannot tell is lost for the other proxies:
+so one user cannot push the events of others out of a queue or the stream. What a user cannot tell is lost for the other proxies:
 they count fewer of its producer ids, and hear less of its mutes. Where it was a fence, they are told that the user is in overflow,
 so that no record is lost (`fence`)."""
 
@@ -39,8 +39,7 @@ NOBODY: Final = ""
 Event = list[Any]
 """[what, ...]: `ids`, user, ids; `refused`, user, id, epoch, sequence, topic, partition, error code, quota, whether it is unsure;
 `still`, the same, as it is refused still; `admitted`, user, id, epoch, sequence, topic, partition; `overflow`, user; `mute`, quota,
-user, client id, topic, seconds left. Fences without a user, as older proxies tell them, are of
-nobody, and not heard."""
+user, client id, topic, seconds left. Fences without a user, as older proxies tell them, are ignored."""
 
 TimedEvent = tuple[float, Event]
 """When an event came, and what it is."""
@@ -86,7 +85,7 @@ class FleetEvents:
         self._waiting.put_back(events)
 
     def hear(self, who: str, events: Sequence[Event], age: float, now: float) -> None:
-        """What another proxy told `age` seconds ago. What nobody can read is left out: another version may tell more."""
+        """Events that another proxy sent `age` seconds ago. Unknown ones are left out: another version may have more kinds."""
         for event in events:
             try:
                 self._hear(who, event, age, now)

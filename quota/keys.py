@@ -20,7 +20,7 @@ MAX_NAME: Final = 1024
 
 
 def wrong_entity(entity: Entity) -> str | None:
-    """Why nobody can be called so; None when somebody can."""
+    """Why this cannot be the name of a user or client id; None if it can."""
     for what, name in (("user", entity.user), ("client-id", entity.client_id)):
         if name == "":
             return f"the name of the {what} is empty"
@@ -35,9 +35,9 @@ def wrong_value(entity: Entity, name: str, value: float) -> str | None:
     if key.users_only and entity.client_id is not None:
         return f"{name} is for users and the default user only, as a client id is whatever a client claims"
     if not (isfinite(value) and 0 < value <= key.maximum):
-        return f"{name} {value:g} is out of range; more than 0 and at most {key.maximum:g} {key.unit} is right"
+        return f"{name} {value:g} is out of range; must be more than 0 and at most {key.maximum:g} {key.unit}"
     if key.size and value % 1:
-        return f"{name} {value:g} is no whole number of bytes"
+        return f"{name} {value:g} is not a whole number of bytes"
     return None
 
 
@@ -49,10 +49,10 @@ def wrong_together(values: Values) -> str | None:
     if rate is None:
         return f"`{MUTATIONS_BURST}` needs `{MUTATIONS_RATE}` beside it"
     if burst < rate:
-        return f"`{MUTATIONS_BURST}` {burst:g} is below `{MUTATIONS_RATE}` {rate:g}; at least {rate:g} is right"
+        return f"`{MUTATIONS_BURST}` {burst:g} is below `{MUTATIONS_RATE}` {rate:g}; must be at least {rate:g}"
     if burst / MAX_BURST_SECONDS > rate:
         highest = rate * MAX_BURST_SECONDS
-        return f"`{MUTATIONS_BURST}` {burst:g} is too much for `{MUTATIONS_RATE}` {rate:g}; at most {highest:g} is right"
+        return f"`{MUTATIONS_BURST}` {burst:g} is too much for `{MUTATIONS_RATE}` {rate:g}; must be at most {highest:g}"
     return None
 
 

@@ -14,7 +14,7 @@ use was mine), or all alike (`Away.SPLIT`). What was estimated is not counted ag
 
 Memory: an owner is looked at as long as what was charged here weighs. There are as many as kinds have windows, of which each user
 has a share; `MOST` is for the case that a kind has more, then the longest unused is forgotten. Batches take from users in turn
-(`turns`), so that nobody's owners wait for those of others."""
+(`turns`), so that owners of one user do not wait for those of others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ READS: Final = 100
 TELL_LEVEL: Final = 1.0
 """Seconds between two times that a proxy tells how the window of an owner stands."""
 KEEP: Final = 60.0
-"""Seconds that the store keeps what nobody charges, beyond the time for which that is of interest."""
+"""Seconds that the store keeps an entry that is not charged any more, beyond the time for which it is of interest."""
 PRUNED: Final = 200
 """Owners that are looked at in one go for whether they are still of interest."""
 NAMED: Final = 120
@@ -204,7 +204,7 @@ class Counts:
     restarts: int = 0
     """times that the store had lost all it knew"""
     dropped: int = 0
-    """batches that nobody can tell of whether they were stored, when it had"""
+    """batches of which it is not known whether they were stored"""
 
 
 class Shard:
@@ -340,7 +340,7 @@ class Ledger:
             return
         others = float(total - before - item.delta)
         if others < 0 and -others > entry.all - entry.mine + 1:
-            others = 0.0  # the store has forgotten something, nobody has taken back so much
+            others = 0.0  # the store has forgotten something: other proxies cannot have taken back that much
         if others > 0 and now - entry.heard > self.stale_after + READ_EVERY:
             others = min(others, kind.capacity(owner))
         entry.hear(item.delta, others, weighs_for, now)

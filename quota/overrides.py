@@ -13,7 +13,7 @@ from quota.entity import Entity
 from quota.keys import Values, wrong_together
 
 Table = Mapping[Entity, Values]
-"""Limits by entity; nobody stands there without any."""
+"""Limits by entity. Entities without limits are left out."""
 NOTHING: Final[Table] = {}
 
 

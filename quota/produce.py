@@ -92,8 +92,8 @@ class Judging:
                     )
 
     def count(self, items: Sequence[int], now: float) -> None:
-        """Count batches that brokers have written by now, which were judged while nobody had confirmed that the user may write to
-        their topics: what `judge` does of confirmed ones. Nothing is refused any more."""
+        """Count batches that brokers have written by now. They were judged before a broker had confirmed that the user may write to
+        their topics; of confirmed ones `judge` does this. Nothing is refused any more."""
         for judge in self._judges:
             judge.count(items, now)
 
@@ -335,7 +335,7 @@ class TopicBytes(Judge):
         return False
 
     def _may_go(self, batch: Batch, i: int, mode: Mode, now: float) -> bool:
-        """The same for a user of whom nobody has confirmed that all of this may be written: nothing is counted."""
+        """The same before a broker has confirmed that the user may write all of this: nothing is counted."""
         bytes_in, topic, slowed = self.engine.bytes_in, batch.topic, mode is Mode.THROTTLE
         if self.rules.exempt or not bytes_in.is_over(self.rules.user, topic, now):
             return True

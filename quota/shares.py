@@ -1,4 +1,4 @@
-"""Who has had more of a shared rate lately than the others who want it.
+"""Which connections have lately had more of a shared rate than the others that want it.
 
 In: what each connection has used while their rate was exceeded, and the time. Out: whether one is ahead. Amounts lose weight
 with time, by 1/e in `LATELY`; who has used nothing for so long is out of it. All of it is O(1) amortized."""

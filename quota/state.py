@@ -81,7 +81,7 @@ class Reader:
         try:
             return bytes(self.bits(self.number())).decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
-            raise BadState("a text in it is none") from None
+            raise BadState("a text in it is not valid") from None
 
     def bits(self, length: int) -> memoryview:
         if length > self.left:

@@ -1,4 +1,4 @@
-"""Work in small steps: a generator that yields between them, and what to do where nobody waits in between."""
+"""Work in small steps: a generator that yields between them, and how to run it without pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue for each principal, taken from in turn, so that nobody has to wait for what others have to say.
+"""A queue for each principal, taken from in turn, so that no principal has to wait for the items of others.
 
 In: items, each of a principal. Out: the same, one of each principal at a time; of one principal in their order."""
 

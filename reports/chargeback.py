@@ -2,7 +2,7 @@
 
 Bytes in and out are whole Produce requests and Fetch responses on the wire. What is stored of a topic is the bytes of all its
 replicas, as the volume lines tell, averaged over the days that they tell of; it is charged to those who produced into the topic, by
-their part of what was produced into it. What no producer of these logs is known for is charged to nobody, and stands in a row of
+their part of what was produced into it. What is stored in topics without a known producer has a row of
 its own.
 """
 
@@ -20,7 +20,7 @@ GIB = 2**30
 MONTH = 30
 """Days of a month of storage."""
 NOBODY = "<nobody>"
-"""Who is charged for topics that nobody produced to."""
+"""The principal of topics without a known producer."""
 _AMOUNTS = ("in_bytes", "out_bytes", "stored_byte_days")
 
 

@@ -155,7 +155,7 @@ PICKS: tuple[tuple[Callable[[Figure], float], int], ...] = (
     (lambda figure: figure.p50 * 1e6, 0),
     (lambda figure: figure.p99 * 1e6, 0),
 )
-"""what a case's cells show, with so many digits"""
+"""what the cells of a case show, and with how many digits"""
 
 
 def row(pairs: list[tuple[Figure, Figure]], seconds: float) -> list[str]:

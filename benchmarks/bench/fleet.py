@@ -64,7 +64,7 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, pure: bool) -> Non
 
 
 def row(case: str, runs: list[Run], gain: str) -> list[str]:
-    """The cells of a case with so many processes."""
+    """The cells of a case with several proxy processes."""
 
     def middle(figures: Iterator[float]) -> float:
         return statistics.median(figures)
@@ -84,7 +84,7 @@ def row(case: str, runs: list[Run], gain: str) -> list[str]:
 
 
 def measure(count: int, case: str, seconds: float) -> Run:
-    """So many proxies at one port between load and sink."""
+    """Several proxies at one port between load and sink."""
     with proxies(count, case) as (listen, pids, sink, admins):
         with loading("load", listen, case, str(seconds), str(CONNECTIONS)) as load:
             if count > 1:

@@ -2,7 +2,7 @@
 
 In: the pairs of a run (`side_by_side`). Out: a line of JSON (`--record`), and what got worse since the last line of the same kind
 of machine (`--check`). Ratios compare, absolute figures do not. CPU and memory are judged; times to the answer are recorded alone,
-as whoever else is on the machine makes them.
+as they depend on the other load of the machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from benchmarks.bench.measure import Figure
-from loadtest.results.honesty import machine
+from loadtest.results.checks import machine
 from loadtest.results.model import Machine
 from loadtest.results.statistics import LEVEL, rank_sum
 

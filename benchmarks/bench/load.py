@@ -3,7 +3,7 @@
 
 Out: `start`, then a line of JSON: the number of answers, and how long they took, in seconds, half of them and all but one in
 a hundred. In a paced case this counts from when a request was due. Every answer is checked for its place in the order: a
-wrong correlation id ends the run with an error. `idle`: so many connections, one answer each; the line comes once all are
+wrong correlation id ends the run with an error. `idle`: many connections, one answer each; the line comes once all are
 answered, and they stay until standard input ends.
 """
 

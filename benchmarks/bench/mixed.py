@@ -19,7 +19,7 @@ from benchmarks.bench.frames import CASES, Case
 from benchmarks.bench.load import Client
 
 KINDS: Final = {"produce-100": (8, 1000), "produce-16k": (4, 200), "fetch-64k": (2, 100), "produce-1m": (1, 5)}
-"""Case: of so many connections in a round, with so many requests each. Nine in ten requests are small."""
+"""Case to the number of connections in a round and of requests on each. Nine in ten requests are small."""
 CONNECTIONS: Final = 12
 """At any time."""
 CLIENT_IDS: Final = 500
@@ -64,7 +64,7 @@ class Run:
 
 
 class Passing(Client):
-    """A connection that closes after so many answers. `number` says its client id and its topic."""
+    """A connection that closes after a number of answers. Its client id and its topic have `number` in their names."""
 
     def __init__(self, case: Case, number: int, requests: int, run: Run) -> None:
         super().__init__(case)

@@ -28,13 +28,13 @@ from quota.limit_table import LimitTable, ResolvedLimit
 
 MAX_THROTTLE: Final = 30.0
 SIZE: Final = 100
-"""What a request is charged, the limit being so many times `Plan.requests`."""
+"""What one request is charged. The limit is this times `Plan.requests`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Times in seconds. `requests` per second are the quota of each of `busy` users, who have `connections` each and send
-    `demand` times the quota while nobody mutes them, and more after a mute, as a connection goes on the moment it ends. Of
+    `demand` times the quota while they are not muted, and more after a mute, as a connection goes on as soon as it ends. Of
     `quiet` users each is at `spread` proxies on average, and sends `quiet_rate` requests per second there."""
 
     proxies: int

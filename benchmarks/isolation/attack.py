@@ -19,7 +19,7 @@ KIB, MIB = 1 << 10, 1 << 20
 NEAR: Final = (*range(-1, -10, -1), *range(5), *range(-10, -40, -1))
 """Where ids of alice's producers are, from one that was given out just now; the likeliest first."""
 NEW_IDS: Final = 6
-"""One more than somebody else than alice may bring within an hour."""
+"""One more than the new producer ids that a user other than alice may use within an hour."""
 BETWEEN_LOGINS: Final = 0.1
 """Seconds between two logins, after one did not succeed."""
 
@@ -30,7 +30,7 @@ PIPELINED, LIES, LISTENER, FLEET = "pipelining", "lying about sizes", "another l
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What somebody may have of what is limited: so much at once, and so much more a second. `what`: in words."""
+    """What a quota allows: `at_once`, and `rate` more each second. `what`: of what, in words."""
 
     what: str
     at_once: float
@@ -39,7 +39,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`way`: the sort of misbehaving. `does`: one sentence. `run` is called in each of `threads` threads. `shows`: figures of the
+    """`way`: the sort of misuse. `does`: one sentence. `run` is called in each of `threads` threads. `shows`: figures of the
     tally that are above 0 when the attack was one. `fleet`: it needs another proxy of the fleet. `seconds`: how long a test of it
     takes. `gains`: where the attack is for more than a quota allows, what it may get at most; `gained` of the tally says what it
     got."""
@@ -104,7 +104,7 @@ def guesses(a: Attacker, number: int, topics: Sequence[str] = ALICES, *, epoch: 
 
 
 def wide(client_id: str, topic: str, partitions: int, records: bytes) -> bytes:
-    """A Produce request v7 with the same records for so many partitions of one topic, by hand as that takes no time."""
+    """A Produce request v7 with the same records for each partition of one topic. Encoded here, as that is fast."""
 
     def text(value: str) -> bytes:
         return struct.pack(">h", len(value)) + value.encode()
@@ -124,7 +124,7 @@ def lower_alice() -> dict[str, Any]:
 
 
 def forge_many(a: Attacker, address: str) -> None:
-    """Requests of 10,000 partitions under ids that nobody has, once smaller ones have used up how many new ids she may bring."""
+    """Requests of 10,000 partitions under made-up ids, once smaller requests have used up her quota of new ids."""
     for id in itertools.count(1 << 40, 1000):
         if not a.going():
             return

@@ -2,7 +2,7 @@
 
 In: lines of JSON on standard input, `{"attack": NAME, "target": {…}, "threads": N}` and then `{"stop": true}`, again and again.
 Out: a line of JSON for each attack, its tally. A process of its own, and one that others go before, so that an attack at full speed
-slows down whoever measures only through what it attacks."""
+slows the measurement down only through the system that it attacks."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SOURCE: Final = "127.0.0.2"
 MAX_REQUESTS: Final = 20_000
 """Requests that one thread of an attack sends at most, when nothing else is said."""
 PAUSE: Final = 0.02
-"""Seconds before a connection that was closed is made anew."""
+"""Seconds before a closed connection is opened again."""
 NICE: Final = 10
-"""By how much others go before."""
+"""The niceness of the attacker's process, so that the system under test goes first."""
 SHOWN_WITHIN: Final = 30.0
-"""Seconds beyond its time in which an attack has to show that it was one."""
+"""Seconds beyond its time in which an attack has to have sent what it is about."""
 PATIENCE: Final = 0.25
 """Seconds that an attack waits for one answer, or until one of its bytes is taken, before it looks whether it is over."""
 
@@ -107,7 +107,8 @@ class Attacker:
         return found
 
     def sockets(self, count: int, *, at: str | None = None, source: str = SOURCE) -> list[socket.socket]:
-        """So many connections that were taken, or fewer if the attack is over; open until then, if nobody closes them."""
+        """Open this number of connections, or fewer if the attack is over. They stay open until then, unless the other end closes
+        them."""
         found: list[socket.socket] = []
         while len(found) < count and self.going():
             try:
@@ -170,7 +171,7 @@ class Attacker:
                     self.wait(pause)
 
     def pour(self, sock: socket.socket, data: bytes, limit: int = 1 << 30) -> None:
-        """Send the same bytes again and again, whatever comes back, until the other end closes or so many went out."""
+        """Send the same bytes again and again, whatever comes back, until the other end closes or `most` bytes were sent."""
         sock.settimeout(PATIENCE)
         view, at, sent = memoryview(data), 0, 0
         while self.going() and sent < limit:

@@ -41,7 +41,7 @@ class Waits:
 
 
 def measure(folder: Path, counts: tuple[int, ...], seconds: float) -> list[Waits]:
-    """Each sort from so many connections, and nobody; alternating between the two ways."""
+    """Measure with each sort of requests from `number` connections, and without any; directly and through the proxy in turn."""
     found = []
     with LocalCluster(1) as kafka, proxy_with({}, kafka.brokers[0].address, folder) as proxy, AttackProcess() as attackers:
         ways = {"direct": kafka.brokers[0].address, "proxy": proxy.bootstrap}

@@ -55,7 +55,7 @@ _TOKENS: Final = {
     f"{_LISTENER}.oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
     f' unsecuredLoginStringClaim_sub="{PROXY}" unsecuredValidatorRequiredScope="{PASSWORD}";',
 }
-"""Logins by OAUTHBEARER: whoever knows the password may name himself as he likes, with it as the scope."""
+"""Logins by OAUTHBEARER: a token with the password as its scope may have any user name."""
 
 
 class NoFullVolume(Exception):
@@ -98,8 +98,8 @@ class Tenants:
 
     def new_id(self) -> int:
         """A producer id, the next one of the broker."""
-        nobody = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
-        return int(self._operator.ask(apis.INIT_PRODUCER_ID, **nobody).producer_id)
+        no_producer = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
+        return int(self._operator.ask(apis.INIT_PRODUCER_ID, **no_producer).producer_id)
 
     def remove(self, prefix: str) -> int:
         """Delete the topics that begin so; how many partitions they had."""
@@ -215,7 +215,7 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
 
 @contextmanager
 def sharing(folder: Path, jvm_flags: Sequence[str] = ()) -> Iterator[Tenants]:
-    """The cluster, from when it is furnished. Raises NoFullVolume."""
+    """The cluster, once topics and rights are there. Raises NoFullVolume."""
     with ExitStack() as stack:
         limit = _second_volume(folder, stack)
         kafka = LocalCluster(
@@ -288,7 +288,7 @@ def _available(path: Path) -> int:
 
 
 def _end(kafka: LocalCluster) -> None:
-    """At once: nobody reads this data again."""
+    """Kill the brokers, without a clean stop, as their data is not read again."""
     for node in kafka.brokers:
         with contextlib.suppress(OSError):
             kafka.kill_broker(node.node_id)

@@ -159,10 +159,10 @@ class Workload(ABC):
 
 
 class Idempotent:
-    """An idempotent producer of one partition that nobody else writes to: every batch has to follow the one before it."""
+    """An idempotent producer of one partition with no other producer: every batch has to follow the one before it."""
 
     def __init__(self, workload: Workload, topic: str, *, alone: bool) -> None:
-        """`alone`: nobody else writes to this topic, so that offsets have to follow each other too."""
+        """`alone`: this topic has no other producer, so offsets have to follow each other too."""
         self._workload, self._topic, self._alone = workload, topic, alone
         self._id = self._epoch = -1
         self._sequence = 0

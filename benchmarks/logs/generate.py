@@ -1,7 +1,7 @@
 """Generate: files of lines. In: how many lines over how many days, of how many tenants and proxies, a folder. Out: files named and
 rotated as the proxy does it, plain, gzip or zstd, and how many lines and bytes they have.
 
-The interval follows from the lines wanted: so many lines over so many days.
+The interval follows from the lines wanted: the number of lines over the number of days.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Processes that make load. Each does one operation of one tenant in one phase (`python -m loadtest.drive`).
 
 In: a `Job` as a line of JSON on standard input, then a line that says when to begin. Out: on standard output a line when all
-clients are connected, one a second with sums, and a `Report` at the end. When its standard input ends, whoever started it is
-gone, and it ends too.
+clients are connected, one a second with sums, and a `Report` at the end. When its standard input ends, the
+process that started it has ended, and it ends too.
 
 - `job`        what goes in and comes out
 - `tally`      what one client counts, without locks; sums of them

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from configfile.access import Access
+from loadtest.results.counts import Counts, Model
 from loadtest.results.histogram import Histogram
-from loadtest.results.model import Series, Throttle
 from loadtest.scenario import AnyLoad
 
 READY, TICK, REPORT, ERROR = "ready", "tick", "report", "error"
 """Each line of output is a JSON object with one of these as its only key."""
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class Job(Model):
@@ -52,18 +48,6 @@ class Start(Model):
     """On the monotonic clock of the machine, which all its processes share."""
 
 
-class Tick(Model):
-    """Sums since the beginning."""
-
-    intended: int = 0
-    sent: int = 0
-    acknowledged: int = 0
-    failed: int = 0
-    bytes: int = 0
-    latency_max_us: int = 0
-    """Of the last second."""
-
-
 class Acknowledged(Model):
     """Sequences of one producer in one partition, as (first, last + 1)."""
 
@@ -72,19 +56,10 @@ class Acknowledged(Model):
     runs: list[tuple[int, int]]
 
 
-class Report(Model):
+class Report(Counts):
     """What a process counted. The warm-up counts only in `series` and in what is verified."""
 
-    intended: int = 0
-    sent: int = 0
-    acknowledged: int = 0
-    failed: dict[str, int] = {}
-    bytes: int = 0
-    latency: Histogram = Field(default_factory=Histogram)
-    service: Histogram = Field(default_factory=Histogram)
     lag: Histogram = Field(default_factory=Histogram)
-    throttle: Throttle = Field(default_factory=Throttle)
-    series: Series = Field(default_factory=Series)
-    acknowledged_records: list[Acknowledged] = []
+    acknowledged_records: list[Acknowledged] = Field(default_factory=list)
     library: str = ""
     """Client library and its version."""

@@ -8,13 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from loadtest.drive.job import Acknowledged, Report, Tick
+from loadtest.drive.job import Acknowledged, Report
 from loadtest.drive.pace import Pace
 from loadtest.payload import Runs
-from loadtest.results.counts import added
+from loadtest.results.counts import SeriesRecorder, Throttle, Tick
 from loadtest.results.histogram import Recorder, merge
-from loadtest.results.model import Throttle
-from loadtest.results.series import SeriesRecorder
 
 LATE: Final = 1.0
 """Seconds after the end in which operations that were due before may still be sent or succeed, and count."""
@@ -126,7 +124,7 @@ def merged(reports: Iterable[Report]) -> Report:
     """The sum of what several clients or processes counted."""
     some = list(reports)
     return Report(
-        **added(some),
+        **Report.added(some),
         lag=merge(report.lag for report in some),
         acknowledged_records=[one for report in some for one in report.acknowledged_records],
         library=next((report.library for report in some if report.library), ""),

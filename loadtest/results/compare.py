@@ -1,8 +1,8 @@
-"""Comparison: one scenario at two or more endpoints, in turn. In: a callable that runs it once. Out: a `Comparison`.
+"""Comparing endpoints: one scenario at two or more of them, in turn. In: a callable that runs it once. Out: a `Comparison`.
 
-A B A B, so that what drifts (a warming machine, a neighbour) meets all alike. A ratio is the median of the ratios within a round,
-its interval the bootstrap's over rounds; significance is the rank sum's over the values. Neither trusts a single run: with fewer
-than five rounds there is no interval, and nothing is called better or worse.
+The order is A B A B, so that a drift (a machine that gets warm, other load) affects all alike. A ratio is the median of the ratios
+within a round, its interval is a bootstrap over rounds, and significance is a rank sum test of the values. With fewer than five
+rounds there is no interval, and nothing is called better or worse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loadtest.results.model import Comparison, Endpoint, Measure, Ratio, RunResu
 from loadtest.results.statistics import FEWEST, LEVEL, interval, rank_sum
 
 SAME: Final = 0.05
-"""An interval within this share of 1 is no difference that matters."""
+"""If the interval is within this distance of 1, the verdict is `same`."""
 DRIFT: Final = 0.2
 """Share by which the later half of the rounds may differ from the earlier one at the first endpoint."""
 
@@ -25,7 +25,7 @@ DRIFT: Final = 0.2
 def in_turn(
     endpoints: Sequence[Endpoint], rounds: int, run_once: Callable[[Endpoint], RunResult], scenario: str = ""
 ) -> Comparison:
-    """Run rounds of all endpoints, the first one being what the others are compared with. Raises what `run_once` raises."""
+    """Run rounds of all endpoints. The first endpoint is the base of the comparison. Raises what `run_once` raises."""
     runs = [run_once(endpoint) for _ in range(rounds) for endpoint in endpoints]
     return compare(endpoints, runs, scenario or runs[0].scenario)
 
@@ -62,17 +62,15 @@ def _measure(key: Key, endpoints: Sequence[Endpoint], values: Sequence[Sequence[
 
 
 def ratio(endpoint: str, values: Sequence[float], base: Sequence[float], better: Better) -> Ratio:
-    """Values of an endpoint over those of the first one, round by round."""
-    if not any((*values, *base)):
-        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="same")
+    """Values of an endpoint divided by those of the first one, round by round."""
+    p_value = rank_sum(values, base)
     if not all(base):
-        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=rank_sum(values, base), verdict="unsure")
+        verdict: Verdict = "unsure" if any((*values, *base)) else "same"
+        return Ratio(endpoint=endpoint, ratio=None, low=None, high=None, p_value=p_value, verdict=verdict)
     ratios = [value / before for value, before in zip(values, base, strict=True)]
     low, high = interval(ratios) or (None, None)
-    p_value = rank_sum(values, base)
-    return Ratio(
-        endpoint=endpoint, ratio=median(ratios), low=low, high=high, p_value=p_value, verdict=_verdict(low, high, p_value, better)
-    )
+    verdict = _verdict(low, high, p_value, better)
+    return Ratio(endpoint=endpoint, ratio=median(ratios), low=low, high=high, p_value=p_value, verdict=verdict)
 
 
 Verdict = Literal["better", "worse", "same", "unsure"]
@@ -89,7 +87,7 @@ def _verdict(low: float | None, high: float | None, p_value: float | None, bette
 
 
 def _united(runs: Sequence[RunResult]) -> list[Warning]:
-    """Those of all runs, by code: how many runs have one, and the first text."""
+    """Warnings of all runs, by code: how many runs have it, and the first text."""
     found: dict[tuple[WarningCode, str | None], list[str]] = {}
     for run in runs:
         for warning in {(w.code, w.phase): w for w in run.warnings}.values():
@@ -101,7 +99,7 @@ def _united(runs: Sequence[RunResult]) -> list[Warning]:
 
 
 def _drift(measures: Sequence[Measure]) -> list[Warning]:
-    """The first endpoint is the same all the time: figures of it that move say that something else did."""
+    """Figures of the first endpoint that changed over the rounds: as it stayed the same, something else changed."""
     found = []
     for measure in measures:
         values = measure.samples[0].values

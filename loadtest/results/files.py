@@ -9,18 +9,15 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from configfile.load import FileError
 from loadtest.results.model import SCHEMA_VERSION, Comparison, Result, RunResult, Sweep
 
 AnyResult = RunResult | Comparison | Sweep
 _ADAPTER: Final = TypeAdapter[AnyResult](Result)
 
 
-class FileError(Exception):
-    """A file that cannot be read, or holds no result."""
-
-
 def write(result: AnyResult, path: str) -> None:
-    """To a file with indents; to `-` as one line, so that the logs of many pods can be put together."""
+    """Write to a file, indented, or to standard output (`-`) as one line, so that the logs of many pods can be concatenated."""
     if path == "-":
         sys.stdout.write(result.model_dump_json() + "\n")
         sys.stdout.flush()
@@ -43,7 +40,7 @@ def read(path: str) -> AnyResult:
 
 
 def read_runs(paths: Iterable[str]) -> list[RunResult]:
-    """Runs of several files. One may also hold a line for each, with lines of anything else between: the logs of pods."""
+    """The runs in several files. A file may also be a log of pods: one run in a line, and other lines in between."""
     found = []
     for path in paths:
         text = _text(path)
@@ -52,13 +49,13 @@ def read_runs(paths: Iterable[str]) -> list[RunResult]:
         for part, where in parts:
             result = _parse(part, where)
             if not isinstance(result, RunResult):
-                raise FileError(f"{where}: a {result.kind} has no share of a run")
+                raise FileError(f"{where}: this is a {result.kind}; only results of runs can be merged")
             found.append(result)
     return found
 
 
 def _is_result(line: str) -> bool:
-    """Also behind the name of a pod, as `kubectl logs --prefix` has it."""
+    """True if the line has a run, also after the name of a pod (`kubectl logs --prefix`)."""
     return '{"kind":"run"' in line
 
 
@@ -70,10 +67,10 @@ def _parse(text: str, where: str) -> AnyResult:
         first = e.errors(include_url=False, include_context=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "json_invalid":
-            raise FileError(f"{where}: no result of a load test: {first['msg']}") from None
+            raise FileError(f"{where}: not a result of a load test: {first['msg']}") from None
         if key.endswith("schema_version"):
-            raise FileError(f"{where}: of schema version {first['input']!r}; this program reads version {SCHEMA_VERSION}") from None
-        raise FileError(f"{where}: no result of a load test: {key or 'kind'}: {first['msg']}") from None
+            raise FileError(f"{where}: schema version {first['input']!r}; this program reads version {SCHEMA_VERSION}") from None
+        raise FileError(f"{where}: not a result of a load test: {key or 'kind'}: {first['msg']}") from None
 
 
 def _text(path: str) -> str:
@@ -82,4 +79,4 @@ def _text(path: str) -> str:
     except OSError as e:
         raise FileError(f"{path}: {e.strerror}") from e
     except UnicodeDecodeError:
-        raise FileError(f"{path}: no text") from None
+        raise FileError(f"{path}: not a text file") from None

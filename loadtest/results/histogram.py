@@ -1,7 +1,7 @@
 """Latencies as HDR histograms. In: microseconds. Out: `Histogram`, a value that files hold and that merges exactly.
 
 Recorded with three significant digits from 1 µs to one hour; smallest, largest and sum are exact. A longer latency counts as
-an hour, one below zero as zero: the latter happens when two machines' clocks differ, and is counted.
+an hour. A negative latency counts as zero; these are counted too, as they show that the clocks of two machines differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DIGITS: Final = 3
 PERCENTILES: Final = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 
 _MAX_PENDING = 1 << 16
-"""Different values that are kept in a dict before the library gets them: a dict takes one in a fraction of the library's time."""
+"""Number of different values that are kept in a dict before they go to the library, as a dict is much faster."""
 
 
 def _empty() -> HdrHistogram:
@@ -35,7 +35,7 @@ class Histogram(BaseModel):
     sum_us: int = Field(0, ge=0, description="All of them added, in µs: the mean is sum_us / count.")
     below_zero: int = Field(0, ge=0, description="Recorded as 0 since they were negative: clocks of two machines that differ.")
     percentiles_us: dict[str, int] = Field(
-        default_factory=dict, description="Percentile (`50`, `99.9`) to µs, three significant digits; at most so many took longer."
+        default_factory=dict, description="Percentile (`50`, `99.9`) to µs, three significant digits."
     )
     hdr: str = Field(
         "", description="All counts, as HdrHistogram's compressed V2 encoding in base64; empty if nothing was recorded."
@@ -55,7 +55,7 @@ class Histogram(BaseModel):
         return self.sum_us / self.count if self.count else 0.0
 
     def percentile_us(self, percentile: float) -> int:
-        """What so many percent took at most, in µs; 0 if nothing was recorded. Never more than the longest."""
+        """This percentile in µs; 0 if nothing was recorded. Never more than the longest."""
         if not self.count:
             return 0
         if (known := self.percentiles_us.get(f"{percentile:g}")) is not None:
@@ -80,7 +80,7 @@ class Recorder:
         self._min, self._max, self._sum, self._below = LONGEST, 0, 0, 0
 
     def record(self, us: int, count: int = 1) -> None:
-        """A latency in microseconds, so many times."""
+        """Record a latency in microseconds `count` times."""
         pending = self._pending
         pending[us] = pending.get(us, 0) + count
         if len(pending) >= _MAX_PENDING:
@@ -138,7 +138,7 @@ def _decode(text: str) -> HdrHistogram:
     """Raises ValueError for a text that is no histogram of this module."""
     try:
         found = HdrHistogram.decode(text.encode("ascii"))
-    except Exception as e:  # the library, its C part and zlib raise of many kinds
+    except Exception as e:  # the library, its C part and zlib raise exceptions of many types
         raise ValueError("`hdr` is no HdrHistogram V2 encoding") from e
     if (found.lowest_trackable_value, found.highest_trackable_value, found.significant_figures) != (1, LONGEST, DIGITS):
         raise ValueError(f"`hdr` is not of 1 µs to one hour with {DIGITS} digits")

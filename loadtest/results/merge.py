@@ -1,22 +1,18 @@
-"""Merge: the results of N drivers become that of one run. In: a `RunResult` of each driver. Out: one.
+"""Merge the results of N drivers into that of one run. In: a `RunResult` of each driver. Out: one.
 
-Counts add, histograms merge exactly, series add by second. Assertions and warnings about figures are not merged, as a share of the
-figures says nothing about them: `assess` and `honesty` judge the whole. A driver whose result is not there is named, and the run
-has not passed.
+Counts add, histograms merge exactly, series add by second. Assertions and warnings about figures are not merged, as the figures of
+one driver say nothing about the sum: `assess` and `checks` judge the merged result. A missing driver is named, and fails the run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import chain
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from loadtest.results import honesty
-from loadtest.results.counts import added
+from loadtest.results import checks
 from loadtest.results.model import (
     AssertionResult,
-    Event,
     PhaseResult,
     RunResult,
     TenantResult,
@@ -30,7 +26,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 APART_S: Final = 1.0
-"""Drivers that begin a phase further apart than this did not do it together."""
+"""Drivers that begin a phase further apart than this (seconds) did not run it at the same time."""
 MAX_EXAMPLES: Final = 20
 
 
@@ -43,27 +39,22 @@ def merge_runs(results: Sequence[RunResult], assess: Callable[[RunResult], list[
     if not results:
         raise MergeError("no result to merge")
     _belong_together(results)
-    drivers = sorted(chain.from_iterable(result.drivers for result in results), key=lambda driver: driver.index)
-    first = results[0]
     begun = min(result.started for result in results)
-    phases = [_phase(several) for several in _grouped(chain.from_iterable(r.phases for r in results), lambda phase: phase.name)]
-    merged = RunResult(
-        run_id=first.run_id,
-        scenario=first.scenario,
-        definition=first.definition,
-        endpoint=first.endpoint,
-        started=begun,
-        duration_s=max(result.started + result.duration_s for result in results) - begun,
-        driver_count=first.driver_count,
-        drivers=drivers,
-        phases=phases,
-        verification=[
-            _verification(several)
-            for several in _grouped(chain.from_iterable(r.verification for r in results), lambda v: (v.client, v.tenant))
-        ],
+    merged = results[0].model_copy(
+        update={
+            "started": begun,
+            "duration_s": max(result.started + result.duration_s for result in results) - begun,
+            "drivers": sorted(_all(results, "drivers"), key=lambda driver: driver.index),
+            "phases": [_phase(several) for several in _grouped(_all(results, "phases"), lambda phase: phase.name)],
+            "verification": [_verification(v) for v in _grouped(_all(results, "verification"), lambda v: (v.client, v.tenant))],
+            "assertions": [],
+        }
     )
-    told = [warning for warning in chain.from_iterable(r.warnings for r in results) if warning.code not in honesty.FOUND]
-    merged.warnings = _united([*told, *_missing(results), *_apart(results), *honesty.warnings(merged)])
+    told = [warning for warning in _all(results, "warnings") if warning.code not in checks.FOUND]
+    merged.warnings = _unique(
+        [*told, *_missing(results), *_apart(results), *checks.warnings(merged)],
+        lambda warning: (warning.code, warning.text, warning.phase),
+    )
     if assess is not None:
         merged.assertions = assess(merged)
     return merged
@@ -84,45 +75,38 @@ def _belong_together(results: Sequence[RunResult]) -> None:
             raise MergeError(f"not of one run: the scenario's {', '.join(f'`{key}`' for key in keys)} differ")
     seen = Counter(driver.index for result in results for driver in result.drivers)
     if twice := sorted(index for index, times in seen.items() if times > 1):
-        raise MergeError(f"the result of driver {', '.join(map(str, twice))} is there more than once")
+        raise MergeError(f"the result of driver {', '.join(map(str, twice))} is given more than once")
     if beyond := sorted(index for index in seen if index >= first.driver_count):
         last = first.driver_count - 1
-        raise MergeError(f"driver {', '.join(map(str, beyond))}: a run of {first.driver_count} has them up to {last}")
+        raise MergeError(
+            f"there is no driver {', '.join(map(str, beyond))} in a run of {first.driver_count}: the last one is {last}"
+        )
 
 
 def _phase(several: Sequence[PhaseResult]) -> PhaseResult:
-    return PhaseResult(
-        name=several[0].name,
-        started=min(phase.started for phase in several),
-        warmup_s=max(phase.warmup_s for phase in several),
-        duration_s=max(phase.duration_s for phase in several),
-        tenants=[
-            _tenant(same)
-            for same in _grouped(chain.from_iterable(p.tenants for p in several), lambda t: (t.tenant, t.operation, t.client))
-        ],
-        watched=_watched(several),
-        events=sorted(_unique(chain.from_iterable(p.events for p in several)), key=lambda event: event.at),
+    tenants = _grouped(_all(several, "tenants"), lambda t: (t.tenant, t.operation, t.client))
+    return several[0].model_copy(
+        update={
+            "started": min(phase.started for phase in several),
+            "warmup_s": max(phase.warmup_s for phase in several),
+            "duration_s": max(phase.duration_s for phase in several),
+            "tenants": [_tenant(same) for same in tenants],
+            "watched": _watched(several),
+            "events": sorted(_unique(_all(several, "events"), lambda event: (event.at, event.text)), key=lambda event: event.at),
+        }
     )
 
 
 def _tenant(several: Sequence[TenantResult]) -> TenantResult:
-    first = several[0]
     rates = [tenant.intended_rate for tenant in several if tenant.intended_rate is not None]
-    return TenantResult(
-        tenant=first.tenant,
-        role=first.role,
-        operation=first.operation,
-        client=first.client,
-        limited=first.limited,
-        intended_rate=sum(rates) if len(rates) == len(several) else None,
-        **added(several),
-    )
+    rate = sum(rates) if len(rates) == len(several) else None
+    return several[0].model_copy(update={"intended_rate": rate, **TenantResult.added(several)})
 
 
 def _watched(several: Sequence[PhaseResult]) -> list[Watched]:
-    """Each driver watches its own machine: equal names are told apart."""
+    """Each driver watches its own machine, so equal names get a number."""
     found: dict[str, Watched] = {}
-    for watched in chain.from_iterable(phase.watched for phase in several):
+    for watched in _all(several, "watched"):
         name, number = watched.name, 2
         while name in found:
             name, number = f"{watched.name} ({number})", number + 1
@@ -132,18 +116,14 @@ def _watched(several: Sequence[PhaseResult]) -> list[Watched]:
 
 def _verification(several: Sequence[Verification]) -> Verification:
     counts = ("acknowledged", "consumed", "lost", "duplicated", "out_of_order", "unacknowledged")
-    return Verification(
-        client=several[0].client,
-        tenant=several[0].tenant,
-        examples=list(chain.from_iterable(found.examples for found in several))[:MAX_EXAMPLES],
-        **{name: sum(getattr(found, name) for found in several) for name in counts},
-    )
+    sums: dict[str, Any] = {name: sum(getattr(found, name) for found in several) for name in counts}
+    return several[0].model_copy(update={**sums, "examples": _all(several, "examples")[:MAX_EXAMPLES]})
 
 
 def _apart(results: Sequence[RunResult]) -> list[Warning]:
-    """Phases that drivers did not do together: a rate of all is then not what the cluster saw at any time."""
+    """Phases that drivers did not run at the same time: the sum of their rates is then not what the cluster saw at any time."""
     found = []
-    for phases in _grouped(chain.from_iterable(r.phases for r in results), lambda phase: phase.name):
+    for phases in _grouped(_all(results, "phases"), lambda phase: phase.name):
         starts = [phase.started for phase in phases]
         if (apart := max(starts) - min(starts)) > APART_S:
             text = f"phase {phases[0].name}: the drivers began it {apart:.1f} s apart"
@@ -160,21 +140,23 @@ def _missing(results: Sequence[RunResult]) -> list[Warning]:
     if not missing:
         return []
     names = ", ".join(map(str, missing[:20])) + (", …" if len(missing) > 20 else "")
-    text = f"{len(missing)} of {results[0].driver_count} drivers are missing: {names}; their share of every figure is not here"
+    text = f"{len(missing)} of {results[0].driver_count} drivers are missing: {names}; what they did is in none of the figures"
     return [Warning(code=WarningCode.DRIVER_MISSING, text=text)]
 
 
 def _grouped(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
-    """Those of one key together, in the order in which keys come first."""
+    """Items grouped by key, in the order in which keys first appear."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 
-def _united(warnings: Iterable[Warning]) -> list[Warning]:
-    return [several[0] for several in _grouped(warnings, lambda warning: (warning.code, warning.text, warning.phase))]
+def _unique(items: Iterable[T], key: Callable[[T], K]) -> list[T]:
+    """The first item of each key."""
+    return [several[0] for several in _grouped(items, key)]
 
 
-def _unique(events: Iterable[Event]) -> list[Event]:
-    return [several[0] for several in _grouped(events, lambda event: (event.at, event.text))]
+def _all(several: Sequence[object], name: str) -> list[Any]:
+    """The items that the lists of this name have together."""
+    return [item for one in several for item in getattr(one, name)]

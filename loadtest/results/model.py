@@ -11,21 +11,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from loadtest.results.histogram import Histogram
+from loadtest.results.counts import Count, Counts, Model
 
 SCHEMA_VERSION: Final = 1
 Version = Literal[1]
-Count = Annotated[int, Field(ge=0)]
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class WarningCode(StrEnum):
-    """What the harness found wrong with its own measurement."""
+    """Problems that the harness found in its own measurement."""
 
     DRIVER_SATURATED = "driver-saturated"
     DRIVER_LAG = "driver-lag"
@@ -43,7 +38,7 @@ class WarningCode(StrEnum):
 
 
 class Warning(Model):
-    """Why a figure of this result may not mean what it seems to."""
+    """Why a figure of this result may be misleading."""
 
     code: WarningCode = Field(description="Which of the checks of the harness.")
     text: str = Field(description="One sentence for people.")
@@ -72,9 +67,9 @@ class DriverProcess(Model):
     saturated_s: float = Field(
         0.0, ge=0, description="Seconds in which one thread used over 90% of a core: the driver is the limit."
     )
-    lag_p99_ms: float = Field(0.0, ge=0, description="99% of due operations were begun at most so late.")
-    lag_max_ms: float = Field(0.0, ge=0, description="The longest that one was begun late.")
-    lost: bool = Field(False, description="It ended before its load was over: what it had counted is missing.")
+    lag_p99_ms: float = Field(0.0, ge=0, description="99th percentile of how late due operations were begun.")
+    lag_max_ms: float = Field(0.0, ge=0, description="The longest delay with which one was begun.")
+    lost: bool = Field(False, description="It ended before its load was over; its counts are missing.")
 
 
 class Driver(Model):
@@ -87,28 +82,7 @@ class Driver(Model):
     processes: list[DriverProcess] = Field(default_factory=list)
 
 
-class Throttle(Model):
-    """Throttle times that answers asked for."""
-
-    count: Count = Field(0, description="Answers with a throttle time above 0.")
-    sum_ms: Count = 0
-    max_ms: Count = 0
-
-
-class Series(Model):
-    """Second by second, warm-up included; all lists are of one length. Of N drivers the seconds are added."""
-
-    first: int = Field(0, description="The second (since 1970) of the first value.")
-    intended: list[int] = Field(default_factory=list, description="Operations due; zeros if as fast as possible.")
-    sent: list[int] = Field(default_factory=list)
-    acknowledged: list[int] = Field(default_factory=list)
-    failed: list[int] = Field(default_factory=list)
-    bytes: list[int] = Field(default_factory=list, description="Of what was acknowledged.")
-    latency_sum_us: list[int] = Field(default_factory=list, description="Divided by `acknowledged`: the mean of that second.")
-    latency_max_us: list[int] = Field(default_factory=list)
-
-
-class TenantResult(Model):
+class TenantResult(Counts):
     """What one tenant did in one phase, all its clients and processes together. Warm-up counts in `series` alone."""
 
     tenant: str = Field(description="Its name in the scenario.")
@@ -117,15 +91,6 @@ class TenantResult(Model):
     client: str = Field(description="Client library.")
     limited: bool = Field(False, description="The scenario expects a quota to hold it below its rate: then that is no warning.")
     intended_rate: float | None = Field(None, description="Operations per second that were due; null: as fast as possible.")
-    intended: Count = Field(0, description="Operations that fell due (for `as fast as possible`: that were sent).")
-    sent: Count = 0
-    acknowledged: Count = Field(0, description="Operations that succeeded: records acknowledged or consumed, topics made, …")
-    failed: dict[str, Count] = Field(default_factory=dict, description="Error name to how many.")
-    bytes: Count = Field(0, description="Payload (keys and values) of what was acknowledged.")
-    latency: Histogram = Field(default_factory=Histogram, description="From the time an operation was due to its success.")
-    service: Histogram = Field(default_factory=Histogram, description="From the time it was sent: what a closed loop would show.")
-    throttle: Throttle = Field(default_factory=Throttle)
-    series: Series = Field(default_factory=Series)
 
     @property
     def failures(self) -> int:
@@ -140,7 +105,7 @@ class Watched(Model):
     cpu_max: float = Field(0.0, ge=0, description="The busiest second, in cores.")
     memory_bytes: Count = Field(0, description="Median of its resident memory (cgroup: memory.current).")
     memory_max_bytes: Count = Field(0, description="The most that was seen.")
-    lost: bool = Field(False, description="It was not there until the end of the phase.")
+    lost: bool = Field(False, description="It ended before the phase did.")
     first: int = Field(0, description="The second (since 1970) of the first value.")
     cpu: list[float] = Field(default_factory=list, description="Cores used, second by second.")
     memory: list[int] = Field(default_factory=list, description="Bytes, second by second.")
@@ -166,7 +131,7 @@ class PhaseResult(Model):
 
 
 class Verification(Model):
-    """What one client library's acknowledged records became, by consuming all of them after the run."""
+    """Whether the acknowledged records of one client library can be consumed after the run."""
 
     client: str = Field(description="Client library that produced.")
     tenant: str = ""
@@ -175,7 +140,7 @@ class Verification(Model):
     lost: Count = Field(0, description="Acknowledged and not found.")
     duplicated: Count = Field(0, description="Found again.")
     out_of_order: Count = Field(0, description="Found behind a later one of the same producer and partition.")
-    unacknowledged: Count = Field(0, description="Found though never acknowledged: no error, the answer was lost.")
+    unacknowledged: Count = Field(0, description="Found though never acknowledged. This is no error: the answer was lost.")
     examples: list[str] = Field(default_factory=list, max_length=20, description="Some that were lost, duplicated or out of order.")
 
 
@@ -208,7 +173,7 @@ class RunResult(Model):
     endpoint: Endpoint
     started: float = Field(description="Seconds since 1970.")
     duration_s: float = Field(ge=0)
-    driver_count: int = Field(1, ge=1, description="`--driver-count`: of so many drivers this result should have the figures.")
+    driver_count: int = Field(1, ge=1, description="`--driver-count`: the number of drivers whose figures this result should have.")
     drivers: list[Driver] = Field(description="Those whose figures are in it.")
     phases: list[PhaseResult] = Field(default_factory=list)
     verification: list[Verification] = Field(default_factory=list)
@@ -217,7 +182,7 @@ class RunResult(Model):
 
     @property
     def passed(self) -> bool:
-        """Every assertion holds, every driver is there to its end, and what was to be tested was: every rate was reached."""
+        """True if every assertion holds, no driver was lost, and every rate was reached (else it was not tested)."""
         failing = {WarningCode.RATE_NOT_REACHED, WarningCode.DRIVER_LOST, WarningCode.DRIVER_MISSING}
         return all(assertion.passed for assertion in self.assertions) and not any(w.code in failing for w in self.warnings)
 
@@ -242,7 +207,7 @@ class Ratio(Model):
     ratio: float | None = Field(description="Of the medians; null where the first endpoint has 0.")
     low: float | None = Field(description="Lower bound of the 95% confidence interval; null with fewer than three rounds.")
     high: float | None = Field(description="Its upper bound.")
-    p_value: float | None = Field(description="How likely so large a difference is if there were none; null where unknown.")
+    p_value: float | None = Field(description="Probability of so large a difference by chance alone; null where unknown.")
     verdict: Literal["better", "worse", "same", "unsure"] = Field(
         description="better or worse: significant at 5%. same: the interval lies within 5% of 1. Else unsure."
     )

@@ -1,22 +1,9 @@
-"""What is told about a run while it lasts. In: calls of `loadtest.run`. Out: nothing, unless a subclass shows it."""
+"""Progress of a run. In: calls from `loadtest.run`. Out: nothing, unless a subclass shows it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from loadtest.results.counts import Tick
 from loadtest.results.model import PhaseResult
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What one tenant did in the last `seconds`. `size` in bytes; `intended` in operations per second, None for no limit."""
-
-    seconds: float
-    acknowledged: int
-    failed: int
-    size: int
-    longest_us: int
-    intended: float | None = None
 
 
 class RunObserver:
@@ -25,14 +12,14 @@ class RunObserver:
     def phase(self, name: str, seconds: float, now: float) -> None:
         """The next phase begins. It lasts `seconds`, warm-up included."""
 
-    def tick(self, tenant: str, progress: Progress) -> None:
-        """Called once a second for each tenant, from one thread."""
+    def tick(self, driver: str, tick: Tick, rate: float | None) -> None:
+        """Called once a second for each driver, from one thread. `rate`: intended operations per second, None if unlimited."""
 
     def show(self, now: float) -> None:
-        """Called once a second, after the ticks of all tenants."""
+        """Called once a second, after the ticks of all drivers."""
 
     def note(self, text: str) -> None:
-        """What is done before, between and after phases."""
+        """A message about work before, between or after phases."""
 
     def done(self, phase: PhaseResult) -> None:
         """A phase has ended."""

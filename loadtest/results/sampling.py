@@ -1,9 +1,9 @@
-"""Sampling: CPU and memory of processes beside the load, once a second. In: pids and cgroups. Out: `Watched`, `DriverProcess`.
+"""Sampling CPU and memory of processes beside the load, once a second. In: pids and cgroups. Out: `Watched`, `DriverProcess`.
 
-A pid stands for its whole process tree, children that come and go included; memory is resident memory, summed, so what processes
-share counts for each. A cgroup (version 2) is asked for what the kernel has summed. Sampling runs in a thread of the process that
-starts the drivers, and never in one that makes load. `--watch` of something that ends is a warning, not an error: a rolling
-restart ends processes.
+A pid stands for its process tree, children that come and go included. Memory is resident memory, summed, so memory that processes
+share counts once for each. A cgroup (version 2) is read from the kernel's own sums. Sampling runs in a thread of the process that
+starts the drivers, never in one that makes load. If a watched process ends, that is a warning, not an error: a rolling restart
+ends processes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from loadtest.results.model import DriverProcess, Watched
 
 INTERVAL_S: Final = 1.0
 BUSY: Final = 0.9
-"""Share of a core above which one thread is the limit: what is measured then is the driver."""
+"""Share of a core above which one thread is the limit: the driver is then what is measured."""
 LONGEST: Final = 2 * 86_400
-"""Readings that are kept of a target: two days of them."""
+"""Number of readings that are kept of a target: two days."""
 IDLE: Final = 0.05
 """Share of all CPUs that has to be idle."""
 
@@ -37,7 +37,7 @@ class WatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What something had used in all at one time."""
+    """What a target had used until one point in time."""
 
     at: float
     """Seconds since 1970."""
@@ -52,11 +52,11 @@ class Target(Protocol):
     """Something to sample."""
 
     def read(self, at: float) -> Reading | None:
-        """None if it is not there (any more)."""
+        """None if it does not exist (any more)."""
 
 
 class Tree:
-    """A process and all below it. What ended processes had used stays counted."""
+    """A process and its descendants. What ended processes had used stays counted."""
 
     def __init__(self, pid: int, *, threads: bool = False) -> None:
         self._pid, self._threads = pid, threads
@@ -98,7 +98,7 @@ class Cgroup:
 
 
 class Host:
-    """All CPUs of this machine: `cpu_s` is what was not idle, as a share of one CPU summed over all."""
+    """All CPUs of this machine: `cpu_s` is the time that was not idle, summed over the CPUs."""
 
     def read(self, at: float) -> Reading | None:
         times = psutil.cpu_times()
@@ -107,22 +107,22 @@ class Host:
 
 
 def watch(text: str) -> tuple[str, Target]:
-    """`--watch NAME=PID` or `NAME=FOLDER` of a cgroup: (name, target). Raises WatchError, in one line."""
+    """Parse `--watch NAME=PID` or `NAME=FOLDER` (a cgroup): (name, target). Raises WatchError, in one line."""
     name, equals, what = text.partition("=")
     if not (name and equals and what):
-        raise WatchError(f"--watch {text}: wanted is NAME=PID, or NAME=FOLDER of a cgroup, as in proxy=4711")
+        raise WatchError(f"--watch {text}: must be NAME=PID, or NAME=FOLDER of a cgroup, for example proxy=4711")
     target: Target
     if what.isascii() and what.isdigit():
-        target, wrong = Tree(int(what)), f"no process {what} that can be read"
+        target, wrong = Tree(int(what)), f"there is no process {what} that can be read"
     else:
-        target, wrong = Cgroup(Path(what)), "no folder of a cgroup (version 2) with cpu.stat and memory.current"
+        target, wrong = Cgroup(Path(what)), "not a folder of a cgroup (version 2) with cpu.stat and memory.current"
     if target.read(0.0) is None:
         raise WatchError(f"--watch {text}: {wrong}")
     return name, target
 
 
 class Sampler:
-    """Reads targets once a second until it is closed. Readings of two days at most are kept."""
+    """Reads targets once a second until it is closed. It keeps readings of two days at most."""
 
     def __init__(self, targets: Mapping[str, Target]) -> None:
         self._targets = dict(targets)
@@ -140,12 +140,12 @@ class Sampler:
         self._thread.join()
 
     def add(self, name: str, target: Target) -> None:
-        """One more, from now on: a driver that was just started."""
+        """Read another target from now on, such as a driver that was just started."""
         with self._lock:
             self._targets[name], self._readings[name] = target, []
 
     def readings(self, name: str) -> list[Reading]:
-        """All of one target until now, one of this instant included."""
+        """All readings of one target until now, and one taken now."""
         with self._lock:
             now = self._targets[name].read(time.time())
             return [*self._readings[name], *([now] if now else [])]
@@ -166,7 +166,7 @@ class Sampler:
 
 
 def watched(name: str, readings: Sequence[Reading], start: float, end: float) -> Watched:
-    """What was used from `start` to `end` (seconds since 1970); the lists are of all readings."""
+    """What was used from `start` to `end` (seconds since 1970); the lists have all readings."""
     during = _during(readings, start, end)
     shares = [share for _, share in _shares(during)]
     first = int(readings[0].at) if readings else 0
@@ -186,7 +186,7 @@ def watched(name: str, readings: Sequence[Reading], start: float, end: float) ->
 
 
 def by_second(readings: Sequence[Reading], first: int) -> tuple[list[float], list[int]]:
-    """(cores, bytes) in each second from `first` on; 0 where there was nothing to read. A reading is of the second before it."""
+    """(cores, bytes) in each second from `first` on; 0 for a second without a reading. A reading is about the second before it."""
     cpu, memory = list[float](), list[int]()
     for before, after in pairwise(readings):
         place, seconds = round(after.at) - 1 - first, after.at - before.at
@@ -206,7 +206,7 @@ def driver(name: str, pid: int, readings: Sequence[Reading], start: float, end: 
     busiest = [
         (after.at - before.at, max((used - before.threads.get(key, 0.0) for key, used in after.threads.items()), default=0.0))
         for before, after in pairwise(during)
-        if after.at - before.at >= INTERVAL_S / 2  # shorter ones say little: the kernel counts in 10 ms
+        if after.at - before.at >= INTERVAL_S / 2  # shorter ones are not precise: the kernel counts in steps of 10 ms
     ]
     found = watched(name, readings, start, end)
     return DriverProcess(
@@ -220,12 +220,12 @@ def driver(name: str, pid: int, readings: Sequence[Reading], start: float, end: 
 
 
 def busy_s(readings: Sequence[Reading], cpus: int, start: float, end: float) -> float:
-    """Seconds in which the machine (`Host`) had next to no CPU left."""
+    """Seconds in which the machine (`Host`) had almost no idle CPU."""
     return sum(seconds for seconds, share in _shares(_during(readings, start, end)) if share > cpus * (1 - IDLE))
 
 
 def _used_at(readings: Sequence[Reading], at: float) -> float:
-    """CPU seconds used until then, between readings in proportion: a short phase does not begin and end on a second."""
+    """CPU seconds used until `at`, interpolated between readings, as a short phase does not begin and end on a second."""
     later = bisect_left(readings, at, key=lambda reading: reading.at)
     if later == 0:
         return readings[0].cpu_s

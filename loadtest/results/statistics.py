@@ -1,7 +1,7 @@
 """Statistics of few values: intervals by the bootstrap, significance by ranks. In: values. Out: numbers.
 
-A comparison has some five to ten values a side, of distributions nobody knows: so no normal law is assumed. SciPy has both, and
-is left out for its size: 35 MB beside a driver of 4. A test holds these beside it.
+A comparison has five to ten values on each side, of an unknown distribution, so no normal distribution is assumed. SciPy has both,
+but is 35 MB large, and a driver 4 MB; a test compares these functions with SciPy's.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 LEVEL: Final = 0.05
 """A difference that chance alone makes less often than this is significant."""
 FEWEST: Final = 5
-"""Values that an interval takes: the range of five holds their median in 94 of 100 cases, that of three in 75."""
+"""Number of values that an interval needs: the range of five contains the true median in 94% of cases, that of three in 75%."""
 RESAMPLES: Final = 4000
 MAX_EXACT: Final = 50_000
-"""Ways to share the values out that are all looked at; of more, as many are drawn."""
+"""Up to this number of ways to split the values, all are tried. Else this number of them is drawn at random."""
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:

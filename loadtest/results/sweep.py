@@ -1,8 +1,7 @@
 """Saturation sweep: the highest rate that an endpoint holds. In: a callable that runs a scenario at a rate. Out: a `Sweep`.
 
-Rates double until one does not hold, then the step between is halved until it is small. A rate that does not hold is tried once
-more if it was near, as one bad second is not a limit. A rate holds when so much of it succeeded and p99 (from the due time) is
-below the limit.
+Rates double until one fails, then the interval is halved until it is small. A rate that failed by little is tried once more, as
+one bad second is not a limit. A rate holds when the wanted share of it succeeded and p99 (from the due time) is below the limit.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from loadtest.results.honesty import REACHED
+from loadtest.results.checks import REACHED
 from loadtest.results.model import PhaseResult, RunResult, Step, Sweep, Warning, WarningCode
 
 PRECISION: Final = 0.05
-"""The knee is known when the next higher rate that failed is above it by no more than this share."""
+"""The sweep ends when the lowest rate that failed is at most this share above the highest that held."""
 MAX_STEPS: Final = 40
 NEAR: Final = 0.8
-"""Of less than this share a second try makes no more."""
+"""If less than this share succeeded, there is no second try."""
 JUDGES: Final = frozenset(
     {WarningCode.DRIVER_SATURATED, WarningCode.MACHINE_SATURATED, WarningCode.DRIVER_LAG, WarningCode.DRIVER_LOST}
 )
-"""Warnings that say that the driver, not the endpoint, was the limit."""
+"""Warnings according to which the driver, not the endpoint, was the limit."""
 
 
 def find_knee(
@@ -34,9 +33,11 @@ def find_knee(
     precision: float = PRECISION,
     told: Callable[[Step], None] = lambda _: None,
 ) -> Sweep:
-    """`low` and `high` (null: no upper bound) in operations per second; `told` hears of each step. Raises what `run_at` raises."""
+    """`low` and `high` (None: no upper bound) in operations per second; `told` gets each step. Raises what `run_at` raises."""
     if low <= 0 or (high is not None and high < low):
-        raise ValueError(f"a sweep goes from a rate above 0 to a higher one: {low:g} to {high or 0:g} is none")
+        raise ValueError(
+            f"a sweep needs a lowest rate above 0 and a highest rate that is not below it, not {low:g} and {high or 0:g}"
+        )
     steps: list[Step] = []
     runs: list[RunResult] = []
 
@@ -78,7 +79,7 @@ def find_knee(
 
 
 def judge(run: RunResult, rate: float, p99_limit_us: int | None, reached: float) -> Step:
-    """Whether a run held its rate: the worst phase decides."""
+    """Judge whether a run held its rate: the worst phase decides."""
     judged = [_phase(phase) for phase in run.phases]
     achieved = min((share for share, _ in judged), default=0.0) * rate
     p99 = max((p99 for _, p99 in judged), default=0)
@@ -100,11 +101,11 @@ def _phase(phase: PhaseResult) -> tuple[float, int]:
 
 
 def _warnings(steps: list[Step], runs: list[RunResult], knee: float | None) -> list[Warning]:
-    """Where the driver was the limit, the knee is the driver's."""
+    """Warnings for steps in which the driver may have been the limit."""
     found: list[Warning] = []
     for step, run in zip(steps, runs, strict=True):
         judges = [warning for warning in run.warnings if warning.code in JUDGES]
         if judges and not step.held and (knee is None or step.rate > knee):
-            text = f"at {step.rate:,.0f} per second: {judges[0].text}: the knee may be the driver's"
+            text = f"at {step.rate:,.0f} per second: {judges[0].text}: the knee may be that of the driver"
             found.append(Warning(code=judges[0].code, text=text))
     return found

@@ -1,6 +1,6 @@
-"""Terminal: a view of a run while it lasts, and tables at its end. In: what drivers counted each second; results. Out: rich.
+"""A live view of a run in the terminal, and tables at its end. In: what drivers counted each second; results. Out: rich.
 
-Where the output is no terminal, a line comes now and then instead of a view that is drawn again: logs of CI and of pods stay short.
+If the output is not a terminal, a line is printed every ten seconds instead, so that logs of CI and of pods stay short.
 """
 
 from __future__ import annotations
@@ -15,35 +15,33 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loadtest.results import say
+from loadtest.results import tables
+from loadtest.results.counts import Tick
 from loadtest.results.model import Comparison, RunResult, Sweep, Warning
-from loadtest.results.progress import Progress, RunObserver
+from loadtest.results.progress import RunObserver
 from webpage.text import clean, count, duration, size
 
 LINE_S: Final = 10.0
-"""Where there is no terminal: seconds from line to line."""
+"""Seconds between two lines if the output is not a terminal."""
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _SECONDS: Final = 40
 
 
 @dataclass(slots=True)
-class _Tenant:
-    acknowledged: int = 0
-    failed: int = 0
-    size: int = 0
-    rate: float = 0.0
-    intended: float | None = None
-    longest_us: int = 0
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_SECONDS))
+class _Driver:
+    tick: Tick
+    intended: float | None
+    rates: deque[int] = field(default_factory=lambda: deque(maxlen=_SECONDS))
+    """Of the last seconds, the newest one last."""
 
 
 class View(RunObserver):
-    """Shows what a run does now."""
+    """Shows what a run is doing."""
 
     def __init__(self, console: Console, scenario: str, endpoint: str) -> None:
         self._console, self._head = console, f"{clean(scenario, 60)} at {clean(endpoint, 60)}"
         self._phase, self._seconds, self._begun, self._told = "", 0.0, 0.0, 0.0
-        self._tenants: dict[str, _Tenant] = {}
+        self._drivers: dict[str, _Driver] = {}
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> View:
@@ -57,27 +55,26 @@ class View(RunObserver):
 
     def phase(self, name: str, seconds: float, now: float) -> None:
         self._phase, self._seconds, self._begun, self._told = clean(name, 60), seconds, now, now
-        self._tenants.clear()
+        self._drivers.clear()
         if self._live is None:
             self._console.print(Text(f"{self._head}: {self._phase}, {duration(seconds * 1000)}"))
 
     def note(self, text: str) -> None:
         self._console.print(Text(clean(text, 300), style="dim"), soft_wrap=True)
 
-    def tick(self, tenant: str, progress: Progress) -> None:
-        one = self._tenants.setdefault(tenant, _Tenant())
-        one.acknowledged += progress.acknowledged
-        one.failed += progress.failed
-        one.size += progress.size
-        one.rate, one.intended, one.longest_us = progress.acknowledged / progress.seconds, progress.intended, progress.longest_us
-        one.recent.append(one.rate)
+    def tick(self, driver: str, tick: Tick, rate: float | None) -> None:
+        one = self._drivers.setdefault(driver, _Driver(Tick(), rate))
+        one.rates.append(tick.acknowledged - one.tick.acknowledged)
+        one.tick = tick
 
     def show(self, now: float) -> None:
         if self._live:
             self._live.update(self.drawn(now), refresh=True)
         elif now - self._told >= LINE_S:
             self._told = now
-            parts = [f"{clean(name, 30)} {one.rate:,.0f}/s, {count(one.failed)} failed" for name, one in self._tenants.items()]
+            parts = [
+                f"{clean(name, 30)} {one.rates[-1]:,}/s, {count(one.tick.failed)} failed" for name, one in self._drivers.items()
+            ]
             self._console.print(Text(f"{now - self._begun:4.0f} s  " + "; ".join(parts)), soft_wrap=True)
 
     def drawn(self, now: float) -> RenderableType:
@@ -87,41 +84,41 @@ class View(RunObserver):
         table = Table(box=None, pad_edge=False, header_style="dim")
         for place, name in enumerate(("Tenant", "Rate/s", "Intended/s", "Bytes", "Longest", "Failed", "")):
             table.add_column(name, justify="left" if place in (0, 6) else "right", no_wrap=True)
-        for name, one in self._tenants.items():
+        for name, one in self._drivers.items():
             table.add_row(
                 Text(clean(name, 30)),
-                f"{one.rate:,.0f}",
+                f"{one.rates[-1]:,}",
                 "most" if one.intended is None else f"{one.intended:,.0f}",
-                size(one.size),
-                say.ms(one.longest_us),
-                Text(count(one.failed), style="red" if one.failed else ""),
-                _spark(one.recent),
+                size(one.tick.bytes),
+                tables.ms(one.tick.latency_max_us),
+                Text(count(one.tick.failed), style="red" if one.tick.failed else ""),
+                _spark(one.rates),
             )
         return Group(head, ProgressBar(total=self._seconds or 1, completed=gone), table)
 
 
 def print_result(console: Console, result: RunResult | Comparison | Sweep) -> None:
-    """Everything that a person asks for first: warnings included, as they say what the figures are worth."""
-    console.print(Text(say.title(result), style="bold"))
-    console.print(Text(say.subtitle(result), style="dim"), soft_wrap=True)
+    """Print the tables and the verdict of a result, and its warnings, which say how far the figures can be trusted."""
+    console.print(Text(tables.title(result), style="bold"))
+    console.print(Text(tables.subtitle(result), style="dim"), soft_wrap=True)
     if isinstance(result, RunResult):
         for phase in result.phases:
             console.print(Text(f"\n{clean(phase.name, 60)}, {duration(phase.duration_s * 1000)}"))
-            for rows in (say.tenants(phase), say.failures(phase), say.watched(phase)):
+            for rows in (tables.tenants(phase), tables.failures(phase), tables.watched(phase)):
                 print_rows(console, rows)
-        print_rows(console, say.verification(result.verification))
-        print_rows(console, say.assertions(result))
+        print_rows(console, tables.verification(result.verification))
+        print_rows(console, tables.assertions(result))
         for assertion in result.assertions:
             if not assertion.passed:
                 console.print(Text(f"✗ {clean(assertion.text, 300)}", style="red"), soft_wrap=True)
     elif isinstance(result, Comparison):
-        print_rows(console, say.measures(result))
+        print_rows(console, tables.measures(result))
     else:
-        print_rows(console, say.steps(result))
-        console.print(Text(say.knee(result), style="bold"))
+        print_rows(console, tables.steps(result))
+        console.print(Text(tables.knee(result), style="bold"))
     print_warnings(console, result.warnings)
     if isinstance(result, RunResult):
-        console.print(Text(say.verdict(result), style="bold green" if result.passed else "bold red"))
+        console.print(Text(tables.verdict(result), style="bold green" if result.passed else "bold red"))
 
 
 def print_warnings(console: Console, warnings: list[Warning]) -> None:
@@ -130,8 +127,8 @@ def print_warnings(console: Console, warnings: list[Warning]) -> None:
         console.print(Text(f"⚠ {warning.code}: {clean(warning.text, 400)}", style="yellow"), soft_wrap=True)
 
 
-def print_rows(console: Console, rows: say.Rows) -> None:
-    """A table, if there is something in it."""
+def print_rows(console: Console, rows: tables.Rows) -> None:
+    """Print a table unless it is empty."""
     if not rows.rows:
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -142,6 +139,6 @@ def print_rows(console: Console, rows: say.Rows) -> None:
     console.print(table)
 
 
-def _spark(rates: deque[float]) -> str:
-    highest = max(rates, default=0.0) or 1.0
+def _spark(rates: deque[int]) -> str:
+    highest = max(rates, default=0) or 1
     return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)

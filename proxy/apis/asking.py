@@ -1,8 +1,8 @@
 """What a handler asks the broker before it decides: which topics there are, and how large they are.
 
 The answer is waited for however long it takes. A broker handles the requests of a connection one at a time, so the client's own
-request would have waited as long; and what a request costs that nobody waits for, its client could set by itself, with a long
-poll in front of it."""
+request would have waited as long. If the proxy stopped waiting, a client could choose what its request costs, by a long poll in
+front of it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def entity_of(who: Who) -> Entity:
         if kind in names:
             raise ValueError(f"{kind} stands twice in one entity")
         if name == DEFAULT:
-            raise ValueError(f"{DEFAULT!r} is no name of a {kind}; the default has none")
+            raise ValueError(f"{DEFAULT!r} is not a name of a {kind}; the default has none")
         names[kind] = DEFAULT if name is None else name
     entity = Entity(names.get(USER), names.get(CLIENT_ID))
     if (wrong := wrong_entity(entity)) is not None:
@@ -209,7 +209,7 @@ def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Chan
     """The changes of one entry; `_Refused` when any of them is not right. `times`: how often its entity stands in the request."""
     dynamic_quotas = client.services.dynamic_quotas
     if not dynamic_quotas.may_alter(client.user):
-        raise _Refused(NOT_ALLOWED, f"{client.principal} may not alter {ops[0].key}: it is none of the proxy's `quotas.admins`.")
+        raise _Refused(NOT_ALLOWED, f"{client.principal} may not alter {ops[0].key}: it is not in the proxy's `quotas.admins`.")
     if (closed := dynamic_quotas.closed()) is not None:
         raise _Refused(*closed)
     try:
@@ -217,10 +217,10 @@ def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Chan
     except ValueError as e:
         raise _Refused(INVALID, f"{ops[0].key}: {e}.") from None
     if times > 1:
-        raise _Refused(INVALID, f"{named(entity)} stands {times} times in the request; once is right.")
+        raise _Refused(INVALID, f"{named(entity)} is {times} times in the request; it must be there once.")
     for key, count in Counter(op.key for op in ops).items():
         if count > 1:
-            raise _Refused(INVALID, f"{key} of {named(entity)} stands {count} times in the request; once is right.")
+            raise _Refused(INVALID, f"{key} of {named(entity)} is {count} times in the request; it must be there once.")
     changes = [Change(entity, op.key, None if op.remove else op.value) for op in ops]
     wrongs = [wrong_value(*change) for change in changes if change.value is not None]  # type: ignore[arg-type]
     wrongs.append(wrong_together(dynamic_quotas.outlook(changes).get(entity, {})))

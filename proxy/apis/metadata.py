@@ -7,7 +7,7 @@ itself: it is the same load, and otherwise the way round.
   again. One that is not there later either was not created, and is credited back.
 - Once the quota is exhausted, further names are left out of the request, in all versions: the client is told that there is no
   such topic, as it is told while one is being created, and tries again by itself. What fits is created, so that each try gets
-  further. Nobody is muted for it, as a producer has other topics too.
+  further. The connection is not muted for it, as a producer has other topics too.
 """
 
 from __future__ import annotations

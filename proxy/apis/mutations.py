@@ -329,7 +329,7 @@ class _Told:
 
 
 def _parts(receipt: object) -> tuple[dict[int, list[Part]], ...]:
-    """What is in it, which nobody needs once the broker has answered."""
+    """The parts of a receipt. They are not needed any more once the broker has answered."""
     return (receipt.parts,) if isinstance(receipt, Receipt) else ()
 
 

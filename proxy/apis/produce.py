@@ -273,7 +273,7 @@ def _decided(client: Client, request: Request, shapes: RequestShapes, judged: Ju
 
 def _refuse(client: Client, request: Request, shapes: RequestShapes, judged: Judged, pieces: list[Place]) -> Handling:
     """A part of a request is refused, or all of it; the rest goes on, and the answers are merged. acks=0: the connection is closed
-    behind the rest. What nobody has confirmed of that stays with what is expected of the user. In steps."""
+    behind the rest. What no broker has confirmed of that stays with what is expected of the user. In steps."""
     judgement, parts, version, acks = judged.judgement, judged.parts, request.version, judged.found.acks
     refused = {parts[i]: Refusal(why.code, why.message) for i, why in judgement.refused.items()}
     everything = len(refused) == len(set(parts))

@@ -1,5 +1,5 @@
-"""What becomes of Produce requests when the broker answers: what it did not write is given back, and what nobody had confirmed
-before is counted. Used by `produce` only.
+"""What happens to the charges of Produce requests when the broker answers: what it did not write is given back, and what no broker
+had confirmed before is counted. Used by `produce` only.
 
 In: what was counted for a request, or what was judged and not counted yet; the broker's answer. Out: meters as they are right,
 which users may write to which topics, the answer for the client, with node endpoints replaced (KIP-951, from version 10 on).

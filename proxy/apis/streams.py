@@ -38,7 +38,7 @@ def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
 
 class Delivery:
     """The plan for such answers. One that is over the limit mutes the client when it is out; requests behind it do not wait for
-    it before, as nobody knows of its size then."""
+    it before, as its size is not known then."""
 
     __slots__ = ("_client", "_key", "_until", "_version", "waits")
 

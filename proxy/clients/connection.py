@@ -60,7 +60,7 @@ class Arrival(Protocol):
         """Where it is from, and what it is to be shown."""
 
     def user(self, transport: asyncio.BaseTransport) -> str | None:
-        """The user whom its certificate names, None without one; `BadBytes` when it names nobody."""
+        """The user in its certificate, None without a certificate; `BadBytes` if the certificate has no user."""
 
     def targets(self, transport: asyncio.BaseTransport) -> list[HostPort]:
         """Where its broker may be, the best place first; nowhere when it has left the cluster."""

@@ -288,7 +288,7 @@ class ArrivedClient:
             self.listener.shared.services.census.leave(guest)
 
     def user(self, transport: asyncio.BaseTransport) -> str | None:
-        """The user whom the client's certificate names, None without one; `BadBytes` when it names nobody."""
+        """The user in the client's certificate, None without a certificate; `BadBytes` if the certificate has no user."""
         ssl_object = transport.get_extra_info("ssl_object")
         certificate = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
         if certificate is None:

@@ -53,7 +53,7 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
         raise BadRecord(f"its key {_shown(key)} has to have user, client_id and quota, and nothing else")
     entity, name = Entity(told["user"], told["client_id"]), told["quota"]
     if not all(part is None or isinstance(part, str) for part in entity):
-        raise BadRecord(f"its key {_shown(key)} names what is no text")
+        raise BadRecord(f"its key {_shown(key)} has a name that is not text")
     if name not in KEYS:
         raise BadRecord(f"this version knows no quota {_shown(name)}")
     if (wrong := wrong_entity(entity)) is not None:

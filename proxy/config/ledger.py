@@ -75,7 +75,7 @@ class Ledger(Model):
         if self.mode == "cluster" and self.database:
             raise ValueError("a cluster has no database but 0; leave out `database`")
         if self.password is not None and self.password_file is not None:
-            raise ValueError("one of `password_file` and `password` is right, and both are there")
+            raise ValueError("set either `password_file` or `password`, not both")
         if self.username is not None and self.password is None and self.password_file is None:
             raise ValueError("`username` needs `password_file` or `password` beside it")
         if self.stale_after < self.sync_interval * 2:

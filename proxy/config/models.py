@@ -120,7 +120,7 @@ class ExemptClient(Model):
     @classmethod
     def _named(cls, name: str) -> str:
         if name == DEFAULT:
-            raise ValueError(f"`{DEFAULT}` exempts nobody; name a user and a client id, or leave the limit out")
+            raise ValueError(f"`{DEFAULT}` cannot be exempt; name a user and a client id, or leave the limit out")
         return name
 
 

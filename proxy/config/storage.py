@@ -24,7 +24,7 @@ class AvailableLimit(Model):
     @model_validator(mode="after")
     def _one(self) -> AvailableLimit:
         if (self.min_available_bytes is None) == (self.min_available_ratio is None):
-            raise ValueError(f"exactly one of `{_BYTES}` and `{_RATIO}` is right")
+            raise ValueError(f"set exactly one of `{_BYTES}` and `{_RATIO}`")
         return self
 
 
@@ -39,7 +39,7 @@ class UsedLimit(Model):
     @model_validator(mode="after")
     def _ordered(self) -> UsedLimit:
         if self.soft is not None and self.soft > self.hard:
-            raise ValueError(f"`soft` {self.soft} is above `hard` {self.hard}: slowing begins before the stop, so less is right")
+            raise ValueError(f"`soft` {self.soft} is above `hard` {self.hard}: slowing begins before the stop, so it must be lower")
         return self
 
 
@@ -100,11 +100,11 @@ class Storage(Model):
     def _one_limit(self) -> Storage:
         given = [name for name in (_BYTES, _RATIO, "hard", "max_used") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"{_listed(given)} are set; exactly one limit is right")
+            raise ValueError(f"{_listed(given)} are set; set exactly one limit")
         if not given and self.soft is not None:
             raise ValueError("`soft` is set without `hard`; set `hard`, at which nothing is produced any more")
         if not given and self.on:
-            raise ValueError(f"no limit is set; exactly one of {_listed([_BYTES, _RATIO, 'hard', 'max_used'])} is right")
+            raise ValueError(f"no limit is set; set exactly one of {_listed([_BYTES, _RATIO, 'hard', 'max_used'])}")
         if self.soft is not None and self.hard is None:
             raise ValueError(f"`soft` stands beside `{given[0]}`; it needs `hard` instead")
         return self
@@ -117,7 +117,7 @@ class Storage(Model):
             soft, hard = getattr(self.soft, name), getattr(self.hard, name)
             if soft is not None and hard is not None and soft < hard:
                 wrong = f"`soft.{name}` {soft:g} is below `hard.{name}` {hard:g}"
-                raise ValueError(f"{wrong}: slowing begins before the stop, so {hard:g} or more is right")
+                raise ValueError(f"{wrong}: slowing begins before the stop, so it must be {hard:g} or more")
         return self
 
     @model_validator(mode="after")

@@ -66,7 +66,7 @@ class Upstream(Model):
     """Brokers to ask first, as `host:port`. Required, here or as `--upstream`."""
     brokers: dict[Annotated[int, Field(ge=0, le=0x7FFFFFFF)], Server] = Field(default_factory=dict)
     """Brokers by id, such as `1: kafka-1:9092`: their ports are open from the start on. For several proxies before a cluster that
-    tells nobody of its brokers without a login, where there is no `sasl`: else a proxy knows those only that its own clients are
+    tells its brokers only after a login, where there is no `sasl`: else a proxy knows those only that its own clients are
     told of, and refuses clients that another proxy told. What the cluster says of a broker goes before what stands here."""
     tls: UpstreamTls | None = None
     sasl: UpstreamSasl | None = None

@@ -42,7 +42,7 @@ GENERATION_KEPT: Final = 7 * 86_400
 """Seconds after which the store forgets a shard that no proxy asks for."""
 MAX_EVENTS: Final = 1_000_000
 """Entries that the stream keeps at most, in case no proxy drops old ones. 20 proxies that append every 0.1 s for an hour stay
-below it, so nobody can push out the entries of others: `quota.fleet_events` bounds what each user may tell."""
+below it, so one proxy cannot push out the entries of others: `quota.fleet_events` bounds the events of each user."""
 
 SCRIPT: Final = """
 local generation = redis.call('GET', KEYS[1])

@@ -45,7 +45,7 @@ def distinguished_name(der: bytes) -> str:
         subject = Certificate.load(der, strict=True)["tbs_certificate"]["subject"]
         parts = ["+".join(_attribute(each.contents) for each in part) for part in subject.chosen]
     except (ValueError, TypeError):
-        raise BadBytes("what should be a certificate is none") from None
+        raise BadBytes("this is not a certificate") from None
     return ",".join(reversed(parts))
 
 
@@ -76,7 +76,7 @@ _SPLIT: Final = re.compile(rf"\s*({_RULE})\s*(?:,\s*|$)")
 _ONE: Final = re.compile(_RULE)
 _TOKEN: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<(?![=!])|\.")
 _ANY_BUT_LINE_ENDS: Final = "[^\n\r\u0085\u2028\u2029]"
-_WANTED: Final = "DEFAULT, or RULE:pattern/replacement/ with L or U at its end or nothing, is right; commas stand between rules"
+_WANTED: Final = "must be DEFAULT, or RULE:pattern/replacement/ with L, U or nothing at its end; commas separate rules"
 
 
 @dataclass(frozen=True)

@@ -61,4 +61,4 @@ def bearer(token: str) -> Exchange:
 def _check_iterations(server_first: str) -> None:
     count = next((part[2:] for part in server_first.split(",") if part.startswith("i=")), "")
     if not count.isdecimal() or not MIN_ITERATIONS <= int(count[:9]) <= MAX_ITERATIONS:
-        raise LoginError(f"the broker wants {count[:9] or 'no'} SCRAM iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are right")
+        raise LoginError(f"the broker wants {count[:9] or 'no'} SCRAM iterations; must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")

@@ -4,8 +4,8 @@ In: the mechanism, the client's tokens, the broker's answers. Out: the name of t
 the exchange and not before. The proxy checks no secret and keeps none: of a token only the name in it is read.
 
 PLAIN and SCRAM say the name themselves; of OAUTHBEARER the `sub` claim is taken, which is what Kafka takes unless told
-otherwise. What is no valid Unicode names nobody. Other mechanisms (GSSAPI) are passed on and leave the user as it was. A SCRAM
-exchange with a delegation token says the id of the token, not its owner, who stays unknown."""
+otherwise. A name that is not valid Unicode leaves the user unknown. Other mechanisms (GSSAPI) are passed on and leave the user as
+it was. A SCRAM exchange with a delegation token says the id of the token, not its owner, who stays unknown."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SaslExchange:
         return self._accepted == _ROUNDS.get(self._mechanism)
 
     def client_token(self, token: bytes) -> None:
-        """The client sent this token; what cannot be read names nobody. `BadBytes` when it is longer than any broker takes."""
+        """The client sent this token; if it cannot be read, the user stays unknown. `BadBytes` if it is too long."""
         if len(token) > MAX_TOKEN:
             raise BadBytes(f"a SASL token of {len(token)} bytes; {MAX_TOKEN} is the limit")
         # In OAUTHBEARER a token that was refused may be followed by another one, and the last one counts.
@@ -92,7 +92,7 @@ def _plain_name(token: bytes) -> str | None:
 
 
 def _scram_name(token: bytes) -> str | None:
-    """n,,n=user,r=nonce[,tokenauth=true], read as Kafka reads it: what Kafka would refuse names nobody."""
+    """n,,n=user,r=nonce[,tokenauth=true], read as Kafka reads it: None for what Kafka would refuse."""
     first = _SCRAM_FIRST.fullmatch(token.decode())
     if first is None:
         return None
@@ -116,5 +116,5 @@ def _bearer_name(token: bytes) -> str | None:
     name = claims.get("sub") if isinstance(claims, dict) else None
     if not isinstance(name, str) or not name.strip():  # Kafka refuses a blank one
         return None
-    name.encode()  # ValueError for half a character, which JSON can write: Java's strings hold it, but nobody could be told of it
+    name.encode()  # ValueError for half a surrogate pair: JSON and Java's strings can hold it, but it cannot be written as UTF-8
     return name

@@ -102,7 +102,7 @@ def volume_line(
     factor: float,
     replicas: Replicas | None,
 ) -> Line:
-    """One volume. `limits`: (hard, soft) in bytes, None where none is for single volumes; `replicas` None where nobody told."""
+    """One volume. `limits`: (hard, soft) in bytes, None if there is no limit for single volumes; `replicas` None if not known."""
     hard, soft = (None, None) if limits is None else (_size(floor(limit)) for limit in limits)
     return author.line(
         "volume",

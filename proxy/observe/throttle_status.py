@@ -2,7 +2,7 @@
 
 In: decisions as they are made. Out: a plain value for `/throttles`. Bounded: `MOST` entities and topics each, of which every
 principal that makes such requests has a share (`quota.fair_share`). What is beyond it stands in one line of that principal's user,
-with client id `<others>`, so nobody's line makes place for what others do."""
+with client id `<others>`, so lines of one principal do not displace those of others."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The thread that writes the usage log, so that the event loop never waits for a disk.
 
 In: lines, through a queue with a bound, of which what single principals caused takes half at most, each its share
-(`quota.fair_share`), so that nobody makes the lines of all others be dropped. Out: the same lines to every place of the log: a
-folder, with files `usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age; a topic (`net.log_topic`). When the queue
-is full, lines are dropped and counted, and the next that gets through is preceded by a `gap` line. When a place refuses, lines
-are lost there, counted the same way, and the next are tried again; a line that cannot be written as JSON is lost everywhere, and
-no other is. A `gap` line goes to all places, and says in each what was lost there. Whatever fails, the thread goes on."""
+(`quota.fair_share`), so that one principal cannot cause the lines of all others to be dropped. Out: the same lines to every place
+of the log: a folder, with files `usage-<proxy>-<boot>-<number>.jsonl`, rotated by size and by age; a topic (`net.log_topic`). When
+the queue is full, lines are dropped and counted, and the next that gets through is preceded by a `gap` line. When a place refuses,
+lines are lost there, counted the same way, and the next are tried again; a line that cannot be written as JSON is lost everywhere,
+and no other is. A `gap` line goes to all places, and says in each what was lost there. Whatever fails, the thread goes on."""
 
 from __future__ import annotations
 

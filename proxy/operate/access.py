@@ -18,7 +18,7 @@ TIMEOUT: Final = 20.0
 
 
 def upstream_of(path: Path | None) -> Upstream:
-    """The way in that a properties file describes; None: plain text, as nobody."""
+    """How to connect, as a properties file describes it; None: plain text, without a login."""
     if path is None:
         return Upstream(TIMEOUT)
     try:

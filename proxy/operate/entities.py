@@ -71,7 +71,7 @@ def ops_of(add: Sequence[str], delete: Sequence[str]) -> tuple[Op, ...]:
     for pair in ",".join(add).split(",") if add else ():
         key, equals, value = pair.strip().partition("=")
         if not (key and equals):
-            raise ValueError(f"--add-config {pair!r}: key=value is right, such as controller_mutations_rate=5")
+            raise ValueError(f"--add-config {pair!r}: must be key=value, such as controller_mutations_rate=5")
         _once(ops, Op(key, _number(key, value.strip()), False))
     for key in ",".join(delete).split(",") if delete else ():
         if not key.strip():
@@ -96,5 +96,5 @@ def _number(key: str, value: str) -> float:
             try:
                 return float(parse_size(value))
             except ValueError:
-                raise ValueError(f"{key}={value}: a number of bytes is right, such as 1048576 or 20MiB") from None
-        raise ValueError(f"{key}={value}: a number is right") from None
+                raise ValueError(f"{key}={value}: must be a number of bytes, such as 1048576 or 20MiB") from None
+        raise ValueError(f"{key}={value}: must be a number") from None

@@ -1,7 +1,7 @@
 """The in-flight queue: answers of the broker matched with the requests they belong to, and answers of the proxy in their turn.
 
 In: requests as they go out, and what the broker sends. Out: what the client gets, in the order of its requests, and how
-long it is then to be muted. Responses that nobody has a plan for are passed on in the buffers they came in, parts of
+long it is then to be muted. Responses without a plan are passed on in the buffers they came in, parts of
 them too. When the turn of the connection is over, what was read and not yet looked at waits here for the next turn."""
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Answers:
         return self._due
 
     def discard(self) -> None:
-        """Nobody is there to take answers any more."""
+        """Drop all further answers, as the client has gone."""
         self._send, self._turn_over = _nowhere, _never
 
     def send_own(self) -> None:

@@ -122,9 +122,9 @@ class Guest:
 class Census:
     """How many connections there are: in total, by address of the client, by user. A limit of None is none.
 
-    A connection that has not been let in, as it has not logged in, keeps nobody out: where there is no room, the oldest of these is
-    closed for the one that comes, of the address that has most of them. Those that were let in stay. Of all connections each user
-    may have a share (`quota.fair_share`), but for `ANONYMOUS`, who is everybody where nobody logs in."""
+    A connection that has not been let in, as it has not logged in, does not keep others out: at the limit, a new connection
+    replaces the oldest of these, of the address that has most of them. Those that were let in stay. Each user may have a share
+    of all connections (`quota.fair_share`), except `ANONYMOUS`, which is every client of a cluster without logins."""
 
     def __init__(self, capacity: int, per_address: int | None = None, per_principal: int | None = None) -> None:
         self.capacity, self.per_address, self.per_principal = capacity, per_address, per_principal

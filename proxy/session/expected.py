@@ -2,8 +2,8 @@
 for them, and when. Out: whether one was charged already, and what to give back for those that did not come. One for all
 connections of a proxy.
 
-A principal's names are its own: nobody goes free because somebody else was charged, and nobody's names are forgotten because of
-somebody else's. A topic that is seen to exist is expected no longer: its charge stays."""
+Each principal has its own names: a charge to one principal does not free another one, and names of one principal do not push out
+those of another. A topic that is seen to exist is not expected any more; its charge stays."""
 
 from __future__ import annotations
 

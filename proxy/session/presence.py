@@ -62,7 +62,7 @@ class Presence:
         self._add_up()
 
     def sweep(self, now: float, *, away: bool) -> None:
-        """Forget proxies that say nothing any more; nobody while this one hears nothing."""
+        """Forget proxies that send nothing any more, but none while this proxy itself is cut off (`away`)."""
         if away:
             self._others = {boot: (now, counts) for boot, (_, counts) in self._others.items()}
             return

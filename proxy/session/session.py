@@ -3,7 +3,7 @@
 In: what the sockets and the timer of `clients.connection` report, with the time. Out: calls on a `Port`. It leaves meaning to
 `apis` and `wire`, limits to `quota`.
 
-A request is judged when it is whole, before any byte of it goes on; those that nobody touches go on in the buffers that
+A request is judged when it is complete, before any byte of it goes on. Requests that no handler changes go on in the buffers that
 they came in.
 
 Nothing of a connection is judged or counted in anybody's name before the connection is let in (`admission`).
@@ -365,7 +365,7 @@ class Session:
             self._close()
 
     def left(self) -> None:
-        """The end, and nobody asks for anything more."""
+        """The connection has ended: nothing more is sent or read."""
         self.port = GONE
         self._answers.discard()
 
@@ -430,7 +430,7 @@ class Session:
                 self.port.stop_broker()
 
     def _pay_no_more(self) -> None:
-        """What is held is charged to nobody for now."""
+        """Give back the charge for held bytes for now."""
         self.services.budget.charge(self._payer, -self._charged)
         self._charged = 0
         self.services.budget.finished(self, self._payer)

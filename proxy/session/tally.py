@@ -3,7 +3,7 @@
 A sum belongs to one (principal, client id, topic, API). Sessions keep a reference to the sums they add to, so that
 counting is plain attribute arithmetic; they give it back when they end. Each principal has a share of `max_keys`
 (`quota.fair_share`); what is beyond it goes to one sum of that principal for each API, with client id `<other>`. So memory stays
-bounded whatever clients call themselves, and nobody loses its lines for what others do."""
+bounded whatever clients call themselves, and no principal loses its lines because of others."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Tally:
                 yield key.api_key, s.requests, s.request_bytes, s.response_bytes
 
     def close_interval(self) -> list[Row]:
-        """The rows of the interval that ends now; sums start anew, and those that nobody holds are dropped."""
+        """The rows of the interval that ends now. Sums start at zero again; those that no connection holds are dropped."""
         rows, unused = [], []
         for key, s in self._sums.items():
             if s.requests or s.response_bytes:

@@ -2,8 +2,8 @@
 later heartbeat too, which does not say what they are. In: topologies and heartbeats, with the time. Out: the topology of a group.
 One for all connections of a proxy.
 
-Each principal has groups of its own here, and a share of what may be remembered. Nothing is forgotten to make room, as somebody
-could forget their own in that way: who has no room joins later."""
+Each principal has groups of its own here, and a share of what may be remembered. Nothing is forgotten to make room, as a client
+could have its own groups forgotten in that way: a principal whose share is used up joins later."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ async def started(client: Any) -> AsyncIterator[Any]:
 
 async def within(work: Coroutine[Any, Any, T], what: str) -> T:
     """What this call of aiokafka returns. `TopicError` after `PATIENCE` even where the call goes on after it was cancelled, as some
-    do: they suppress the error that cancels them. Others end with such an error though nobody cancelled them."""
+    do: they suppress the error that cancels them. Others end with such an error though they were not cancelled."""
     task = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=PATIENCE)

@@ -30,7 +30,7 @@ _NO_TOPIC: Final = "."
 _LONGEST_NAME: Final = 249
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NO_OPERATIONS: Final = INT32.pack(-(1 << 31))
-"""topic_authorized_operations where nobody asked for them"""
+"""topic_authorized_operations if the request did not ask for them"""
 ASK_VERSION: Final = 12
 """of the proxy's own questions: the first that takes topic ids. Brokers since 3.0 know it."""
 

@@ -27,7 +27,7 @@ _ADDRESSES: Final = {_TCP4: (socket.AF_INET, Struct(">4s4sHH")), _TCP6: (socket.
 def header_size(first: bytes) -> int:
     """Size in bytes of a header that begins with these 16. `BadBytes` when it is not one, or a longer one than is taken."""
     if first.startswith(b"PROXY "):
-        raise BadBytes("the connection begins with PROXY protocol version 1; version 2 is right")
+        raise BadBytes("the connection begins with PROXY protocol version 1; only version 2 is accepted")
     if len(first) < FIRST or not first.startswith(_SIGNATURE):
         raise BadBytes("the connection does not begin with a PROXY protocol v2 header")
     size = FIRST + int.from_bytes(first[FIRST - 2 : FIRST], "big")
@@ -43,11 +43,11 @@ def source_address(header: bytes) -> tuple[str, int] | None:
         raise BadBytes("a PROXY protocol header that is cut off, or has more behind it")
     command, family, _ = _BEHIND_SIGNATURE.unpack_from(header, len(_SIGNATURE))
     if command not in (_LOCAL, _PROXY):
-        raise BadBytes(f"a PROXY protocol header with version and command {command:#04x}; 0x20 and 0x21 are right")
+        raise BadBytes(f"a PROXY protocol header with version and command {command:#04x}; must be 0x20 or 0x21")
     if command == _LOCAL or family == _UNSPECIFIED:
         return None
     if family not in _ADDRESSES:
-        raise BadBytes(f"a PROXY protocol header of family {family:#04x}; TCP over IPv4 (0x11) or IPv6 (0x21) is right")
+        raise BadBytes(f"a PROXY protocol header of family {family:#04x}; must be TCP over IPv4 (0x11) or IPv6 (0x21)")
     kind, layout = _ADDRESSES[family]
     if len(header) < FIRST + layout.size:
         raise BadBytes(f"a PROXY protocol header of {len(header)} bytes, too short for its addresses")

@@ -16,7 +16,7 @@ The fast path is `TopicMeter.take`: a connection keeps the meters of its topics.
 it passes on to the one that took its place.
 
 Names count only once brokers have confirmed them: `topic` is called for what a broker has written, or said to be there. Bytes that
-no broker has confirmed yet count for nobody but their user (`expect`): for that user all goes on as if they were written, for
+no broker has confirmed yet count only for their user (`expect`): for that user all goes on as if they were written, for
 others as if they were not. They are taken back when the broker answers; of what is never answered the rate decays.
 
 Memory: a meter for each topic that somebody produces to; dropped when its rate is below 1 byte/s. A topic that is deleted keeps it
@@ -304,8 +304,8 @@ class BytesIn:
             self._sharing -= self._shares(name)
 
     def topic(self, name: str, now: float) -> TopicMeter:  # noqa: ARG002
-        """The meter of a topic that a broker has confirmed, made where there is none. One that nobody else has told of counts as
-        known from now on."""
+        """The meter of a topic that a broker has confirmed; it is made if it does not exist. A new topic counts as known from now
+        on."""
         meter = self.meters.get(name)
         if meter is None:
             if name not in self._topics:
@@ -393,7 +393,7 @@ class BytesIn:
 
     def charge(self, name: str, size: float, now: float, *, explain: bool = True) -> Verdict:
         """Record a batch whatever the rates are. The decision slows down what `take` would not have accepted, for as long as it
-        would not, not capped; none is made if nobody wants an explanation."""
+        would not, not capped; None if no explanation is wanted."""
         meter = self.topic(name, now)
         decision = None
         if self._total_over(now) and meter.measured(now) > self.threshold(meter):
@@ -504,7 +504,7 @@ class BytesIn:
         self._sharing = sum(self._shares(name) for names in (self._topics, self._claimed) for name in names)
 
     def _drop(self, meter: TopicMeter) -> None:
-        """Nobody produces to a topic: what it has claimed ends with its meter."""
+        """Drop the meter of a topic without producers, and what the topic has claimed."""
         del self.meters[meter.name]
         meter.gone, meter.until = True, -inf
         if meter.name in self._claimed:

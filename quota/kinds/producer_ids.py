@@ -15,7 +15,7 @@ stays counted. A false positive counts too little, nothing ever counts too much.
 Users without a limit are counted too, for metrics, unless that is turned off. Memory: `MAX_USERS` users, the least recently
 charged forgotten first; bits of `MAX_BYTES` in total and one small filter of each user beyond. No user's filters may be larger
 than what is left free: where they cannot grow they take more than they are for, and count too little (`Usage.overfull`), so that
-nobody is throttled for what others use, and small users always find room."""
+no user is throttled for what others use, and small users always find room."""
 
 from __future__ import annotations
 
@@ -168,9 +168,9 @@ class ProducerIds:
         self._users: OrderedDict[str, _User] = OrderedDict()
         self._bytes = 0
         self._recent: dict[int, object] = {}
-        """id to the epoch of the filters that knew it: void when these are another, so that nobody has to look for what passed"""
+        """id to the epoch of the filters that knew it. An entry of another epoch is void, so old entries need not be removed"""
         self.unchecked = NO_ID
-        """Ids up to this one need not be looked at: those that are none; all of them where nobody is counted; no id at all while
+        """Ids up to this one need not be looked at: those that are none; all of them where no user is counted; no id at all while
         somebody is over the limit, as everything of such a user is throttled."""
         self.tell: Callable[[str, list[int]], None] | None = None
         """who else wants to know which ids of a user were counted, or are to be remembered for longer"""

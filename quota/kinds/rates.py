@@ -4,7 +4,7 @@ In: who, how much, the time. Out: a verdict that throttles, never refuses. It le
 how an answer looks. The arithmetic is Kafka's, but for debt, which is paid and not forgotten: `quota/windows/rate.py`.
 
 The fast path is `RateMeter.take`: a connection keeps the meter of its owner, which all connections of the owner share, first
-come first served; over the limit, who has had more than others lets them go first (`quota/shares.py`). What it does not take
+come first served; over the limit, connections that have had more wait longer (`quota/shares.py`). What it does not take
 has to be charged. Limits that change hold when a meter is next charged or looked at.
 
 Memory: `MAX_ENTITIES` windows, of which each user has a share (`fair_share`): where that is full, further client ids of the user
@@ -67,7 +67,7 @@ class RateMeter(RateWindow):
         self.version = rates.version
         self.gone = False
         self.shares = Shares()
-        """who has had how much of it"""
+        """how much of it each connection has had lately"""
 
     def refresh(self, now: float) -> None:
         """Take the limit that holds."""

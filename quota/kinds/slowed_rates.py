@@ -68,8 +68,8 @@ class SlowedRates(Rates):
         return replace(self._said(Action.HOLD, owner, tuple(full), seen), throttle=self._until_next_check(now))
 
     def refuse(self, owner: Entity, batches: Sequence[Batch], items: Iterable[int], refuse: Refuse, now: float) -> list[Decision]:
-        """Refuse what is at factor 0, and throttle the client; where the quota is observed, only say so. With scope `volume` nobody
-        is throttled for it: other partitions share the connection."""
+        """Refuse batches for volumes at factor 0, and throttle the client; if the quota is observed, only report it. With scope
+        `volume` the client is not throttled, as other partitions share the connection."""
         by_volume: dict[VolumeState | None, list[int]] = {}
         for i, factor, seen in self._asked(batches, items):
             if factor == 0:

@@ -223,7 +223,7 @@ class Counts:
 class Storage:
     """The state of all volumes, and what follows. `limits` None: the quota is off.
 
-    `calm`: nobody is slowed or refused, nothing else need be asked. `factor`: that of everybody; with scope `volume` it is below 1
+    `calm`: no client is slowed or refused, so nothing else is asked. `factor`: that of everybody; with scope `volume` it is below 1
     only while the fallback holds, and `trouble` tells of partitions."""
 
     name: Final = NAME

@@ -29,7 +29,7 @@ at the end; `seconds` is how long there was traffic, `seconds_over` how long its
 
 
 def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
-    """Every limit of `quotas` against the traffic, in buckets of `seconds`; see SCHEMA. Limits that nobody came under have no
+    """Every limit of `quotas` against the traffic, in buckets of `seconds`; see SCHEMA. Limits without traffic have no
     row."""
     found = spark.createDataFrame([], SCHEMA)
     rates = [limit for limit in quotas.limits if limit.kind != "producer_ids"]

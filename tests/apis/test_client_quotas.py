@@ -247,10 +247,10 @@ def test_a_desk_that_is_closed_says_why(admin: Dialogue, dynamic_quotas: Dynamic
         ((("ip", "1.1.1.1"),), {RATE: 1.0}, "not of 'ip'"),
         ((), {RATE: 1.0}, "neither a user nor a client-id"),
         (((USER, ""),), {RATE: 1.0}, "is empty"),
-        (((USER, DEFAULT),), {RATE: 1.0}, "is no name"),
+        (((USER, DEFAULT),), {RATE: 1.0}, "is not a name"),
         (((CLIENT, "x"),), {IDS: 1.0}, "for users and the default user only"),
-        (A, {RATE: 9.0, BURST: 5.0}, "at least 9 is right"),
-        (A, {"cluster_producer_byte_rate": 0.5}, "no whole number"),
+        (A, {RATE: 9.0, BURST: 5.0}, "at least 9"),
+        (A, {"cluster_producer_byte_rate": 0.5}, "not a whole number"),
     ],
 )
 def test_what_is_wrong_is_said(admin: Dialogue, dynamic_quotas: DynamicQuotas, who: Who, ops: Ops, said: str) -> None:

@@ -218,7 +218,7 @@ def test_a_key_of_another_certificate(files: dict[str, str], ca: Authority) -> N
     other = ca.server("other", "other.example.com")
     assert told(files, key_file=str(other.key)) == (
         f"`more_listeners.internal.tls.key_file`: {other.key} is not the key of {files['cert_file']}; "
-        "the key that it was made with is right"
+        "use the key that it was made with"
     )
 
 

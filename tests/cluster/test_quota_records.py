@@ -41,7 +41,7 @@ assert GOOD.value is not None
         (b"", b"{}", "no JSON object"),
         (b"[]", b"{}", "no JSON object"),
         (b"{}", b"{}", "user, client_id and quota"),
-        (GOOD.key.replace(b'"alice"', b"5"), GOOD.value, "no text"),
+        (GOOD.key.replace(b'"alice"', b"5"), GOOD.value, "not text"),
         (GOOD.key.replace(b'"alice"', b'""'), GOOD.value, "empty"),
         (GOOD.key.replace(b'"alice"', b"null"), GOOD.value, "neither"),
         (GOOD.key.replace(IDS.encode(), b"new_rate"), GOOD.value, "knows no quota 'new_rate'"),

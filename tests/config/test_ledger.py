@@ -16,7 +16,7 @@ from proxy.config.load import SettingsError, load_settings
         ("{kind: redis, servers: [a:1], mode: sentinel}", "`mode: sentinel` and `sentinel_master` belong together"),
         ("{kind: redis, servers: [a:1], mode: cluster, database: 3}", "a cluster has no database but 0"),
         ("{kind: redis, servers: [a:1], username: proxy}", "`username` needs `password_file` or `password`"),
-        ("{kind: redis, servers: [a:1], password: geheim, password_file: x}", "one of `password_file` and `password` is right"),
+        ("{kind: redis, servers: [a:1], password: geheim, password_file: x}", "set either `password_file` or `password`"),
         ("{kind: redis, servers: [a:1], stale_after: 100ms}", "`stale_after` 0.1s is less than two times `sync_interval`"),
         ("{kind: redis, servers: [a:1], sync_interval: 1ms}", "`ledger.sync_interval`"),
         ("{kind: redis, servers: [a:1], password: [geheim]}", "`ledger.password`"),

@@ -249,7 +249,7 @@ MISTAKES = {
         "quotas:\n  entities:\n    - {user: a, controller_mutations_rate: 5, controller_mutations_burst: 4}\n",
         3,
         "`quotas.entities[0]`",
-        "at least 5 is right",
+        "at least 5",
     ),
     "rate of nothing": (
         "quotas: {entities: [{user: a, controller_mutations_rate: 0}]}\n",
@@ -297,7 +297,7 @@ MISTAKES = {
         "quotas:\n  entities:\n    - {user: a, controller_mutations_rate: 1.0e-6, controller_mutations_burst: 1000000}\n",
         3,
         "`quotas.entities[0]`",
-        "at most 1000 is right",
+        "at most 1000",
     ),
     "unknown algorithm": (
         "quotas:\n  entities: []\n  controller_mutations_algorithm: leaky_bucket\n",
@@ -334,8 +334,8 @@ MISTAKES = {
     "a broker that is no number": ("upstream:\n  brokers:\n    one: kafka-1:9092\n", 3, "`upstream.brokers.one`", "integer"),
     "a broker without a port": ("upstream:\n  brokers: {1: kafka-1}\n", 2, "`upstream.brokers.1`", "an address, such as"),
     "not YAML": ("upstream:\n  - a\n b: [\n", 3, "", "not YAML"),
-    "a list": ("- a\n", 1, "", "a mapping of settings is right"),
-    "a text": ("hello\n", 1, "", "a mapping of settings is right"),
+    "a list": ("- a\n", 1, "", "must be a mapping of settings"),
+    "a text": ("hello\n", 1, "", "must be a mapping of settings"),
     "an alias of itself": ("logs: &a\n  usage: *a\n", 1, "", "contains itself"),
     "a section that is a text": ("listen: 127.0.0.1:9192\n", 1, "`listen`", ""),
     "an empty name": ("listen: {advertise: ''}\n", 1, "`listen.advertise`", "at least 1 character"),
@@ -424,7 +424,7 @@ def test_an_exempt_client_is_a_user_with_a_client_id(tmp_path):
     [
         ("exempt: {clients: [{client_id: mirror}]}\n", "user"),
         ("exempt: {clients: [{user: etl}]}\n", "client_id"),
-        ("exempt: {clients: [{user: '<default>', client_id: mirror}]}\n", "<default>` exempts nobody"),
+        ("exempt: {clients: [{user: '<default>', client_id: mirror}]}\n", "<default>` cannot be exempt"),
         ("exempt: {clients: [mirror]}\n", "exempt.clients"),
     ],
 )

@@ -59,7 +59,7 @@ S = "quotas.storage"
     ("text", "key", "says"),
     [
         ("{}", S, "no limit is set"),
-        ("{min_available_bytes: 1GB, min_available_ratio: 0.1}", S, "exactly one limit is right"),
+        ("{min_available_bytes: 1GB, min_available_ratio: 0.1}", S, "set exactly one limit"),
         ("{min_available_bytes: 1GB, hard: {min_available_ratio: 0.1}}", S, "`min_available_bytes` and `hard`"),
         ("{soft: {min_available_bytes: 1GB}}", S, "`soft` is set without `hard`"),
         ("{min_available_bytes: 1GB, soft: {min_available_bytes: 2GB}}", S, "needs `hard`"),

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from demo.figures import Delivery, Felt, Latencies, StormFigures, Waits
-from demo.usage import Told
+from demo.throttling import Throttling
 from demo.verdict import Results
 
-TOLD = {"storm-new": Told(7, 12_000), "storm-old": Told(0, 9_280)}
+THROTTLING = {"storm-new": Throttling(7, 12_000), "storm-old": Throttling(0, 9_280)}
 
 
 def felt(longest: float, wait: float, pending: int = 0) -> Felt:
@@ -20,7 +20,7 @@ def results(
     alone: Felt | None = None,
     storm: Felt | None = None,
     after: Felt | None = None,
-    told: Mapping[str, Told] | None = None,
+    throttling: Mapping[str, Throttling] | None = None,
     lost: int = 0,
     old_refused: int = 0,
     new_refused: int = 560,
@@ -36,5 +36,5 @@ def results(
         after or felt(12, 0.04),
         storms,
         Delivery(9600, 0, lost),
-        TOLD if told is None else told,
+        THROTTLING if throttling is None else throttling,
     )

@@ -2,9 +2,10 @@
 
 from demo import plan
 from demo.figures import delivery, felt, longest_wait, storm
-from demo.usage import Told
+from demo.throttling import Throttling
+from loadtest.results.counts import Series
 from loadtest.results.histogram import Histogram, Recorder
-from loadtest.results.model import Endpoint, PhaseResult, RunResult, Series, TenantResult, Verification
+from loadtest.results.model import Endpoint, PhaseResult, RunResult, TenantResult, Verification
 
 NEW = plan.STORMS[0]
 
@@ -69,7 +70,9 @@ def test_where_most_topics_are_pending_the_median_is_a_part_of_the_phase() -> No
 
 
 def test_a_storm_is_what_it_created_and_what_the_proxy_refused() -> None:
-    found = storm(phase(None, None, tenant("storm-new", "create_topics", series=series(560, 0, 0, 80))), NEW, "storm-new", Told(7))
+    found = storm(
+        phase(None, None, tenant("storm-new", "create_topics", series=series(560, 0, 0, 80))), NEW, "storm-new", Throttling(7)
+    )
     assert (found.created, found.refused, found.failed, found.asked) == (640, 560, 0, 1200)
     assert found.longest_wait == 2.0
 

@@ -13,7 +13,7 @@ from demo import plan
 from demo.cli import demo
 from demo.errors import UsageError
 from demo.folder import prepare
-from demo.usage import Told, told
+from demo.throttling import Throttling, throttling_by_client
 from loadtest.scenario import CreateTopics, load_scenario
 from proxy.cli import main
 from proxy.config.load import load_settings
@@ -69,7 +69,7 @@ def test_the_usage_log_is_summed_by_client(tmp_path: Path) -> None:
     lines = [line, line, {**line, "client_id": "b"}, {**line, "api": "Produce"}, {**line, "client_id": None}, {"type": "gap"}]
     text = "".join(json.dumps(each) + "\n" for each in lines)
     (tmp_path / "usage-p-1-000001.jsonl").write_text(text + '{"type": "us')
-    assert told(tmp_path) == {"a": Told(6, 2000), "b": Told(3, 1000)}
+    assert throttling_by_client(tmp_path) == {"a": Throttling(6, 2000), "b": Throttling(3, 1000)}
 
 
 def test_the_scenario_says_what_the_plan_says() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.usage import Told
+from demo.throttling import Throttling
 from demo.verdict import problems, seconds, sentences
 from tests.demo.results import felt, results
 
@@ -11,7 +11,7 @@ def test_a_clear_difference_is_told_with_its_figures() -> None:
     topics, produce = sentences(results())
     assert "at least 8.0 s in the storm without a quota (14 of 15 not before the phase was over)" in topics
     assert topics.endswith("after 0.04 s with the quota, in the second half of the phase, after the bursts it admits.")
-    assert "10 ms when nobody stormed, 200 ms in the storm without a quota, and 12 ms with the quota" in produce
+    assert "10 ms without the storm, 200 ms in the storm without a quota, and 12 ms with the quota" in produce
 
 
 def test_a_storm_that_does_no_harm_is_called_that() -> None:
@@ -40,7 +40,7 @@ def test_what_must_not_be_is_a_problem() -> None:
     assert problems(results(lost=3)) == ["3 acknowledged records were lost"]
     assert problems(results(new_refused=0)) == ["storm-new was throttled, but never told error 89"]
     assert problems(results(old_refused=8)) == ["storm-old was told error 89, which it cannot know"]
-    never = problems(results(told={"storm-new": Told(7, 12_000)}))
+    never = problems(results(throttling={"storm-new": Throttling(7, 12_000)}))
     assert never == ["storm-old was never throttled: its burst was not used up; try more --seconds"]
 
 

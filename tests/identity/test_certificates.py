@@ -107,11 +107,11 @@ MAPPED = [
 ]
 
 MISTAKES = {
-    "": "there is no rule; DEFAULT, or RULE:",
-    "DEFAULTS": "'DEFAULTS' is not a rule; DEFAULT, or RULE:",
+    "": "there is no rule; must be DEFAULT, or RULE:",
+    "DEFAULTS": "'DEFAULTS' is not a rule; must be DEFAULT, or RULE:",
     "default": "'default' is not a rule",
-    "DEFAULT RULE:CN=a/b/": "commas stand between rules",
-    "RULE:^CN=(.*)$/$1": "with L or U at its end or nothing, is right",
+    "DEFAULT RULE:CN=a/b/": "commas separate rules",
+    "RULE:^CN=(.*)$/$1": "with L, U or nothing at its end",
     "RULE:CN=a/b/LU": "is not a rule",
     "RULE:CN=(a/$1/": r"'CN=\(a' is not one that this proxy knows: missing \)",
     "RULE:\\p{L}+/x/": "not one that this proxy knows",

@@ -39,7 +39,7 @@ controller mutations stands twice where somebody never pauses, as spreading lets
 |---|---|---|---|
 {gains}
 
-Not in the table is what nobody else can do to alice: a wall clock that is set (`tests/process/test_wall_clock.py`), and what the
+Not in the table, as clients cannot do it to alice: a wall clock that is set (`tests/process/test_wall_clock.py`), and what the
 proxy promises to the very client that asks, such as how much a rate lets pass and that a consumer of many absent topics gets them
 all (`tests/quota`, `tests/real/test_named_topics.py`).
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from loadtest.results.counts import Series
 from loadtest.results.histogram import Histogram, Recorder
-from loadtest.results.model import Driver, DriverProcess, Endpoint, Machine, PhaseResult, RunResult, Series, TenantResult
+from loadtest.results.model import Driver, DriverProcess, Endpoint, Machine, PhaseResult, RunResult, TenantResult
 
 START = 1_800_000_000.0
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from loadtest.assertions import assess, jain
-from loadtest.results.model import PhaseResult, Series, Throttle, Verification
+from loadtest.assertions import jain
+from loadtest.results.counts import Series, Throttle
+from loadtest.results.model import PhaseResult, Verification
+from loadtest.scenario import assess
 from tests.loadtest.made import START, phase, run, tenant
 
 KIB = 1024

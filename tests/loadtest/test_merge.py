@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadtest.results.counts import Series, SeriesRecorder, add
 from loadtest.results.merge import MergeError, merge_runs
-from loadtest.results.model import AssertionResult, Event, RunResult, Series, Verification, Warning, WarningCode, Watched
-from loadtest.results.series import SeriesRecorder, add
+from loadtest.results.model import AssertionResult, Event, RunResult, Verification, Warning, WarningCode, Watched
 from tests.loadtest.made import START, driver, histogram, phase, run, tenant
 
 
@@ -104,8 +104,8 @@ def test_verification_events_and_watched_come_together() -> None:
         ({"scenario": "consume"}, "the scenario"),
         ({"definition": {"topics": 2}}, "`topics` differ"),
         ({"driver_count": 3}, "number of drivers"),
-        ({"drivers": [driver(0)]}, "driver 0 is there more than once"),
-        ({"drivers": [driver(7)]}, "driver 7: a run of 2 has them up to 1"),
+        ({"drivers": [driver(0)]}, "driver 0 is given more than once"),
+        ({"drivers": [driver(7)]}, "there is no driver 7 in a run of 2: the last one is 1"),
     ],
 )
 def test_what_is_not_of_one_run_is_refused(other: dict[str, Any], said: str) -> None:

@@ -85,10 +85,10 @@ def test_a_cgroup_is_asked_for_its_own_sums(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("4711", "wanted is NAME=PID"),
-        ("proxy=", "wanted is NAME=PID"),
-        ("proxy=999999999", "no process"),
-        ("p=/nowhere", "no folder"),
+        ("4711", "must be NAME=PID"),
+        ("proxy=", "must be NAME=PID"),
+        ("proxy=999999999", "there is no process"),
+        ("p=/nowhere", "not a folder"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(text: str, said: str) -> None:

@@ -201,7 +201,7 @@ def test_creating_topics_counts_partitions() -> None:
     [
         (["run", "nothing", "--bootstrap", "127.0.0.1:1"], "there is no scenario 'nothing'"),
         (["run", "produce", "--bootstrap", "kafka"], "'kafka' is not right: an address"),
-        (["run", "produce", "--bootstrap", "127.0.0.1:1", "--set", "rate"], "--set rate: KEY=VALUE"),
+        (["run", "produce", "--bootstrap", "127.0.0.1:1", "--set", "rate"], "--set rate: must be KEY=VALUE"),
         (["run", "produce", "--bootstrap", "127.0.0.1:1", "--driver-count", "2"], "--run-id"),
         (["run", "produce", "--bootstrap", "127.0.0.1:1", "--driver-index", "2"], "of 1 drivers the first is 0"),
         (["run", "produce", "--bootstrap", "127.0.0.1:1", "--json", "/nowhere/r.json"], "--json /nowhere/r.json"),

@@ -10,18 +10,17 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from loadtest.cli import load
-from loadtest.results import commands
+from loadtest.cli import loadtest
+from loadtest.library import load
 from loadtest.results.compare import in_turn
+from loadtest.results.counts import Tick
 from loadtest.results.files import AnyResult, write
 from loadtest.results.model import AssertionResult, Endpoint, Event, RunResult, Verification, Warning, WarningCode, Watched
 from loadtest.results.page import page
-from loadtest.results.progress import Progress
 from loadtest.results.sweep import find_knee
 from loadtest.results.terminal import View, print_result
 from tests.loadtest.made import START, driver, phase, run, tenant
@@ -74,7 +73,7 @@ def test_the_tables_say_what_failed_and_what_figures_are_worth() -> None:
 
 def test_a_comparison_and_a_sweep_have_a_verdict() -> None:
     assert "worse" in printed(comparison())
-    assert "3,300 per second held: the knee." in printed(find_knee(lambda rate: at(3300, rate), low=3200))
+    assert "3,300 per second held: this is the knee." in printed(find_knee(lambda rate: at(3300, rate), low=3200))
 
 
 def test_names_from_a_scenario_steer_no_terminal() -> None:
@@ -94,7 +93,7 @@ def test_a_page_loads_nothing(made: Callable[[], AnyResult]) -> None:
 def test_a_page_has_its_warnings() -> None:
     warnings = [Warning(code=WarningCode.DRIFT, text="the tide came in")]
     assert "<b>drift: </b>the tide came in" in page(full_run(warnings=warnings))
-    assert "found nothing wrong with its own measurement" in page(full_run(warnings=[]))
+    assert "found no problem in its own measurement" in page(full_run(warnings=[]))
 
 
 def test_ids_of_plots_are_unique() -> None:
@@ -125,8 +124,9 @@ def test_the_live_view_shows_rates_and_failures() -> None:
     console = Console(file=StringIO(), width=140, force_terminal=True)
     view = View(console, "produce", "proxy")
     view.phase("load", 30.0, now=100.0)
-    for second in range(3):
-        view.tick("victim", Progress(1.0, 100 + second, failed=1, size=1 << 20, longest_us=5000, intended=100))
+    for second in (1, 2, 3):
+        counted = Tick(acknowledged=102 * second, failed=second, bytes=second << 20, latency_max_us=5000)
+        view.tick("victim", counted, 100)
     console.print(view.drawn(now=112.0))
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
@@ -138,7 +138,7 @@ def test_where_nobody_looks_a_line_comes_now_and_then() -> None:
     with View(console, "produce", "proxy") as view:
         view.phase("load", 30.0, now=0.0)
         for second in range(1, 26):
-            view.tick("victim", Progress(1.0, 100, failed=0, size=10, longest_us=5000))
+            view.tick("victim", Tick(acknowledged=100 * second, bytes=10 * second, latency_max_us=5000), None)
             view.show(now=float(second))
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().splitlines() == [
@@ -150,9 +150,11 @@ def test_where_nobody_looks_a_line_comes_now_and_then() -> None:
 
 # Commands
 
+SAID_BY = "kafka-quota-proxy loadtest: "
 
-def call(command: click.Command, *arguments: object, given: str = "") -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments], input=given)
+
+def call(command: str, *arguments: object, given: str = "") -> Result:
+    return CliRunner().invoke(loadtest, [command, *map(str, arguments)], input=given)
 
 
 def saved(folder: Path, name: str, result: AnyResult) -> Path:
@@ -164,14 +166,11 @@ def saved(folder: Path, name: str, result: AnyResult) -> Path:
 def test_diff_says_what_regressed(tmp_path: Path) -> None:
     before = saved(tmp_path, "a.json", run())
     after = saved(tmp_path, "b.json", run(phase(tenant(acknowledged=800))))
-    found = call(commands.diff_command, before, after)
+    found = call("diff", before, after)
     assert (found.exit_code, "REGRESSION" in found.output, "1 regressions in" in found.output) == (1, True, True)
-    assert call(commands.diff_command, before, before).exit_code == 0
-    assert call(commands.diff_command, before, after, "--threshold", "rate=30%").exit_code == 0
-    assert (
-        call(commands.diff_command, saved(tmp_path, "c.json", comparison()), saved(tmp_path, "d.json", comparison(4))).exit_code
-        == 1
-    )
+    assert call("diff", before, before).exit_code == 0
+    assert call("diff", before, after, "--threshold", "rate=30%").exit_code == 0
+    assert call("diff", saved(tmp_path, "c.json", comparison()), saved(tmp_path, "d.json", comparison(4))).exit_code == 1
 
 
 def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
@@ -179,7 +178,7 @@ def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
     parts = [run(drivers=[driver(index)], driver_count=2, definition=scenario) for index in range(2)]
     files = [saved(tmp_path, f"{index}.json", part) for index, part in enumerate(parts)]
     out = tmp_path / "merged.json"
-    found = call(commands.merge_command, *files, "--json", out, "--html", tmp_path / "page.html")
+    found = call("merge", *files, "--json", out, "--html", tmp_path / "page.html")
     assert found.exit_code == 0, found.output
     merged = RunResult.model_validate_json(out.read_text())
     assert merged.phases[0].tenants[0].acknowledged == 2000
@@ -187,19 +186,17 @@ def test_merge_reads_files_and_the_logs_of_pods(tmp_path: Path) -> None:
     logs = "".join(
         f"[pod/load-{i}/load] topic made\n[pod/load-{i}/load] {part.model_dump_json()}\n" for i, part in enumerate(parts)
     )
-    found = call(commands.merge_command, "-", "--json", "-", given=logs)
+    found = call("merge", "-", "--json", "-", given=logs)
     assert found.exit_code == 0, found.output
     assert RunResult.model_validate_json(found.stdout) == merged
-    found = call(
-        commands.merge_command, *(saved(tmp_path, f"old-{i}.json", run(drivers=[driver(i)], driver_count=2)) for i in range(2))
-    )
-    assert (found.exit_code, "the scenario of these results is none of this version: topics:" in found.output) == (2, True)
-    found = call(commands.merge_command, files[0])
+    found = call("merge", *(saved(tmp_path, f"old-{i}.json", run(drivers=[driver(i)], driver_count=2)) for i in range(2)))
+    assert (found.exit_code, "the scenario of these results is not valid in this version: topics:" in found.output) == (2, True)
+    found = call("merge", files[0])
     assert (found.exit_code, "1 of 2 drivers are missing: 1" in found.output) == (1, True)
 
 
 def test_render_shows_a_file_again(tmp_path: Path) -> None:
-    found = call(commands.render_command, saved(tmp_path, "a.json", full_run()), "--html", tmp_path / "page.html")
+    found = call("render", saved(tmp_path, "a.json", full_run()), "--html", tmp_path / "page.html")
     assert (found.exit_code, "Load test: victim" in found.output) == (0, True)
     assert "Load test: victim" in (tmp_path / "page.html").read_text()
 
@@ -207,9 +204,9 @@ def test_render_shows_a_file_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no result of a load test: Invalid JSON"),
-        ('{"kind": "soup"}', "no result of a load test: kind: Input tag 'soup'"),
-        (json.dumps(run().model_dump() | {"schema_version": 9}), "of schema version 9; this program reads version 1"),
+        ("", "not a result of a load test: Invalid JSON"),
+        ('{"kind": "soup"}', "not a result of a load test: kind: Input tag 'soup'"),
+        (json.dumps(run().model_dump() | {"schema_version": 9}), "schema version 9; this program reads version 1"),
         (json.dumps(run().model_dump() | {"speed": 9}), "run.speed: Extra inputs are not permitted"),
     ],
 )
@@ -217,22 +214,22 @@ def test_what_is_no_result_is_refused_in_one_line(tmp_path: Path, text: str, sai
     file = tmp_path / "a.json"
     file.write_text(text)
     for command, arguments in (
-        (commands.render_command, [file]),
-        (commands.merge_command, [file]),
-        (commands.diff_command, [file, file]),
+        ("render", [file]),
+        ("merge", [file]),
+        ("diff", [file, file]),
     ):
         found = call(command, *arguments)
         assert (found.exit_code, found.output.count("\n")) == (2, 1), found.output
-        assert found.output.startswith(str(file))
+        assert found.output.startswith(f"{SAID_BY}{file}")
         assert said in found.output
 
 
 def test_files_that_are_not_there_or_cannot_be_written(tmp_path: Path) -> None:
-    found = call(commands.render_command, tmp_path / "none.json")
-    assert (found.exit_code, found.output) == (2, f"{tmp_path}/none.json: No such file or directory\n")
+    found = call("render", tmp_path / "none.json")
+    assert (found.exit_code, found.output) == (2, f"{SAID_BY}{tmp_path}/none.json: No such file or directory\n")
     file = saved(tmp_path, "a.json", run())
-    found = call(commands.render_command, file, "--html", tmp_path / "none" / "page.html")
-    assert (found.exit_code, found.output.splitlines()[-1]) == (2, f"{tmp_path}/none/page.html: No such file or directory")
-    assert call(commands.merge_command, saved(tmp_path, "c.json", comparison())).output.endswith(
-        "a comparison has no share of a run\n"
+    found = call("render", file, "--html", tmp_path / "none" / "page.html")
+    assert (found.exit_code, found.output.splitlines()[-1]) == (2, f"{SAID_BY}{tmp_path}/none/page.html: No such file or directory")
+    assert call("merge", saved(tmp_path, "c.json", comparison())).output.endswith(
+        "this is a comparison; only results of runs can be merged\n"
     )

@@ -59,10 +59,10 @@ def test_a_driver_without_cpu_is_no_knee_of_the_endpoint() -> None:
 
     found = find_knee(run_at, low=100)
     assert found.warnings
-    assert found.warnings[0].text.endswith("the knee may be the driver's")
+    assert found.warnings[0].text.endswith("the knee may be that of the driver")
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, None), (-1, 5), (10, 5)])
 def test_a_sweep_goes_up(low: float, high: float | None) -> None:
-    with pytest.raises(ValueError, match="from a rate above 0 to a higher one"):
+    with pytest.raises(ValueError, match="a lowest rate above 0"):
         find_knee(lambda rate: at(1, rate), low=low, high=high)

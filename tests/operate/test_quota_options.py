@@ -68,8 +68,8 @@ ALTER = ["alter", "--bootstrap-server", "localhost:1"]
         (["--entity-name", "x"], "more names than types"),
         (["--user", "a", "--entity-type", "users", "--entity-name", "b"], "stands twice"),
         (["--user", "a"], "alter what?"),
-        (["--user", "a", "--add-config", "rate"], "key=value is right"),
-        (["--user", "a", "--add-config", "rate=fast"], "rate=fast: a number is right"),
+        (["--user", "a", "--add-config", "rate"], "must be key=value"),
+        (["--user", "a", "--add-config", "rate=fast"], "rate=fast: must be a number"),
         (["--user", "a", "--add-config", "producer_byte_rate=1 mile"], "such as 1048576 or 20MiB"),
         (["--user", "a", "--add-config", "r=1", "--delete-config", "r"], "r stands twice"),
         (["--user", "a", "--delete-config", ","], "a key is missing"),
@@ -85,14 +85,14 @@ def test_what_is_not_right_is_said(arguments, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("security.protocol=TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL is right"),
+        ("security.protocol=TLS", "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI", "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.password=geheim", 'username="…"'),
         ("security.protocol=SSL\nssl.truststore.location=/nowhere/x.jks", "only PEM can be read here"),
         ("security.protocol=SSL\nssl.ca.location=/nowhere/ca.pem", "/nowhere/ca.pem"),
         ("security.protocol=SSL\nssl.certificate.location=/a", "belong together"),
         ("security.protocol=SSL\nssl.key.password=geheim", "give one without"),
-        ("a=\\u00zz", "no properties file"),
+        ("a=\\u00zz", "not a properties file"),
     ],
 )
 def test_properties_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> None:

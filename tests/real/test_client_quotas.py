@@ -136,11 +136,11 @@ def test_who_may_what(house: House) -> None:
     mixed = "alter user=x producer_ids_rate=5 consumer_byte_rate=5 / user=y consumer_byte_rate=6"
     assert house.java(*orders, mixed, "describe user=x", user="other") == [
         ["user=x: ClusterAuthorizationException: User:other may not alter producer_ids_rate:"
-         " it is none of the proxy's `quotas.admins`."],
+         " it is not in the proxy's `quotas.admins`."],
         ["user=x: done"],
         ["user=x: {consumer_byte_rate=5.0}"],
         ["user=x: ClusterAuthorizationException: User:other may not alter producer_ids_rate:"
-         " it is none of the proxy's `quotas.admins`.", "user=y: done"],
+         " it is not in the proxy's `quotas.admins`.", "user=y: done"],
         ["user=x: {consumer_byte_rate=5.0}"],
     ]  # fmt: skip
     own, brokers, seen = house.java(*orders, user="nobody")
@@ -153,15 +153,15 @@ WRONG = {
     "user=x producer_ids_rate=0": "producer_ids_rate 0 is out of range; more than 0",
     "user=x producer_ids_rate=-5": "is out of range",
     "user=x producer_ids_rate=NaN": "is out of range",
-    "user=x producer_ids_rate=1e13": "at most 1e+12 ids/window is right",
+    "user=x producer_ids_rate=1e13": "at most 1e+12 ids/window",
     "client-id=x producer_ids_rate=5": "for users and the default user only",
     "user=x,client-id=x producer_ids_rate=5": "for users and the default user only",
     "user=x controller_mutations_burst=5": "`controller_mutations_burst` needs `controller_mutations_rate` beside it",
-    "user=x controller_mutations_rate=9 controller_mutations_burst=5": "at least 9 is right",
-    "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; at least 7 is right",
+    "user=x controller_mutations_rate=9 controller_mutations_burst=5": "at least 9",
+    "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; at least 7",
     "ip=10.0.0.1 producer_ids_rate=5": "not of 'ip'",
-    "user=x cluster_producer_byte_rate=5.5": "is no whole number of bytes",
-    "user=x producer_ids_rate=5 producer_ids_rate=6": "stands 2 times in the request",
+    "user=x cluster_producer_byte_rate=5.5": "is not a whole number of bytes",
+    "user=x producer_ids_rate=5 producer_ids_rate=6": "is 2 times in the request",
 }
 
 

@@ -309,9 +309,9 @@ def test_a_header_in_pieces_and_with_the_first_request(house: House) -> None:
 @pytest.mark.parametrize(
     ("first", "reason"),
     [
-        (b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\n", "version 1; version 2 is right"),
+        (b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\n", "version 1; only version 2 is accepted"),
         (bytes.fromhex("0000001a00120003000000010003666f"), "does not begin with a PROXY protocol v2 header"),
-        (header().replace(b"\x21\x11", b"\x21\x12"), "TCP over IPv4 (0x11) or IPv6 (0x21) is right"),
+        (header().replace(b"\x21\x11", b"\x21\x12"), "must be TCP over IPv4 (0x11) or IPv6 (0x21)"),
     ],
     ids=["version 1", "none", "UDP"],
 )

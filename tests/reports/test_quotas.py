@@ -59,7 +59,7 @@ def test_the_quotas_of_a_settings_file_are_read_and_the_rest_is_left(tmp_path: P
         ("quotas: {storage: {min_available_ratio: 10}}", "`quotas.storage.min_available_ratio`: 10 is not right"),
         ("listen: {}", "`quotas` is missing or empty"),
         ("quotas: [", "line 1: is not YAML"),
-        ("- a", "line 1: a mapping of settings is right"),
+        ("- a", "line 1: must be a mapping of settings"),
     ],
 )
 def test_what_is_not_right_is_told_with_its_key(tmp_path: Path, text: str, says: str) -> None:

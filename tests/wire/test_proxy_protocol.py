@@ -53,7 +53,7 @@ def test_who_the_client_is(data: bytes, address: tuple[str, int] | None) -> None
 @pytest.mark.parametrize(
     ("first", "told"),
     [
-        (b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\n"[:FIRST], "version 1; version 2 is right"),
+        (b"PROXY TCP4 192.0.2.7 10.0.0.1 1 2\r\n"[:FIRST], "version 1; only version 2 is accepted"),
         (bytes.fromhex("0000001a00120003000000010003666f"), "does not begin with a PROXY protocol v2 header"),  # Kafka
         (bytes.fromhex("16030102000100fc0303000000000000"), "does not begin with a PROXY protocol v2 header"),  # TLS
         (SIGNATURE, "does not begin"),

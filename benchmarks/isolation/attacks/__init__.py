@@ -1,7 +1,7 @@
-"""The ways in which somebody can misbehave: a table of attacks, each with one sentence of what it does.
+"""The attacks by clients: a table, with one sentence for each about what it does.
 
-In: an `Attacker`, who says whom to attack and when it is over. Out: what was sent and answered, in its tally. Who has not logged in
-is a stranger here; mallory has, and has rights to topics of her own only."""
+In: an `Attacker`, which has the address to attack and says when it is over. Out: what was sent and answered, in its tally. A
+stranger is a client without a login. mallory is logged in, and has rights only to her own topics."""
 
 from typing import Final
 

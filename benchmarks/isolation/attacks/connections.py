@@ -27,13 +27,13 @@ from loadtest.login import LoginFailed
 
 @attack(CONNECTIONS, shows=("connections",))
 def idle_connections(a: Attacker) -> None:
-    """250 connections from one address say nothing, and come again when they are closed."""
+    """250 connections from one address send nothing, and are opened again when they are closed."""
     a.keep([SOURCE] * 250)
 
 
 @attack(CONNECTIONS, shows=("connections",))
 def many_addresses(a: Attacker) -> None:
-    """350 connections, 10 from each address, say nothing, and come again when they are closed."""
+    """350 connections, 10 from each address, send nothing, and are opened again when they are closed."""
     a.keep([f"127.0.1.{1 + i % 35}" for i in range(350)])
 
 
@@ -45,7 +45,7 @@ def half_open(a: Attacker) -> None:
 
 @attack(CONNECTIONS, threads=2)
 def come_and_go(a: Attacker) -> None:
-    """Connections that send one request and are gone."""
+    """Connections send one request each and are closed."""
     frame = request_frame(*apis.API_VERSIONS, 1, "x")
     while a.going():
         for sock in a.sockets(1):
@@ -57,7 +57,7 @@ def come_and_go(a: Attacker) -> None:
 
 @attack(CONNECTIONS)
 def many_logins(a: Attacker) -> None:
-    """mallory logs in on as many connections as she gets."""
+    """mallory logs in on as many connections as she can open."""
     while a.going() and a.tally.connections < 150:
         try:
             a.connect()
@@ -84,7 +84,7 @@ def byte_by_byte(a: Attacker) -> None:
 
 @attack(UNFINISHED, threads=2)
 def half_requests(a: Attacker) -> None:
-    """24 connections announce 7 MiB and send 3 of them."""
+    """24 connections announce requests of 7 MiB and send 3 MiB of them."""
     head = struct.pack(">i", 7 * MIB) + request_frame(*apis.PRODUCE, 1, "x", **produce(["mallory-own"], record_batch(b"x")))[4:]
     kept: list[socket.socket] = []
     while a.going() and len(kept) < 12:
@@ -115,7 +115,7 @@ def half_requests(a: Attacker) -> None:
 
 @attack(LIES)
 def announced_100_mib(a: Attacker) -> None:
-    """Connections announce 100 MiB and send 1 kB."""
+    """Connections announce requests of 100 MiB and send 1 kB of them."""
     while a.going():
         for sock in a.sockets(20):
             with sock:
@@ -126,7 +126,7 @@ def announced_100_mib(a: Attacker) -> None:
 
 @attack(LIES, threads=2)
 def lying_lengths(a: Attacker) -> None:
-    """Requests with arrays that claim 2^31 elements."""
+    """Requests have arrays that claim 2^31 elements."""
     chance = random.Random(a.number)
     sound = [
         request_frame(*apis.PRODUCE, 1, "x", **produce(ALICES, record_batch(b"x"))),
@@ -147,7 +147,7 @@ def lying_lengths(a: Attacker) -> None:
 
 @attack(LIES, threads=2)
 def garbage(a: Attacker) -> None:
-    """Bytes that are no request."""
+    """A stranger sends bytes that are not a request."""
     chance = random.Random(a.number)
     sorts = [
         b"\xff\xff\xff\xff",

@@ -28,14 +28,14 @@ from loadtest.entities import record_batch, request_frame
 
 @attack(FLOOD, threads=2)
 def unknown_versions(a: Attacker) -> None:
-    """mallory pipelines ApiVersions in a version that is not there."""
+    """mallory pipelines ApiVersions requests of a version that does not exist."""
     with a.connected() as connection:
         a.pipeline(connection.sock, request_frame(*apis.API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1))
 
 
 @attack(FLOOD, threads=4, shows=("bytes",))
 def unknown_versions_unread(a: Attacker) -> None:
-    """mallory pipelines ApiVersions in a version that is not there, and reads no answer."""
+    """mallory pipelines ApiVersions requests of a version that does not exist, and reads no answer."""
     frame = request_frame(*apis.API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1)
     with a.connected() as connection:
         a.pour(connection.sock, frame * 100, 8 * MIB)
@@ -58,7 +58,7 @@ def refused_writes_unread(a: Attacker) -> None:
 
 @attack(FLOOD, threads=2)
 def refused_creations(a: Attacker) -> None:
-    """mallory asks for 300 partitions again and again, which is more than her burst."""
+    """mallory asks for 300 partitions, more than her burst, again and again."""
 
     def topics(i: int) -> dict[str, Any]:
         new = {"num_partitions": 60, "replication_factor": 1}
@@ -69,14 +69,14 @@ def refused_creations(a: Attacker) -> None:
 
 @attack(FLOOD)
 def refused_alterations(a: Attacker) -> None:
-    """mallory pipelines AlterClientQuotas, which she may not."""
+    """mallory pipelines AlterClientQuotas, which she is not authorized to do."""
     with a.connected() as connection:
         a.pipeline(connection.sock, request_frame(*apis.ALTER_QUOTAS, 1, "x", **lower_alice()), 20)
 
 
 @attack(FLOOD, threads=2)
 def describe_quotas(a: Attacker) -> None:
-    """mallory asks for all quotas again and again."""
+    """mallory describes all quotas again and again."""
     a.ask_again(apis.DESCRIBE_QUOTAS, lambda _: {"components": [], "strict": False})
 
 
@@ -100,14 +100,14 @@ def unread_metadata(a: Attacker) -> None:
 
 @attack(PIPELINED, threads=5)
 def pipelined_versions(a: Attacker) -> None:
-    """5 connections of mallory pipeline ApiVersions and read the answers."""
+    """5 connections of mallory pipeline ApiVersions, and she reads the answers."""
     with a.connected() as connection:
         a.pipeline(connection.sock, request_frame(*apis.API_VERSIONS, 1, "x"))
 
 
 @attack(PIPELINED, threads=5)
 def pipelined_versions_stranger(a: Attacker) -> None:
-    """5 connections without a login do the same."""
+    """5 connections without a login pipeline ApiVersions and read the answers."""
     for sock in a.sockets(1):
         a.pipeline(sock, request_frame(*apis.API_VERSIONS, 1, "x"))
 
@@ -127,12 +127,12 @@ def pipelined_metadata(a: Attacker) -> None:
 
 
 GROWN: Final = 40
-"""Partitions that a topic is to have behind a long Fetch."""
+"""Number of partitions that a topic is given by a request pipelined behind a long Fetch."""
 
 
 @attack(PIPELINED, shows=("gained",), seconds=4, gains=Share("partitions that are added or deleted", BURST + GROWN, 2 * RATE))
 def long_poll_in_front(a: Attacker) -> None:
-    """Behind a Fetch that takes longer than the proxy's own question may, partitions are added and topics deleted."""
+    """Behind a Fetch that takes longer than the timeout of the proxy's own requests, partitions are added and topics deleted."""
     names = [f"{a.target.user}-{i}" for i in range(6)]
     wait = int(3000 * TOLD_WITHIN)
     with a.connected() as connection:
@@ -166,8 +166,8 @@ def long_poll_in_front(a: Attacker) -> None:
     gains=Share("requests behind a Fetch that were answered before half of its throttle time was over", 3, 0),
 )
 def ends_mutes(a: Attacker) -> None:
-    """bob, who reads more than his rate, pipelines a login and a request behind each Fetch, so that the end of the login ends the
-    mute."""
+    """bob reads more than his rate. Behind each Fetch he pipelines a login and a request, so that the end of the login could end
+    the mute."""
     fetch = fetch_of("bob-read")
     with a.connected(user=BOB) as connection:
         a.ask(connection, apis.HANDSHAKE, mechanism="SCRAM-SHA-256")

@@ -43,7 +43,7 @@ def reads_alice(a: Attacker) -> None:
 
 @attack(NO_RIGHTS, threads=3)
 def mutates_alice(a: Attacker) -> None:
-    """mallory creates, grows and deletes topics of alice."""
+    """mallory creates topics, adds partitions to topics of alice and deletes them."""
 
     def deletes(_: int) -> dict[str, Any]:
         return {"topics": [{"name": name} for name in ALICES], "timeout": ms(1000)}
@@ -67,8 +67,8 @@ def mutates_alice(a: Attacker) -> None:
     gains=Share("bytes into bob's topic while the total is exceeded", 14 * METERED, METERED),
 )
 def asks_for_others(a: Attacker) -> None:
-    """mallory asks for metadata of topics of alice and bob, which she may not see, while bob writes more than the threshold of
-    his."""
+    """mallory asks for metadata of topics of alice and bob, without the right to see them, while bob writes more than the threshold
+    of his topic allows."""
     names = (*ALICES, "alice-read", "alice-full", "bob-metered")
     named = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
     if a.number == 0:
@@ -132,13 +132,13 @@ def uses_alices_transactions(a: Attacker) -> None:
 
 @attack(FORGED, threads=2)
 def forged_ids(a: Attacker) -> None:
-    """mallory's refused batches bear the ids of alice's producers."""
+    """mallory sends batches, which are refused, with the ids of alice's producers."""
     a.ask_again(apis.PRODUCE, lambda i: guesses(a, i))
 
 
 @attack(FORGED)
 def forged_epochs(a: Attacker) -> None:
-    """Batches of mallory bear the ids of alice's producers with later epochs and odd sequences."""
+    """mallory sends batches with the ids of alice's producers, later epochs and unexpected sequences."""
 
     def values(i: int) -> dict[str, Any]:
         epoch, sequence = ((32_767, 0), (1, 0), (0, 2**31 - 1), (0, 7))[i % 4]
@@ -159,13 +159,13 @@ def forged_init(a: Attacker) -> None:
 
 @attack(FORGED, seconds=4)
 def many_ids(a: Attacker) -> None:
-    """Refused batches of made-up producers, 10,000 partitions a request: more than can be remembered."""
+    """mallory sends more refused batches of made-up producers than can be remembered, in requests of 10,000 partitions."""
     forge_many(a, a.target.main)
 
 
 @attack(MADE_UP, threads=2)
 def made_up_topics(a: Attacker) -> None:
-    """Writes to 2000 topics at once that are not there, while the total is exceeded."""
+    """mallory writes to 2000 topics that do not exist in one request, while the total is exceeded."""
     if a.number == 0:
         big = record_batch(b"x" * 900_000)
         a.ask_again(apis.PRODUCE, lambda _: produce(["mallory-own"], big))
@@ -176,7 +176,7 @@ def made_up_topics(a: Attacker) -> None:
 
 @attack(MADE_UP, threads=2)
 def made_up_client_ids(a: Attacker) -> None:
-    """Every request has another client id."""
+    """mallory uses another client id for every request."""
     frame = request_frame(*apis.METADATA, 1, "%%%%%%%%", topics=[{"name": "mallory-own"}])
     number = a.number * MIB
     while a.going():
@@ -191,7 +191,7 @@ def made_up_client_ids(a: Attacker) -> None:
 
 @attack(MADE_UP, threads=2)
 def claimed_client_id(a: Attacker) -> None:
-    """mallory writes and creates with alice's client id."""
+    """mallory writes records and creates topics with alice's client id."""
     batch = record_batch(b"x" * 100_000)
     new = {"num_partitions": 20, "replication_factor": 1}
     if a.number == 0:
@@ -220,7 +220,7 @@ def made_up_transactions(a: Attacker) -> None:
 
 @attack(MADE_UP, threads=2)
 def auto_created(a: Attacker) -> None:
-    """mallory has 600 topics created by naming them, each time on a new connection."""
+    """mallory causes 600 topics to be created by naming them in Metadata requests, each on a new connection."""
     while a.going() and a.tally.requests < 30:
         names = [{"name": f"{a.target.user}-auto-{a.number}-{a.tally.requests}-{j}"} for j in range(10)]
         with a.connected() as connection:

@@ -1,5 +1,5 @@
-"""By names: of topics that brokers create by themselves, and names that are no text. In: an attacker. Out: what it sent and got, in
-its tally."""
+"""Attacks with names: topics that brokers create automatically, and names that are not text. In: an attacker. Out: what it sent and
+got, in its tally."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ INTERNAL: Final = 20
 HELD: Final = 1.0
 """Seconds after which a member whose heartbeat is held joins another group."""
 EXPECTED: Final = 5.2
-"""Seconds after which a topic that was named and is not there is not expected any more."""
+"""Seconds after which a topic that was named and does not exist is not expected any more."""
 HERE: Final = "%%%"
 BROKEN: Final = (b"\xed\xa0\x80", b"\xff\xfe\xfd", b"\xe2\x28\xa1")
-"""What stands there instead: half a surrogate pair, bytes that no text has, a character that is cut short."""
+"""What replaces `HERE`: half a surrogate pair, bytes that are not UTF-8, an incomplete character."""
 
 
 @attack(MADE_UP, threads=3, shows=("gained",), seconds=3, gains=Share("partitions of internal topics", BURST + INTERNAL, 2 * RATE))
 def streams_groups(a: Attacker) -> None:
-    """Members of Streams groups of mallory have brokers create internal topics."""
+    """Members of mallory's Streams groups cause brokers to create internal topics."""
     names: list[str] = []
     while a.going():
         with a.connected() as connection:
@@ -51,7 +51,7 @@ def streams_groups(a: Attacker) -> None:
 
 @attack(MADE_UP, shows=("gained",), seconds=6, gains=Share("partitions of topics that are created by naming", BURST + 5, RATE))
 def named_again(a: Attacker) -> None:
-    """mallory has topics created by naming them, bob deletes them, and she names them again later."""
+    """mallory causes topics to be created by naming them, bob deletes them, and she names them again later."""
     names = [f"{a.target.user}-{i}" for i in range(BURST)]
     with a.connected() as mallory, a.connected(user=BOB) as bob:
         for each in (mallory, bob):
@@ -74,12 +74,12 @@ def named_again(a: Attacker) -> None:
 
 @attack(MADE_UP, threads=3, shows=("requests", "answers", "errors"), seconds=2)
 def broken_names(a: Attacker) -> None:
-    """Client ids, topics, transactional ids, groups, mechanisms and users whose names are no Unicode, or half a character."""
+    """Names of client ids, topics, transactional ids, groups, mechanisms and users are not valid Unicode."""
     (_broken_requests, _broken_logins, _half_a_character)[a.number](a)
 
 
 def _broken_requests(a: Attacker) -> None:
-    """Of mallory."""
+    """Requests of mallory."""
     name = f"mallory-{HERE}"
     frames = itertools.cycle([request_frame(*what, 1, name, **values) for what, values in _sorts(name)])
     while a.going():
@@ -92,7 +92,7 @@ def _broken_requests(a: Attacker) -> None:
 
 
 def _broken_logins(a: Attacker) -> None:
-    """Of nobody."""
+    """Logins that fail."""
     logins = (("SCRAM-SHA-256", f"n,,n={HERE},r=fyko+d2lbbFgONRv9qkxdawL"), ("PLAIN", f"\0{HERE}\0x"), (f"PLAIN{HERE}", ""))
     for mechanism, token in itertools.cycle(logins):
         for broken in BROKEN:
@@ -104,7 +104,7 @@ def _broken_logins(a: Attacker) -> None:
 
 
 def _half_a_character(a: Attacker) -> None:
-    """Of a user whose name ends with half of a surrogate pair: JSON can write that, and brokers let it in."""
+    """Requests of a user whose name ends with half of a surrogate pair: JSON can hold that, and brokers accept it."""
     batch = record_batch(b"x" * 100)
     while a.going():
         with a.connected(logged_in=False) as connection:
@@ -124,11 +124,11 @@ def _sorts(name: str) -> list[tuple[tuple[int, int], dict[str, Any]]]:
     """Requests with this name in them."""
     partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
     new = {"name": name, "num_partitions": 2 * BURST, "replication_factor": 1}
-    nobody = {"transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
+    no_producer = {"transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
     return [
         (apis.METADATA, _named([name], create=True)),
         (apis.PRODUCE, produce([name, "mallory-own", "mallory-full"], record_batch(b"x"))),
-        (apis.INIT_PRODUCER_ID, {"transactional_id": name, **nobody}),
+        (apis.INIT_PRODUCER_ID, {"transactional_id": name, **no_producer}),
         (apis.FIND_COORDINATOR, {"key": name, "key_type": 0}),
         (apis.CREATE_TOPICS, {"topics": [new], "timeout": ms(1000)}),
         (apis.CREATE_PARTITIONS, {"topics": [{"name": name, "count": 90, "assignments": None}], "timeout": ms(1000)}),
@@ -143,7 +143,7 @@ def _sorts(name: str) -> list[tuple[tuple[int, int], dict[str, Any]]]:
 
 
 def _send(a: Attacker, connection: Connection, frame: bytes, broken: bytes) -> None:
-    """A request with these bytes wherever `HERE` stands, and its answer."""
+    """Send a request with these bytes instead of `HERE`, and read its answer."""
     connection.sock.sendall(frame.replace(HERE.encode(), broken))
     a.tally.requests += 1
     connection.frame()
@@ -151,7 +151,7 @@ def _send(a: Attacker, connection: Connection, frame: bytes, broken: bytes) -> N
 
 
 def _bearer(user: str) -> bytes:
-    """A token of OAUTHBEARER that nobody has signed (RFC 7515); the broker wants the password as its scope."""
+    """An unsigned token of OAUTHBEARER (RFC 7515); the broker wants the password as its scope."""
 
     def part(value: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
@@ -178,5 +178,5 @@ def _named(names: list[str], *, create: bool) -> dict[str, Any]:
 
 
 def _partitions(a: Attacker, connection: Connection, names: list[str]) -> int:
-    """How many the topics have that are there."""
+    """The number of partitions of those topics that exist."""
     return sum(len(topic.partitions) for topic in a.ask(connection, apis.METADATA, **_named(names, create=False)).topics)

@@ -1,4 +1,4 @@
-"""Without a login, or with a wrong one. In: an attacker. Out: what it sent and got, in its tally."""
+"""Attacks without a login, or with a wrong one. In: an attacker. Out: what it sent and got, in its tally."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def stranger_mutates(a: Attacker) -> None:
 
 @attack(NO_LOGIN)
 def stranger_asks(a: Attacker) -> None:
-    """A stranger sends a request of every API that the proxy looks into."""
-    nobody = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
+    """A stranger sends a request of every API that the proxy reads."""
+    no_producer = {"transactional_id": None, "transaction_timeout": ms(1000), "producer_id": -1, "producer_epoch": -1}
     sorts: list[tuple[tuple[int, int], dict[str, Any]]] = [
         (apis.METADATA, {"topics": [{"name": f"alice-new-{i}"} for i in range(500)], "allow_auto_topic_creation": True}),
         (apis.FETCH, fetch_of("alice-read")),
-        (apis.INIT_PRODUCER_ID, nobody),
+        (apis.INIT_PRODUCER_ID, no_producer),
         (apis.DELETE_TOPICS, {"topics": [{"name": name} for name in ALICES], "timeout": ms(1000)}),
         (apis.CREATE_PARTITIONS, {"topics": [{"name": "alice-data", "count": 1000, "assignments": None}], "timeout": ms(1000)}),
         (apis.DESCRIBE_QUOTAS, {"components": [], "strict": False}),
@@ -64,14 +64,14 @@ def stranger_asks(a: Attacker) -> None:
 
 @attack(NO_LOGIN, threads=4, shows=("bytes",))
 def stranger_reads_nothing(a: Attacker) -> None:
-    """Strangers ask for versions in a version that is not there, and never read an answer."""
+    """Strangers send ApiVersions requests of a version that does not exist, and never read an answer."""
     for sock in a.sockets(4):
         a.pour(sock, request_frame(*apis.API_VERSIONS, 1, "x").replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1) * 100, 8 * MIB)
 
 
 @attack(WRONG_LOGIN, threads=2, shows=("errors",))
 def wrong_password(a: Attacker) -> None:
-    """Somebody guesses alice's password again and again."""
+    """A stranger guesses alice's password again and again."""
     while a.going():
         a.tally.requests += 1
         try:
@@ -84,7 +84,7 @@ def wrong_password(a: Attacker) -> None:
 
 @attack(WRONG_LOGIN)
 def wrong_password_and_more(a: Attacker) -> None:
-    """Behind a wrong login of alice, writes under her producers' ids are pipelined."""
+    """A stranger pipelines a wrong login as alice, and writes under her producers' ids behind it."""
     hand = request_frame(*apis.HANDSHAKE, 1, "alice-app", mechanism="PLAIN")
     token = request_frame(*apis.AUTHENTICATE, 2, "alice-app", auth_bytes=b"\0alice\0guess")
     writes = [request_frame(*apis.PRODUCE, 3 + j, "alice-app", **guesses(a, j)) for j in range(NEW_IDS + 4)]

@@ -63,7 +63,7 @@ def check(name, service, port, told, tls):
     try:
         brokers = brokers_of(ask((service, port), told, tls, 3, 1, struct.pack(">i", 0)))
     except OSError:
-        print(f"{name}: answers; it tells nobody of the brokers before a login, so they are not tried")
+        print(f"{name}: answers; it does not tell its brokers before a login, so they are not tried")
         return []
     wrong = [] if brokers else [f"{name}: knows no broker"]
     for broker, host, broker_port in brokers:

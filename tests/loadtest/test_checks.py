@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.results.honesty import machine, warnings
+from loadtest.results.checks import machine, warnings
 from loadtest.results.model import DriverProcess, TenantResult, WarningCode, Watched
 from tests.loadtest.made import driver, histogram, phase, run, tenant
 from tests.loadtest.made import machine as made_machine
@@ -31,7 +31,7 @@ def test_saturated_drivers_and_machines() -> None:
 def test_a_lost_driver() -> None:
     found = warnings(run(drivers=[driver(0, DriverProcess(name="victim-0", pid=1, lost=True))]))
     assert [(w.code, w.text) for w in found] == [
-        (WarningCode.DRIVER_LOST, "lost 1 driver process (victim-0): what they had counted is missing")
+        (WarningCode.DRIVER_LOST, "lost 1 driver process (victim-0): their counts are missing")
     ]
 
 
@@ -63,7 +63,7 @@ LONG = histogram([1000] * 900 + [80_000] * 100)
             WarningCode.COORDINATED_OMISSION,
             "80.0 ms from the due time, 1.0 ms from",
         ),
-        (tenant(latency=histogram([-4, *range(1, 1000)])), WarningCode.CLOCK_SKEW, "1 latencies below zero"),
+        (tenant(latency=histogram([-4, *range(1, 1000)])), WarningCode.CLOCK_SKEW, "1 negative latencies"),
     ],
 )
 def test_what_figures_hide_is_said(figures: TenantResult, code: WarningCode, said: str) -> None:
@@ -87,7 +87,9 @@ def test_what_is_meant_so_is_no_warning(figures: TenantResult) -> None:
 
 def test_what_was_watched_and_ended() -> None:
     found = warnings(run(phase(tenant(), watched=[Watched(name="proxy", lost=True)])))
-    assert [(w.code, w.text) for w in found] == [(WarningCode.WATCH_LOST, "phase load: proxy ended before it, or was never there")]
+    assert [(w.code, w.text) for w in found] == [
+        (WarningCode.WATCH_LOST, "phase load: proxy ended before the phase did, or never existed")
+    ]
 
 
 def test_this_machine() -> None:

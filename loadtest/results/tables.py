@@ -1,6 +1,6 @@
-"""Say: the figures of results as rows of texts, which the terminal and the page both show. In: a result. Out: heads and rows.
+"""Tables of results as text, for the terminal and the page. In: a result. Out: heads and rows.
 
-Names come from scenarios, which are files of anybody: they go through `webpage.text.clean`.
+Names come from scenario files, which may have anything in them, so they go through `webpage.text.clean`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from loadtest.results.diff import Change
-from loadtest.results.measures import names, rate
+from loadtest.results.measures import cpu_per_100k, named, rate
 from loadtest.results.model import Comparison, PhaseResult, RunResult, Sweep, Verification
 from webpage.text import clean, count, decimal, duration, moment, size
 
@@ -19,16 +19,16 @@ NONE = "–"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A table: which columns are texts, the others being numbers; which rows are bad."""
+    """A table. Columns are text or numbers; rows that show a problem are `bad`."""
 
     heads: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     texts: int = 1
-    """So many columns from the left, and those that have no head."""
+    """Number of columns from the left that are text. Columns without a head are text too."""
     bad: frozenset[int] = frozenset()
 
     def text(self, place: int) -> bool:
-        """Whether a column holds texts."""
+        """True if the column is text."""
         return place < self.texts or not self.heads[place]
 
 
@@ -49,7 +49,7 @@ def subtitle(result: RunResult | Comparison | Sweep) -> str:
 
 
 def place(result: RunResult) -> str:
-    """The endpoint, with its address where its name is another."""
+    """The name of the endpoint, and its address if that is different."""
     endpoint = result.endpoint
     address = "" if endpoint.name == endpoint.bootstrap else f" ({clean(endpoint.bootstrap, 60)})"
     return clean(endpoint.name, 60) + address
@@ -70,10 +70,10 @@ def verdict(result: RunResult) -> str:
 
 
 def tenants(phase: PhaseResult) -> Rows:
-    """What each did."""
+    """One row for each tenant: what it did."""
     heads = ("Tenant", "Operation", "Intended/s", "Rate/s", "Bytes/s", "p50", "p99", "p99.9", "Longest", "Failed", "Throttled")
     rows = []
-    for name, tenant in zip(names(phase), phase.tenants, strict=True):
+    for name, tenant in named(phase):
         times = [ms(tenant.latency.percentile_us(p)) if tenant.latency.count else NONE for p in (50, 99, 99.9, 100)]
         rows.append(
             (
@@ -92,14 +92,13 @@ def tenants(phase: PhaseResult) -> Rows:
 
 def watched(phase: PhaseResult) -> Rows:
     """CPU and memory of what was watched."""
-    done = sum(tenant.acknowledged for tenant in phase.tenants)
     rows = [
         (
             clean(one.name, 50),
             f"{one.cpu_s:.2f} s",
             f"{one.cpu_s / phase.duration_s:.2f}",
             f"{one.cpu_max:.2f}",
-            f"{one.cpu_s / done * 100_000:.2f} s" if done else NONE,
+            NONE if (cpu := cpu_per_100k(phase, one)) is None else f"{cpu:.2f} s",
             size(one.memory_bytes),
             size(one.memory_max_bytes),
         )
@@ -109,8 +108,8 @@ def watched(phase: PhaseResult) -> Rows:
 
 
 def failures(phase: PhaseResult) -> Rows:
-    """Which errors."""
-    found = [(name, error, n) for name, t in zip(names(phase), phase.tenants, strict=True) for error, n in t.failed.items() if n]
+    """The errors by tenant."""
+    found = [(name, error, n) for name, t in named(phase) for error, n in t.failed.items() if n]
     return Rows(("Tenant", "Error", "Times"), [(clean(name, 50), clean(error, 80), count(n)) for name, error, n in found], texts=2)
 
 
@@ -173,8 +172,8 @@ def steps(sweep: Sweep) -> Rows:
 def knee(sweep: Sweep) -> str:
     """One sentence."""
     if sweep.knee is None:
-        return f"No knee: not even {number(min(step.rate for step in sweep.steps))} per second held."
-    until = "the knee" if sweep.bounded else "the highest rate tried: the knee is above it"
+        return f"There is no knee: {number(min(step.rate for step in sweep.steps))} per second, the lowest rate, failed."
+    until = "this is the knee" if sweep.bounded else "this is the highest rate tried, the knee is above it"
     return f"{number(sweep.knee)} per second held: {until}."
 
 
@@ -198,10 +197,10 @@ def changes(found: Sequence[Change]) -> Rows:
 
 
 def ms(us: float) -> str:
-    """Microseconds, with the digits that matter."""
+    """Microseconds as text with three digits."""
     return f"{us:.0f} µs" if us < 1000 else f"{us / 1000:.3g} ms" if us < 1_000_000 else f"{us / 1e6:,.3g} s"
 
 
 def number(value: float) -> str:
-    """With three digits, or all before the point."""
+    """A number as text with three digits, or with all digits before the decimal point."""
     return f"{value:,.0f}" if abs(value) >= 100 else decimal(float(f"{value:.3g}"))

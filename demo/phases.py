@@ -1,4 +1,4 @@
-"""Runs the scenario on a stage. In: a stage, parameters. Out: its result; a line on the screen for each phase."""
+"""Runs the scenario on running services. In: the services, parameters. Out: its result; a line on the screen for each phase."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from configfile.load import FileError
 from demo import figures, plan
 from demo.errors import DemoError
 from demo.screen import Screen, Tick
-from demo.stage import Stage
+from demo.services import Services
 from demo.verdict import seconds
 from loadtest.endpoint import Cluster, EndpointError
 from loadtest.results.model import PhaseResult, RunResult
@@ -18,24 +18,24 @@ from loadtest.run import Options, RunError, run_once
 from loadtest.scenario import load_scenario
 
 
-class Play(RunObserver):
+class PhaseProgress(RunObserver):
     """Shows a line for each phase of the run."""
 
-    def __init__(self, stage: Stage, screen: Screen) -> None:
-        self._stage, self._screen = stage, screen
+    def __init__(self, services: Services, screen: Screen) -> None:
+        self._services, self._screen = services, screen
         self._bar, self._tick, self._began = ExitStack(), None, 0.0
 
     _tick: Tick | None
 
     def run(self, parameters: dict[str, str]) -> RunResult:
-        """Raises DemoError, and errors of the stage."""
+        """Raises DemoError, and errors of the services."""
         try:
             scenario = load_scenario(plan.SCENARIO, parameters)
-            cluster = Cluster.at(self._stage.proxy.bootstrap, Access())
+            cluster = Cluster.at(self._services.proxy.bootstrap, Access())
             with self._bar:
                 return run_once(scenario, cluster, Options(clean_up=False), self)
         except (FileError, EndpointError, RunError) as error:
-            self._stage.check()
+            self._services.check()
             raise DemoError(f"the load failed: {error}") from None
 
     def phase(self, name: str, length: float, now: float) -> None:
@@ -44,7 +44,7 @@ class Play(RunObserver):
         self._tick = self._bar.enter_context(self._screen.bar(plan.TITLES.get(name, "warming up"), length))
 
     def show(self, now: float) -> None:
-        self._stage.check()
+        self._services.check()
         if self._tick is not None:
             self._tick(now - self._began)
 
@@ -54,7 +54,7 @@ class Play(RunObserver):
 
     def done(self, phase: PhaseResult) -> None:
         self._bar.close()
-        self._stage.check()
+        self._services.check()
         if phase.name in plan.TITLES:
             self._screen.step(plan.TITLES[phase.name], _short(figures.felt(phase)))
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Told:
+class Throttling:
     """Of a client's CreateTopics requests: how many topics were refused, and the throttle time that answers held, in ms."""
 
     refused_topics: int = 0
     throttle_ms: int = 0
 
 
-def told(folder: Path) -> dict[str, Told]:
+def throttling_by_client(folder: Path) -> dict[str, Throttling]:
     """By client id."""
-    sums: dict[str, Told] = {}
+    sums: dict[str, Throttling] = {}
     for file in sorted(folder.glob("usage-*.jsonl")):
         with file.open(encoding="utf-8") as lines:
             for line in lines:
@@ -23,7 +23,9 @@ def told(folder: Path) -> dict[str, Told]:
                     continue
                 entry = json.loads(line)
                 if entry["type"] == "usage" and entry["api"] == "CreateTopics" and entry["client_id"]:
-                    before = sums.get(entry["client_id"], Told())
+                    before = sums.get(entry["client_id"], Throttling())
                     refused = sum(entry["refused"].values())
-                    sums[entry["client_id"]] = Told(before.refused_topics + refused, before.throttle_ms + entry["throttle_ms"])
+                    sums[entry["client_id"]] = Throttling(
+                        before.refused_topics + refused, before.throttle_ms + entry["throttle_ms"]
+                    )
     return sums

@@ -16,7 +16,7 @@ _BROKER_PROPERTIES = {
 
 
 @dataclass(frozen=True)
-class Stage:
+class Services:
     """The parts that run."""
 
     kafka: LocalCluster
@@ -40,12 +40,12 @@ class Stage:
 
 
 @contextmanager
-def raised(folder: Folder, brokers: int, say: Callable[[str], None]) -> Iterator[Stage]:
-    """A stage for the duration of a `with` block. What still runs at its end is stopped.
+def started(folder: Folder, brokers: int, say: Callable[[str], None]) -> Iterator[Services]:
+    """Start the services for the duration of a `with` block. What still runs at its end is stopped.
 
     Raises ProxyError, and localkafka's own: JavaMissing, FetchError, FormatError, NodeError.
     """
     with LocalCluster(brokers, properties=_BROKER_PROPERTIES, progress=say) as kafka:
         arguments = ["--upstream", kafka.bootstrap_servers, "--logs", str(folder.usage)]
         with LocalProxy(folder.settings, folder.proxy_log, arguments) as proxy:
-            yield Stage(kafka, proxy)
+            yield Services(kafka, proxy)
