@@ -171,7 +171,8 @@ def test_every_operation_does_what_it_says(kafka1: LocalCluster, tmp_path: Path)
     (phase,) = ended.result["phases"]
     for one in phase["tenants"]:
         if one["tenant"] != "member":  # who joins a group late reads nothing in three seconds
-            assert 0 < one["acknowledged"] <= one["intended"], one
+            # A reader that comes late takes what is there in one poll, which may be more than is due by a record or a few.
+            assert 0 < one["acknowledged"] <= one["intended"] + (10 if one["operation"] == "consume" else 0), one
         if one["operation"] != "consume":
             assert one["latency"]["count"] > 0, one
     assert sum(one["acknowledged"] for one in ended.result["verification"]) > 100

@@ -14,7 +14,7 @@ from localkafka.guard import Guard
 from localkafka.ports import HeldPort
 from tests.reports.sample import write_sample
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # three JVMs; seconds when they have the cores for themselves
+pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 DEADLINE = 120.0

@@ -22,7 +22,7 @@ from tests.reports.logs import NOON, Log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 DEADLINE = 400.0
 QUICK = ("--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "--spark-conf", "spark.sql.shuffle.partitions=2")
