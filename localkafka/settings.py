@@ -91,8 +91,8 @@ def cluster_properties(
         "log.index.size.max.bytes": 1024 * 1024,
         "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
         "auto.create.topics.enable": True,
-        # What brokers do all the time, so that those of an idle cluster take less of the machine: by default their controller writes
-        # something every half second, which all replicate, and their many threads look for work three times a second.
+        # So that brokers that have nothing to do take less of the machine: by default their controller writes something every half
+        # second, which all replicate, and each of their many threads looks for work three times a second.
         "metadata.max.idle.interval.ms": 5000,
         "replica.fetch.wait.max.ms": 5000,
         "num.network.threads": 1,
