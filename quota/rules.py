@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from quota.catalogue import ANSWERED
+from quota.catalogue import ANSWERED, REQUEST_RATES
 from quota.decision import Decision
 from quota.engine import MAX_HOLD, Engine
 from quota.entity import Entity
@@ -66,10 +66,22 @@ class Metered:
 
 class Rules:
     """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
+    `request`: what requests are charged to. `requests`: the same for APIs whose group has a rate too, by API key.
     `answers`: rates that are charged with the bytes of answers, by API key. `exempt`: nothing holds; `by_client_id`: limits of
     client ids alone do."""
 
-    __slots__ = ("answers", "by_client_id", "client_id", "exempt", "limits_version", "owner", "produce", "request", "user")
+    __slots__ = (
+        "answers",
+        "by_client_id",
+        "client_id",
+        "exempt",
+        "limits_version",
+        "owner",
+        "produce",
+        "request",
+        "requests",
+        "user",
+    )
 
     def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
         self.user, self.client_id = user, client_id
@@ -80,9 +92,11 @@ class Rules:
         self.by_client_id = client_id not in exempt.client_ids
         metered: dict[str, Metered] = {}
         for name, rates in engine.rates.items():
-            found = engine.find(rates, user, client_id)
+            found = engine.find(rates, user, client_id) if rates.limits else None
             if found is not None:
                 metered[name] = Metered(engine, rates, found, now)
         self.produce = metered.get("producer_byte_rate")
-        self.request = metered.get("request_rate")
+        total = metered.get("request_rate")
+        self.request: tuple[Metered, ...] = () if total is None else (total,)
+        self.requests = {key: (*self.request, metered[kind]) for key, kind in REQUEST_RATES.items() if kind in metered}
         self.answers = {key: metered[kind] for key, kind in ANSWERED.items() if kind in metered}

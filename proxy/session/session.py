@@ -88,10 +88,10 @@ class Current:
     """A request whose handling takes time: what it counts against, who handles it, and what that waits for; None while it does
     not wait, or only for the next turn of its connection."""
 
-    __slots__ = ("handling", "large", "pause", "pieces", "rate", "request")
+    __slots__ = ("handling", "large", "pause", "pieces", "rates", "request")
 
-    def __init__(self, request: Request, rate: Metered | None, handling: Handling) -> None:
-        self.request, self.rate, self.handling = request, rate, handling
+    def __init__(self, request: Request, rates: tuple[Metered, ...], handling: Handling) -> None:
+        self.request, self.rates, self.handling = request, rates, handling
         self.pause: Pause = None
         self.large = request.size > LARGE
         """It is handled in several turns of its connection; a smaller one in one."""
@@ -541,22 +541,24 @@ class Session:
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
         if not client.let_in and (question := self._may_not_come_in(key, correlation_id)) is not None:
             request = Request(key, version, correlation_id, frame, stop)
-            self._current = Current(request, None, self._after(question, request))
+            self._current = Current(request, (), self._after(question, request))
             return None
-        rate = self._rate(key, now)
-        if rate is not None and (seconds := self._rate_hold(rate, key, version, now)):
+        rates = self._rates(key, now)
+        if rates and (seconds := self._rates_hold(rates, key, version, now)):
             request = Request(key, version, correlation_id, frame, stop)
-            self._current = Current(request, rate, self._after(Hold(seconds), request))
+            self._current = Current(request, rates, self._after(Hold(seconds), request))
             return None
         decided = self._handle(key, version, correlation_id, frame, stop)
         if isinstance(decided, Forward | Answer):
-            return self._decide(decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rate, now)
-        self._current = Current(Request(key, version, correlation_id, frame, stop), rate, decided)
+            return self._decide(
+                decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rates, now
+            )
+        self._current = Current(Request(key, version, correlation_id, frame, stop), rates, decided)
         return None
 
     def _after(self, pause: Ask | Hold, request: Request) -> Handling:
-        """A request that has to wait before its handler sees it: until the connection is let in, and while the entity of its rate
-        is muted on another connection."""
+        """A request that has to wait before its handler sees it: until the connection is let in, and while an entity of its
+        rates is muted on another connection."""
         client, key, version = self.client, request.key, request.version
         while isinstance(pause, Ask):
             yield pause
@@ -564,10 +566,10 @@ class Session:
             if question is not None:
                 pause = question
                 continue
-            rate = self._rate(key, client.now)
+            rates = self._rates(key, client.now)
             if self._current is not None:
-                self._current.rate = rate
-            pause = Hold(0.0 if rate is None else self._rate_hold(rate, key, version, client.now))
+                self._current.rates = rates
+            pause = Hold(self._rates_hold(rates, key, version, client.now))
         if pause.seconds:
             yield pause
         frame = request.buf, request.start, request.end, request.chunks
@@ -593,7 +595,7 @@ class Session:
             return
         self._current, request = None, current.request
         decided = self._decide(
-            decided, request.key, request.version, request.correlation_id, request.size, current.rate, self.client.now
+            decided, request.key, request.version, request.correlation_id, request.size, current.rates, self.client.now
         )
         if not isinstance(decided, Forward):
             return
@@ -623,13 +625,21 @@ class Session:
             self._resume(now)
 
     def _decide(
-        self, decided: Decided, key: int, version: int, correlation_id: int, size: int, rate: Metered | None, now: float
+        self,
+        decided: Decided,
+        key: int,
+        version: int,
+        correlation_id: int,
+        size: int,
+        rates: tuple[Metered, ...],
+        now: float,
     ) -> Decided:
         """It is clear what becomes of a request of this size: count it, and expect its answer."""
         client = self.client
         throttle = 0.0
-        if rate is not None and not rate.meter.take(1, now):
-            throttle = client.charge_rate(rate, 1, key, version, now)
+        for rate in rates:
+            if not rate.meter.take(1, now):
+                throttle = max(throttle, client.charge_rate(rate, 1, key, version, now))
         if self.services.engine.would:
             client.would_have(key, version)
         counted_in = client.api_sum(key)
@@ -655,19 +665,24 @@ class Session:
         if plan is not None and plan.waits:
             self._block(State.AWAITING)
 
-    def _rate(self, key: int, now: float) -> Metered | None:
-        """The rate that a request counts against; None without one. A login is free, and so is the first question for versions."""
+    def _rates(self, key: int, now: float) -> tuple[Metered, ...]:
+        """The rates that a request counts against. A login is free, and so is the first question for versions."""
         client = self.client
         if not client.let_in:
-            return None
+            return ()
         if key == API_VERSIONS and not client.versions_told:
             client.versions_told = True
-            return None
-        return client.rules(now).request
+            return ()
+        rules = client.rules(now)
+        return rules.requests.get(key, rules.request)
 
-    def _rate_hold(self, rate: Metered, key: int, version: int, now: float) -> float:
-        """Seconds that a request waits as the entity of its rate is muted on another connection; 0 when it need not."""
-        return 0.0 if rate.meter.has_room(1, now) else self.client.hold_rate(rate, key, version, now)
+    def _rates_hold(self, rates: tuple[Metered, ...], key: int, version: int, now: float) -> float:
+        """Seconds that a request waits as the entity of a rate is muted on another connection; 0 when it need not."""
+        seconds = 0.0
+        for rate in rates:
+            if not rate.meter.has_room(1, now):
+                seconds = max(seconds, self.client.hold_rate(rate, key, version, now))
+        return seconds
 
     def _throttled(self, outcome: Forward, key: int, version: int, throttle: float, now: float) -> Forward:
         """A request goes on whose client is throttled: told with the answer if there is one, else muted at once."""
