@@ -108,6 +108,10 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "read-rate": _rates("read-rate", "reader", "consumer_byte_rate", MIB, records={"size": 10 * KIB}),
     "request-rate": _rates("request-rate", "asker", "request_rate", 50, metadata={}),
     "request-kinds": _rates("request-kinds", "asker", "metadata_request_rate", 50, metadata={}),
+    "connection-storm": Experiment(
+        "connection-storm",
+        {"no limit": {}, "20/s of an address": {"quotas": {"connections": {"per_address": 20}}}},
+    ),
     "shared-rate": Experiment(
         "shared-rate",
         {"one quota": of_client("sharing", producer_byte_rate=MIB)},

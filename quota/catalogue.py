@@ -144,6 +144,15 @@ _ROWS: Final = (
         maximum=MAX_REQUESTS,
     ),
     *map(_group_rate, LIMITED),
+    Key(
+        "cluster_connection_rate",
+        "connection_rate",
+        "connection_rate",
+        "connections/s",
+        "Connections per second, in the same way, that a user may open: further ones wait after their login. For users only.",
+        users_only=True,
+        maximum=MAX_REQUESTS,
+    ),
 )
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS}
 """By name in the Kafka protocol."""
@@ -155,7 +164,7 @@ ANSWERED: Final[Mapping[int, str]] = {
     api: key.kind for key in RATES if key.measure is not None and key.measure.field == "response_bytes" for api in key.measure.apis
 }
 """API keys to the rate that is charged with the bytes of their answers."""
-KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in")
+KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in", "address_connection_rate")
 """Every kind of quota, as `quotas.observe` names it."""
 
 

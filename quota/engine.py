@@ -15,6 +15,7 @@ from quota.decision import Action, Decision, Verdict
 from quota.fence import Fence
 from quota.kind import EntityKind, Kind
 from quota.kinds.bytes_in import BytesIn, TopicLimits
+from quota.kinds.connections import AddressConnections
 from quota.kinds.controller_mutations import ControllerMutations
 from quota.kinds.producer_ids import ProducerIds, Windows
 from quota.kinds.rates import Rates
@@ -44,13 +45,14 @@ class Engine:
         self.producer_ids = ProducerIds(NO_LIMITS, hash128, windows)
         self.rates = {row.kind: Rates(row.kind, row.title, row.unit.removesuffix("/s")) for row in RATES}
         """by kind: the plain rates of the catalogue"""
+        self.address_connections = AddressConnections()
         self.bytes_in = BytesIn()
         self.storage = Storage()
         self.slowed_rates = SlowedRates(self.storage)
         self.kinds: tuple[Kind, ...] = (
             *(self.controller_mutations, self.producer_ids),
             *self.rates.values(),
-            *(self.bytes_in, self.storage, self.slowed_rates),
+            *(self.address_connections, self.bytes_in, self.storage, self.slowed_rates),
         )
         self.fence = Fence()
         self.confirmed = Confirmations()
@@ -123,6 +125,10 @@ class Engine:
         if mute:
             self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
         return replace(verdict, decision=decision)
+
+    def arrive(self, host: str, now: float) -> Decision | None:
+        """A connection came from this address: None if it may stay; else it is to be closed after the throttle of the decision."""
+        return self.enforce(self.address_connections.arrive(host, now), now, mute=False).decision
 
     def _look(self) -> None:
         limited = bool(self.limits.table("producer_byte_rate")) or self.limits.option(TopicLimits) is not None

@@ -66,14 +66,15 @@ class Metered:
 
 class Rules:
     """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
-    `request`: what requests are charged to. `requests`: the same for APIs whose group has a rate too, by API key.
-    `answers`: rates that are charged with the bytes of answers, by API key. `exempt`: nothing holds; `by_client_id`: limits of
-    client ids alone do."""
+    `connection`: what new connections are charged to. `request`: the same of requests; `requests`: of requests whose group of APIs
+    has a rate too, by API key. `answers`: rates that are charged with the bytes of answers, by API key. `exempt`: nothing holds;
+    `by_client_id`: limits of client ids alone do."""
 
     __slots__ = (
         "answers",
         "by_client_id",
         "client_id",
+        "connection",
         "exempt",
         "limits_version",
         "owner",
@@ -96,6 +97,7 @@ class Rules:
             if found is not None:
                 metered[name] = Metered(engine, rates, found, now)
         self.produce = metered.get("producer_byte_rate")
+        self.connection = metered.get("connection_rate")
         total = metered.get("request_rate")
         self.request: tuple[Metered, ...] = () if total is None else (total,)
         self.requests = {key: (*self.request, metered[kind]) for key, kind in REQUEST_RATES.items() if kind in metered}

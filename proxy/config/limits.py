@@ -11,8 +11,9 @@ from proxy.config.storage import AvailableLimit, UsedLimit
 from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES
 from quota.decision import Action
 from quota.entity import Entity
-from quota.kinds import controller_mutations, producer_ids
+from quota.kinds import connections, controller_mutations, producer_ids
 from quota.kinds.bytes_in import Mode, TopicLimits
+from quota.kinds.connections import ConnectionLimits, parse_network
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows, user_limit_table
@@ -64,6 +65,9 @@ def _options(settings: Settings, observed: Mapping[str, Action]) -> tuple[object
     """What kinds have besides."""
     ids, topics, storage = settings.quotas.producer_ids, settings.quotas.topics, storage_of(settings)
     options: list[object] = [ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new)]
+    came = settings.quotas.connections
+    networks = {parse_network(name): rate for name, rate in came.networks.items()}
+    options.append(ConnectionLimits(came.per_address, networks, came.ipv6_prefix))
     if topics is not None:
         mode = Mode.THROTTLE if "bytes_in" in observed else Mode(topics.mode)
         options.append(TopicLimits(topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, topics.meter, mode))
@@ -76,6 +80,7 @@ def observed_of(settings: Settings) -> dict[str, Action]:
     kinds = KINDS if quotas.observe is True else quotas.observe or ()
     refuses = {
         "producer_ids": quotas.producer_ids.mode == "reject",
+        connections.NAME: True,
         "bytes_in": quotas.topics is not None and quotas.topics.mode != "throttle",
     }
     return {kind: Action.REFUSE if refuses.get(kind) else Action.THROTTLE for kind in kinds}

@@ -11,7 +11,7 @@ from uuid import UUID
 from proxy.identity.sasl import SaslExchange
 from proxy.session.budget import ANONYMOUS
 from proxy.session.port import Peer, Services
-from proxy.session.requester import Requester
+from proxy.session.requester import NO_API, Requester
 from proxy.session.tally import Sum, TallyKey
 from quota.confirmed import Pair
 from quota.kinds.bytes_in import Flow
@@ -25,8 +25,6 @@ NOT_TOLD: Final = -1
 HIDDEN: Final = -2
 """Partitions of a topic that the client may not see, there or not."""
 
-NO_API: Final = -1
-"""Stands for all further APIs of a connection."""
 
 MAX_TOPIC_NAME: Final = 249
 """Kafka's own limit. A longer name is of no topic, and not worth remembering in full."""
@@ -87,6 +85,7 @@ class Client:
         "broker",
         "charged",
         "client_id",
+        "counted",
         "endpoint",
         "exchange",
         "guest",
@@ -111,6 +110,8 @@ class Client:
         self.user = ANONYMOUS
         self.let_in = False
         """A broker serves this connection: its requests are judged and counted in the name of `user` (`admission`)."""
+        self.counted = False
+        """It was charged to the connection rate of its user."""
         self.versions_told = False
         """It was told the versions of APIs, which it may be once without a charge."""
         self.too_many = False
@@ -245,6 +246,21 @@ class Client:
             return 0.0
         self.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
         self.services.watcher.decided(decision, self.requester(key, version))
+        return decision.throttle
+
+    def charge_connection(self, now: float) -> float:
+        """Count a connection that was let in, once; seconds until its requests are looked at."""
+        if self.counted or not self.let_in:
+            return 0.0
+        self.counted = True
+        rate = self.rules(now).connection
+        if rate is None or rate.meter.take(1, now):
+            return 0.0
+        decision = rate.charge(1, now)
+        if decision is None:
+            self.would_have(NO_API, 0)
+            return 0.0
+        self.services.watcher.decided(decision, self.requester(NO_API, 0))
         return decision.throttle
 
     def would_have(self, key: int, version: int) -> None:

@@ -56,6 +56,8 @@ PROGRESS: Final = 1 << 18
 """Bytes that it has to get on by in this time."""
 
 
+EXPIRING: Final = 5.0
+"""Seconds that a connection which has reached its age waits for a moment in which none of its requests is under way."""
 AT_ONCE: Final = 4
 """Requests that are looked at before it is seen whether the turn of the connection is over."""
 LAST: Final = 16
@@ -121,10 +123,12 @@ class Session:
         "_cutter",
         "_draining",
         "_ended",
+        "_expired",
         "_gone",
         "_handlers",
         "_held_until",
         "_last",
+        "_lifetime",
         "_mark",
         "_marked",
         "_most_in_flight",
@@ -160,7 +164,9 @@ class Session:
         self._ended = False  # the client sends nothing more, or nothing more is read
         self._gone = False  # the client takes nothing more
         self._unanswerable = 0  # requests that went on all the same, and that want an answer
-        self._draining = False  # the proxy stops
+        self._draining = False  # the proxy stops, or the connection is too old
+        self._expired = False  # the connection has reached its age, and ends between two requests
+        self._lifetime = peer.lifetime  # its share of `max_connection_age`
         self._payer = STRANGERS  # whose memory is charged
         self._charged = 0  # bytes of it that are this session's
         self._starved = False  # it reads nothing more for want of memory
@@ -299,6 +305,8 @@ class Session:
             self._resume(now)
         if self._charged or self._answers.holding or self._answers.unread:
             self._account()
+        if self._expired and self.idle:
+            self._retire()
         if self._ended:
             self._finish()
 
@@ -340,6 +348,8 @@ class Session:
             self._close_over(limit)
         elif self._hoards(now):
             self._close_over("memory_total")
+        else:
+            self._expire(bounds.max_connection_age * self._lifetime, now)
 
     def slow_side(self) -> None:
         """One side does not take what was written to it; the other is read no more for now."""
@@ -371,7 +381,24 @@ class Session:
         if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not half_there):
             self._read_the_last()
 
+    @property
+    def draining(self) -> bool:
+        """True if it ends as soon as what was read is answered."""
+        return self._draining
+
     # ------------------------------------------------------------------ limits
+
+    def _expire(self, age: float, now: float) -> None:
+        """End a connection of this age or more: as soon as nothing is under way, which most clients do not even notice. One that
+        is never without a request ends as when the proxy stops: no further request is read."""
+        self._expired = now - self._born >= age
+        if self._expired and (self.idle or now - self._born >= age + EXPIRING):
+            self._retire()
+
+    def _retire(self) -> None:
+        if not self._draining:
+            self._limited("max_connection_age", closed=True)
+            self.drain()
 
     def _overdue(self, bounds: Bounds, now: float) -> str | None:
         """The timeout that is over, by its setting's name."""
@@ -510,6 +537,7 @@ class Session:
         if not self.client.let_in and self.services.admission.is_open(now):
             self.client.come_in()
             self._bound_frames()
+            self._muted_until = max(self._muted_until, now + self.client.charge_connection(now))
 
     def _bound_frames(self) -> None:
         limit = self.services.bounds.max_frame
@@ -674,7 +702,7 @@ class Session:
             client.versions_told = True
             return ()
         rules = client.rules(now)
-        return rules.requests.get(key, rules.request)
+        return rules.requests.get(key, rules.request) if rules.requests else rules.request
 
     def _rates_hold(self, rates: tuple[Metered, ...], key: int, version: int, now: float) -> float:
         """Seconds that a request waits as the entity of a rate is muted on another connection; 0 when it need not."""
@@ -764,7 +792,9 @@ class Session:
         mute, self._answers.mute, self._answers.released = self._answers.mute, 0.0, False
         if self.client.too_many:
             self._close_over("max_connections_per_principal")
-        elif mute:
+            return
+        mute = max(mute, self.client.charge_connection(now))
+        if mute:
             self._mute(now + mute)
 
     def _go_on(self, now: float) -> None:

@@ -41,6 +41,7 @@ KEYS: Final = (
         19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57, 64, 80, 81, 82, 91, 92,
         4, 5, 6, 7, 52, 53, 54, 56, 58, 62, 63, 67, 70, 73, 83, 85, 86
     ), False)),
+    Key("connection_rate", "connection_rate", False, False, None),
     Key("controller_mutations_rate", "controller_mutations", False, False, Measure("mutations", (), False)),
     Key("controller_mutations_burst", "controller_mutations", False, True, Measure("mutations", (), False)),
     Key("producer_ids_rate", "producer_ids", False, False, None),
