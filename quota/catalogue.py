@@ -143,6 +143,16 @@ _ROWS: Final = (
         Measure("requests"),
         maximum=MAX_REQUESTS,
     ),
+    Key(
+        "cluster_cold_read_rate",
+        "cold_read_rate",
+        "cold_read_rate",
+        "bytes/s",
+        "Bytes per second, in the same way, of answers to Fetch that are more than `quotas.cold_read_lag` offsets behind\n"
+        "the end of the log.",
+        maximum=MAX_BYTES,
+        size=True,
+    ),
     *map(_group_rate, LIMITED),
     Key(
         "cluster_connection_rate",
@@ -164,7 +174,9 @@ ANSWERED: Final[Mapping[int, str]] = {
     api: key.kind for key in RATES if key.measure is not None and key.measure.field == "response_bytes" for api in key.measure.apis
 }
 """API keys to the rate that is charged with the bytes of their answers."""
-KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in", "address_connection_rate")
+TOPIC_RATES: Final = ("topic_producer_byte_rate", "topic_consumer_byte_rate")
+"""Rates of topics: what may be produced and read (`quota.kinds.topic_rates`)."""
+KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in", "address_connection_rate", *TOPIC_RATES)
 """Every kind of quota, as `quotas.observe` names it."""
 
 

@@ -19,6 +19,10 @@ LATER: Final = 0.1
 """Seconds by which a connection that has had more of a shared rate lets the others go first."""
 
 
+COLD: Final = ""
+"""The name under which `Rules.read` has the rate of cold reads; no topic has it."""
+
+
 class Metered:
     """A rate that is limited, the window of its owner, and what one connection has of it."""
 
@@ -48,6 +52,10 @@ class Metered:
             return None
         return replace(decision, throttle=min(self._later(decision.throttle, now), self._engine.limits.max_throttle))
 
+    def record(self, amount: float, now: float) -> None:
+        """Count what was done, where nothing follows from it."""
+        self.rates.charge(self.found, (amount,), now)
+
     def refund(self, amount: float, now: float) -> None:
         """This amount of what was counted just now did not happen."""
         self.rates.refund(self.found.owner, amount, now)
@@ -68,23 +76,32 @@ class Rules:
     """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
     `connection`: what new connections are charged to. `request`: the same of requests; `requests`: of requests whose group of APIs
     has a rate too, by API key. `answers`: rates that are charged with the bytes of answers, by API key. `exempt`: nothing holds;
-    `by_client_id`: limits of client ids alone do."""
+    `by_client_id`: limits of client ids alone do. `cold`: what is read far behind
+    the end of the log. `read`: rates of topics that this client has read from, and `cold` if its last answer was such."""
 
     __slots__ = (
+        "_engine",
+        "_now",
+        "_topics_in",
         "answers",
         "by_client_id",
         "client_id",
+        "cold",
         "connection",
         "exempt",
         "limits_version",
         "owner",
         "produce",
+        "read",
         "request",
         "requests",
         "user",
     )
 
     def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
+        self._engine, self._now = engine, now
+        self._topics_in: dict[str, Metered] = {}
+        self.read: dict[str, Metered] = {}
         self.user, self.client_id = user, client_id
         self.limits_version = engine.limits_version
         self.owner = Entity(user, client_id)
@@ -97,8 +114,28 @@ class Rules:
             if found is not None:
                 metered[name] = Metered(engine, rates, found, now)
         self.produce = metered.get("producer_byte_rate")
+        self.cold = metered.get("cold_read_rate")
         self.connection = metered.get("connection_rate")
         total = metered.get("request_rate")
         self.request: tuple[Metered, ...] = () if total is None else (total,)
         self.requests = {key: (*self.request, metered[kind]) for key, kind in REQUEST_RATES.items() if kind in metered}
         self.answers = {key: metered[kind] for key, kind in ANSWERED.items() if kind in metered}
+
+    def topic_in(self, topic: str) -> Metered | None:
+        """The rate of a topic that is written to, by its name; None without one."""
+        return self._topic(self._engine.topic_in, self._topics_in, topic)
+
+    def topic_out(self, topic: str) -> Metered | None:
+        """The same for one that is read from."""
+        return self._topic(self._engine.topic_out, self.read, topic)
+
+    def _topic(self, rates: Rates, known: dict[str, Metered], topic: str) -> Metered | None:
+        found = known.get(topic)
+        if found is not None:
+            return found
+        owner = Entity(None, None, topic)
+        limit = rates.limits.of(owner)
+        if limit is None or self.exempt or topic in self._engine.limits.exempt.topics:
+            return None
+        found = known[topic] = Metered(self._engine, rates, ResolvedLimit(limit, owner), self._now)
+        return found

@@ -157,12 +157,15 @@ def uncount(client: Client, now: float) -> None:
     """The last request that was counted by topics does not go on, as its connection ends."""
     when, target, size, rate, several = client.charged.pop()
     for _, to, carried in several or ((b"", target, size),):
-        _give_back(to, carried, rate, when, now)
+        give_back(to, carried, rate, when, now)
 
 
-def _give_back(target: TargetTopic, size: int, rate: Metered | None, when: float, now: float) -> None:
+def give_back(target: TargetTopic, size: int, rate: Metered | None, when: float, now: float) -> None:
+    """Bytes that were counted at `when` were not written: of a topic, and of the rate of the client, if it has one."""
     if target.meter is not None:
         target.meter.give_back(size, now, when)
+    if target.rate is not None:
+        target.rate.refund(size, now)
     if rate is not None and not target.exempt:
         rate.refund(size, now)
 
@@ -181,7 +184,7 @@ def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: fl
         client.services.engine.confirmed.revoke(client.user, to.name)
         if not all(failed):
             continue
-        _give_back(to, carried, rate, when, now)
+        give_back(to, carried, rate, when, now)
 
 
 class ProducePatch:
@@ -291,7 +294,8 @@ class Settle:
         self._total = client.api_sum(PRODUCE)
         client.unsettled += len(judged.batches)
         self.mute = 0.0
-        slowed = judged.judging.rules.produce is not None or not client.services.engine.storage.calm
+        engine = client.services.engine
+        slowed = judged.judging.rules.produce is not None or engine.limits_topic_in or not engine.storage.calm
         self.waits = client.unsettled > MAX_UNSETTLED or (slowed and not judged.counted) or not self._acks
 
     def holds(self, size: int) -> bool:  # noqa: ARG002

@@ -21,6 +21,7 @@ from quota.catalogue import KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUT
 from quota.entity import DEFAULT
 from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.cold_reads import COLD_READ_LAG
 from quota.kinds.connections import parse_network
 
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
@@ -300,6 +301,31 @@ class TopicQuotas(Model):
         return self
 
 
+class TopicRate(Model):
+    """The rates of one topic, over 11 samples of 1 s as Kafka's own quotas."""
+
+    bytes_in: Rate | None = None
+    """Bytes of record batches per second that may be produced to it, by all clients together."""
+    bytes_out: Rate | None = None
+    """Bytes of record batches per second that may be read from it, by Fetch and ShareFetch of all clients together."""
+
+    @model_validator(mode="after")
+    def _some(self) -> TopicRate:
+        if self.bytes_in is None and self.bytes_out is None:
+            raise ValueError("a topic without a rate; set `bytes_in`, `bytes_out` or both")
+        return self
+
+
+class TopicRates(Model):
+    """Rates of topics by themselves, whether or not the total of `quotas.topics` is exceeded."""
+
+    topics: dict[Annotated[str, Field(pattern=TOPIC)], TopicRate] = Field(default_factory=dict, max_length=10_000)
+    """The rates by topic: `orders: {bytes_in: 10MiB, bytes_out: 50MiB}`."""
+    mode: Literal["throttle", "transient", "fail"] = "throttle"
+    """What happens to a batch for a topic above its `bytes_in`: it is taken, and its client throttled; or it is refused with error
+    19, which every client retries; or with 44, which none does, and its records are lost to their producer."""
+
+
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
     admins: list[Name] = Field(default_factory=list)
@@ -312,6 +338,9 @@ class Quotas(Model):
         + ", ".join(f"`{kind}`" for kind in KINDS)
         + ".",
     )
+    cold_read_lag: Annotated[int, Field(ge=0, le=MAX_BYTES)] = COLD_READ_LAG
+    """Offsets behind the end of the log from which on a read counts towards `cold_read_rate`: about what the page cache of a broker
+    has of a partition."""
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
     """How a burst of controller mutations is forgotten: spread over the windows before it, or as a bucket that fills at the
     rate. In the long run the bucket holds the rate; spreading may let about twice as much pass."""
@@ -324,6 +353,7 @@ class Quotas(Model):
     producer_ids: ProducerIds = ProducerIds()
     storage: Storage | None = None
     connections: Connections = Connections()
+    topic_rates: TopicRates = TopicRates()
     topics: TopicQuotas | None = None
     """Thresholds for bytes in. Not set: none."""
 

@@ -104,7 +104,7 @@ class Proxy:
         self.follower = MetadataPoller(
             self.brokers,
             self.directory,
-            lambda: self.engine.bytes_in.limits is not None,
+            lambda: self.engine.counts_topics,
             upstream.metadata_refresh,
             self._upstream,
             log,

@@ -42,12 +42,12 @@ MAX_RETIRED_SUMS: Final = 100
 class TargetTopic:
     """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
     bytes in are not limited, or brokers have not confirmed the topic yet, that of all topics where they are only counted. `pair`
-    says whether brokers let this user write to it, None where that does not matter."""
+    says whether brokers let this user write to it, None where that does not matter. `rate`: its own rate, None without one."""
 
-    __slots__ = ("exempt", "known", "meter", "name", "pair", "reached")
+    __slots__ = ("exempt", "known", "meter", "name", "pair", "rate", "reached")
 
-    def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None, pair: Pair | None) -> None:
-        self.name, self.known, self.exempt, self.meter, self.pair = name, known, exempt, meter, pair
+    def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None, pair: Pair | None, rate: Metered | None) -> None:
+        self.name, self.known, self.exempt, self.meter, self.pair, self.rate = name, known, exempt, meter, pair, rate
         self.reached = False
         """Did a request with acks=0 on this connection write to it?"""
 
@@ -192,8 +192,9 @@ class Client:
             engine, rules = services.engine, self._rules
             limited = engine.bytes_in.limits is not None
             meter = engine.bytes_in.total if limited and (not known or (rules is not None and rules.exempt)) else None
-            pair = engine.confirmed.find(self.user, name) if limited else None
-            found = TargetTopic(name, known, name in engine.limits.exempt.topics, meter, pair)
+            pair = engine.confirmed.find(self.user, name) if engine.counts_topics else None
+            rate = rules.topic_in(name) if known and rules is not None and engine.limits_topic_in else None
+            found = TargetTopic(name, known, name in engine.limits.exempt.topics, meter, pair, rate)
             if known:  # else its name may be learnt any time
                 if len(self._targets) >= MAX_TOPIC_SUMS:
                     self._targets.clear()
@@ -245,7 +246,8 @@ class Client:
         if decision is None:
             return 0.0
         self.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
-        self.services.watcher.decided(decision, self.requester(key, version))
+        topic = rate.found.owner.topic
+        self.services.watcher.decided(decision, self.requester(key, version, () if topic is None else (topic,)))
         return decision.throttle
 
     def charge_connection(self, now: float) -> float:

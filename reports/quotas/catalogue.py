@@ -28,6 +28,7 @@ KEYS: Final = (
     Key("producer_byte_rate", "producer_byte_rate", True, False, Measure("record_bytes", (0,), True)),
     Key("consumer_byte_rate", "consumer_byte_rate", True, False, Measure("response_bytes", (1, 78), False)),
     Key("request_rate", "request_rate", False, False, Measure("requests", (), False)),
+    Key("cold_read_rate", "cold_read_rate", True, False, None),
     Key("metadata_request_rate", "metadata_request_rate", False, False, Measure("requests", (3, 18, 60, 71, 72, 75), False)),
     Key("group_request_rate", "group_request_rate", False, False, Measure("requests", (10, 11, 12, 13, 14, 68, 76, 88), False)),
     Key("commit_request_rate", "commit_request_rate", False, False, Measure("requests", (8, 28), False)),

@@ -33,12 +33,13 @@ ENOUGH = 14
 def limited(tenants3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     entities = [
         {"client_id": "rated", "producer_byte_rate": RATE, "consumer_byte_rate": RATE},
+        {"client_id": "backfill", "cold_read_rate": RATE},
         {"client_id": "asking", "request_rate": REQUESTS},
         {"client_id": "asking-metadata", "metadata_request_rate": REQUESTS},
     ]
-    with ProxyProcess(
-        tmp_path_factory.mktemp("rates"), tenants3.bootstrap_servers, {"quotas": {"entities": entities}, "upstream": upstream()}
-    ) as proxy:
+    topics = {"rated-in": {"bytes_in": RATE}, "rated-out": {"bytes_out": RATE}}
+    settings = {"quotas": {"entities": entities, "topic_rates": {"topics": topics}, "cold_read_lag": 10}, "upstream": upstream()}
+    with ProxyProcess(tmp_path_factory.mktemp("rates"), tenants3.bootstrap_servers, settings) as proxy:
         yield proxy
 
 
@@ -62,11 +63,17 @@ def most(quota: float, began: float, each: float) -> float:
     return quota * (BURST + time.monotonic() - began) + CLIENTS * each
 
 
-def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "client_id", "quota"), [(None, "rated", "producer_byte_rate"), ("rated-in", "any", "topic_producer_byte_rate")]
+)
+def test_producers_of_one_quota_store_no_more_than_it_allows(
+    limited: ProxyProcess, tenants3: LocalCluster, name: str, topic: str | None, client_id: str, quota: str
+) -> None:
+    name = topic or name
     create(tenants3, name)
     settings = {
         **access(limited.bootstrap),
-        "client.id": "rated",
+        "client.id": client_id,
         "log_level": 2,
         "batch.size": BATCH,
         "queue.buffering.max.messages": 50,
@@ -86,10 +93,21 @@ def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProce
     for producer in producers:
         assert producer.flush(60) == 0, "never an error, and all is delivered"
     assert size + 50 * CLIENTS * 5100 >= stored(tenants3, name)
-    assert limited.lines("over quota", quota="producer_byte_rate", action="throttle")
+    assert limited.lines("over quota", quota=quota, action="throttle")
 
 
-def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "client_id", "quota"),
+    [
+        (None, "rated", "consumer_byte_rate"),
+        ("rated-out", "any", "topic_consumer_byte_rate"),
+        (None, "backfill", "cold_read_rate"),
+    ],
+)
+def test_consumers_of_one_quota_get_no_more_than_it_allows(
+    limited: ProxyProcess, tenants3: LocalCluster, name: str, topic: str | None, client_id: str, quota: str
+) -> None:
+    name = topic or name
     create(tenants3, name)
     producer = Producer(access(tenants3.bootstrap_servers, **{"batch.size": BATCH}))  # a batch is fetched whole
     for i in range(ENOUGH * RATE // 5000):
@@ -97,7 +115,7 @@ def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess
     assert producer.flush(60) == 0
     settings = {
         **access(limited.bootstrap),
-        "client.id": "rated",
+        "client.id": client_id,
         "log_level": 2,
         "group.id": name,
         "fetch.message.max.bytes": BATCH,
@@ -116,7 +134,7 @@ def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess
         assert time.monotonic() < began + 60, f"{got} bytes in a minute"
     for consumer in consumers:
         consumer.close()
-    assert limited.lines("over quota", quota="consumer_byte_rate", action="throttle")
+    assert limited.lines("over quota", quota=quota, action="throttle")
 
 
 @pytest.mark.parametrize(("client_id", "quota"), [("asking", "request_rate"), ("asking-metadata", "metadata_request_rate")])
