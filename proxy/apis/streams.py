@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from math import ceil
+from typing import Final
 
 from proxy.session.client import Client
 from proxy.session.plans import Decided, Forward, Handling, Hold, Stream
 from proxy.session.throttled import Telling
+from proxy.wire.addresses import FETCH, SHARE_FETCH
 from proxy.wire.primitives import Buffer
 from proxy.wire.throttle import tell, throttle_place
 from proxy.wire.walk import Walk
 from quota.rules import COLD, Metered
+
+RECORDS: Final = (FETCH, SHARE_FETCH)
+"""APIs whose answers have records of topics."""
 
 
 def held_or(client: Client, key: int, version: int, otherwise: Forward) -> Decided | Handling:
@@ -36,7 +41,7 @@ def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
     from, too: which topics a request is about depends on those before it (KIP-227)."""
     now, seconds = client.now, 0.0
     rules = client.rules(now)
-    for rate in (rules.answers.get(key), *rules.read.values()):
+    for rate in (rules.answers.get(key), *(rules.read.values() if key in RECORDS else ())):
         if rate is not None:
             seconds = max(seconds, client.hold_rate(rate, key, version, now, held=held))
     return seconds

@@ -187,10 +187,13 @@ class ClientListener:
         stay."""
         services = self.shared.services
         decision = services.engine.arrive(address.host, self._loop.time())
+        would = services.engine.would
+        if decision is None and not would:
+            return None
         by = Requester(f"User:{ANONYMOUS}", None, str(address), NO_API, 0)
-        for would in services.engine.would:
-            services.watcher.would_have(would, by)
-        services.engine.would.clear()
+        for one in would:
+            services.watcher.would_have(one, by)
+        would.clear()
         if decision is None:
             return None
         services.watcher.decided(decision, by)
