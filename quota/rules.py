@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -74,10 +74,10 @@ class Metered:
 
 class Rules:
     """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
-    `connection`: what new connections are charged to. `request`: the same of requests; `requests`: of requests whose group of APIs
-    has a rate too, by API key. `answers`: rates that are charged with the bytes of answers, by API key. `exempt`: nothing holds;
-    `by_client_id`: limits of client ids alone do. `cold`: what is read far behind
-    the end of the log. `read`: rates of topics that this client has read from, and `cold` if its last answer was such."""
+    `connection`: what new connections are charged to. `request`: the same of requests; `requests`: the same by API key, empty
+    where no group of APIs has a rate of its own. `answers`: rates that are charged with the bytes of answers, by API key. `cold`: what
+    is read far behind the end of the log. `read`: rates of topics that this client has read from, and `cold` if its last answer was
+    such. `exempt`: nothing holds; `by_client_id`: limits of client ids alone do."""
 
     __slots__ = (
         "_engine",
@@ -118,8 +118,14 @@ class Rules:
         self.connection = metered.get("connection_rate")
         total = metered.get("request_rate")
         self.request: tuple[Metered, ...] = () if total is None else (total,)
-        self.requests = {key: (*self.request, metered[kind]) for key, kind in REQUEST_RATES.items() if kind in metered}
+        self.requests: list[tuple[Metered, ...]] = []
+        if any(kind in metered for kind in REQUEST_RATES.values()):
+            self.requests = [self._of_api(key, metered) for key in range(max(REQUEST_RATES) + 1)]
         self.answers = {key: metered[kind] for key, kind in ANSWERED.items() if kind in metered}
+
+    def _of_api(self, key: int, metered: Mapping[str, Metered]) -> tuple[Metered, ...]:
+        group = metered.get(REQUEST_RATES.get(key, ""))
+        return self.request if group is None else (*self.request, group)
 
     def topic_in(self, topic: str) -> Metered | None:
         """The rate of a topic that is written to, by its name; None without one."""

@@ -702,7 +702,8 @@ class Session:
             client.versions_told = True
             return ()
         rules = client.rules(now)
-        return rules.requests.get(key, rules.request) if rules.requests else rules.request
+        by_key = rules.requests
+        return by_key[key] if 0 <= key < len(by_key) else rules.request
 
     def _rates_hold(self, rates: tuple[Metered, ...], key: int, version: int, now: float) -> float:
         """Seconds that a request waits as the entity of a rate is muted on another connection; 0 when it need not."""
