@@ -106,11 +106,29 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         "byte-rate", "writer", "producer_byte_rate", MIB, small={"size": 100, "rate": 30_000}, large={"size": 10 * KIB, "rate": 400}
     ),
     "read-rate": _rates("read-rate", "reader", "consumer_byte_rate", MIB, records={"size": 10 * KIB}),
+    "cold-reads": Experiment(
+        "cold-reads",
+        {"cold_read_rate": {"quotas": {"entities": [{"client_id": "backfill", "cold_read_rate": MIB}], "cold_read_lag": 100}}},
+        {f"{n} consumers": {"clients": n, "quota": MIB} for n in (1, 6)},
+    ),
     "request-rate": _rates("request-rate", "asker", "request_rate", 50, metadata={}),
+    "request-kinds": _rates("request-kinds", "asker", "metadata_request_rate", 50, metadata={}),
+    "connection-storm": Experiment(
+        "connection-storm",
+        {"no limit": {}, "20/s of an address": {"quotas": {"connections": {"per_address": 20}}}},
+    ),
     "shared-rate": Experiment(
         "shared-rate",
         {"one quota": of_client("sharing", producer_byte_rate=MIB)},
         {"all alike": {"batch": 16_384, "greedy": MIB}, "one has large requests": {}},
+    ),
+    "topic-rate": Experiment(
+        "topic-rate",
+        {
+            mode: {"quotas": {"topic_rates": {"topics": {"hot": {"bytes_in": MIB}}, "mode": mode}}}
+            for mode in ("throttle", "transient")
+        },
+        {f"{n} producers": {"clients": n} for n in (1, 10, 100)},
     ),
     "topic-bytes-in": Experiment("topic-bytes-in", {"thresholds": {"quotas": {"topics": TOPIC_THRESHOLDS}}}),
 }

@@ -10,7 +10,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Final, NamedTuple
+
+from quota.api_groups import GROUPS, LIMITED
 
 MAX_VALUE: Final = 1e12
 """The largest limit, except for bytes and requests."""
@@ -56,6 +59,32 @@ class Key:
     def title(self) -> str:
         """The kind as messages name it."""
         return self.kind.replace("_", " ")
+
+
+_GROUP_HELP: Final = {
+    "metadata": "of Metadata, ApiVersions, DescribeCluster, DescribeTopicPartitions and telemetry.",
+    "group": "of group membership: FindCoordinator, JoinGroup, SyncGroup, LeaveGroup and heartbeats of all kinds.",
+    "commit": "of OffsetCommit and TxnOffsetCommit.",
+    "describe": "that ask for offsets, groups, configurations and the like and change nothing: ListOffsets, OffsetFetch,\n"
+    "DescribeGroups, DescribeConfigs and others.",
+    "fetch": "of Fetch, ShareFetch and ShareAcknowledge.",
+    "produce": "of Produce.",
+    "transaction": "of InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn.",
+    "admin": "that change topics, configurations, rights, quotas and groups.",
+}
+
+
+def _group_rate(group: str) -> Key:
+    """The rate of requests of one group of APIs (`quota.api_groups`)."""
+    return Key(
+        f"cluster_{group}_request_rate",
+        f"{group}_request_rate",
+        f"{group}_request_rate",
+        "requests/s",
+        f"Requests per second, in the same way, {_GROUP_HELP[group]}",
+        Measure("requests", GROUPS[group]),
+        maximum=MAX_REQUESTS,
+    )
 
 
 _ROWS: Final = (
@@ -114,6 +143,26 @@ _ROWS: Final = (
         Measure("requests"),
         maximum=MAX_REQUESTS,
     ),
+    Key(
+        "cluster_cold_read_rate",
+        "cold_read_rate",
+        "cold_read_rate",
+        "bytes/s",
+        "Bytes per second, in the same way, of answers to Fetch that are more than `quotas.cold_read_lag` offsets behind\n"
+        "the end of the log.",
+        maximum=MAX_BYTES,
+        size=True,
+    ),
+    *map(_group_rate, LIMITED),
+    Key(
+        "cluster_connection_rate",
+        "connection_rate",
+        "connection_rate",
+        "connections/s",
+        "Connections per second, in the same way, that a user may open: further ones wait after their login. For users only.",
+        users_only=True,
+        maximum=MAX_REQUESTS,
+    ),
 )
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS}
 """By name in the Kafka protocol."""
@@ -125,8 +174,14 @@ ANSWERED: Final[Mapping[int, str]] = {
     api: key.kind for key in RATES if key.measure is not None and key.measure.field == "response_bytes" for api in key.measure.apis
 }
 """API keys to the rate that is charged with the bytes of their answers."""
-KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in")
+TOPIC_RATES: Final = ("topic_producer_byte_rate", "topic_consumer_byte_rate")
+"""Rates of topics: what may be produced and read (`quota.kinds.topic_rates`)."""
+KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in", "address_connection_rate", *TOPIC_RATES)
 """Every kind of quota, as `quotas.observe` names it."""
+
+
+REQUEST_RATES: Final[Mapping[int, str]] = {key: f"{group}_request_rate" for group in LIMITED for key in GROUPS[group]}
+"""API keys to the rate of their group, which their requests are charged to beside `request_rate`."""
 
 
 def report_module() -> str:
@@ -160,13 +215,20 @@ class Key(NamedTuple):
     measure: Measure | None
 
 
+# fmt: off
 KEYS: Final = (
 {rows})
+# fmt: on
 '''
 
 
 def _measure(measure: Measure | None) -> str:
-    return "None" if measure is None else f'Measure("{measure.field}", {measure.apis}, {measure.by_topic})'
+    if measure is None:
+        return "None"
+    apis = str(measure.apis)
+    if len(apis) > 60:
+        apis = "(\n        " + "\n        ".join(wrap(apis[1:-1], 100)) + "\n    )"
+    return f'Measure("{measure.field}", {apis}, {measure.by_topic})'
 
 
 if __name__ == "__main__":

@@ -14,12 +14,15 @@ from quota.confirmed import Confirmations
 from quota.decision import Action, Decision, Verdict
 from quota.fence import Fence
 from quota.kind import EntityKind, Kind
-from quota.kinds.bytes_in import BytesIn, TopicLimits
+from quota.kinds.bytes_in import BytesIn
+from quota.kinds.cold_reads import ColdReads
+from quota.kinds.connections import AddressConnections
 from quota.kinds.controller_mutations import ControllerMutations
 from quota.kinds.producer_ids import ProducerIds, Windows
 from quota.kinds.rates import Rates
 from quota.kinds.slowed_rates import SlowedRates
 from quota.kinds.storage import Check, Event, Produced, Storage
+from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT
 from quota.ledger import Sums
 from quota.limit_table import ResolvedLimit
 from quota.limits import NO_LIMITS, Limits
@@ -44,13 +47,20 @@ class Engine:
         self.producer_ids = ProducerIds(NO_LIMITS, hash128, windows)
         self.rates = {row.kind: Rates(row.kind, row.title, row.unit.removesuffix("/s")) for row in RATES}
         """by kind: the plain rates of the catalogue"""
+        self.topic_in = Rates(TOPIC_IN, TOPIC_IN.replace("_", " "), "bytes")
+        self.topic_out = Rates(TOPIC_OUT, TOPIC_OUT.replace("_", " "), "bytes")
+        """rates of topics by themselves; `limits_topic_in` and `limits_topic_out`: whether any topic has one"""
+        self.limits_topic_in = self.limits_topic_out = False
+        self.cold_lag = 0
+        """offsets behind the end of the log from which on a read is cold"""
+        self.address_connections = AddressConnections()
         self.bytes_in = BytesIn()
         self.storage = Storage()
         self.slowed_rates = SlowedRates(self.storage)
         self.kinds: tuple[Kind, ...] = (
             *(self.controller_mutations, self.producer_ids),
             *self.rates.values(),
-            *(self.bytes_in, self.storage, self.slowed_rates),
+            *(self.topic_in, self.topic_out, self.address_connections, self.bytes_in, self.storage, self.slowed_rates),
         )
         self.fence = Fence()
         self.confirmed = Confirmations()
@@ -68,6 +78,7 @@ class Engine:
         self.limits = limits
         for kind in self.kinds:
             kind.configure(limits)
+        self.cold_lag = (limits.option(ColdReads) or ColdReads()).lag
         self.limits_version += 1
         self._look()
 
@@ -124,6 +135,16 @@ class Engine:
             self.mutes.start(decision.quota, decision.entity, now + decision.throttle)
         return replace(verdict, decision=decision)
 
+    def arrive(self, host: str, now: float) -> Decision | None:
+        """A connection came from this address: None if it may stay; else it is to be closed after the throttle of the decision."""
+        return self.enforce(self.address_connections.arrive(host, now), now, mute=False).decision
+
+    @property
+    def counts_topics(self) -> bool:
+        """True if bytes produced count for topics, so that brokers have to confirm who may write to them."""
+        return self.limits_topic_in or self.bytes_in.limits is not None
+
     def _look(self) -> None:
-        limited = bool(self.limits.table("producer_byte_rate")) or self.limits.option(TopicLimits) is not None
+        self.limits_topic_in, self.limits_topic_out = bool(self.topic_in.limits), bool(self.topic_out.limits)
+        limited = bool(self.limits.table("producer_byte_rate")) or self.counts_topics
         self.looks_at_produce = limited or not self.storage.calm

@@ -4,8 +4,9 @@
 2. `FullVolumes`      the storage quota refuses what goes to a volume at its hard limit
 3. `NewProducerIds`   counts producer ids, and refuses or throttles new ones over the limit
 4. `TopicBytes`       counts bytes towards topics, and refuses or throttles those over their threshold
-5. `SlowedRate`       counts bytes towards volumes past their soft limit
-6. `ByteRate`         counts bytes towards the byte rate of the client
+5. `TopicRate`        counts bytes towards the rates of topics by themselves, and refuses or throttles what is above
+6. `SlowedRate`       counts bytes towards volumes past their soft limit
+7. `ByteRate`         counts bytes towards the byte rate of the client
 
 Each sees what those before it let go on, so that what is refused counts towards nothing behind. In: batches with the names of their
 topics, the rules of the client, the time. Out: which batches are refused, with which error code and why; and for how long the
@@ -18,12 +19,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from quota.batch import NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Refused
-from quota.decision import Action, Decision, Verdict
+from quota.decision import Action, Decision, Verdict, figure
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.fence import Fenced
 from quota.kinds.bytes_in import OTHERS, Mode
-from quota.rules import Rules
+from quota.kinds.topic_rates import TOPIC_IN, Above, TopicRateOptions
+from quota.rules import Metered, Rules
 
 MAX_IDS: Final = 10
 """Producer ids of one request that are counted; a producer has one."""
@@ -63,7 +65,7 @@ class Judging:
         """the batch before which each piece ends, and when it was judged"""
         self._judges: list[Judge] = [
             *(BehindRefused(self), FullVolumes(self), NewProducerIds(self)),
-            *(TopicBytes(self), SlowedRate(self), ByteRate(self)),
+            *(TopicBytes(self), TopicRate(self), SlowedRate(self), ByteRate(self)),
         ]
 
     @property
@@ -376,6 +378,93 @@ class TopicBytes(Judge):
             self._over.add(topic, told[0], i)
         elif decision is not None:
             self._over.add(topic, self._throttled(replace(decision, entity=Entity(None, None, topic)), now), i)
+
+
+class TopicRate(Judge):
+    """Bytes towards the rate of each topic by itself. Where what is above is refused, the batch that exceeds the rate still goes
+    on, and makes a debt that time pays: so a topic gets its rate in the long run, whatever the size of batches."""
+
+    def __init__(self, judging: Judging) -> None:
+        super().__init__(judging)
+        options = self.engine.limits.option(TopicRateOptions) or TopicRateOptions()
+        self._above = options.above
+        self._over = Over()
+
+    @property
+    def counted(self) -> bool:
+        return self.judging.confirmed and any(self._rate(i) is not None for i in range(len(self.batches)))
+
+    def hold(self, now: float, held: bool) -> Decision | None:
+        if self._above is not Above.THROTTLE or not self.engine.limits_topic_in:
+            return None
+        waits = [rate.hold(now, held=held, items=items) for rate, items in self._by_rate(range(len(self.batches)))]
+        return max((wait for wait in waits if wait is not None), key=lambda wait: wait.throttle, default=None)
+
+    def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
+        if not self.engine.limits_topic_in:
+            return items
+        going = items if self._above is Above.THROTTLE else [i for i in items if not self._refuses(i, now)]
+        if self.judging.confirmed and self._above is Above.THROTTLE:
+            self.count(going, now)
+        return going
+
+    def count(self, items: Sequence[int], now: float) -> None:
+        if not self.engine.limits_topic_in:
+            return
+        for rate, mine in self._by_rate(items):
+            size = sum(self.batches[i].size for i in mine)
+            if rate.meter.take(size, now):
+                continue
+            if self._above is not Above.THROTTLE:
+                rate.record(size, now)
+            elif (decision := rate.charge(size, now)) is not None:
+                for i in mine:
+                    self._over.add(self.batches[i].topic, decision, i)
+
+    def credit(self, items: Sequence[int], now: float) -> None:
+        if self.judging.confirmed and self.engine.limits_topic_in:
+            for rate, mine in self._by_rate(items):
+                rate.refund(sum(self.batches[i].size for i in mine), now)
+
+    def decisions(self) -> Sequence[Decision]:
+        return self._over.decisions()
+
+    def _refuses(self, i: int, now: float) -> bool:
+        """Refuse a batch if its topic is above its rate; else count it, if it is confirmed."""
+        rate, batch = self._rate(i), self.batches[i]
+        if rate is None:
+            return False
+        if rate.meter.wait(now) <= 0:
+            if self.judging.confirmed:
+                rate.record(batch.size, now)
+            return False
+        told = self._over.find(batch.topic)
+        decision = (told and told[0]) or self._declined(rate, batch.topic, now)
+        self.judging.refuse(
+            i, NOT_ENOUGH_REPLICAS if self._above is Above.TRANSIENT else POLICY_VIOLATION, decision.message, TOPIC_IN
+        )
+        self._over.add(batch.topic, decision, i)
+        return True
+
+    def _declined(self, rate: Metered, topic: str, now: float) -> Decision:
+        """Why a batch is refused. Who may not see the topic is told no figures."""
+        usage, limit = rate.meter.average(now), rate.meter.limit
+        figures = f": {figure(usage)} bytes/s on average, limit {figure(limit)}/s" if self.judging.confirmed else ""
+        message = f"The {rate.rates.title} quota of topic {topic} is exceeded{figures}."
+        return Decision(TOPIC_IN, Action.REFUSE, rate.found.owner, (), usage, limit, 0.0, message)
+
+    def _rate(self, i: int) -> Metered | None:
+        batch = self.batches[i]
+        return self.rules.topic_in(batch.topic) if batch.known and self.engine.limits_topic_in else None
+
+    def _by_rate(self, items: Iterable[int]) -> list[tuple[Metered, list[int]]]:
+        """The rates of these batches, each with its batches."""
+        found: dict[str, tuple[Metered, list[int]]] = {}
+        for i in items:
+            rate = self._rate(i)
+            if rate is not None:
+                found.setdefault(self.batches[i].topic, (rate, []))[1].append(i)
+        return list(found.values())
 
 
 class SlowedRate(Judge):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Final
 
-from quota.catalogue import ANSWERED
+from quota.catalogue import ANSWERED, REQUEST_RATES
 from quota.decision import Decision
 from quota.engine import MAX_HOLD, Engine
 from quota.entity import Entity
@@ -17,6 +17,10 @@ from quota.shares import Share
 
 LATER: Final = 0.1
 """Seconds by which a connection that has had more of a shared rate lets the others go first."""
+
+
+COLD: Final = ""
+"""The name under which `Rules.read` has the rate of cold reads; no topic has it."""
 
 
 class Metered:
@@ -48,6 +52,10 @@ class Metered:
             return None
         return replace(decision, throttle=min(self._later(decision.throttle, now), self._engine.limits.max_throttle))
 
+    def record(self, amount: float, now: float) -> None:
+        """Count what was done, where nothing follows from it."""
+        self.rates.charge(self.found, (amount,), now)
+
     def refund(self, amount: float, now: float) -> None:
         """This amount of what was counted just now did not happen."""
         self.rates.refund(self.found.owner, amount, now)
@@ -66,12 +74,34 @@ class Metered:
 
 class Rules:
     """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
-    `answers`: rates that are charged with the bytes of answers, by API key. `exempt`: nothing holds; `by_client_id`: limits of
-    client ids alone do."""
+    `connection`: what new connections are charged to. `request`: the same of requests; `requests`: the same by API key, empty
+    where no group of APIs has a rate of its own. `answers`: rates that are charged with the bytes of answers, by API key. `cold`: what
+    is read far behind the end of the log. `read`: rates of topics that this client has read from, and `cold` if its last answer was
+    such. `exempt`: nothing holds; `by_client_id`: limits of client ids alone do."""
 
-    __slots__ = ("answers", "by_client_id", "client_id", "exempt", "limits_version", "owner", "produce", "request", "user")
+    __slots__ = (
+        "_engine",
+        "_now",
+        "_topics_in",
+        "answers",
+        "by_client_id",
+        "client_id",
+        "cold",
+        "connection",
+        "exempt",
+        "limits_version",
+        "owner",
+        "produce",
+        "read",
+        "request",
+        "requests",
+        "user",
+    )
 
     def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
+        self._engine, self._now = engine, now
+        self._topics_in: dict[str, Metered] = {}
+        self.read: dict[str, Metered] = {}
         self.user, self.client_id = user, client_id
         self.limits_version = engine.limits_version
         self.owner = Entity(user, client_id)
@@ -80,9 +110,38 @@ class Rules:
         self.by_client_id = client_id not in exempt.client_ids
         metered: dict[str, Metered] = {}
         for name, rates in engine.rates.items():
-            found = engine.find(rates, user, client_id)
+            found = engine.find(rates, user, client_id) if rates.limits else None
             if found is not None:
                 metered[name] = Metered(engine, rates, found, now)
         self.produce = metered.get("producer_byte_rate")
-        self.request = metered.get("request_rate")
+        self.cold = metered.get("cold_read_rate")
+        self.connection = metered.get("connection_rate")
+        total = metered.get("request_rate")
+        self.request: tuple[Metered, ...] = () if total is None else (total,)
+        self.requests: list[tuple[Metered, ...]] = []
+        if any(kind in metered for kind in REQUEST_RATES.values()):
+            self.requests = [self._of_api(key, metered) for key in range(max(REQUEST_RATES) + 1)]
         self.answers = {key: metered[kind] for key, kind in ANSWERED.items() if kind in metered}
+
+    def _of_api(self, key: int, metered: Mapping[str, Metered]) -> tuple[Metered, ...]:
+        group = metered.get(REQUEST_RATES.get(key, ""))
+        return self.request if group is None else (*self.request, group)
+
+    def topic_in(self, topic: str) -> Metered | None:
+        """The rate of a topic that is written to, by its name; None without one."""
+        return self._topic(self._engine.topic_in, self._topics_in, topic)
+
+    def topic_out(self, topic: str) -> Metered | None:
+        """The same for one that is read from."""
+        return self._topic(self._engine.topic_out, self.read, topic)
+
+    def _topic(self, rates: Rates, known: dict[str, Metered], topic: str) -> Metered | None:
+        found = known.get(topic)
+        if found is not None:
+            return found
+        owner = Entity(None, None, topic)
+        limit = rates.limits.of(owner)
+        if limit is None or self.exempt or topic in self._engine.limits.exempt.topics:
+            return None
+        found = known[topic] = Metered(self._engine, rates, ResolvedLimit(limit, owner), self._now)
+        return found

@@ -214,6 +214,8 @@ class World:
     """bytes per second"""
     consume: dict[Entity, float] = field(default_factory=dict)
     requests: dict[Entity, float] = field(default_factory=dict)
+    rates: dict[str, dict[Entity, float]] = field(default_factory=dict)
+    """other plain rates, by kind"""
     topics: TopicLimits | None = None
     topics_mode: Mode = Mode.TRANSIENT
     observed: Mapping[str, Action] = field(default_factory=dict)
@@ -238,7 +240,12 @@ class World:
     def __post_init__(self) -> None:
         self.cluster, self.watcher, self.tally = Cluster(), Watcher(), Tally()
         self.cluster.default_partitions = self.default_partitions
-        rates = {"producer_byte_rate": self.produce, "consumer_byte_rate": self.consume, "request_rate": self.requests}
+        rates = {
+            "producer_byte_rate": self.produce,
+            "consumer_byte_rate": self.consume,
+            "request_rate": self.requests,
+            **self.rates,
+        }
         tables: dict[str, LimitTable[Any]] = {kind: rate_table(limits) for kind, limits in rates.items()}
         tables["controller_mutations"] = LimitTable(self.limits)
         tables["producer_ids"] = user_limit_table(

@@ -1,4 +1,5 @@
-"""Fetch: key 1, versions 0-18. Counts bytes per topic as responses pass, and charges them to the consumer byte rate.
+"""Fetch: key 1, versions 0-18. Counts bytes per topic as responses pass, and charges them to the consumer byte rate, to the rates
+of topics, and to the rate of cold reads.
 
 From version 16 on a response may name node endpoints at its very end (KIP-951). Up to `max_held_response` bytes such a
 response is held until it is whole, and they are replaced; a larger one is passed on as it comes, and its endpoints,
@@ -23,7 +24,8 @@ class Fetch:
 
     def recognize(self, client: Client, version: int, _frame: Frame, _header_stop: int, /) -> Forward | None:
         """Nothing of a request needs to be read; all those of a connection without a limit have the same plan."""
-        if FETCH in client.rules(client.now).answers:
+        rules = client.rules(client.now)
+        if FETCH in rules.answers or rules.read:
             return None
         known = client.remembered.get(FETCH << 8 | version)
         if not isinstance(known, Forward):
@@ -59,12 +61,17 @@ class FetchPlan(Delivery):
 
     def stream(self, size: int) -> Stream:
         self.charge(size)
-        found = FetchSums(self._version)
+        found = FetchSums(self._version, self._lag())
         walk = Walk(read_fetch(found, self._version, self._body), size)
         return self.passing(Passing(walk, size, lambda: self._count(found), blank_tags))
 
     def _read(self, places: list[Place]) -> bool:
-        return self._count(fetch_sums(places, self._version, self._body))
+        return self._count(fetch_sums(places, self._version, self._body, self._lag()))
+
+    def _lag(self) -> int:
+        """Offsets behind the end of the log from which on a read is cold; -1 where that does not matter."""
+        client = self._client
+        return -1 if client.rules(client.now).cold is None else client.services.engine.cold_lag
 
     def _count(self, found: FetchSums) -> bool:
         """A response is read: add it to the sums of its topics. Does it end with node endpoints?"""
@@ -72,6 +79,9 @@ class FetchPlan(Delivery):
             total = self._client.topic_sum(FETCH, topic, by_id=self._version >= FIRST_TOPIC_ID)
             total.requests += 1
             total.record_bytes += carried
+        if self._client.services.engine.limits_topic_out:
+            self.charge_topics(found.topics, by_id=self._version >= FIRST_TOPIC_ID)
+        self.charge_cold(found.cold)
         return found.root_tags > 0 and self._names_brokers
 
     def _patch(self, frame: bytes) -> list[Buffer]:

@@ -21,7 +21,7 @@ from math import ceil
 from typing import Final
 from uuid import UUID
 
-from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, question, uncount
+from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, give_back, question, uncount
 from proxy.session.client import Client, Counted, TargetTopic
 from proxy.session.plans import FORWARD, NO_REPLY, Answer, Decided, Forward, Handling, Hold, Request, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
@@ -38,7 +38,6 @@ from proxy.wire.refusals import Refusal, refusal, without
 from proxy.wire.runs import Requests, Run
 from quota.batch import Batch
 from quota.decision import Action
-from quota.kinds.bytes_in import Flow
 from quota.kinds.producer_ids import ANY_ID, NO_ID
 from quota.kinds.storage import Storage
 
@@ -158,16 +157,14 @@ def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id:
     pair = target.pair
     if pair is not None and not (acks and pair.confirmed and target.meter is not None) and not target.may_count(client, acks, now):
         return NOT_WITHIN
-    meter = target.meter
-    if meter is not None and not meter.take(size, now):
+    if not _takes(target, size, now):
         return NOT_WITHIN
     if target.exempt:
         limit = None
     if limit is not None and not limit.meter.take(size, now):
-        if meter is not None:
-            meter.give_back(size, now)
+        give_back(target, size, None, now, now)
         return NOT_WITHIN
-    if not acks or (meter is None and limit is None):
+    if not acks or (target.meter is None and limit is None and target.rate is None):
         return NOT_COUNTED
     client.charged.append(Counted(now, target, sizes, limit))
     return COUNTED
@@ -189,15 +186,12 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
         return NOT_WITHIN
     limit, carried = rules.produce, 0
     counted: list[tuple[bytes, TargetTopic, int]] = []
-    taken: list[tuple[Flow, int]] = []
     for i, (topic, size, _) in enumerate(topics):
         target = targets[i]
         if not target.exempt:
             carried += size
-        if target.meter is not None:
-            if not target.meter.take(size, now):
-                break
-            taken.append((target.meter, size))
+        if not _takes(target, size, now):
+            break
         counted.append((topic, target, size))
     else:
         if limit is None or not carried or limit.meter.take(carried, now):
@@ -205,9 +199,21 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
                 client.charged.append(Counted(now, targets[0], [0], limit, counted))
                 client.unsettled += len(counted)
             return COUNTED if acks else NOT_COUNTED
-    for meter, size in taken:
-        meter.give_back(size, now)
+    for _, target, size in counted:
+        give_back(target, size, None, now, now)
     return NOT_WITHIN
+
+
+def _takes(target: TargetTopic, size: int, now: float) -> bool:
+    """Count bytes towards a topic if it is within its limits; else nothing is counted."""
+    meter, rate = target.meter, target.rate
+    if meter is not None and not meter.take(size, now):
+        return False
+    if rate is None or rate.meter.take(size, now):
+        return True
+    if meter is not None:
+        meter.give_back(size, now)
+    return False
 
 
 def _concerned(storage: Storage, targets: Sequence[TargetTopic]) -> bool:

@@ -156,14 +156,17 @@ def uncount(client: Client, now: float) -> None:
     """The last request that was counted by topics does not go on, as its connection ends."""
     counted = client.charged.pop()
     for _, to, carried in counted.several or ((b"", counted.target, counted.size),):
-        _give_back(to, carried, counted, now)
+        give_back(to, carried, counted.rate, counted.when, now)
 
 
-def _give_back(target: TargetTopic, size: int, counted: Counted, now: float) -> None:
+def give_back(target: TargetTopic, size: int, rate: Metered | None, when: float, now: float) -> None:
+    """Bytes that were counted at `when` were not written: of a topic, and of the rate of the client, if it has one."""
     if target.meter is not None:
-        target.meter.give_back(size, now, counted.when)
-    if counted.rate is not None and not target.exempt:
-        counted.rate.refund(size, now)
+        target.meter.give_back(size, now, when)
+    if target.rate is not None:
+        target.rate.refund(size, now)
+    if rate is not None and not target.exempt:
+        rate.refund(size, now)
 
 
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
@@ -180,7 +183,7 @@ def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: fl
         client.services.engine.confirmed.revoke(client.user, to.name)
         if not all(failed):
             continue
-        _give_back(to, carried, counted, now)
+        give_back(to, carried, counted.rate, counted.when, now)
 
 
 class ProducePatch:
@@ -258,7 +261,8 @@ class Settle:
         self._total = client.api_sum(PRODUCE)
         client.unsettled += len(judged.batches)
         self.mute = 0.0
-        slowed = judged.judging.rules.produce is not None or not client.services.engine.storage.calm
+        engine = client.services.engine
+        slowed = judged.judging.rules.produce is not None or engine.limits_topic_in or not engine.storage.calm
         self.waits = client.unsettled > MAX_UNSETTLED or (slowed and not judged.counted) or not self._acks
 
     def holds(self, size: int) -> bool:  # noqa: ARG002

@@ -68,6 +68,8 @@ class ShareFetchPlan(Delivery):
             total = self._client.topic_sum(SHARE_FETCH, topic, by_id=True)
             total.requests += 1
             total.record_bytes += carried
+        if self._client.services.engine.limits_topic_out:
+            self.charge_topics(self._found.topics, by_id=True)
         return self._found.endpoints > 0
 
     def _patch(self, frame: bytes) -> list[Buffer]:

@@ -6,15 +6,21 @@ The larger ones stream; node endpoints at their end (KIP-951) are then blanked i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from math import ceil
+from typing import Final
 
 from proxy.session.client import Client
 from proxy.session.plans import Decided, Forward, Handling, Hold, Stream
 from proxy.session.throttled import Telling
+from proxy.wire.addresses import FETCH, SHARE_FETCH
 from proxy.wire.primitives import Buffer
 from proxy.wire.throttle import tell, throttle_place
 from proxy.wire.walk import Walk
+from quota.rules import COLD, Metered
+
+RECORDS: Final = (FETCH, SHARE_FETCH)
+"""APIs whose answers have records of topics."""
 
 
 def held_or(client: Client, key: int, version: int, otherwise: Forward) -> Decided | Handling:
@@ -31,9 +37,14 @@ def _held(client: Client, key: int, version: int, otherwise: Forward, seconds: f
 
 
 def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
-    """Seconds for which it has to wait now; `held`: it has waited before."""
-    rate = client.rules(client.now).answers.get(key)
-    return 0.0 if rate is None else client.hold_rate(rate, key, version, client.now, held=held)
+    """Seconds for which it has to wait now; `held`: it has waited before. It waits for the rates of topics that its client has read
+    from, too: which topics a request is about depends on those before it (KIP-227)."""
+    now, seconds = client.now, 0.0
+    rules = client.rules(now)
+    for rate in (rules.answers.get(key), *(rules.read.values() if key in RECORDS else ())):
+        if rate is not None:
+            seconds = max(seconds, client.hold_rate(rate, key, version, now, held=held))
+    return seconds
 
 
 class Delivery:
@@ -72,13 +83,39 @@ class Delivery:
         client, now = self._client, self._client.now
         rate = client.rules(now).answers.get(self._key)
         self._until = 0.0
-        if rate is None or rate.meter.take(size, now):
+        if rate is not None and not rate.meter.take(size, now):
+            self._charge(rate, size, now)
+
+    def charge_topics(self, topics: Mapping[bytes, int], *, by_id: bool) -> None:
+        """An answer has these bytes of records of each topic: charge them to the rates of topics. Of one that streams they are
+        known when its beginning has gone out: its client is muted behind it, and is not told."""
+        client, now = self._client, self._client.now
+        rules = client.rules(now)
+        for topic, size in topics.items():
+            name = client.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
+            rate = rules.topic_out(name) if name and size else None
+            if rate is not None and not rate.meter.take(size, now):
+                self._charge(rate, size, now)
+
+    def charge_cold(self, size: int) -> None:
+        """Of an answer, so many bytes are far behind the end of the log. The next request waits if the answer was such a one."""
+        rules = self._client.rules(self._client.now)
+        rate = rules.cold
+        if rate is None or not size:
+            if rules.read:
+                rules.read.pop(COLD, None)
             return
-        throttle = client.charge_rate(rate, size, self._key, self._version, now)
-        if not throttle:
-            client.would_have(self._key, self._version)
-            return
-        self._until = now + throttle
+        rules.read[COLD] = rate
+        now = self._client.now
+        if not rate.meter.take(size, now):
+            self._charge(rate, size, now)
+
+    def _charge(self, rate: Metered, size: int, now: float) -> None:
+        throttle = self._client.charge_rate(rate, size, self._key, self._version, now)
+        if throttle:
+            self._until = max(self._until, now + throttle)
+        else:
+            self._client.would_have(self._key, self._version)
 
     def told(self, pieces: list[Buffer]) -> list[Buffer]:
         """A whole answer, which tells of the throttle."""

@@ -231,7 +231,7 @@ class ClientConnection(asyncio.Protocol):
             self._broker.transport.close()
             _linger(self._broker.transport)
         if not self.transport.is_closing():
-            if self._shared.draining and not self._ended and self.transport.can_write_eof():
+            if self.session.draining and not self._ended and self.transport.can_write_eof():
                 self._say_farewell()
             else:
                 self.transport.close()

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from random import uniform
 from typing import Final, cast
 
 from proxy.clients.connection import ClientConnection, Shared
@@ -26,6 +27,7 @@ from proxy.identity.certificates import NoPrincipal, Rules, distinguished_name, 
 from proxy.observe.operations import Log
 from proxy.session.budget import ANONYMOUS, UNLOCATED, Guest
 from proxy.session.port import Peer
+from proxy.session.requester import NO_API, Requester
 from proxy.supervise import tell_end
 from proxy.tls import explain, server_name_of
 from proxy.wire.primitives import BadBytes
@@ -37,6 +39,10 @@ UNSENT: Final = 1 << 18
 brokers would be asked for as much."""
 _NOTSENT_LOWAT: Final = 25
 """TCP_NOTSENT_LOWAT of Linux, which Python names from 3.12 on."""
+MAX_REFUSED: Final = 500
+"""Connections of a listener that wait for their end, as their addresses have opened too many; further ones are closed at once."""
+LIFETIME: Final = (0.9, 1.1)
+"""What parts of `limits.max_connection_age` connections get."""
 PAUSE: Final = 1.0
 """Seconds without accepting when that failed, as when file descriptors have run out."""
 
@@ -65,6 +71,8 @@ class ClientListener:
         self._sockets: dict[int | None, list[socket.socket]] = {}
         self._welcomes: set[asyncio.Task[None]] = set()
         self._complained: set[int] = set()
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """connections that came too soon, until they are closed"""
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
@@ -88,6 +96,9 @@ class ClientListener:
         """Those that are not in yet end."""
         for task in self._welcomes:
             task.cancel()
+        for conn, timer in list(self._refused.items()):
+            timer.cancel()
+            self._end_refused(conn)
 
     # ------------------------------------------------------------------ sockets
 
@@ -155,6 +166,9 @@ class ClientListener:
     def _take(self, conn: socket.socket, address: HostPort, node_id: int | None) -> None:
         """Count a connection that was accepted, and let it in if there is room. The address of a load balancer is no client's."""
         services = self.shared.services
+        if not self.settings.proxy_protocol and (delay := self._too_soon(address)) is not None:
+            self._refuse(conn, delay)
+            return
         arrived = ArrivedClient(self, address, node_id)
         guest = services.census.arrive(UNLOCATED if self.settings.proxy_protocol else address.host, arrived.evict)
         if isinstance(guest, str):
@@ -167,6 +181,34 @@ class ClientListener:
         self._welcomes.add(task)
         task.add_done_callback(self._welcomes.discard)
         task.add_done_callback(tell_end)
+
+    def _too_soon(self, address: HostPort) -> float | None:
+        """Seconds after which a connection is to be closed, as its address has opened too many lately (KIP-612); None if it may
+        stay."""
+        services = self.shared.services
+        decision = services.engine.arrive(address.host, self._loop.time())
+        would = services.engine.would
+        if decision is None and not would:
+            return None
+        by = Requester(f"User:{ANONYMOUS}", None, str(address), NO_API, 0)
+        for one in would:
+            services.watcher.would_have(one, by)
+        would.clear()
+        if decision is None:
+            return None
+        services.watcher.decided(decision, by)
+        return decision.throttle
+
+    def _refuse(self, conn: socket.socket, delay: float) -> None:
+        """Close a connection after a delay, so that its client does not come again at once; at once if too many wait."""
+        if len(self._refused) >= MAX_REFUSED:
+            conn.close()
+        else:
+            self._refused[conn] = self._loop.call_later(delay, self._end_refused, conn)
+
+    def _end_refused(self, conn: socket.socket) -> None:
+        del self._refused[conn]
+        conn.close()
 
     def _accept_again(self, sock: socket.socket, node_id: int | None) -> None:
         if sock in self._sockets.get(node_id, ()):
@@ -184,9 +226,7 @@ class ClientListener:
             if self.settings.proxy_protocol:
                 async with asyncio.timeout(timeout):
                     arrived.address = await self._source(conn, arrived.address)
-                limit = arrived.located()
-                if limit is not None:
-                    watcher.limited(limit, str(arrived.address), None, f"User:{ANONYMOUS}", closed=True)
+                if not await self._may_stay(arrived):
                     return
             context = self._tls()
             given = True
@@ -215,6 +255,16 @@ class ClientListener:
                 conn.close()
             if arrived.transport is None:
                 arrived.left()
+
+    async def _may_stay(self, arrived: ArrivedClient) -> bool:
+        """It is known by now from which address it is: whether it may stay. This takes a while if it has come too soon."""
+        if (delay := self._too_soon(arrived.address)) is not None:
+            await asyncio.sleep(delay)
+            return False
+        limit = arrived.located()
+        if limit is not None:
+            self.shared.services.watcher.limited(limit, str(arrived.address), None, f"User:{ANONYMOUS}", closed=True)
+        return limit is None
 
     async def _source(self, conn: socket.socket, address: HostPort) -> HostPort:
         """The address that a PROXY protocol header names; the connection's own when it names none. `BadBytes` for others."""
@@ -252,7 +302,8 @@ class ArrivedClient:
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
         self.transport, self.welcome = transport, None
         here = _plain(transport.get_extra_info("sockname") or ("", 0)).host
-        return Peer(str(self.address), partial(self.listener.route.endpoint, reached_at=here), self.guest, self.broker(transport))
+        endpoint = partial(self.listener.route.endpoint, reached_at=here)
+        return Peer(str(self.address), endpoint, self.guest, self.broker(transport), uniform(*LIFETIME))
 
     def located(self) -> str | None:
         """Where it is from is known by now: the limit that it is over, None without one."""

@@ -11,13 +11,16 @@ from proxy.config.storage import AvailableLimit, UsedLimit
 from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES
 from quota.decision import Action
 from quota.entity import Entity
-from quota.kinds import controller_mutations, producer_ids
+from quota.kinds import connections, controller_mutations, producer_ids
 from quota.kinds.bytes_in import Mode, TopicLimits
+from quota.kinds.cold_reads import ColdReads
+from quota.kinds.connections import ConnectionLimits, parse_network
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Scope, StorageLimits
+from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, Above, TopicRateOptions, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
 from quota.overrides import Table
@@ -57,6 +60,9 @@ def _tables(settings: Settings, table: Table, observed: Mapping[str, Action]) ->
         row.kind: LimitTable({entity: _rate(values[row.name]) for entity, values in table.items() if row.name in values})
         for row in RATES
     }
+    rates = settings.quotas.topic_rates.topics
+    tables[TOPIC_IN] = TopicTable({topic: _rate(one.bytes_in) for topic, one in rates.items() if one.bytes_in is not None})
+    tables[TOPIC_OUT] = TopicTable({topic: _rate(one.bytes_out) for topic, one in rates.items() if one.bytes_out is not None})
     return tables | {controller_mutations.NAME: LimitTable(mutations), producer_ids.NAME: user_limit_table(ids)}
 
 
@@ -64,6 +70,11 @@ def _options(settings: Settings, observed: Mapping[str, Action]) -> tuple[object
     """What kinds have besides."""
     ids, topics, storage = settings.quotas.producer_ids, settings.quotas.topics, storage_of(settings)
     options: list[object] = [ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new)]
+    above = Above.THROTTLE if TOPIC_IN in observed else Above(settings.quotas.topic_rates.mode)
+    options += [TopicRateOptions(above), ColdReads(settings.quotas.cold_read_lag)]
+    came = settings.quotas.connections
+    networks = {parse_network(name): rate for name, rate in came.networks.items()}
+    options.append(ConnectionLimits(came.per_address, networks, came.ipv6_prefix))
     if topics is not None:
         mode = Mode.THROTTLE if "bytes_in" in observed else Mode(topics.mode)
         options.append(TopicLimits(topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, topics.meter, mode))
@@ -76,6 +87,8 @@ def observed_of(settings: Settings) -> dict[str, Action]:
     kinds = KINDS if quotas.observe is True else quotas.observe or ()
     refuses = {
         "producer_ids": quotas.producer_ids.mode == "reject",
+        connections.NAME: True,
+        TOPIC_IN: quotas.topic_rates.mode != "throttle",
         "bytes_in": quotas.topics is not None and quotas.topics.mode != "throttle",
     }
     return {kind: Action.REFUSE if refuses.get(kind) else Action.THROTTLE for kind in kinds}

@@ -17,10 +17,12 @@ from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
 from proxy.config.upstream import Upstream
-from quota.catalogue import KINDS, MAX_BYTES, MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS, Key
+from quota.catalogue import KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS, Key
 from quota.entity import DEFAULT
 from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
+from quota.kinds.cold_reads import COLD_READ_LAG
+from quota.kinds.connections import parse_network
 
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 
@@ -94,6 +96,10 @@ class Limits(Model):
     """How long a request may take from its first byte to its last while the proxy reads from the client."""
     idle_timeout: Annotated[Duration, Field(gt=0)] = 600.0
     """How long a connection may be silent with no answer outstanding. Kafka's `connections.max.idle.ms`."""
+    max_connection_age: Annotated[Duration, Field(ge=1)] | None = None
+    """How old a connection may become, give or take a tenth, so that not all end at once. Then it ends between two requests, and
+    its client opens another one: so load balancers spread their clients anew, and certificates are looked at again. Not set: any
+    age."""
     max_throttle: Annotated[Duration, Field(gt=0, le=3600)] = 30.0
     """No throttle of the proxy lasts longer. What is owed beyond it throttles the next request."""
     drain_timeout: Duration = 20.0
@@ -233,6 +239,36 @@ class ProducerIds(Model):
     One proxy writes it: another one that is given the same file says so, and takes it over when the first has ended."""
 
 
+class Connections(Model):
+    """Connections per second that an address may open (KIP-612), before TLS and login. One too many is closed after a delay of 1 s
+    at most. The rate is measured over 11 samples of 1 s, so ten seconds of it may come at once."""
+
+    per_address: Annotated[float, Field(ge=1, le=MAX_REQUESTS, allow_inf_nan=False)] | None = None
+    """The rate of each address without one of its own: `connection_creation_rate` of the default ip in Kafka."""
+    networks: dict[Name, Annotated[float, Field(ge=1, le=MAX_REQUESTS, allow_inf_nan=False)]] = Field(
+        default_factory=dict, max_length=10_000
+    )
+    """The rate of an address, or of each address in a network (`10.1.0.0/16`). The smallest network holds."""
+    ipv6_prefix: Annotated[int, Field(ge=1, le=128)] = 64
+    """Bits of an IPv6 address that make one client: all that begin alike share a rate."""
+
+    @field_validator("networks")
+    @classmethod
+    def _networks(cls, networks: dict[str, float]) -> dict[str, float]:
+        seen = set()
+        for name in networks:
+            try:
+                network = parse_network(name)
+            except ValueError:
+                raise ValueError(
+                    f"`{name}` is neither an address nor a network; 10.1.2.3, 10.1.0.0/16 and 2001:db8::/32 are"
+                ) from None
+            if network in seen:
+                raise ValueError(f"`{name}` stands twice, as {network}")
+            seen.add(network)
+        return networks
+
+
 class DynamicQuotas(Model):
     """Quotas that are altered while the proxy runs, by AlterClientQuotas, and kept in a topic of the cluster that all proxies
     follow; `dynamic: {}` switches them on. A limit that was set so goes before the one in this file."""
@@ -265,6 +301,31 @@ class TopicQuotas(Model):
         return self
 
 
+class TopicRate(Model):
+    """The rates of one topic, over 11 samples of 1 s as Kafka's own quotas."""
+
+    bytes_in: Rate | None = None
+    """Bytes of record batches per second that may be produced to it, by all clients together."""
+    bytes_out: Rate | None = None
+    """Bytes of record batches per second that may be read from it, by Fetch and ShareFetch of all clients together."""
+
+    @model_validator(mode="after")
+    def _some(self) -> TopicRate:
+        if self.bytes_in is None and self.bytes_out is None:
+            raise ValueError("a topic without a rate; set `bytes_in`, `bytes_out` or both")
+        return self
+
+
+class TopicRates(Model):
+    """Rates of topics by themselves, whether or not the total of `quotas.topics` is exceeded."""
+
+    topics: dict[Annotated[str, Field(pattern=TOPIC)], TopicRate] = Field(default_factory=dict, max_length=10_000)
+    """The rates by topic: `orders: {bytes_in: 10MiB, bytes_out: 50MiB}`."""
+    mode: Literal["throttle", "transient", "fail"] = "throttle"
+    """What happens to a batch for a topic above its `bytes_in`: it is taken, and its client throttled; or it is refused with error
+    19, which every client retries; or with 44, which none does, and its records are lost to their producer."""
+
+
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
     admins: list[Name] = Field(default_factory=list)
@@ -277,6 +338,9 @@ class Quotas(Model):
         + ", ".join(f"`{kind}`" for kind in KINDS)
         + ".",
     )
+    cold_read_lag: Annotated[int, Field(ge=0, le=MAX_BYTES)] = COLD_READ_LAG
+    """Offsets behind the end of the log from which on a read counts towards `cold_read_rate`: about what the page cache of a broker
+    has of a partition."""
     controller_mutations_algorithm: Literal["spread", "token_bucket"] = "spread"
     """How a burst of controller mutations is forgotten: spread over the windows before it, or as a bucket that fills at the
     rate. In the long run the bucket holds the rate; spreading may let about twice as much pass."""
@@ -288,6 +352,8 @@ class Quotas(Model):
     the answer however long it takes."""
     producer_ids: ProducerIds = ProducerIds()
     storage: Storage | None = None
+    connections: Connections = Connections()
+    topic_rates: TopicRates = TopicRates()
     topics: TopicQuotas | None = None
     """Thresholds for bytes in. Not set: none."""
 

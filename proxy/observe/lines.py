@@ -139,7 +139,7 @@ def producer_ids_line(author: Author, user: str, usage: Usage, window: float, st
 
 
 def api_name(key: int) -> str:
-    """Kafka's name of an API; `key-<n>` for one that is not known."""
+    """Kafka's name of an API; `key-<n>` for one that is not known. -1 stands for none: a new connection, or many APIs."""
     name = _NAMES.get(key)
     return f"key-{key}" if name is None else "".join(part.capitalize() for part in name.split("_"))
 

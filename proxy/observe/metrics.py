@@ -203,6 +203,9 @@ class ProxyCollector(Collector):
             yield from self._storage()
         for rates in self._engine.rates.values():
             yield from self._rates(rates)
+        yield from self._topic_rate(self._engine.topic_in)
+        yield from self._topic_rate(self._engine.topic_out)
+        yield from self._address_connections()
         yield from self._bytes_in()
         yield _gauge(
             "sequence_fences", "Partitions of producers of whom a refused batch has to come first.", len(self._engine.fence)
@@ -243,6 +246,20 @@ class ProxyCollector(Collector):
         if busiest.shown:
             used.add_metric(_OTHERS, busiest.others)
         yield from (used, limit)
+
+    def _topic_rate(self, rates: Rates) -> Iterator[Metric]:
+        """The rates of topics by themselves, of those that use most of theirs."""
+        used = _gauge(f"{rates.name}_used", "Bytes per second on average of a topic with a rate.", labels=["topic"])
+        limit = _gauge(f"{rates.name}_limit", "Bytes per second that are allowed.", labels=["topic"])
+        for owner, usage in rates.busiest(self._gauges.max_entities(), self._clock()).shown:
+            used.add_metric([_label(owner.topic)], usage.usage)
+            limit.add_metric([_label(owner.topic)], usage.limit)
+        yield from (used, limit)
+
+    def _address_connections(self) -> Iterator[Metric]:
+        """Connections per second of addresses. Addresses are no labels, as there may be many: only how many there are."""
+        connections = self._engine.address_connections
+        yield _gauge("connection_rate_addresses", "Addresses that have opened connections lately.", len(connections))
 
     def _bytes_in(self) -> Iterator[Metric]:
         """The meters of seed s4. Topics are labels here, those that are nearest to their thresholds."""

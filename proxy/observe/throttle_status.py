@@ -16,6 +16,7 @@ from proxy.session.requester import Requester
 from quota.decision import Action, Decision
 from quota.entity import OTHERS, Entity
 from quota.fair_share import FairShare
+from quota.kinds.connections import AddressEntity
 
 MOST: Final = 1000
 SHOWN: Final = 200
@@ -162,6 +163,8 @@ def _others(by: Requester) -> Entity:
 
 def _named(key: Key) -> dict[str, Any]:
     quota, mode, entity = key
+    if isinstance(entity, AddressEntity):
+        return {"quota": quota, "mode": mode, "entity": {"user": None, "client_id": None, "topic": None, "address": entity.topic}}
     whose = {"user": _short(entity.user), "client_id": _short(entity.client_id), "topic": _short(entity.topic)}
     return {"quota": quota, "mode": mode, "entity": whose}
 

@@ -137,7 +137,9 @@ class Observer:
         self._limit_counts[key] += 1
         if self._limit_counts[key] > 1:
             return
-        say = self._log.warning if closed else self._log.info
+        say = (
+            self._log.warning if closed and limit != "max_connection_age" else self._log.info
+        )  # a connection that is old is no fault
         say(
             "limit reached",
             limit=f"limits.{limit}",

@@ -87,9 +87,9 @@ def tables(found: dict[str, Any]) -> Group:
 
 def whose(one: dict[str, Any]) -> str:
     """An entity for people."""
-    named = (("user", "user"), ("client_id", "client-id"), ("topic", "topic"))
+    named = (("user", "user"), ("client_id", "client-id"), ("topic", "topic"), ("address", "address"))
     entity = one["entity"]
-    return ", ".join(f"{label} {entity[key]}" for key, label in named if entity[key] is not None) or "everybody"
+    return ", ".join(f"{label} {entity[key]}" for key, label in named if entity.get(key) is not None) or "everybody"
 
 
 def quota(one: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -103,7 +104,7 @@ class Proxy:
         self.follower = MetadataPoller(
             self.brokers,
             self.directory,
-            lambda: self.engine.bytes_in.limits is not None,
+            lambda: self.engine.counts_topics,
             upstream.metadata_refresh,
             self._upstream,
             log,
@@ -388,6 +389,7 @@ def _bound(services: Services, settings: Settings) -> None:
     bounds.max_in_flight = limits.max_in_flight
     bounds.first_request_timeout, bounds.request_timeout = limits.first_request_timeout, limits.request_timeout
     bounds.idle_timeout, bounds.ask_timeout = limits.idle_timeout, settings.quotas.ask_timeout
+    bounds.max_connection_age = inf if limits.max_connection_age is None else limits.max_connection_age
     budget.total = limits.memory_total
     census.capacity, census.per_address = limits.max_connections, limits.max_connections_per_address
     census.per_principal = limits.max_connections_per_principal

@@ -11,7 +11,7 @@ from uuid import UUID
 from proxy.identity.sasl import SaslExchange
 from proxy.session.budget import ANONYMOUS
 from proxy.session.port import Peer, Services
-from proxy.session.requester import Requester
+from proxy.session.requester import NO_API, Requester
 from proxy.session.tally import Sum, TallyKey
 from quota.confirmed import Pair
 from quota.kinds.bytes_in import Flow
@@ -25,8 +25,6 @@ NOT_TOLD: Final = -1
 HIDDEN: Final = -2
 """Partitions of a topic that the client may not see, there or not."""
 
-NO_API: Final = -1
-"""Stands for all further APIs of a connection."""
 
 MAX_TOPIC_NAME: Final = 249
 """Kafka's own limit. A longer name is of no topic, and not worth remembering in full."""
@@ -44,12 +42,12 @@ MAX_RETIRED_SUMS: Final = 100
 class TargetTopic:
     """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
     bytes in are not limited, or brokers have not confirmed the topic yet, that of all topics where they are only counted. `pair`
-    says whether brokers let this user write to it, None where that does not matter."""
+    says whether brokers let this user write to it, None where that does not matter. `rate`: its own rate, None without one."""
 
-    __slots__ = ("exempt", "known", "meter", "name", "pair", "reached")
+    __slots__ = ("exempt", "known", "meter", "name", "pair", "rate", "reached")
 
-    def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None, pair: Pair | None) -> None:
-        self.name, self.known, self.exempt, self.meter, self.pair = name, known, exempt, meter, pair
+    def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None, pair: Pair | None, rate: Metered | None) -> None:
+        self.name, self.known, self.exempt, self.meter, self.pair, self.rate = name, known, exempt, meter, pair, rate
         self.reached = False
         """Did a request with acks=0 on this connection write to it?"""
 
@@ -111,6 +109,7 @@ class Client:
         "broker",
         "charged",
         "client_id",
+        "counted",
         "endpoint",
         "exchange",
         "guest",
@@ -135,6 +134,8 @@ class Client:
         self.user = ANONYMOUS
         self.let_in = False
         """A broker serves this connection: its requests are judged and counted in the name of `user` (`admission`)."""
+        self.counted = False
+        """It was charged to the connection rate of its user."""
         self.versions_told = False
         """It was told the versions of APIs, which it may be once without a charge."""
         self.too_many = False
@@ -215,8 +216,9 @@ class Client:
             engine, rules = services.engine, self._rules
             limited = engine.bytes_in.limits is not None
             meter = engine.bytes_in.total if limited and (not known or (rules is not None and rules.exempt)) else None
-            pair = engine.confirmed.find(self.user, name) if limited else None
-            found = TargetTopic(name, known, name in engine.limits.exempt.topics, meter, pair)
+            pair = engine.confirmed.find(self.user, name) if engine.counts_topics else None
+            rate = rules.topic_in(name) if known and rules is not None and engine.limits_topic_in else None
+            found = TargetTopic(name, known, name in engine.limits.exempt.topics, meter, pair, rate)
             if known:  # else its name may be learnt any time
                 if len(self._targets) >= MAX_TOPIC_SUMS:
                     self._targets.clear()
@@ -268,7 +270,23 @@ class Client:
         if decision is None:
             return 0.0
         self.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
-        self.services.watcher.decided(decision, self.requester(key, version))
+        topic = rate.found.owner.topic
+        self.services.watcher.decided(decision, self.requester(key, version, () if topic is None else (topic,)))
+        return decision.throttle
+
+    def charge_connection(self, now: float) -> float:
+        """Count a connection that was let in, once; seconds until its requests are looked at."""
+        if self.counted or not self.let_in:
+            return 0.0
+        self.counted = True
+        rate = self.rules(now).connection
+        if rate is None or rate.meter.take(1, now):
+            return 0.0
+        decision = rate.charge(1, now)
+        if decision is None:
+            self.would_have(NO_API, 0)
+            return 0.0
+        self.services.watcher.decided(decision, self.requester(NO_API, 0))
         return decision.throttle
 
     def would_have(self, key: int, version: int) -> None:

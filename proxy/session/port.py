@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Protocol
 
 from proxy.session.admission import Admission
@@ -137,6 +138,8 @@ class Peer:
     """how the connection is counted; `Census.let_in` has to be told when it is let in"""
     broker: int | None = None
     """the node id of the broker whose address it came to; None for the bootstrap address"""
+    lifetime: float = 1.0
+    """its part of `Bounds.max_connection_age`: each connection has another, so that not all end at once"""
 
 
 @dataclass(slots=True)
@@ -150,6 +153,7 @@ class Bounds:
     request_timeout: float = 120.0
     idle_timeout: float = 600.0
     ask_timeout: float = 5.0
+    max_connection_age: float = inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+NO_API: Final = -1
+"""The API of a decision about a connection, and of all further APIs of one connection in the usage log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ PROGRESS: Final = 1 << 18
 """Bytes that it has to get on by in this time."""
 
 
+EXPIRING: Final = 5.0
+"""Seconds that a connection which has reached its age waits for a moment in which none of its requests is under way."""
 AT_ONCE: Final = 4
 """Requests that are looked at before it is seen whether the turn of the connection is over."""
 LAST: Final = 16
@@ -91,10 +93,10 @@ class Current:
     """A request whose handling takes time: what it counts against, who handles it, and what that waits for; None while it does
     not wait, or only for the next turn of its connection."""
 
-    __slots__ = ("handling", "large", "pause", "pieces", "rate", "request")
+    __slots__ = ("handling", "large", "pause", "pieces", "rates", "request")
 
-    def __init__(self, request: Request, rate: Metered | None, handling: Handling) -> None:
-        self.request, self.rate, self.handling = request, rate, handling
+    def __init__(self, request: Request, rates: tuple[Metered, ...], handling: Handling) -> None:
+        self.request, self.rates, self.handling = request, rates, handling
         self.pause: Pause = None
         self.large = request.size > LARGE
         """It is handled in several turns of its connection; a smaller one in one."""
@@ -124,10 +126,12 @@ class Session:
         "_cutter",
         "_draining",
         "_ended",
+        "_expired",
         "_gone",
         "_handlers",
         "_held_until",
         "_last",
+        "_lifetime",
         "_mark",
         "_marked",
         "_most_in_flight",
@@ -168,7 +172,9 @@ class Session:
         self._ended = False  # the client sends nothing more, or nothing more is read
         self._gone = False  # the client takes nothing more
         self._unanswerable = 0  # requests that went on all the same, and that want an answer
-        self._draining = False  # the proxy stops
+        self._draining = False  # the proxy stops, or the connection is too old
+        self._expired = False  # the connection has reached its age, and ends between two requests
+        self._lifetime = peer.lifetime  # its share of `max_connection_age`
         self._payer = STRANGERS  # whose memory is charged
         self._charged = 0  # bytes of it that are this session's
         self._starved = False  # it reads nothing more for want of memory
@@ -307,6 +313,8 @@ class Session:
             self._resume(now)
         if self._charged or self._answers.holding or self._answers.unread:
             self._account()
+        if self._expired and self.idle:
+            self._retire()
         if self._ended:
             self._finish()
 
@@ -348,6 +356,8 @@ class Session:
             self._close_over(limit)
         elif self._hoards(now):
             self._close_over("memory_total")
+        else:
+            self._expire(bounds.max_connection_age * self._lifetime, now)
 
     def slow_side(self) -> None:
         """One side does not take what was written to it; the other is read no more for now."""
@@ -379,7 +389,24 @@ class Session:
         if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not half_there):
             self._read_the_last()
 
+    @property
+    def draining(self) -> bool:
+        """True if it ends as soon as what was read is answered."""
+        return self._draining
+
     # ------------------------------------------------------------------ limits
+
+    def _expire(self, age: float, now: float) -> None:
+        """End a connection of this age or more: as soon as nothing is under way, which most clients do not even notice. One that
+        is never without a request ends as when the proxy stops: no further request is read."""
+        self._expired = now - self._born >= age
+        if self._expired and (self.idle or now - self._born >= age + EXPIRING):
+            self._retire()
+
+    def _retire(self) -> None:
+        if not self._draining:
+            self._limited("max_connection_age", closed=True)
+            self.drain()
 
     def _overdue(self, bounds: Bounds, now: float) -> str | None:
         """The timeout that is over, by its setting's name."""
@@ -532,6 +559,7 @@ class Session:
         if not self.client.let_in and self.services.admission.is_open(now):
             self.client.come_in()
             self._bound_frames()
+            self._muted_until = max(self._muted_until, now + self.client.charge_connection(now))
 
     def _bound_frames(self) -> None:
         limit = self.services.bounds.max_frame
@@ -564,13 +592,14 @@ class Session:
         run = alike.run(client, data, start, most, self._cutter.max_frame + 4)
         if run is None:
             return None
-        rate, count = client.rules(now).request, float(run.count)
-        if rate is not None and not rate.meter.has_room(count, now):
-            return None
+        rates, count = self._rates(key, now), float(run.count)
+        for rate in rates:
+            if not rate.meter.has_room(count, now):
+                return None
         forward = alike.take(client, run)
         if forward is None:
             return None
-        if rate is not None:
+        for rate in rates:
             rate.meter.take(count, now)
         if self.services.engine.would:
             client.would_have(key, run.shape.version)
@@ -597,22 +626,24 @@ class Session:
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
         if not client.let_in and (question := self._may_not_come_in(key, correlation_id)) is not None:
             request = Request(key, version, correlation_id, frame, stop)
-            self._current = Current(request, None, self._after(question, request))
+            self._current = Current(request, (), self._after(question, request))
             return None
-        rate = self._rate(key, now)
-        if rate is not None and (seconds := self._rate_hold(rate, key, version, now)):
+        rates = self._rates(key, now)
+        if rates and (seconds := self._rates_hold(rates, key, version, now)):
             request = Request(key, version, correlation_id, frame, stop)
-            self._current = Current(request, rate, self._after(Hold(seconds), request))
+            self._current = Current(request, rates, self._after(Hold(seconds), request))
             return None
         decided = self._handle(key, version, correlation_id, frame, stop)
         if isinstance(decided, Forward | Answer):
-            return self._decide(decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rate, now)
-        self._current = Current(Request(key, version, correlation_id, frame, stop), rate, decided)
+            return self._decide(
+                decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rates, now
+            )
+        self._current = Current(Request(key, version, correlation_id, frame, stop), rates, decided)
         return None
 
     def _after(self, pause: Ask | Hold, request: Request) -> Handling:
-        """A request that has to wait before its handler sees it: until the connection is let in, and while the entity of its rate
-        is muted on another connection."""
+        """A request that has to wait before its handler sees it: until the connection is let in, and while an entity of its
+        rates is muted on another connection."""
         client, key, version = self.client, request.key, request.version
         while isinstance(pause, Ask):
             yield pause
@@ -620,10 +651,10 @@ class Session:
             if question is not None:
                 pause = question
                 continue
-            rate = self._rate(key, client.now)
+            rates = self._rates(key, client.now)
             if self._current is not None:
-                self._current.rate = rate
-            pause = Hold(0.0 if rate is None else self._rate_hold(rate, key, version, client.now))
+                self._current.rates = rates
+            pause = Hold(self._rates_hold(rates, key, version, client.now))
         if pause.seconds:
             yield pause
         frame = request.buf, request.start, request.end, request.chunks
@@ -649,7 +680,7 @@ class Session:
             return
         self._current, request = None, current.request
         decided = self._decide(
-            decided, request.key, request.version, request.correlation_id, request.size, current.rate, self.client.now
+            decided, request.key, request.version, request.correlation_id, request.size, current.rates, self.client.now
         )
         if not isinstance(decided, Forward):
             return
@@ -679,13 +710,21 @@ class Session:
             self._resume(now)
 
     def _decide(
-        self, decided: Decided, key: int, version: int, correlation_id: int, size: int, rate: Metered | None, now: float
+        self,
+        decided: Decided,
+        key: int,
+        version: int,
+        correlation_id: int,
+        size: int,
+        rates: tuple[Metered, ...],
+        now: float,
     ) -> Decided:
         """It is clear what becomes of a request of this size: count it, and expect its answer."""
         client = self.client
         throttle = 0.0
-        if rate is not None and not rate.meter.take(1, now):
-            throttle = client.charge_rate(rate, 1, key, version, now)
+        for rate in rates:
+            if not rate.meter.take(1, now):
+                throttle = max(throttle, client.charge_rate(rate, 1, key, version, now))
         if self.services.engine.would:
             client.would_have(key, version)
         counted_in = client.api_sum(key)
@@ -715,19 +754,25 @@ class Session:
         if plan is not None and plan.waits:
             self._block(State.AWAITING)
 
-    def _rate(self, key: int, now: float) -> Metered | None:
-        """The rate that a request counts against; None without one. A login is free, and so is the first question for versions."""
+    def _rates(self, key: int, now: float) -> tuple[Metered, ...]:
+        """The rates that a request counts against. A login is free, and so is the first question for versions."""
         client = self.client
         if not client.let_in:
-            return None
+            return ()
         if key == API_VERSIONS and not client.versions_told:
             client.versions_told = True
-            return None
-        return client.rules(now).request
+            return ()
+        rules = client.rules(now)
+        by_key = rules.requests
+        return by_key[key] if 0 <= key < len(by_key) else rules.request
 
-    def _rate_hold(self, rate: Metered, key: int, version: int, now: float) -> float:
-        """Seconds that a request waits as the entity of its rate is muted on another connection; 0 when it need not."""
-        return 0.0 if rate.meter.has_room(1, now) else self.client.hold_rate(rate, key, version, now)
+    def _rates_hold(self, rates: tuple[Metered, ...], key: int, version: int, now: float) -> float:
+        """Seconds that a request waits as the entity of a rate is muted on another connection; 0 when it need not."""
+        seconds = 0.0
+        for rate in rates:
+            if not rate.meter.has_room(1, now):
+                seconds = max(seconds, self.client.hold_rate(rate, key, version, now))
+        return seconds
 
     def _throttled(self, outcome: Forward, key: int, version: int, throttle: float, now: float) -> Forward:
         """A request goes on whose client is throttled: told with the answer if there is one, else muted at once."""
@@ -809,7 +854,9 @@ class Session:
         mute, self._answers.mute, self._answers.released = self._answers.mute, 0.0, False
         if self.client.too_many:
             self._close_over("max_connections_per_principal")
-        elif mute:
+            return
+        mute = max(mute, self.client.charge_connection(now))
+        if mute:
             self._mute(now + mute)
 
     def _go_on(self, now: float) -> None:

@@ -1,8 +1,8 @@
 """Fetch (key 1, versions 0-18): what a response carries, read while it streams through.
 
-In: the body of a response in chunks as they come. Out: bytes of records per topic, and whether it names node endpoints
-(KIP-951), which stand at its very end. Records are neither decoded nor copied. Source: FetchResponse.json of Apache
-Kafka 4.3, and of 3.9 for versions below 4."""
+In: the body of a response in chunks as they come. Out: bytes of records per topic, how many of them are far behind the end of the
+log, and whether it names node endpoints (KIP-951), which stand at its very end. Records are neither decoded nor copied. Source:
+FetchResponse.json of Apache Kafka 4.3, and of 3.9 for versions below 4."""
 
 from __future__ import annotations
 
@@ -24,15 +24,22 @@ _HEAD_NEED: Final = 4 + 2 + 4 + 5
 _BEHIND_FIXED: Final[i64] = 1 + 4 + 5 + 4
 """what the reading of a partition needs to see behind its fixed fields: no aborted transactions, replica, length of records"""
 _ABORTED_SIZE: Final = 16
+_HIGH_WATERMARK: Final = 4 + 2
+"""where it stands in a partition"""
+_OFFSET: Final = 8
+"""bytes of an offset; records begin with that of the first one of their batch, which a consumer may have asked for or one behind"""
 
 
 class FetchSums(TopicReader):
-    """What a response carries: `topics` is (topic name as UTF-8, or its id as 16 bytes) -> bytes of records, 0 included."""
+    """What a response carries: `topics` is (topic name as UTF-8, or its id as 16 bytes) -> bytes of records, 0 included. `cold`:
+    bytes of those partitions whose first record is more than `lag` offsets behind the high watermark; -1 does not look."""
 
-    __slots__ = ("_bytes", "_fixed", "_version", "root_tags", "topics")
+    __slots__ = ("_bytes", "_fixed", "_lag", "_version", "cold", "root_tags", "topics")
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, lag: int = -1) -> None:
         super().__init__(version >= FIRST_COMPACT, version >= FIRST_TOPIC_ID)
+        self._lag = lag
+        self.cold = 0
         self.topics: dict[bytes, int] = {}
         self.root_tags = 0
         """tagged fields of the response itself, in a section at its end; node endpoints are one"""
@@ -57,6 +64,8 @@ class FetchSums(TopicReader):
             if stop >= end or buf[stop] != 0:
                 break
             self._bytes += size
+            if self._lag >= 0 and size >= _OFFSET:
+                self._look(_int64(buf, pos + _HIGH_WATERMARK), _int64(buf, start), size)
             self.left -= 1
             pos = stop + 1
         return pos
@@ -67,6 +76,7 @@ class FetchSums(TopicReader):
             buf, pos, end = yield pos, self._fixed + _BEHIND_FIXED
             if end - pos <= self._fixed:
                 raise BadBytes("a Fetch response ends too early")
+        high_watermark = _int64(buf, pos + _HIGH_WATERMARK)
         pos += self._fixed
         if self._version >= 4:
             if self.compact and buf[pos] <= 1:  # none, or null
@@ -79,10 +89,24 @@ class FetchSums(TopicReader):
             buf, pos, end = yield pos, 5
         size, pos = records_size(buf, pos, end, self.compact)
         self._bytes += size
+        if self._lag >= 0 and size >= _OFFSET:
+            if end - pos < _OFFSET:
+                buf, pos, end = yield pos, _OFFSET
+            if end - pos >= _OFFSET:
+                self._look(high_watermark, _int64(buf, pos), size)
         pos += size
         if self.compact:
             buf, pos, end = yield from read_tags((buf, pos, end))
         return buf, pos, end
+
+    def _look(self, high_watermark: int, first: int, size: int) -> None:
+        """The records of a partition begin at this offset."""
+        if high_watermark - first > self._lag:
+            self.cold += size
+
+
+def _int64(buf: bytes, pos: int) -> int:
+    return int.from_bytes(buf[pos : pos + _OFFSET], "big", signed=True)
 
 
 def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
@@ -112,16 +136,16 @@ def _head(version: int) -> int:
     return (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
 
 
-def fetch_sums(pieces: list[Place], version: int, body: int) -> FetchSums:
+def fetch_sums(pieces: list[Place], version: int, body: int, lag: int = -1) -> FetchSums:
     """What the whole response that is made of these pieces carries."""
     if len(pieces) == 1 and version >= FIRST_COMPACT:
-        found = FetchSums(version)
+        found = FetchSums(version, lag)
         buf, start, end = pieces[0]
         pos = found.usual(buf, found.start(buf, start + body + _head(version), end), end)
         if found.done and pos < end:
             found.root_tags = buf[pos]
             return found
-    found = FetchSums(version)
+    found = FetchSums(version, lag)
     total = 0
     for _, start, end in pieces:
         total += end - start

@@ -165,7 +165,7 @@ class Rates:
         user = owner.user or ""
         if self._room.held >= MAX_ENTITIES:
             self._forget_idle(now)
-        if owner.client_id is None or self._room.has_room(user):
+        if self._room.has_room(user):
             return owner
         self._forget_idle(now)
         limit = self._limits.of(owner)

@@ -21,7 +21,9 @@ from proxy.session.session import State
 from quota.entity import Entity
 from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.producer_ids import Mode as IdMode
+from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Replicas, Scope, StorageLimits, Volume
+from quota.kinds.topic_rates import TOPIC_IN, Above, TopicRateOptions, TopicTable
 from quota.limits import Exempt
 from tests.apis.produce_frames import asked, records, write, written
 from tests.properties import examples
@@ -73,7 +75,13 @@ sent = st.builds(
 
 
 def world(
-    judged: bool, meter: Literal["ewma", "window"], mode: Mode, ids: IdMode, volumes: bool, requests: float | None = None
+    judged: bool,
+    meter: Literal["ewma", "window"],
+    mode: Mode,
+    ids: IdMode,
+    volumes: bool,
+    above: Above | None,
+    requests: float | None = None,
 ) -> World:
     handlers = [JudgedProduce() if judged and handler.key == Produce.key else handler for handler in default_handlers()]
     made = World(
@@ -86,6 +94,9 @@ def world(
         exempt=Exempt(topics=frozenset({"free"})),
         handlers=Handlers(handlers),
     )
+    if above is not None:
+        rates = TopicTable({"a": RateLimit(200), "b": RateLimit(60), "free": RateLimit(1)})
+        made.engine.change(changed(made.engine.limits, TopicRateOptions(above), **{TOPIC_IN: rates}))
     if volumes:
         made.engine.change(changed(made.engine.limits, STORAGE))
         on = {name: Replicas({name: frozenset({0, 1})}) for name in ("slow", "full")}
@@ -134,6 +145,7 @@ def run(made: World, requests: list[Sent]) -> list[object]:
     found += [round(meter.measured(now), 3) for _, meter in sorted(engine.bytes_in.meters.items())]
     for kind in (engine.rates["producer_byte_rate"], engine.slowed_rates):
         found += [(owner, round(kind.level(owner, now), 3)) for owner in (ALICE, BOB, Entity("carol", None))]
+    found += [round(engine.topic_in.level(Entity(None, None, topic), now), 3) for topic in TOPICS]
     usage = engine.producer_ids.usage(now)
     found += sorted((user, one.counted) for user, one in usage.items())
     return [*found, *sorted(map(str, made.rows()))]
@@ -144,9 +156,11 @@ def again(*parts: tuple[str, int, int], producer_id: int = -1, waits: tuple[floa
     return [Sent(after, "alice", parts, producer_id, -1, 9, None) for after in waits]
 
 
-@example(again(("a", 0, 500), producer_id=7, waits=(*[0] * 8, 40, 40)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False)
-@example(again(("a", 0, 90), ("b", 0, 3000), producer_id=7, waits=(0, 0, 40, 40)), "window", Mode.FAIL, IdMode.THROTTLE, False)
-@example(again(("free", 0, 500), ("b", 0, 90), waits=(0, 0, 0, 0)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False)
+@example(again(("a", 0, 500), producer_id=7, waits=(*[0] * 8, 40, 40)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False, None)
+@example(
+    again(("a", 0, 90), ("b", 0, 3000), producer_id=7, waits=(0, 0, 40, 40)), "window", Mode.FAIL, IdMode.THROTTLE, False, None
+)
+@example(again(("free", 0, 500), ("b", 0, 90), waits=(0, 0, 0, 0)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False, None)
 @examples(800)
 @given(
     st.lists(sent, min_size=1, max_size=15),
@@ -154,13 +168,14 @@ def again(*parts: tuple[str, int, int], producer_id: int = -1, waits: tuple[floa
     st.sampled_from(Mode),
     st.sampled_from(IdMode),
     st.booleans(),
+    st.sampled_from([None, *Above]),
 )
 def test_the_fast_path_comes_to_what_the_judges_say(
-    requests: list[Sent], meter: Literal["ewma", "window"], mode: Mode, ids: IdMode, volumes: bool
+    requests: list[Sent], meter: Literal["ewma", "window"], mode: Mode, ids: IdMode, volumes: bool, above: Above | None
 ) -> None:
     if meter == "window":
         requests = [one._replace(parts=tuple({part[0]: part for part in one.parts}.values())) for one in requests]
-    fast, judged = (run(world(judged, meter, mode, ids, volumes), requests) for judged in (False, True))
+    fast, judged = (run(world(judged, meter, mode, ids, volumes, above), requests) for judged in (False, True))
     assert fast == judged
 
 
@@ -241,19 +256,20 @@ ordinary = st.builds(
 )
 
 
-@example([[*again(("free", 0, 90), waits=(0,) * 9)]] * 3, [0.37], "ewma")
+@example([[*again(("free", 0, 90), waits=(0,) * 9)]] * 3, [0.37], "ewma", None)
 @examples(500)
 @given(
     st.lists(st.lists(ordinary, min_size=1, max_size=8), min_size=1, max_size=5),
     st.lists(st.floats(0, 1), max_size=4),
     st.sampled_from(("ewma", "window")),
+    st.sampled_from([None, *Above]),
 )
 def test_requests_that_come_together_come_to_what_they_come_to_one_by_one(
-    groups: list[list[Sent]], cuts: list[float], meter: Literal["ewma", "window"]
+    groups: list[list[Sent]], cuts: list[float], meter: Literal["ewma", "window"], above: Above | None
 ) -> None:
     made = []
     for reads in (cuts, [], None):
-        one = world(False, meter, Mode.TRANSIENT, IdMode.THROTTLE, volumes=False, requests=3)
+        one = world(False, meter, Mode.TRANSIENT, IdMode.THROTTLE, volumes=False, above=above, requests=3)
         made.append(pipelined(one, groups, reads))
     assert made[0] == made[2]
     assert made[1] == made[2]

@@ -16,7 +16,7 @@ from quota.limits import Exempt
 from tests.apis.produce_frames import asked, records, throttle, told, write, written
 from tests.apis.topic_frames import HEARTBEAT
 from tests.messages import read_response, request, response
-from tests.support import ALICE, byte_by_byte, changed, limits_of
+from tests.support import ALICE, byte_by_byte, changed, correlation_id_of, limits_of
 from tests.wire.test_fetch import fetched
 
 ONE = {("orders", 0): records(1000)}
@@ -230,6 +230,72 @@ def test_a_longer_throttle_of_the_broker_is_what_is_told(world):
         d.broker(answer)
     assert d.to_broker
     assert d.to_client == answer * 2
+
+
+# ------------------------------------------------------------------ requests by kind
+
+METADATA, COMMIT, LIST_OFFSETS = (
+    request(3, 9, 1, chance=Random(1)),
+    request(8, 8, 1, chance=Random(1)),
+    request(2, 6, 1, chance=Random(1)),
+)
+KINDS_OF_REQUESTS = {
+    "group": (HEARTBEAT, 12, 4),
+    "commit": (COMMIT, 8, 8),
+    "describe": (LIST_OFFSETS, 2, 6),
+    "fetch": (fetch(11), 1, 11),
+}
+
+
+def ask(d, frame: bytes, key: int, version: int) -> float:
+    """A request goes on and is answered; seconds of the throttle that its client is told."""
+    d.client(frame)
+    assert d.to_broker == frame
+    d.broker(response(key, version, correlation_id_of(frame), Random(5), throttle_time=timedelta(0)))
+    answer: timedelta = read_response(key, version, d.to_client).throttle_time
+    return answer.total_seconds()
+
+
+@pytest.mark.parametrize("group", KINDS_OF_REQUESTS)
+def test_requests_of_one_kind_are_slowed_down_and_others_are_not(world, group):
+    w = world(rates={f"{group}_request_rate": {ALICE: 0.5}})
+    d = w.dialogue("alice")
+    for other, asked_for in KINDS_OF_REQUESTS.items():
+        for _ in range(20 if other != group else 5):
+            assert ask(d, *asked_for) == 0
+    assert ask(d, *KINDS_OF_REQUESTS[group]) == 2
+    assert d.session.state is State.MUTED
+    second = w.dialogue("alice")
+    second.client(KINDS_OF_REQUESTS[group][0])
+    assert (second.to_broker, second.session.state) == (b"", State.HELD), "who shares the rate waits"
+    third, kind = w.dialogue("alice"), next(kind for other, kind in KINDS_OF_REQUESTS.items() if other != group)
+    assert ask(third, *kind) == 0, "requests of another kind do not"
+    assert {decision.quota for decision, _ in w.watcher.decisions} == {f"{group}_request_rate"}
+
+
+def test_a_request_counts_towards_its_kind_and_towards_all_and_the_longer_throttle_is_told(world):
+    w = world(requests={ALICE: 0.1}, rates={"group_request_rate": {ALICE: 0.2}})
+    d = w.dialogue("alice")
+    assert ask(d, HEARTBEAT, 12, 4) == 0
+    assert ask(d, HEARTBEAT, 12, 4) == 10, "2 of 1 at 0.1/s; 2 of 2 at 0.2/s"
+    d.wake()
+    d.now = 1000.0
+    for _ in range(3):
+        w.engine.rates["group_request_rate"].charge(w.engine.find(w.engine.rates["group_request_rate"], "alice", ""), (1,), d.now)
+    assert ask(d, HEARTBEAT, 12, 4) == 10, "4 of 2 at 0.2/s; 1 of 1 at 0.1/s"
+    assert [decision.quota for decision, _ in w.watcher.decisions] == ["request_rate", "group_request_rate"]
+
+
+def test_the_first_question_for_versions_is_free_and_later_ones_are_metadata(world):
+    w = world(rates={"metadata_request_rate": {ALICE: 0.1}})
+    d = w.dialogue().log_in("alice")
+    versions = request(18, 3, 1, chance=Random(1))
+    for muted in (False, False, True):
+        d.client(versions)
+        assert d.to_broker == versions
+        d.broker(response(18, 3, 1, Random(5), throttle_time=timedelta(0)))
+        assert d.to_client
+        assert (d.session.state is State.MUTED) == muted
 
 
 # ------------------------------------------------------------------ producer ids: reject and hold_new

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import ssl
 import struct
 import weakref
@@ -478,5 +479,64 @@ def test_connections_that_come_and_go_leave_nothing_to_collect(way: str) -> None
             ours = [each for each in gc.garbage if isinstance(each, ArrivedClient | ClientConnection | BrokerConnection | Session)]
             gc.garbage.clear()
             assert not ours
+
+    run(scene())
+
+
+def test_connections_of_an_address_above_its_rate_are_closed_before_tls_and_cost_others_nothing(
+    tls: tuple[Authority, dict[str, object]],
+) -> None:
+    async def scene() -> None:
+        async with proxied(listen=tls[1], quotas={"connections": {"per_address": 1}}) as here:
+            context = ssl.create_default_context(cafile=str(tls[0].file))
+            mine = await here.client("127.0.0.2", ssl=context, server_hostname="127.0.0.1")
+            assert await mine.ask(frame(50))
+            storm = [await here.client() for _ in range(40)]
+            await until(lambda: here.proxy.shared.services.census.count == 12)
+            assert await mine.ask(frame(50))
+            refused = storm[11:]
+            assert [await client.end() for client in refused] == [b""] * 29
+            assert here.log.find("over quota", quota="address_connection_rate", entity="address 127.0.0.1", action="refuse")
+            assert here.proxy.shared.services.census.count == 12
+            other = await here.client("127.0.0.3", ssl=context, server_hostname="127.0.0.1")
+            assert await other.ask(frame(50))
+            for client in (mine, other, *storm):
+                client.close()
+            await here.alone()
+
+    run(scene())
+
+
+def test_the_rate_is_that_of_the_address_which_the_proxy_protocol_names() -> None:
+    async def scene() -> None:
+        listen = {"proxy_protocol": True}
+        async with proxied(listen=listen, quotas={"connections": {"networks": {"10.0.0.0/8": 1}}}) as here:
+
+            def named(host: str) -> bytes:
+                addresses = socket.inet_aton(host) + socket.inet_aton("10.9.9.9") + struct.pack(">HH", 4000, 9092)
+                return b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + len(addresses).to_bytes(2, "big") + addresses
+
+            for _ in range(11):
+                client = await here.client()
+                assert await client.ask(named("10.0.0.1") + frame(50))
+            late = await here.client()
+            late.writer.write(named("10.0.0.1") + frame(50))
+            assert await late.end() == b""
+            other = await here.client()
+            assert await other.ask(named("10.0.0.2") + frame(50))
+            assert here.log.find("over quota", entity="address 10.0.0.1")
+
+    run(scene())
+
+
+def test_an_old_connection_ends_in_peace() -> None:
+    async def scene() -> None:
+        async with proxied(limits={"max_connection_age": "1s"}) as here:
+            client = await here.client()
+            assert await client.ask(frame(50))
+            assert await client.end() == b""
+            assert here.log.find("limit reached", limit="limits.max_connection_age", level="info")
+            client.close()
+            await here.alone()
 
     run(scene())

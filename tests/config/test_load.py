@@ -1,5 +1,6 @@
 """Settings files: every mistake is told with its key, its line and what would be right."""
 
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,16 @@ from proxy.config.limits import limits_of, windows_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange
+from quota.catalogue import TOPIC_RATES
+from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds.bytes_in import Mode, TopicLimits
+from quota.kinds.cold_reads import ColdReads
+from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows
 from quota.kinds.rates import RateLimit
+from quota.kinds.topic_rates import Above, TopicRateOptions
 
 
 def load(tmp_path: Path, text: str | bytes, **over: object) -> Settings:
@@ -196,6 +202,37 @@ MISTAKES = {
     ),
     "no total": ("quotas:\n  topics: {mode: fail}\n", 2, "`quotas.topics.total_bytes_in_per_sec`", "required"),
     "no such mode": ("quotas: {topics: {total_bytes_in_per_sec: 1MiB, mode: drop}}\n", 1, "`quotas.topics.mode`", "transient"),
+    "a topic without a rate": (
+        "quotas:\n  topic_rates: {topics: {orders: {}}}\n",
+        2,
+        "`quotas.topic_rates.topics.orders`",
+        "`bytes_in`, `bytes_out`",
+    ),
+    "a rate of a topic of 0": ("quotas: {topic_rates: {topics: {orders: {bytes_in: 0}}}}\n", 1, "orders.bytes_in`", "greater"),
+    "no name of a topic": (
+        "quotas: {topic_rates: {topics: {'a b': {bytes_in: 1}}}}\n",
+        1,
+        "`quotas.topic_rates.topics",
+        "A-Za-z0-9",
+    ),
+    "no such mode of topic rates": ("quotas: {topic_rates: {mode: drop}}\n", 1, "`quotas.topic_rates.mode`", "transient"),
+    "no address": ("quotas: {connections: {networks: {somewhere: 1}}}\n", 1, "`quotas.connections.networks`", "10.1.0.0/16"),
+    "a network that stands twice": (
+        "quotas: {connections: {networks: {10.1.0.0/16: 1, 10.1.2.3/16: 2}}}\n",
+        1,
+        "`quotas.connections.networks`",
+        "stands twice, as 10.1.0.0/16",
+    ),
+    "a rate of connections below 1": ("quotas: {connections: {per_address: 0.5}}\n", 1, "`quotas.connections.per_address`", "1"),
+    "a prefix that is too long": ("quotas: {connections: {ipv6_prefix: 129}}\n", 1, "`quotas.connections.ipv6_prefix`", "128"),
+    "connections of a client id": (
+        "quotas:\n  entities: [{client_id: a, connection_rate: 1}]\n",
+        2,
+        "connection_rate`",
+        "users only",
+    ),
+    "an age that is none": ("limits: {max_connection_age: 10ms}\n", 1, "`limits.max_connection_age`", "1"),
+    "a lag below 0": ("quotas: {cold_read_lag: -1}\n", 1, "`quotas.cold_read_lag`", "0"),
     "no such meter": ("quotas: {topics: {total_bytes_in_per_sec: 1MiB, meter: x}}\n", 1, "`quotas.topics.meter`", "window"),
     "no bytes": (
         "quotas: {entities: [{user: a, producer_byte_rate: 0}]}\n",
@@ -431,3 +468,30 @@ def test_an_exempt_client_is_a_user_with_a_client_id(tmp_path):
 def test_an_exempt_client_needs_both_names(tmp_path, text, wrong):
     with pytest.raises(SettingsError, match=wrong):
         load(tmp_path, text)
+
+
+def test_rates_of_topics_connections_and_cold_reads(tmp_path):
+    text = """
+quotas:
+  observe: [topic_producer_byte_rate]
+  topic_rates: {topics: {orders: {bytes_in: 10MiB, bytes_out: 50MiB}, bills: {bytes_in: 1MiB}}, mode: transient}
+  connections: {per_address: 5, networks: {10.0.0.0/8: 7, "2001:db8::/32": 9}, ipv6_prefix: 56}
+  cold_read_lag: 1000
+limits: {max_connection_age: 1h}
+"""
+    settings = load(tmp_path, text)
+    limits = limits_of(settings)
+    rates = {
+        kind: [limits.table(kind).of(Entity(None, None, topic)) for topic in ("orders", "bills", "else")] for kind in TOPIC_RATES
+    }
+    assert rates == {
+        "topic_producer_byte_rate": [RateLimit(10 << 20), RateLimit(1 << 20), None],
+        "topic_consumer_byte_rate": [RateLimit(50 << 20), None, None],
+    }
+    assert limits.option(TopicRateOptions) == TopicRateOptions(Above.THROTTLE), "what is only observed refuses nothing"
+    assert limits.observed == {"topic_producer_byte_rate": Action.REFUSE}
+    networks = {ip_network("10.0.0.0/8"): 7, ip_network("2001:db8::/32"): 9}
+    assert limits.option(ConnectionLimits) == ConnectionLimits(5, networks, 56)
+    assert limits.option(ColdReads) == ColdReads(1000)
+    assert settings.limits.max_connection_age == 3600
+    assert load(tmp_path, "").limits.max_connection_age is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.observe.throttle_status import HOUR, MOST, ThrottleStatus
+from proxy.operate.throttles import whose
 from proxy.session.requester import Requester
 from quota.decision import Action, Decision
 from quota.entity import Entity
+from quota.kinds.connections import owner_of
 
 ALICE = Entity("alice", None)
 
@@ -53,6 +55,16 @@ def test_since_when_and_until_when():
     assert room.throttled() == []
     room.decide(Action.THROTTLE, 1)
     assert room.throttled()[0]["since"] == "2023-11-14T22:30:10.000Z", "anew"
+
+
+def test_an_address_is_told_as_such():
+    room = Room()
+    room.decide(Action.REFUSE, 1, entity=owner_of("10.0.0.7"), user="ANONYMOUS")
+    (one,) = room.throttled()
+    assert one["entity"] == {"user": None, "client_id": None, "topic": None, "address": "10.0.0.7"}
+    assert whose(one) == "address 10.0.0.7"
+    room.decide(Action.THROTTLE, 1, entity=Entity(None, None, "orders"))
+    assert [whose(one) for one in room.throttled()] == ["topic orders", "address 10.0.0.7"]
 
 
 def test_who_is_held_is_throttled_by_what_holds_it():

@@ -13,14 +13,18 @@ from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.tally import OTHER
 from quota.entity import DEFAULT, Entity
+from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
+from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, StorageLimits, Volume
+from quota.kinds.topic_rates import TopicTable
 from quota.produce import charge_producer_ids
+from quota.rules import Rules
 from tests.apis.topic_frames import create
 from tests.messages import request, response
 from tests.observe.support import LogFiles
 from tests.observe.test_usage_log import BY, Log
-from tests.support import World, charge_mutations
+from tests.support import World, changed, charge_mutations
 
 
 def make_room(tmp_path, limits, producer_ids=None):
@@ -255,3 +259,21 @@ def test_volumes_are_shown_while_there_is_a_storage_quota(room):
     assert (shown[f"{of}used_bytes"], shown[f"{of}soft_limit_bytes"], shown[f"{of}hard_limit_bytes"]) == (1100, 2100, 2700)
     room.shown.most = 1
     assert [name for name in figures(room) if "volume_factor" in name] == [f'{of}volume_factor{{broker="1",log_dir="/a"}}']
+
+
+def test_rates_of_topics_and_of_addresses(room):
+    engine = room.world.engine
+    topics = TopicTable({"orders": RateLimit(100), "bills": RateLimit(5)})
+    engine.change(changed(engine.limits, ConnectionLimits(1), topic_producer_byte_rate=topics))
+    rules = Rules(engine, "alice", "app", 0.0)
+    for topic, size in (("orders", 500), ("bills", 20)):
+        rate = rules.topic_in(topic)
+        assert rate is not None
+        rate.charge(size, 0.0)
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2"):
+        assert engine.arrive(host, 0.0) is None
+    shown = figures(room)
+    used, limit = "kafka_quota_proxy_topic_producer_byte_rate_used", "kafka_quota_proxy_topic_producer_byte_rate_limit"
+    assert (shown[f'{used}{{topic="orders"}}'], shown[f'{limit}{{topic="orders"}}']) == (50, 100)
+    assert (shown[f'{used}{{topic="bills"}}'], shown[f'{limit}{{topic="bills"}}']) == (2, 5)
+    assert shown["kafka_quota_proxy_connection_rate_addresses"] == 2

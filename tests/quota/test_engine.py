@@ -138,7 +138,7 @@ def test_who_is_exempt_from_which_limits(exempt, limited):
             murmur3,
         )
         rules = Rules(e, "alice", "app", 0.0)
-        found = [e.find(e.controller_mutations, "alice", "app"), rules.produce, rules.answers.get(FETCH), rules.request]
+        found = [e.find(e.controller_mutations, "alice", "app"), rules.produce, rules.answers.get(FETCH), rules.request or None]
         assert [it is not None for it in found] == [key in limited] * 4, key
 
 

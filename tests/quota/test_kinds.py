@@ -16,9 +16,12 @@ from quota.engine import Engine
 from quota.entity import DEFAULT, Entity
 from quota.kind import EntityKind
 from quota.kinds.bytes_in import Mode, TopicLimits
+from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
+from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, StorageLimits, Volume
+from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
 from quota.produce import Judging
@@ -72,14 +75,33 @@ def fills(engine: Engine, user: str, amount: int, now: float) -> Decision | None
     return produces(engine, user, 1, now)
 
 
+def reads(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """Somebody reads from a topic."""
+    rate = Rules(engine, user, "app", now).topic_out("orders")
+    return None if rate is None else rate.charge(amount, now)
+
+
+def connects(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """So many connections from an address come, which belongs to a user here."""
+    user_exempt = engine.limits.exempt.everywhere(user, "app")
+    host = f"10.0.0.{len(user)}" if not user_exempt else "no address"
+    decided = [engine.arrive(host, now) for _ in range(amount)]
+    return next((decision for decision in decided if decision is not None), None)
+
+
 MUTATIONS = limits_of(controller_mutations=LimitTable({EVERYBODY: MutationLimit.of(5, 50)}), max_throttle=CAP)
 IDS = limits_of(producer_ids=user_limit_table({EVERYBODY: ProducerIdLimit(10)}), max_throttle=CAP)
 TOPICS = limits_of(TopicLimits(100, {"orders": 10}, "window", Mode.THROTTLE), max_throttle=CAP)
+ADDRESSES = limits_of(ConnectionLimits(10), max_throttle=CAP)
+TOPIC = TopicTable({"orders": RateLimit(10)})
 STORAGE = limits_of(StorageLimits(Below(100), Below(100)), max_throttle=CAP)
 CASES = {
     "controller_mutations": Case(MUTATIONS, of_entities("controller_mutations"), 5, 200),
     "producer_ids": Case(IDS, of_entities("producer_ids"), 5, 20, adds_up=False),
     "bytes_in": Case(TOPICS, produces, 5, 50_000, of_user=False),
+    "address_connection_rate": Case(ADDRESSES, connects, 5, 500),
+    TOPIC_IN: Case(limits_of(max_throttle=CAP, **{TOPIC_IN: TOPIC}), produces, 5, 500, of_user=False),
+    TOPIC_OUT: Case(limits_of(max_throttle=CAP, **{TOPIC_OUT: TOPIC}), reads, 5, 500, of_user=False),
     "storage": Case(STORAGE, fills, 5, 950, of_user=False, adds_up=False),
 } | {
     row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: rate_table({EVERYBODY: 10.0})}), of_entities(row.kind), 5, 500)

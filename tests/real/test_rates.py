@@ -33,11 +33,13 @@ ENOUGH = 14
 def limited(tenants3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     entities = [
         {"client_id": "rated", "producer_byte_rate": RATE, "consumer_byte_rate": RATE},
+        {"client_id": "backfill", "cold_read_rate": RATE},
         {"client_id": "asking", "request_rate": REQUESTS},
+        {"client_id": "asking-metadata", "metadata_request_rate": REQUESTS},
     ]
-    with ProxyProcess(
-        tmp_path_factory.mktemp("rates"), tenants3.bootstrap_servers, {"quotas": {"entities": entities}, "upstream": upstream()}
-    ) as proxy:
+    topics = {"rated-in": {"bytes_in": RATE}, "rated-out": {"bytes_out": RATE}}
+    settings = {"quotas": {"entities": entities, "topic_rates": {"topics": topics}, "cold_read_lag": 10}, "upstream": upstream()}
+    with ProxyProcess(tmp_path_factory.mktemp("rates"), tenants3.bootstrap_servers, settings) as proxy:
         yield proxy
 
 
@@ -61,11 +63,17 @@ def most(quota: float, began: float, each: float) -> float:
     return quota * (BURST + time.monotonic() - began) + CLIENTS * each
 
 
-def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "client_id", "quota"), [(None, "rated", "producer_byte_rate"), ("rated-in", "any", "topic_producer_byte_rate")]
+)
+def test_producers_of_one_quota_store_no_more_than_it_allows(
+    limited: ProxyProcess, tenants3: LocalCluster, name: str, topic: str | None, client_id: str, quota: str
+) -> None:
+    name = topic or name
     create(tenants3, name)
     settings = {
         **access(limited.bootstrap),
-        "client.id": "rated",
+        "client.id": client_id,
         "log_level": 2,
         "batch.size": BATCH,
         "queue.buffering.max.messages": 50,
@@ -85,10 +93,21 @@ def test_producers_of_one_quota_store_no_more_than_it_allows(limited: ProxyProce
     for producer in producers:
         assert producer.flush(60) == 0, "never an error, and all is delivered"
     assert size + 50 * CLIENTS * 5100 >= stored(tenants3, name)
-    assert limited.lines("over quota", quota="producer_byte_rate", action="throttle")
+    assert limited.lines("over quota", quota=quota, action="throttle")
 
 
-def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "client_id", "quota"),
+    [
+        (None, "rated", "consumer_byte_rate"),
+        ("rated-out", "any", "topic_consumer_byte_rate"),
+        (None, "backfill", "cold_read_rate"),
+    ],
+)
+def test_consumers_of_one_quota_get_no_more_than_it_allows(
+    limited: ProxyProcess, tenants3: LocalCluster, name: str, topic: str | None, client_id: str, quota: str
+) -> None:
+    name = topic or name
     create(tenants3, name)
     producer = Producer(access(tenants3.bootstrap_servers, **{"batch.size": BATCH}))  # a batch is fetched whole
     for i in range(ENOUGH * RATE // 5000):
@@ -96,7 +115,7 @@ def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess
     assert producer.flush(60) == 0
     settings = {
         **access(limited.bootstrap),
-        "client.id": "rated",
+        "client.id": client_id,
         "log_level": 2,
         "group.id": name,
         "fetch.message.max.bytes": BATCH,
@@ -115,11 +134,14 @@ def test_consumers_of_one_quota_get_no_more_than_it_allows(limited: ProxyProcess
         assert time.monotonic() < began + 60, f"{got} bytes in a minute"
     for consumer in consumers:
         consumer.close()
-    assert limited.lines("over quota", quota="consumer_byte_rate", action="throttle")
+    assert limited.lines("over quota", quota=quota, action="throttle")
 
 
-def test_clients_of_one_quota_are_answered_no_more_requests_than_it_allows(limited: ProxyProcess) -> None:
-    clients = [AdminClient(access(limited.bootstrap, **{"client.id": "asking", "log_level": 2})) for _ in range(CLIENTS)]
+@pytest.mark.parametrize(("client_id", "quota"), [("asking", "request_rate"), ("asking-metadata", "metadata_request_rate")])
+def test_clients_of_one_quota_are_answered_no_more_requests_than_it_allows(
+    limited: ProxyProcess, client_id: str, quota: str
+) -> None:
+    clients = [AdminClient(access(limited.bootstrap, **{"client.id": client_id, "log_level": 2})) for _ in range(CLIENTS)]
     began = time.monotonic()
 
     def ask(client: AdminClient) -> None:
@@ -129,4 +151,25 @@ def test_clients_of_one_quota_are_answered_no_more_requests_than_it_allows(limit
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(ask, clients))
     assert most(REQUESTS, began, 1) >= ENOUGH * REQUESTS
-    assert limited.lines("over quota", quota="request_rate", action="throttle")
+    assert limited.lines("over quota", quota=quota, action="throttle")
+
+
+def test_requests_of_another_kind_are_not_slowed_down(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
+    create(tenants3, name)
+    client_id = "asking-metadata"
+    asking = AdminClient(access(limited.bootstrap, **{"client.id": client_id, "log_level": 2}))
+    producer = Producer({**access(limited.bootstrap), "client.id": client_id, "log_level": 2, "linger.ms": 0})
+    producer.produce(name, b"x", partition=0)
+    assert producer.flush(60) == 0, "it knows its topic"
+    before = len(limited.lines("over quota", quota="metadata_request_rate", action="throttle"))
+    with ThreadPoolExecutor(1) as pool:
+        storm = pool.submit(lambda: [asking.list_topics(timeout=30) for _ in range(ENOUGH * REQUESTS)])
+        began = time.monotonic()
+        while not storm.done():
+            producer.produce(name, b"x", partition=0)
+            assert producer.flush(60) == 0
+        produced, asked = limited.lines("over quota", api="Produce"), limited.lines("over quota", api="Metadata")
+        assert time.monotonic() - began < 60
+        storm.result()
+    assert len(asked) > before
+    assert not [line for line in produced if line["client_id"] == client_id]

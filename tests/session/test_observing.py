@@ -7,6 +7,7 @@ import pytest
 from proxy.config.limits import limits_of
 from proxy.config.models import Quotas, Settings
 from proxy.session.session import State
+from quota.catalogue import KINDS
 from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds.bytes_in import Mode, TopicLimits
@@ -17,7 +18,6 @@ from tests.support import ALICE, ANYBODY, Dialogue, World
 from tests.wire.test_fetch import fetched
 
 BIG = {("orders", 0): records(5000)}
-KINDS = ["controller_mutations", "producer_ids", "producer_byte_rate", "consumer_byte_rate", "request_rate", "bytes_in", "storage"]
 OBSERVED = dict.fromkeys(KINDS, Action.THROTTLE)
 
 
@@ -99,7 +99,7 @@ def test_one_kind_is_observed_and_the_others_hold(world):
     assert [decision.quota for decision, _ in w.watcher.decisions] == ["controller_mutations"]
 
 
-@pytest.mark.parametrize(("observe", "kinds"), [(False, []), (True, KINDS), (["bytes_in"], ["bytes_in"])])
+@pytest.mark.parametrize(("observe", "kinds"), [(False, []), (True, list(KINDS)), (["bytes_in"], ["bytes_in"])])
 def test_settings_say_which(observe, kinds):
     entity = {"user": "a", "producer_ids_rate": 1}
     quotas = {"observe": observe, "entities": [entity], "producer_ids": {"mode": "reject"}, "topics": {"total_bytes_in_per_sec": 9}}

@@ -1,0 +1,71 @@
+"""Connections per second and their age with real clients and a real broker: who is over the rate waits or is closed, and what is
+produced and read while connections grow old is all there, without an error."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from localkafka import LocalCluster
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.tenancy import access, logged_in, upstream
+
+pytestmark = pytest.mark.kafka
+
+
+def test_nothing_is_lost_or_fails_while_connections_end_of_age(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    admin = AdminClient(access(tenants3.bootstrap_servers))
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(20)
+    settings = {"upstream": upstream(), "limits": {"max_connection_age": "2s"}}
+    errors: list[str] = []
+    with ProxyProcess(tmp_path, tenants3.bootstrap_servers, settings) as proxy:
+        said = {"log_level": 2, "linger.ms": 1}
+        producer = Producer({**access(proxy.bootstrap), **said, "enable.idempotence": True})
+        consumer = Consumer({**access(proxy.bootstrap), "log_level": 2, "group.id": name, "auto.offset.reset": "earliest"})
+        consumer.subscribe([name])
+        sent, got, began = 0, [], time.monotonic()
+
+        def delivered(error: object, _message: object) -> None:
+            if error is not None:
+                errors.append(str(error))
+
+        while time.monotonic() < began + 12:
+            producer.produce(name, str(sent), on_delivery=delivered)
+            sent += 1
+            producer.poll(0.005)
+            got += consumer.consume(100, 0.0)
+        assert producer.flush(30) == 0
+        deadline = time.monotonic() + 30
+        while len([one for one in got if not one.error()]) < sent and time.monotonic() < deadline:
+            got += consumer.consume(100, 0.2)
+        consumer.close()
+        ended = proxy.metric("limit_hits_total", limit="max_connection_age")
+    assert not errors
+    assert sorted(int(one.value()) for one in got if not one.error()) == list(range(sent))
+    assert ended >= 6, "connections of both clients, several times"
+
+
+def come_and_go(address: str, times: int) -> None:
+    for _ in range(times):
+        with logged_in(address, None) as broker:
+            broker.decoded(18, 3, client_software_name="x", client_software_version="1")
+
+
+def test_a_user_gets_its_rate_of_connections_and_an_address_too(tenants3: LocalCluster, tmp_path: Path) -> None:
+    quotas = {"entities": [{"user": "operator", "connection_rate": 2}], "connections": {"per_address": 4}}
+    with ProxyProcess(tmp_path, tenants3.bootstrap_servers, {"quotas": quotas, "upstream": upstream()}) as proxy:
+        began = time.monotonic()
+        for _ in range(27):
+            with logged_in(proxy.bootstrap, "operator") as broker:
+                broker.decoded(3, 9, topics=[], allow_auto_topic_creation=False)
+        took = time.monotonic() - began
+        assert took >= 2.4, "20 at once, then 2/s: each waits for the one before it"
+        assert proxy.lines("over quota", quota="connection_rate", action="throttle")
+        with pytest.raises(Exception, match=r".*"):
+            come_and_go(proxy.bootstrap, 200)
+        wait_until(lambda: proxy.lines("over quota", quota="address_connection_rate", action="refuse"), "the line in the log")
