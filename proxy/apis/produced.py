@@ -29,6 +29,7 @@ from proxy.wire.throttle import tell
 from quota.batch import Batch
 from quota.decision import Decision
 from quota.produce import Judgement, Judging
+from quota.rules import Metered
 
 LARGE_ANSWER: Final = 4096
 """Bytes of an answer above which it is looked at in steps: about a hundred partitions."""
