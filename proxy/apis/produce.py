@@ -157,7 +157,14 @@ def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id:
     pair = target.pair
     if pair is not None and not (acks and pair.confirmed and target.meter is not None) and not target.may_count(client, acks, now):
         return NOT_WITHIN
-    if not _takes(target, size, now):
+    # A topic takes what comes while it is not over its threshold, so the last of several has to find it so.
+    last = sizes[-1]
+    before = size - last
+    if before and not _takes(target, before, now):
+        return NOT_WITHIN
+    if not _takes(target, last, now):
+        if before:
+            give_back(target, before, None, now, now)
         return NOT_WITHIN
     if target.exempt:
         limit = None
