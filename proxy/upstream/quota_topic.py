@@ -189,7 +189,7 @@ class QuotaTopic:
 
         topic, _, servers = await self._own.ensure({POLICY: _COMPACT}, created)
         if topic is not None and topic.partitions > 1:
-            raise TopicError(f"it has {topic.partitions} partitions; it must have one, as all proxies need the same order")
+            raise TopicError(f"it has {topic.partitions} partitions; one is right, as all proxies need the same order")
         self._topic_id = b"" if topic is None else topic.topic_id
         return servers
 

@@ -38,7 +38,7 @@ def create(admin: AdminClient, name: str, partitions: int, **settings: str) -> N
 
 @pytest.mark.parametrize(
     ("partitions", "policy", "said"),
-    [(2, "compact", "it has 2 partitions; it must have one"), (1, "delete", "its cleanup.policy is delete")],
+    [(2, "compact", "it has 2 partitions; one is right"), (1, "delete", "its cleanup.policy is delete")],
 )
 def test_a_topic_that_would_forget_is_not_used(
     kafka1: LocalCluster, admin: AdminClient, tmp_path: Path, name: str, partitions: int, policy: str, said: str
