@@ -74,11 +74,10 @@ class Metered:
 
 class Rules:
     """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
-
-    `connection`: what new connections are charged to. `request`: the same of requests; `requests`: the same by API key, empty where
-    no group of APIs has a rate of its own. `answers`: rates that are charged with the bytes of answers, by API key. `cold`: what is
-    read far behind the end of the log. `read`: rates of topics that this client has read from, and `cold` if its last answer was
-    such. `exempt`: nothing holds; `by_client_id`: limits of client ids alone do."""
+    `connection`: what new connections are charged to. `request`: the same of requests; `requests`: the same by API key, empty
+    where no group of APIs has a rate of its own. `answers`: rates that are charged with the bytes of answers, by API key.
+    `cold`: what is read far behind the end of the log. `read`: rates of topics that this client has read from, and `cold` if its
+    last answer was such. `exempt`: nothing holds; `by_client_id`: limits of client ids alone do."""
 
     __slots__ = (
         "_engine",

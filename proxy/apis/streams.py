@@ -42,7 +42,7 @@ def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
     now, seconds = client.now, 0.0
     rules = client.rules(now)
     for rate in (rules.answers.get(key), *(rules.read.values() if key in RECORDS else ())):
-        if rate is not None:
+        if rate is not None and not rate.meter.has_room(0, now):
             seconds = max(seconds, client.hold_rate(rate, key, version, now, held=held))
     return seconds
 
