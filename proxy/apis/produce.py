@@ -69,7 +69,8 @@ class Produce:
 
     def take(self, client: Client, run: Run, /) -> Forward | None:
         """How requests go on that are alike: as they are; None if they have to be judged one by one."""
-        shape, now, producer_id = run.shape, client.now, run.producer_id
+        shape, now = run.shape, client.now
+        producer_id: int = run.producer_id  # no `i64`: what it is compared with may be below all of these
         shapes = client.remembered.get(shape.version)
         if not isinstance(shapes, RequestShapes):
             return None
