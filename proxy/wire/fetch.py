@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from proxy.wire.frames import Place
-from proxy.wire.primitives import BadBytes, array
+from proxy.wire.primitives import BadBytes, array, int64
 from proxy.wire.produce import records_size
 from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags
 
@@ -38,8 +38,8 @@ class FetchSums(TopicReader):
 
     def __init__(self, version: int, lag: int = -1) -> None:
         super().__init__(version >= FIRST_COMPACT, version >= FIRST_TOPIC_ID)
-        self._lag = lag
-        self.cold = 0
+        self._lag: i64 = lag
+        self.cold: i64 = 0
         self.topics: dict[bytes, int] = {}
         self.root_tags = 0
         """tagged fields of the response itself, in a section at its end; node endpoints are one"""
@@ -65,7 +65,7 @@ class FetchSums(TopicReader):
                 break
             self._bytes += size
             if self._lag >= 0 and size >= _OFFSET:
-                self._look(_int64(buf, pos + _HIGH_WATERMARK), _int64(buf, start), size)
+                self._look(int64(buf, pos + _HIGH_WATERMARK), int64(buf, start), size)
             self.left -= 1
             pos = stop + 1
         return pos
@@ -76,7 +76,7 @@ class FetchSums(TopicReader):
             buf, pos, end = yield pos, self._fixed + _BEHIND_FIXED
             if end - pos <= self._fixed:
                 raise BadBytes("a Fetch response ends too early")
-        high_watermark = _int64(buf, pos + _HIGH_WATERMARK)
+        high_watermark = int64(buf, pos + _HIGH_WATERMARK)
         pos += self._fixed
         if self._version >= 4:
             if self.compact and buf[pos] <= 1:  # none, or null
@@ -93,20 +93,16 @@ class FetchSums(TopicReader):
             if end - pos < _OFFSET:
                 buf, pos, end = yield pos, _OFFSET
             if end - pos >= _OFFSET:
-                self._look(high_watermark, _int64(buf, pos), size)
+                self._look(high_watermark, int64(buf, pos), size)
         pos += size
         if self.compact:
             buf, pos, end = yield from read_tags((buf, pos, end))
         return buf, pos, end
 
-    def _look(self, high_watermark: int, first: int, size: int) -> None:
+    def _look(self, high_watermark: i64, first: i64, size: i64) -> None:
         """The records of a partition begin at this offset."""
         if high_watermark - first > self._lag:
             self.cold += size
-
-
-def _int64(buf: bytes, pos: int) -> int:
-    return int.from_bytes(buf[pos : pos + _OFFSET], "big", signed=True)
 
 
 def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
