@@ -230,7 +230,8 @@ def test_the_memory_of_all_bounds_what_many_may_send_at_once() -> None:
             for client in clients:
                 await client.reader.readexactly(20)
             assert here.held == 0
-            assert {bytes(visit.got) for visit in here.broker.visits} == {frame(50) + frame(size)}
+            came = [bytes(visit.got) for visit in here.broker.visits]  # the proxy itself may just have come, too
+            assert came.count(frame(50) + frame(size)) == count
             for client in clients:
                 client.close()
             await here.alone()

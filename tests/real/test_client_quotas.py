@@ -150,7 +150,7 @@ def test_who_may_what(house: House) -> None:
 
 
 WRONG = {
-    "user=x producer_ids_rate=0": "producer_ids_rate 0 is out of range; more than 0",
+    "user=x producer_ids_rate=0": "producer_ids_rate 0 is out of range; must be more than 0",
     "user=x producer_ids_rate=-5": "is out of range",
     "user=x producer_ids_rate=NaN": "is out of range",
     "user=x producer_ids_rate=1e13": "at most 1e+12 ids/window",
