@@ -158,7 +158,7 @@ WRONG = {
     "user=x,client-id=x producer_ids_rate=5": "for users and the default user only",
     "user=x controller_mutations_burst=5": "`controller_mutations_burst` needs `controller_mutations_rate` beside it",
     "user=x controller_mutations_rate=9 controller_mutations_burst=5": "at least 9",
-    "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; at least 7",
+    "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; must be at least 7",
     "ip=10.0.0.1 producer_ids_rate=5": "not of 'ip'",
     "user=x cluster_producer_byte_rate=5.5": "is not a whole number of bytes",
     "user=x producer_ids_rate=5 producer_ids_rate=6": "is 2 times in the request",
