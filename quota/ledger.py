@@ -156,6 +156,25 @@ class Item(NamedTuple):
     """seconds that the store keeps it"""
 
 
+class Change(NamedTuple):
+    """An item as the store sees it; `key` stands for kind and owner."""
+
+    key: str
+    delta: int
+    level: float | None
+    fresh: bool
+    keep: float
+
+
+class Update(NamedTuple):
+    """A batch as it goes to the store."""
+
+    shard: int
+    number: int
+    generation: str
+    changes: Sequence[Change]
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """One batch of a shard; the same again until it is answered."""
@@ -166,6 +185,11 @@ class Batch:
     """of the store, as this proxy knows it; empty at first"""
     items: Sequence[Item]
     tries: int = 0
+
+    def update(self) -> Update:
+        """What the store is to be told."""
+        changes = [Change(item.entry.key, *item[1:]) for item in self.items]
+        return Update(self.shard, self.number, self.generation, changes)
 
 
 class Level(NamedTuple):

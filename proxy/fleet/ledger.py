@@ -98,7 +98,7 @@ class LedgerLink:
         began = self._clock()
         counts = began >= self._next_count[shard.number]
         batch = self.ledger.batch(shard, began)
-        reply = await self._store.send(batch, COUNTED if counts else 0.0)
+        reply = await self._store.send(batch.update(), COUNTED if counts else 0.0)
         now = self._clock()
         self.ledger.answered(batch, reply.answer, now)
         self.syncs += 1
