@@ -48,7 +48,7 @@ def open_store(request: pytest.FixtureRequest) -> Open:
     with server.client() as client:
         client.flushall()
     settings = Settings.model_validate({"kind": "redis", "servers": [server.address], "timeout": "10s"})
-    return lambda boot: store_of(settings, boot)
+    return lambda boot: store_of(settings, boot)(settings.timeout)
 
 
 def over_a_channel(memory: Memory, boot: str) -> Store:
