@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from proxy.compiled import hot_path
+from proxy.config.alone import enforces_alone
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 
@@ -128,6 +129,8 @@ def check_config(file: Path | None, print_schema: bool) -> None:
         contexts_of(settings)
     except TlsError as e:
         _fail(f"{file}: {e}")
+    if (alone := enforces_alone(settings)) is not None:
+        click.echo(f"{file}: warning: {alone}", err=True)
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
 
 

@@ -26,6 +26,7 @@ from proxy.clients.turns import Turns
 from proxy.cluster.brokers import Brokers, Change
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
+from proxy.config.alone import enforces_alone
 from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
@@ -88,6 +89,7 @@ class Proxy:
         loop = asyncio.get_running_loop()
         self._clock, self._born = loop.time, loop.time()
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
+        self._alone = None if worker is not None else enforces_alone(settings)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self._tasks: list[asyncio.Task[None]] = []
@@ -206,6 +208,7 @@ class Proxy:
             settings_current=lambda: self.reloader.current,
             settings_applied=lambda: self.reloader.applied,
             settings_refused=lambda: self.reloader.refused,
+            enforces_alone=lambda: self._alone is not None,
             dynamic_quotas=lambda: count(self.dynamic_quotas.dynamic),
             dynamic_quotas_up=lambda: float(self.quota_topic is not None and self.quota_topic.why_not is None),
             dynamic_quotas_configured=lambda: float(self.quota_topic is not None),
@@ -297,6 +300,8 @@ class Proxy:
             self._log.info("worker started", boot=boot)
         else:
             self._log.info("started", **self.started(), admin=admin_address(self.settings, self._admin), boot=boot)
+        if self._alone is not None:
+            self._log.warning("quotas are not shared", reason=self._alone)
 
     def _works(self) -> dict[str, Work]:
         """What goes on all the time."""
@@ -368,7 +373,7 @@ class Proxy:
         return self._registry
 
     async def throttles(self) -> dict[str, Any]:
-        return {"proxy": self.settings.proxy_id, **self.logs.throttle_status.seen()}
+        return {"proxy": self.settings.proxy_id, "enforces_alone": self._alone, **self.logs.throttle_status.seen()}
 
     async def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""

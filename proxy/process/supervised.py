@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from prometheus_client.registry import Collector
 
+from proxy.config.alone import enforces_alone
 from proxy.config.models import Settings
 from proxy.observe.merging import Collected
 from proxy.observe.metrics import settings_metrics
@@ -33,6 +34,7 @@ class Supervised:
 
     def __init__(self, settings: Settings, count: int, load: Load, path: Path | None, log: Log) -> None:
         self.settings, self._log = settings, log
+        self._alone = enforces_alone(settings)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self.reloader = Reloader(settings, load, self._use, partial(files_of, path), log)
@@ -54,6 +56,8 @@ class Supervised:
         ]
         admin = admin_address(self.settings, self._admin)
         self._log.info("started", **started, admin=admin, workers=self._workers.count)
+        if self._alone is not None:
+            self._log.warning("quotas are not shared", reason=self._alone)
 
     def _use(self, settings: Settings) -> None:
         contexts_of(settings)
@@ -78,7 +82,7 @@ class Supervised:
 
     async def metrics(self) -> Collector:
         reloader = self.reloader
-        own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused))
+        own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused, alone=self._alone is not None))
         names = {metric.name for metric in own}
         return Collected([*(metric for metric in await self._workers.metrics() if metric.name not in names), *own])
 
@@ -86,4 +90,4 @@ class Supervised:
         return "stopping" if self._workers.stopping.is_set() else await self._workers.not_ready()
 
     async def throttles(self) -> dict[str, Any]:
-        return await self._workers.throttles()
+        return {**await self._workers.throttles(), "enforces_alone": self._alone}

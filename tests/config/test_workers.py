@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from proxy.cli import main
+from proxy.config.alone import enforces_alone
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.config.workers import processors, settings_of_worker, worker_count
@@ -61,6 +66,28 @@ def test_parts_of_connections_and_memory_add_up_to_the_limits() -> None:
     assert {part.limits.memory_total for part in parts} == {(1 << 30) // 3}
     assert {part.limits.max_connections_per_principal for part in parts} == {5}
     assert all(listener.reuse_port for part in parts for listener in part.listeners.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, None),
+        ({"listen": {"bootstrap": "127.0.0.1:9192", "reuse_port": True}}, "`listen.reuse_port` shares ports"),
+        ({"more_listeners": {"b": {"bootstrap": "127.0.0.1:9500", "reuse_port": True}}}, "`more_listeners.b.reuse_port`"),
+        ({"ledger": {"replicas": 3}}, "each of 3 proxies"),
+        ({"ledger": {"kind": "redis", "servers": ["a:1"], "replicas": 3}}, None),
+        ({**FIXED, "workers": 4}, None),
+    ],
+)
+def test_who_enforces_alone_beside_others_says_so(settings: dict[str, Any], said: str | None, tmp_path: Path) -> None:
+    reason = enforces_alone(Settings.model_validate(settings))
+    assert (reason is None) == (said is None)
+    file = tmp_path / "settings.yaml"
+    file.write_text(json.dumps(settings))
+    checked = CliRunner().invoke(main, ["check-config", str(file)])
+    assert checked.exit_code == 0
+    assert ("warning" in checked.output) == (said is not None)
+    assert said is None or said in checked.output
 
 
 @pytest.mark.parametrize(

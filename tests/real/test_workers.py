@@ -73,7 +73,7 @@ def test_clients_of_all_workers_get_one_quota_and_one_admin_address(kafka3: Loca
         assert proxy.metric("workers_up") == WORKERS
         assert proxy.metric("request_bytes_total", api="Produce") >= done, "those of all workers"
         assert proxy.metric("throttled_requests_total", quota="producer_byte_rate") > 0
-        assert json.loads(proxy.get("/throttles")[1]).keys() == {"proxy", "at", "throttled", "refused_last_hour"}
+        assert json.loads(proxy.get("/throttles")[1]).keys() == {"proxy", "enforces_alone", "at", "throttled", "refused_last_hour"}
     boots = {line["boot"] for line in proxy.usage() if line["type"] == "usage" and line["api_key"] == 0}
     assert len(boots) == WORKERS, "all of them had clients, and wrote to one folder"
     assert len(proxy.lines("started")) == 1
