@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from proxy.compiled import hot_path
+from proxy.config.alone import enforces_alone
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 
@@ -76,6 +77,7 @@ CONFIG = click.option("--config", "config", type=click.Path(path_type=Path, dir_
     help="Share all listeners' ports with other proxies of this machine that say so too; sets reuse_port of all listeners."
     " Each needs an --admin and a --proxy-id of its own.",
 )
+@click.option("--workers", metavar="N|auto", help="Processes that share the work, one for each processor; replaces workers. [1]")
 @CONFIG
 def serve(
     upstream: str | None,
@@ -84,6 +86,7 @@ def serve(
     logs: str | None,
     proxy_id: str | None,
     reuse_port: bool,
+    workers: str | None,
     config: Path | None,
 ) -> None:
     """Run the proxy until SIGTERM."""
@@ -98,6 +101,8 @@ def serve(
         over["logs"] = {"usage": {"path": logs}}
     if proxy_id:
         over["proxy_id"] = proxy_id
+    if workers:
+        over["workers"] = int(workers) if workers.isdecimal() else workers
     every_listener = {"reuse_port": True} if reuse_port else {}
     settings = _load(config, over, every_listener)
     if not settings.upstream.bootstrap_servers:
@@ -124,6 +129,8 @@ def check_config(file: Path | None, print_schema: bool) -> None:
         contexts_of(settings)
     except TlsError as e:
         _fail(f"{file}: {e}")
+    if (alone := enforces_alone(settings)) is not None:
+        click.echo(f"{file}: warning: {alone}", err=True)
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
 
 

@@ -41,6 +41,10 @@ READ_EVERY: Final = 1.0
 Looks would else be most of what the store does: it would read all of every proxy's owners at every interval."""
 READS: Final = 100
 """Such owners in one batch."""
+AHEAD: Final = 5.0
+"""An owner is urgent that would be near its limit if all proxies charged this many times what was charged here just now."""
+RECENT: Final = 1.0
+"""Seconds after its last charge here for which an owner near its limit is urgent."""
 TELL_LEVEL: Final = 1.0
 """Seconds between two times that a proxy tells how the window of an owner stands."""
 KEEP: Final = 60.0
@@ -57,7 +61,7 @@ class Sums(Protocol):
     @property
     def name(self) -> str: ...
     def take_charged(self) -> Iterable[tuple[Entity, float]]:
-        """What was charged here since the last time."""
+        """What was charged here since the last time; 0 of an owner that came here and of whom others may know."""
 
     def learn(self, owner: Entity, amount: float, now: float) -> None:
         """So much was charged elsewhere: record it, whatever the limit."""
@@ -156,6 +160,25 @@ class Item(NamedTuple):
     """seconds that the store keeps it"""
 
 
+class Change(NamedTuple):
+    """An item as the store sees it; `key` stands for kind and owner."""
+
+    key: str
+    delta: int
+    level: float | None
+    fresh: bool
+    keep: float
+
+
+class Update(NamedTuple):
+    """A batch as it goes to the store."""
+
+    shard: int
+    number: int
+    generation: str
+    changes: Sequence[Change]
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """One batch of a shard; the same again until it is answered."""
@@ -166,6 +189,11 @@ class Batch:
     """of the store, as this proxy knows it; empty at first"""
     items: Sequence[Item]
     tries: int = 0
+
+    def update(self) -> Update:
+        """What the store is to be told."""
+        changes = [Change(item.entry.key, *item[1:]) for item in self.items]
+        return Update(self.shard, self.number, self.generation, changes)
 
 
 class Level(NamedTuple):
@@ -220,6 +248,8 @@ class Shard:
         """when the store last answered, and since when it does so without a pause"""
         self.close: TurnsOnce[Entry] = TurnsOnce()
         """that have used half of what they may or more, the longest not looked at first"""
+        self.urgent: TurnsOnce[Entry] = TurnsOnce()
+        """those of them that are used here, others that were charged when near their limits, and those that just came"""
         self.reads: RoundRobin[Entry] = RoundRobin(READ_EVERY, READS)
 
 
@@ -268,16 +298,19 @@ class Ledger:
                 entry.shard.changed.put(entry.user, entry)
                 if amount > 0 and self._away(entry.shard, now):
                     self._estimate(entry, amount, now)
+                if entry.fresh() or _is_close(entry, now, amount * self.proxies * AHEAD):
+                    entry.shard.urgent.put(entry.user, entry)
 
     def batches(self, now: float) -> list[Batch]:
         """What the store is to be told and asked, one batch a shard: that which is under way again, else another one."""
         return [self.batch(shard, now) for shard in self.shards]
 
-    def batch(self, shard: Shard, now: float) -> Batch:
-        """The same of one shard."""
+    def batch(self, shard: Shard, now: float, *, urgent: bool = False) -> Batch:
+        """The same of one shard. `urgent`: only of owners that are near their limits, or of whom nothing was heard."""
         if shard.batch is None:
             self._prune(shard, now)
-            items = [self._item(entry, now) for entry in self._chosen(shard, now)]
+            chosen = self._urgent(shard) if urgent else self._chosen(shard, now)
+            items = [self._item(entry, now) for entry in chosen]
             shard.batch = Batch(shard.number, shard.last + 1, shard.generation, items)
         shard.batch.tries += 1
         return shard.batch
@@ -303,9 +336,15 @@ class Ledger:
         shard.heard, shard.last, shard.batch = now, batch.number, None
         for i, (item, total) in enumerate(zip(batch.items, answer.totals, strict=True)):
             self._hear(shard, item, total, answer.levels.get(i), now)
-            if item.entry in shard.entries and _is_close(item.entry, now):
-                shard.close.put(item.entry.user, item.entry)
+            self._come_back(shard, item.entry, now)
         self.counts.synced += len(batch.items)
+
+    def _come_back(self, shard: Shard, entry: Entry, now: float) -> None:
+        """An owner near its limit is asked of again soon, at once if it is used here."""
+        if entry in shard.entries and _is_close(entry, now):
+            shard.close.put(entry.user, entry)
+            if now - entry.used < RECENT:
+                shard.urgent.put(entry.user, entry)
 
     def _refused(self, shard: Shard, batch: Batch, answer: Answer) -> None:
         """The store does not know this proxy, or not what it last said. A batch that was sent once only was not stored."""
@@ -382,6 +421,7 @@ class Ledger:
         del entry.shard.entries[entry]
         entry.shard.changed.discard(entry.user, entry)
         entry.shard.close.discard(entry.user, entry)
+        entry.shard.urgent.discard(entry.user, entry)
 
     def _chosen(self, shard: Shard, now: float) -> Iterator[Entry]:
         """Those that changed, of users in turn, the longest waiting of each first; then what may have changed elsewhere, near its
@@ -392,6 +432,13 @@ class Ledger:
             reads += shard.reads.turn(shard.entries, now)
         chosen |= dict.fromkeys(it for it in reads if it in shard.entries and not shard.changed.has(it.user, it))
         return iter(chosen)
+
+    def _urgent(self, shard: Shard) -> list[Entry]:
+        """Those that cannot wait for the next batch of all, of users in turn."""
+        chosen = shard.urgent.take(BATCH)
+        for entry in chosen:
+            shard.changed.discard(entry.user, entry)
+        return chosen
 
     def _item(self, entry: Entry, now: float) -> Item:
         kind, owner = entry.kind, entry.owner
@@ -415,10 +462,10 @@ class Ledger:
             self._forget(entry)
 
 
-def _is_close(entry: Entry, now: float) -> bool:
-    """Has it used half of what it may, or more?"""
+def _is_close(entry: Entry, now: float, soon: float = 0.0) -> bool:
+    """Has it used half of what it may, or more, or will it soon?"""
     capacity = entry.kind.capacity(entry.owner)
-    return capacity == inf or entry.kind.level(entry.owner, now) * 2 >= capacity
+    return capacity == inf or (entry.kind.level(entry.owner, now) + soon) * 2 >= capacity
 
 
 def key_of(kind: str, owner: Entity) -> str:

@@ -27,6 +27,8 @@ from quota.ledger import Answer, Away, Batch, Ledger, Shard
 from quota.limit_table import LimitTable, ResolvedLimit
 
 MAX_THROTTLE: Final = 30.0
+URGENT: Final = 0.02
+"""Seconds between two batches of owners near their limits, as in `proxy.fleet.ledger`."""
 SIZE: Final = 100
 """What one request is charged. The limit is this times `Plan.requests`."""
 
@@ -109,7 +111,7 @@ class Node:
         if plan.shared:
             self.rates.publish()
         self.ledger = Ledger(
-            [self.rates],
+            [self.rates] if plan.shared else [],
             0.0,
             shards=plan.shards,
             stale_after=plan.stale_after,
@@ -158,7 +160,8 @@ class Fleet:
         self._place_quiet_users()
         if plan.shared:
             for node in self.nodes:
-                self.at(self.random.random() * plan.interval, self._tick_of(node))
+                first = self.random.random() * plan.interval
+                self.at(first % min(plan.interval, URGENT), self._tick_of(node, first))
         if plan.flush < inf:
             for store in self.stores:
                 self.at(plan.flush, lambda _, store=store: store.flush())  # type: ignore[misc]
@@ -231,11 +234,21 @@ class Fleet:
             for node in self.random.sample(self.nodes, places):
                 node.quiet.append(owner)
 
-    def _tick_of(self, node: Node) -> Callable[[float], None]:
+    def _tick_of(self, node: Node, all_due: float) -> Callable[[float], None]:
+        """The ticks of a proxy: the first batch of all owners is due at `all_due`."""
         plan = self.plan
+        step = min(plan.interval, URGENT)
 
         def tick(now: float) -> None:
-            self.at(now + plan.interval, tick)
+            nonlocal all_due
+            self.at(now + step, tick)
+            if now < all_due - step / 2:
+                node.ledger.collect(now)
+                for shard in node.ledger.shards:
+                    if shard.urgent:
+                        self._sync(node, shard, now, urgent=True)
+                return
+            all_due = now + plan.interval
             if node.quiet:
                 part = min(plan.quiet_rate * plan.interval, 1.0)
                 for owner in self.random.sample(node.quiet, round(part * len(node.quiet))):
@@ -246,12 +259,12 @@ class Fleet:
 
         return tick
 
-    def _sync(self, node: Node, shard: Shard, now: float) -> None:
+    def _sync(self, node: Node, shard: Shard, now: float, *, urgent: bool = False) -> None:
         """Send a batch of a shard to the store and its answer back, unless one of them is lost."""
         if shard.number in node.waiting:
             return
         node.waiting.add(shard.number)
-        plan, batch = self.plan, node.ledger.batch(shard, now)
+        plan, batch = self.plan, node.ledger.batch(shard, now, urgent=urgent)
         half = plan.round_trip / 2
 
         def lost(when: float) -> bool:
@@ -276,8 +289,8 @@ class Fleet:
         def heard(answer: Answer, when: float) -> None:
             node.waiting.discard(batch.shard)
             node.ledger.answered(batch, answer, when)
-            if shard.changed or shard.batch is not None:
-                self._sync(node, shard, when)
+            if shard.batch is not None or (shard.changed and not urgent):
+                self._sync(node, shard, when, urgent=urgent)
 
         self.at(now + half, arrive)
 

@@ -1,16 +1,16 @@
-"""Admin HTTP: /metrics, /healthz, /readyz, /throttles and a page for people. In: the registry, whether the proxy is ready, who is
-throttled. Out: an aiohttp server, on loopback unless told otherwise. Nothing can be changed by it."""
+"""Admin HTTP: /metrics, /healthz, /readyz, /throttles and a page for people. In: a source of figures. Out: an aiohttp server, on
+loopback unless told otherwise. Nothing can be changed by it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from proxy import observe
 from proxy.config.units import HostPort
@@ -24,29 +24,38 @@ ONLY_ITSELF: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 """The page loads nothing from elsewhere, and its own script only."""
-ThrottleReport = Callable[[], dict[str, Any]]
-Ready = Callable[[], str | None]
-"""None when clients can be served, else the reason why not."""
 
 
-async def start_admin(
-    listen: HostPort, registry: CollectorRegistry, ready: Ready, seen: ThrottleReport, log: Log
-) -> tuple[web.AppRunner, int]:
-    """Serve until `cleanup()` of the runner; OSError when the address cannot be had. The port is the one it got."""
+class AdminSource(Protocol):
+    """A proxy, or all its workers."""
+
+    async def metrics(self) -> Collector:
+        """What /metrics tells, collected when it is asked for."""
+
+    async def not_ready(self) -> str | None:
+        """None when clients can be served, else the reason why not."""
+
+    async def throttles(self) -> dict[str, Any]:
+        """Who is throttled, as `ThrottleStatus.seen` tells it."""
+
+
+async def start_admin(listen: HostPort, source: AdminSource, log: Log) -> web.AppRunner:
+    """Serve until `cleanup()` of the runner; OSError when the address cannot be had."""
 
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+        collected = cast(CollectorRegistry, await source.metrics())  # all that an encoder asks of one is `collect`
+        return web.Response(body=encode(collected), headers={"Content-Type": content_type})
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        reason = ready()
+        reason = await source.not_ready()
         return web.Response(text="ok\n") if reason is None else web.Response(text=f"{reason}\n", status=503)
 
     async def throttles(_: web.Request) -> web.Response:
-        return web.Response(body=as_json(seen()), content_type="application/json", headers=NOT_KEPT)
+        return web.Response(body=as_json(await source.throttles()), content_type="application/json", headers=NOT_KEPT)
 
     async def page(_: web.Request) -> web.Response:
         return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers={**NOT_KEPT, **ONLY_ITSELF})
@@ -73,4 +82,4 @@ async def start_admin(
     except OSError:
         await runner.cleanup()
         raise
-    return runner, int(runner.addresses[0][1])
+    return runner

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
+from proxy.clients.handover import Handover
 from proxy.clients.turns import Turns
 from proxy.config.units import HostPort
 from proxy.session.budget import STRANGERS
@@ -43,6 +44,13 @@ class Shared:
     connections: set[ClientConnection] = field(default_factory=set)
     draining: bool = False
     """The proxy stops."""
+    handover: Handover | None = None
+    """to other workers of this machine, if there are any"""
+
+    def tell_count(self) -> None:
+        """Others are to know how many connections there are."""
+        if self.handover is not None:
+            self.handover.count(self.services.census.count)
 
     @property
     def high_water(self) -> int:

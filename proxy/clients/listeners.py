@@ -111,8 +111,9 @@ class ClientListener:
 
     def _open(self, key: int | None, port: int) -> int:
         host = self.settings.bootstrap.host
-        sockets = _listen(host, port, self.settings.reuse_port)
+        sockets = listen_at(host, port, reuse_port=self.settings.reuse_port)
         self._sockets[key] = sockets
+        self._tell_ports()
         for sock in sockets:
             self._loop.add_reader(sock, self._accept_some, sock, key)
         return int(sockets[0].getsockname()[1])
@@ -134,7 +135,9 @@ class ClientListener:
 
     def _close(self, key: int | None) -> None:
         """Who waits in the kernel is taken first: closing the socket would reset these connections."""
-        for sock in self._sockets.pop(key, ()):
+        sockets = self._sockets.pop(key, ())
+        self._tell_ports()
+        for sock in sockets:
             self._loop.remove_reader(sock)
             with contextlib.suppress(OSError):
                 while self._accept(sock, key):
@@ -160,8 +163,24 @@ class ClientListener:
             self._loop.call_later(PAUSE, self._accept_again, sock, node_id)
             return False
         conn.setblocking(False)
-        self._take(conn, _plain(address), node_id)
+        handover = self.shared.handover
+        if handover is None or not handover.give(conn, self.name, node_id):
+            self._take(conn, _plain(address), node_id)
         return True
+
+    def _tell_ports(self) -> None:
+        if self.shared.handover is not None:
+            self.shared.handover.listening(self.name, [key for key in self._sockets if key is not None])
+
+    def take(self, conn: socket.socket, node_id: int | None) -> None:
+        """Take a connection that another worker has accepted."""
+        try:
+            address = conn.getpeername()
+        except OSError:  # it has ended meanwhile
+            conn.close()
+            return
+        conn.setblocking(False)
+        self._take(conn, _plain(address), node_id)
 
     def _take(self, conn: socket.socket, address: HostPort, node_id: int | None) -> None:
         """Count a connection that was accepted, and let it in if there is room. The address of a load balancer is no client's."""
@@ -176,6 +195,7 @@ class ClientListener:
             services.watcher.limited(guest, str(address), None, f"User:{ANONYMOUS}", closed=True)
             return
         arrived.guest = guest
+        self.shared.tell_count()
         task = self._loop.create_task(self._welcome(conn, arrived, self._loop.time()), name="welcome")
         arrived.welcome = task
         self._welcomes.add(task)
@@ -337,6 +357,7 @@ class ArrivedClient:
         guest, self.transport, self.guest = self.guest, None, None  # a guest refers to it
         if guest is not None:
             self.listener.shared.services.census.leave(guest)
+            self.listener.shared.tell_count()
 
     def user(self, transport: asyncio.BaseTransport) -> str | None:
         """The user in the client's certificate, None without a certificate; `BadBytes` if the certificate has no user."""
@@ -351,7 +372,7 @@ class ArrivedClient:
             raise BadBytes(f"no rule of `principal_mapping_rules` applies to its certificate {name!r}") from None
 
 
-def _listen(host: str, port: int, reuse_port: bool) -> list[socket.socket]:
+def listen_at(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
     """One socket for every address of the host, all at the same port; OSError when one cannot be had."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []

@@ -15,7 +15,7 @@ from configfile.base import FileName, Model, Name
 from proxy.config.ledger import Ledger
 from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
-from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size
+from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
 from proxy.config.upstream import Upstream
 from quota.catalogue import KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS, Key
 from quota.entity import DEFAULT
@@ -381,6 +381,10 @@ class Settings(Model):
     proxy_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(default_factory=lambda: platform.node() or "proxy")
     """Name of this proxy in logs: letters, digits, dots, dashes and underscores. By default the host's name, so several on one
     host need names of their own."""
+    workers: Workers = 1
+    """Processes that serve clients, each on one processor, behind the same ports and one admin address. They enforce one quota, and
+    `limits` hold for all of them together. `auto`: as many as the processors that the process may use, limits of its control group
+    included, and as `limits.memory_total` holds requests of `limits.max_frame`. More than one need fixed ports."""
     upstream: Upstream = Upstream()
     listen: Listener = Listener()
     more_listeners: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,30}$")], Listener] = Field(default_factory=dict)
@@ -422,6 +426,27 @@ class Settings(Model):
     def fixed_ports(self) -> frozenset[int]:
         """Ports that no broker can have: those of the bootstrap listeners and of admin."""
         return frozenset({self.admin.listen.port, *(listener.bootstrap.port for listener in self.listeners.values())})
+
+    @property
+    def has_fixed_ports(self) -> bool:
+        """False if a listener takes any free port, which workers cannot share."""
+        return all(it.bootstrap.port and (it.routing == "sni" or it.ports().first) for it in self.listeners.values())
+
+    @model_validator(mode="after")
+    def _for_workers(self) -> Settings:
+        if self.workers in (1, "auto"):
+            return self
+        if not self.has_fixed_ports:
+            raise ValueError(
+                "`workers` share their ports: give `bootstrap` and `broker_ports` of each listener fixed ones, not `0`"
+            )
+        limits = self.limits
+        if limits.memory_total // int(self.workers) < limits.max_frame:
+            raise ValueError(
+                f"`limits.memory_total` {limits.memory_total} in {self.workers} parts is below `limits.max_frame`"
+                f" {limits.max_frame}: the largest request would not fit; set it higher, or fewer `workers`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _apart(self) -> Settings:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from configfile.units import (
     ANY_HOST,
@@ -28,12 +28,15 @@ __all__ = [
     "Ports",
     "Server",
     "Size",
+    "Workers",
     "parse_duration",
     "parse_host_port",
     "parse_port_range",
     "parse_server",
     "parse_size",
 ]
+
+MAX_WORKERS: Final = 256
 
 
 class PortRange(NamedTuple):
@@ -58,5 +61,19 @@ def parse_port_range(value: object) -> PortRange:
     return PortRange(int(first), int(last))
 
 
+def parse_workers(value: object) -> int | Literal["auto"]:
+    """1 to `MAX_WORKERS`, or auto."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WORKERS:
+        return value
+    raise ValueError(f"a number of processes from 1 to {MAX_WORKERS}, or auto")
+
+
 Address = Annotated[HostPort, PlainValidator(parse_host_port), PlainSerializer(str), as_text("127.0.0.1:9192")]
 Ports = Annotated[PortRange, PlainValidator(parse_port_range), PlainSerializer(str), as_text("9193-9292")]
+Workers = Annotated[
+    int | Literal["auto"],
+    PlainValidator(parse_workers),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}, {"const": "auto"}]}),
+]

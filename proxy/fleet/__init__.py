@@ -5,4 +5,7 @@
 - `events`       what the others have to know at once
 - `store`        what a store has to do
 - `redis_store`  Redis or Valkey as this store
+- `memory_store` this store in the memory of one process
+- `channel`      questions and answers between two processes of one machine
+- `channel_store` the store of the supervisor, as its workers reach it
 """

@@ -22,8 +22,9 @@ AT_ONCE: Final = 200
 """Events of one entry at most: reading more of them would keep the event loop busy for too long."""
 PAGE: Final = 50
 """Entries that are read at once."""
-PAUSE: Final = 0.1
-"""Seconds between two entries of this proxy, while it has no full one to tell: so what many events say stands in few entries."""
+LONGEST_PAUSE: Final = 0.1
+"""Seconds between two entries of this proxy at most, while it has no full one to tell: so what many events say stands in few
+entries."""
 BLOCK: Final = 2.0
 """Seconds that the store waits for a new entry before it answers."""
 TRIM: Final = 60.0
@@ -33,9 +34,19 @@ FIRST_RETRY, SLOWEST_RETRY = 0.05, 0.5
 
 
 class FleetEventStream:
-    """`writer` and `reader` are clients of the same store; the reader waits for up to `BLOCK` seconds at a time."""
+    """`writer` and `reader` are clients of the same store; the reader waits for up to `BLOCK` seconds at a time. `pause`: seconds
+    between two entries."""
 
-    def __init__(self, events: FleetEvents, writer: Store, reader: Store, boot: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        events: FleetEvents,
+        writer: Store,
+        reader: Store,
+        boot: str,
+        clock: Callable[[], float],
+        pause: float = LONGEST_PAUSE,
+    ) -> None:
+        self._pause = min(pause, LONGEST_PAUSE)
         self._events, self._writer, self._reader, self._boot, self._clock = events, writer, reader, boot, clock
         self._position = ""
         self._something = asyncio.Event()
@@ -65,7 +76,7 @@ class FleetEventStream:
                 self._something.set()
                 raise
             if len(self._events) < AT_ONCE:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(self._pause)
             if self._clock() >= self._next_trim:
                 self._next_trim = self._clock() + TRIM
                 life = self._events.life

@@ -9,38 +9,54 @@ from collections.abc import Callable
 from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.events import BLOCK, FleetEventStream
 from proxy.fleet.ledger import LedgerLink
-from proxy.fleet.redis_store import RedisStore
 from proxy.fleet.store import Store
 from proxy.observe.metrics import LedgerStands
 from proxy.observe.operations import Log
-from proxy.session.budget import Census
 from proxy.session.presence import Presence
 from quota.engine import Engine
-from quota.fleet_events import FleetEvents
+from quota.fleet_events import Event, FleetEvents
+
+OpenStore = Callable[[float], Store]
+"""Makes a client of the store, which may take so many seconds to answer."""
 
 
-def store_of(settings: Settings, boot: str, *, patience: float | None = None) -> Store:
-    """The store that the settings ask for: the only place that knows which there are. `patience`: seconds that it may take to
-    answer, if not `timeout`."""
-    return RedisStore(settings, boot, patience=patience)
+def store_of(settings: Settings, boot: str) -> OpenStore:
+    """The store that the settings ask for: the only place that knows which there are."""
+    from proxy.fleet.redis_store import RedisStore  # redis-py takes memory: only where it is needed
+
+    return lambda patience: RedisStore(settings, boot, patience=patience)
 
 
 class Fleet:
-    """`boot` identifies this start of this proxy; it is unique."""
+    """`boot` identifies this start of this proxy; it is unique. `open_store`: where that is not what the settings ask for."""
 
-    def __init__(self, settings: Settings, engine: Engine, boot: str, clock: Callable[[], float], log: Log) -> None:
-        self.link = LedgerLink(settings, engine.publish(), store_of(settings, boot), clock, log)
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        boot: str,
+        clock: Callable[[], float],
+        log: Log,
+        open_store: OpenStore | None = None,
+    ) -> None:
+        opened = open_store or store_of(settings, boot)
+        self.link = LedgerLink(settings, engine.publish(), opened(settings.timeout), clock, log)
         self.events = FleetEvents(engine, clock)
-        reader = store_of(settings, boot, patience=BLOCK + settings.timeout)
-        self._event_stream = FleetEventStream(self.events, store_of(settings, boot), reader, boot, clock)
-
+        writer, reader = opened(settings.timeout), opened(BLOCK + settings.timeout)
+        self._event_stream = FleetEventStream(self.events, writer, reader, boot, clock, pause=settings.sync_interval)
         self._interval, self._clock = settings.sync_interval, clock
-        self._presence: Presence | None = None
+        self._presence: dict[str, Presence] = {}
+        self.events.others = self._hear
 
-    def count(self, census: Census) -> None:
-        """Connections of users are limited across the fleet."""
-        self._presence = Presence(census)
-        self.events.others = self._presence.hear
+    def count(self, *presence: Presence) -> None:
+        """Connections are limited across the fleet."""
+        self._presence = {each.name: each for each in presence}
+
+    def _hear(self, boot: str, event: Event, age: float, now: float) -> None:
+        presence = self._presence.get(event[0])
+        if presence is None:
+            raise ValueError(f"no event of a quota, nor counts: {event!r}")
+        presence.hear(boot, event, age, now)
 
     def stands(self) -> LedgerStands:
         """For metrics."""
@@ -69,8 +85,8 @@ class Fleet:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run())
             group.create_task(self._event_stream.run())
-            if self._presence is not None:
-                group.create_task(self._tell_presence(self._presence))
+            for presence in self._presence.values():
+                group.create_task(self._tell_presence(presence))
 
     async def _tell_presence(self, presence: Presence) -> None:
         while True:

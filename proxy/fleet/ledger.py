@@ -2,7 +2,8 @@
 the fleet; a line when the store goes away and when it is back. Nothing waits for it.
 
 Every `sync_interval` what was charged is taken, whether the store answers or not; each shard has one batch under way, and what has
-failed is sent again, at longer intervals as long as nothing answers."""
+failed is sent again, at longer intervals as long as nothing answers. Owners near their limits are synchronised every `URGENT`
+seconds."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ COUNT_EVERY: Final = 1.0
 COUNTED: Final = 5.0
 """Seconds for which it counts as there."""
 SLOWEST_RETRY: Final = 0.5
+URGENT: Final = 0.02
+"""Seconds between two batches of owners that are near their limits, if `sync_interval` is not shorter."""
 MAX_BATCHES: Final = 20
 """Batches of a shard that follow each other at once where more has changed than one holds."""
 
@@ -40,6 +43,8 @@ class LedgerLink:
             proxies=settings.replicas,
         )
         self._wake = [asyncio.Event() for _ in self.ledger.shards]
+        self._due = [False for _ in self.ledger.shards]
+        """by shard: the next batch is one of all owners, not of urgent ones only"""
         self._next_count = [0.0] * settings.shards
         self._away: bool | None = None
         self.why_not = "it was not asked yet"
@@ -65,15 +70,20 @@ class LedgerLink:
             await self._store.close()
 
     async def _tick(self, interval: float) -> None:
-        due = self._clock()
+        step = min(interval, URGENT)
+        due = all_due = self._clock()
         while True:
             now = self._clock()
             self.ledger.collect(now)
-            for wake in self._wake:
-                wake.set()
+            if now >= all_due:
+                all_due = max(all_due + interval, now)
+                self._due = [True for _ in self._due]
+            for shard, wake in zip(self.ledger.shards, self._wake, strict=True):
+                if self._due[shard.number] or shard.urgent:
+                    wake.set()
             self._tell(now)
-            due = max(due + interval, now)
-            await asyncio.sleep(max(due - self._clock(), interval / 4))
+            due = max(due + step, now)
+            await asyncio.sleep(max(due - self._clock(), step / 4))
 
     async def _follow(self, shard: Shard, wake: asyncio.Event) -> None:
         """One shard: a batch at every tick, more of them where more has changed."""
@@ -81,11 +91,12 @@ class LedgerLink:
         async def work() -> None:
             await wake.wait()
             wake.clear()
+            urgent, self._due[shard.number] = not self._due[shard.number], False
             if self.ledger.quiet(shard, self._clock()):
                 return
             for _ in range(MAX_BATCHES):
-                await self._sync(shard)
-                if not shard.changed and shard.batch is None:
+                await self._sync(shard, urgent=urgent)
+                if shard.batch is None and (urgent or not shard.changed):
                     return
 
         await retry(work, Backoff(self._settings.sync_interval / 2, SLOWEST_RETRY), self._fails, StoreError)
@@ -94,11 +105,11 @@ class LedgerLink:
         self.failures += 1
         self.why_not = str(error)
 
-    async def _sync(self, shard: Shard) -> None:
+    async def _sync(self, shard: Shard, *, urgent: bool) -> None:
         began = self._clock()
         counts = began >= self._next_count[shard.number]
-        batch = self.ledger.batch(shard, began)
-        reply = await self._store.send(batch, COUNTED if counts else 0.0)
+        batch = self.ledger.batch(shard, began, urgent=urgent)
+        reply = await self._store.send(batch.update(), COUNTED if counts else 0.0)
         now = self._clock()
         self.ledger.answered(batch, reply.answer, now)
         self.syncs += 1

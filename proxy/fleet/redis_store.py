@@ -33,7 +33,7 @@ from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.store import Entry, Reply, StoreError
 from proxy.tls import explain
 from proxy.upstream.broker_client import BrokerError, secret_in
-from quota.ledger import Answer, Batch, Level
+from quota.ledger import Answer, Level, Update
 
 VERSION: Final = 1
 BOOT_KEPT: Final = 600
@@ -125,18 +125,18 @@ class RedisStore:
         """The name of a key of a shard."""
         return f"{{{self._settings.namespace}/{VERSION}/{shard}}}:{rest}"
 
-    async def send(self, batch: Batch, count_for: float = 0.0) -> Reply:
+    async def send(self, update: Update, count_for: float = 0.0) -> Reply:
         """Have the script do a batch. If `count_for` > 0, this proxy counts as alive for that many seconds, and the live ones
         are counted."""
-        keys = [self.key(batch.shard, rest) for rest in ("g", f"p/{self._boot}", "n")]
-        keys += [self.key(batch.shard, f"k/{item.entry.key}") for item in batch.items]
+        keys = [self.key(update.shard, rest) for rest in ("g", f"p/{self._boot}", "n")]
+        keys += [self.key(update.shard, f"k/{change.key}") for change in update.changes]
         count = int(count_for * 1000) or ""
         arguments: list[str | int | float] = [
-            *(secrets.token_hex(8), batch.generation, batch.number, BOOT_KEPT, count, GENERATION_KEPT, self._boot)
+            *(secrets.token_hex(8), update.generation, update.number, BOOT_KEPT, count, GENERATION_KEPT, self._boot)
         ]
-        for item in batch.items:
-            level = "?" if item.fresh else "" if item.level is None else item.level
-            arguments += (item.delta, int(item.keep * 1000), level)
+        for change in update.changes:
+            level = "?" if change.fresh else "" if change.level is None else change.level
+            arguments += (change.delta, int(change.keep * 1000), level)
         try:
             found = await self.ask("evalsha", _SHA, len(keys), *keys, *arguments)
         except NoScriptError:

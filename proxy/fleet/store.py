@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from quota.ledger import Answer, Batch
+from quota.ledger import Answer, Update
 
 
 class StoreError(Exception):
@@ -33,8 +33,8 @@ class Entry(NamedTuple):
 class Store(Protocol):
     """A client of the store, for one proxy. It connects when it is asked something, and anew after any error."""
 
-    async def send(self, batch: Batch, count_for: float = 0.0) -> Reply:
-        """Add the batch to the sums, once even if it is sent twice. `count_for` > 0: this proxy counts as present for as many
+    async def send(self, update: Update, count_for: float = 0.0) -> Reply:
+        """Add the changes to the sums, once even if it is sent twice. `count_for` > 0: this proxy counts as present for as many
         seconds, and the reply says how many proxies are present."""
 
     async def append_event(self, fields: Mapping[str, str]) -> None:

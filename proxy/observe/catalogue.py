@@ -16,7 +16,7 @@ from proxy.config.models import Quotas, Settings
 from proxy.config.storage import Storage
 from proxy.hashing import murmur3
 from proxy.observe.lines import Author
-from proxy.observe.metrics import Gauges, LedgerStands, ProxyCollector
+from proxy.observe.metrics import Gauges, LedgerStands, ProxyCollector, worker_metrics
 from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
@@ -37,7 +37,7 @@ figures of their own quotas only, of at most `metrics.max_entities` each; what t
 
 
 def families() -> Iterator[Metric]:
-    """All figures, as a new proxy has them that has a storage quota: others have no figures of volumes."""
+    """All figures, as a new proxy has them that has a storage quota and workers: others have no figures of these."""
     settings = Settings(quotas=Quotas(storage=Storage(min_available_ratio=0.1)))
     engine = Engine(limits_of(settings), murmur3, windows_of(settings))
     tally = Tally()
@@ -45,7 +45,8 @@ def families() -> Iterator[Metric]:
     observer = Observer(structlog.get_logger(), usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     nothing: dict[str, Any] = {gauge.name: lambda: 0 for gauge in fields(Gauges)}
     gauges = Gauges(**nothing | {"ledger": lambda: LedgerStands._make([0] * len(LedgerStands._fields))})
-    return ProxyCollector(engine, tally, usage, observer, gauges, lambda: 0.0).collect()
+    yield from ProxyCollector(engine, tally, usage, observer, gauges, lambda: 0.0).collect()
+    yield from worker_metrics(0, 0, 0)
 
 
 def names() -> dict[str, list[str]]:

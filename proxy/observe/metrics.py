@@ -72,6 +72,7 @@ class Gauges:
     settings_current: Callable[[], bool]
     settings_applied: Callable[[], int]
     settings_refused: Callable[[], int]
+    enforces_alone: Callable[[], bool] = lambda: False
     dynamic_quotas: Callable[[], int] = lambda: 0
     dynamic_quotas_up: Callable[[], float] = lambda: 0.0
     dynamic_quotas_configured: Callable[[], float] = lambda: 0.0
@@ -110,12 +111,8 @@ class ProxyCollector(Collector):
         yield _by_label("limit_hits", "How often a limit of the settings bit, by its name.", "limit", observer.limit_hits)
         yield _gauge("memory_held_bytes", "Requests and answers under way that are held in memory.", gauges.memory_held())
         yield _gauge("memory_waiting_connections", "Connections not read for want of memory.", gauges.memory_waiting())
-        yield _gauge("settings_current", "1 when the settings on disk are in force.", float(gauges.settings_current()))
-        yield _by_label(
-            "settings_reloads",
-            "Settings read again while the proxy runs.",
-            "outcome",
-            {"applied": gauges.settings_applied(), "refused": gauges.settings_refused()},
+        yield from settings_metrics(
+            gauges.settings_current(), gauges.settings_applied(), gauges.settings_refused(), alone=gauges.enforces_alone()
         )
         yield _gauge("dynamic_quotas", "Limits that were set while proxies ran.", gauges.dynamic_quotas())
         yield _gauge("dynamic_quotas_up", "1 while the quota topic can be read and written.", gauges.dynamic_quotas_up())
@@ -354,6 +351,21 @@ def _place(seen: VolumeState) -> list[str]:
     """A volume as labels."""
     broker_id = seen.volume.broker_id
     return ["" if broker_id is None else str(broker_id), _label(seen.volume.log_dir)]
+
+
+def settings_metrics(current: bool, applied: int, refused: int, *, alone: bool) -> Iterator[Metric]:
+    """Of the process that reads the settings."""
+    yield _gauge("enforces_alone", "1 where settings show other proxies, with which no quota is shared.", float(alone))
+    yield _gauge("settings_current", "1 when the settings on disk are in force.", float(current))
+    outcomes = {"applied": applied, "refused": refused}
+    yield _by_label("settings_reloads", "Settings read again while the proxy runs.", "outcome", outcomes)
+
+
+def worker_metrics(workers: int, answering: int, restarts: int) -> Iterator[Metric]:
+    """Of a supervisor."""
+    yield _gauge("workers", "Processes that are to serve clients; not there where it is one.", workers)
+    yield _gauge("workers_up", "Those of them whose figures these are.", answering)
+    yield _counter("worker_restarts", "Times that one of them ended and was started again.", restarts)
 
 
 def registry_of(collector: ProxyCollector) -> CollectorRegistry:

@@ -17,7 +17,7 @@ from proxy.observe.as_json import as_json
 Log = structlog.typing.FilteringBoundLogger
 
 
-def operations_log(level: str, **always: str) -> Log:
+def operations_log(level: str, **always: str | int) -> Log:
     """A logger for lines of `level` and above; `always` stands in each of them."""
     structlog.configure(
         processors=[

@@ -1,6 +1,11 @@
 """The process: how a proxy is started, kept running, reloaded and stopped.
 
 - `serve`                 runs a proxy until it is told to stop
+- `supervised`            a proxy of several workers, as `serve` runs one
+- `workers`               these workers, as their supervisor sees them
+- `worker`                one worker, a process of its own
+- `worker_role`           what a proxy knows that is a worker
+- `admin`                 its admin listener
 - `proxy`                 one running proxy: its parts, how it starts and stops
 - `logs`                  its logs and who writes to them
 - `start_error`           why it cannot start

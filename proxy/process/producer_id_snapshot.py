@@ -29,11 +29,20 @@ AT_ONCE: Final = 100
 
 
 class ProducerIdSnapshot:
-    """`path` None: nothing is kept. `clock` gives monotonic seconds, `wall` those since the epoch."""
+    """`path` None: nothing is kept. `clock` gives monotonic seconds, `wall` those since the epoch. `writes`: False where another
+    process of this proxy writes the file."""
 
     def __init__(
-        self, path: Path | None, ids: ProducerIds, clock: Callable[[], float], wall: Callable[[], float], log: Log
+        self,
+        path: Path | None,
+        ids: ProducerIds,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        log: Log,
+        *,
+        writes: bool = True,
     ) -> None:
+        self._writes = writes
         self._path, self._ids, self._clock, self._wall, self._log = path, ids, clock, wall, log
         self._failing = False
         self._turn = Lock()
@@ -46,7 +55,8 @@ class ProducerIdSnapshot:
             return
         os.stat(self._path.parent)
         try:
-            self._claim(self._path)
+            if self._writes:
+                self._claim(self._path)
         except OSError as e:
             self._failed(e)
         try:
@@ -68,7 +78,7 @@ class ProducerIdSnapshot:
 
     async def save(self) -> None:
         """Save what is known now."""
-        if self._path is None:
+        if self._path is None or not self._writes:
             return
         out = Writer()
         for done, _ in enumerate(self._ids.save(out, self._clock(), self._wall())):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
+import socket
 import ssl
 import time
 from collections import defaultdict
@@ -15,8 +15,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from aiohttp import web
+from prometheus_client.registry import Collector
+
 from proxy.apis.registry import default_handlers, understood
-from proxy.clients.admin import start_admin
 from proxy.clients.connection import ClientConnection, Shared
 from proxy.clients.listeners import ClientListener
 from proxy.clients.overdue import guard
@@ -24,6 +26,7 @@ from proxy.clients.turns import Turns
 from proxy.cluster.brokers import Brokers, Change
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
+from proxy.config.alone import enforces_alone
 from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
@@ -33,15 +36,17 @@ from proxy.observe.lines import iso
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.operations import Log
 from proxy.observe.volumes import VolumeLog
+from proxy.process.admin import admin_address, open_admin
 from proxy.process.logs import make_logs
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
 from proxy.process.reload import Reloader
 from proxy.process.service_manager import tell_service_manager
-from proxy.process.start_error import StartError, reason_of
+from proxy.process.start_error import StartError, no_address, reason_of
 from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census
 from proxy.session.plans import Handlers
 from proxy.session.port import Services
+from proxy.session.presence import Presence
 from proxy.session.session import State
 from proxy.supervise import Supervisor, Work
 from proxy.tls import UPSTREAM, contexts_of, watched_files
@@ -56,6 +61,7 @@ from quota.overrides import count
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
+    from proxy.process.worker_role import WorkerRole
     from proxy.upstream.quota_topic import QuotaTopic
 
 Load = Callable[[], Settings]
@@ -75,17 +81,20 @@ DRAIN_AT_ONCE: Final = 500
 
 class Proxy:
     """One running proxy. Made on the event loop; `TlsError` when certificates cannot be used. `load` reads the settings
-    again, `path` is their file."""
+    again, `path` is their file. `worker`: where this process is one of several; the supervisor then has the admin
+    listener and reads the settings."""
 
-    def __init__(self, settings: Settings, load: Load, path: Path | None, log: Log) -> None:
-        self.settings, self._log = settings, log
+    def __init__(self, settings: Settings, load: Load, path: Path | None, log: Log, worker: WorkerRole | None = None) -> None:
+        self.settings, self._log, self._worker = settings, log, worker
         loop = asyncio.get_running_loop()
         self._clock, self._born = loop.time, loop.time()
         self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
+        self._alone = None if worker is not None else enforces_alone(settings)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self._tasks: list[asyncio.Task[None]] = []
         self._shipping: list[asyncio.Task[None]] = []
+        self._admin: web.AppRunner | None = None
         self._contexts = contexts_of(settings)
         upstream = settings.upstream
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
@@ -93,7 +102,14 @@ class Proxy:
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
         self.directory = Directory(self.brokers, Topics(self.engine.bytes_in), settings.quotas.default_partitions)
         self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
-        self.snapshot = ProducerIdSnapshot(settings.producer_ids_file, self.engine.producer_ids, self._clock, time.time, log)
+        self.snapshot = ProducerIdSnapshot(
+            settings.producer_ids_file,
+            self.engine.producer_ids,
+            self._clock,
+            time.time,
+            log,
+            writes=worker is None or worker.saves,
+        )
         self.quota_topic, self.dynamic_quotas = self._make_dynamic_quotas()
         self.shared = self._make_shared()
         self.fleet = self._make_fleet()
@@ -119,7 +135,7 @@ class Proxy:
             VolumeLog(log, self.logs.usage),
             self._clock,
         )
-        self.reloader = Reloader(settings, load, self._use, partial(_files, path), log)
+        self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
         self._registry = registry_of(
             ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, self._gauges(), self._clock)
@@ -141,13 +157,17 @@ class Proxy:
         return topic, DynamicQuotas(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
 
     def _make_fleet(self) -> Fleet | None:
-        """What is shared with other proxies, if anything is. redis-py takes memory, and is imported only then."""
-        if self.settings.ledger.kind == "local":
-            return None
+        """What is shared with other proxies, if anything is: by a store that they all reach, else with the other workers."""
+        worker, settings, open_store = self._worker, self.settings.ledger, None
+        if settings.kind == "local":
+            if worker is None:
+                return None
+            settings, open_store = worker.ledger(), worker.open_store
         from proxy.fleet.fleet import Fleet
 
-        fleet = Fleet(self.settings.ledger, self.engine, self.logs.author.boot, self._clock, self._log)
-        fleet.count(self.shared.services.census)
+        fleet = Fleet(settings, self.engine, self.logs.author.boot, self._clock, self._log, open_store)
+        census = self.shared.services.census
+        fleet.count(Presence.of_users(census), *([] if worker is None else [Presence.of_addresses(census)]))
         return fleet
 
     def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
@@ -171,7 +191,9 @@ class Proxy:
             admission=Admission(logins=settings.upstream.sasl is not None),
         )
         _bound(services, settings)
-        return Shared(services, handlers, self._upstream.connect, Turns(asyncio.get_running_loop()))
+        handover = None if self._worker is None else self._worker.handover
+        turns = Turns(asyncio.get_running_loop())
+        return Shared(services, handlers, self._upstream.connect, turns, handover=handover)
 
     def _gauges(self) -> Gauges:
         services, connections = self.shared.services, self.shared.connections
@@ -186,6 +208,7 @@ class Proxy:
             settings_current=lambda: self.reloader.current,
             settings_applied=lambda: self.reloader.applied,
             settings_refused=lambda: self.reloader.refused,
+            enforces_alone=lambda: self._alone is not None,
             dynamic_quotas=lambda: count(self.dynamic_quotas.dynamic),
             dynamic_quotas_up=lambda: float(self.quota_topic is not None and self.quota_topic.why_not is None),
             dynamic_quotas_configured=lambda: float(self.quota_topic is not None),
@@ -200,7 +223,7 @@ class Proxy:
     def _context(self, name: str) -> ssl.SSLContext | None:
         return self._contexts[name]
 
-    def _use(self, settings: Settings) -> None:
+    def use(self, settings: Settings) -> None:
         """Take what can change while the proxy runs from these settings: all of it or, with `TlsError`, nothing. A listener
         that they leave out stays as it is until a restart."""
         contexts, listeners = contexts_of(settings), settings.listeners
@@ -216,6 +239,26 @@ class Proxy:
     async def start(self) -> None:
         """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had, or when the cluster
         cannot tell how full its volumes are."""
+        await self._prepare()
+        if self._worker is None:
+            self._admin = await open_admin(self.settings, self, self._log)
+        self.logs.open()
+        for listener in self.listeners:  # last: at ports that are shared, clients come from now on
+            try:
+                listener.open()
+            except OSError as e:
+                raise StartError(no_address(self.settings, listener.name, e)) from None
+        if self._worker is not None:
+            self._worker.handover.begin(self._take)
+        self.brokers.begin()
+        keep = self.supervisor.keep
+        self._tasks = [keep(name, work) for name, work in self._works().items()]
+        self._tasks.append(keep("readiness", self._tell_ready, once=True))
+        self._shipping = [] if self.logs.topic is None else [keep("usage log topic", self.logs.topic.run)]
+        self._tell_started()
+
+    async def _prepare(self) -> None:
+        """Look at the volumes, and remember producer ids."""
         settings = self.settings
         try:
             await self.volumes.start()
@@ -227,50 +270,51 @@ class Proxy:
         except OSError as e:
             where = settings.producer_ids_file
             raise StartError(f"cannot keep producer ids in {where}: {reason_of(e)}; set `quotas.producer_ids.state_file`") from None
-        try:
-            self._admin, admin_port = await start_admin(
-                settings.admin.listen, self._registry, self.not_ready, self._seen, self._log
-            )
-        except OSError as e:
-            raise StartError(
-                f"cannot listen at {settings.admin.listen}: {reason_of(e)}; set `admin.listen` or --admin to a free address"
-            ) from None
-        self.logs.open()
-        for listener in self.listeners:  # last: at ports that are shared, clients come from now on
-            try:
-                listener.open()
-            except OSError as e:
-                raise StartError(_no_address(settings, listener, e)) from None
-        self.brokers.begin()
-        keep = self.supervisor.keep
-        self._tasks = [keep(name, work) for name, work in self._works().items()]
-        self._tasks.append(keep("readiness", self._tell_ready, once=True))
-        self._shipping = [] if self.logs.topic is None else [keep("usage log topic", self.logs.topic.run)]
-        self._log.info(
-            "started",
-            bootstrap=str(HostPort(settings.listen.bootstrap.host, self.listeners[0].port)),
-            listeners={
+
+    def _take(self, conn: socket.socket, name: str, node_id: int | None) -> None:
+        """Another worker has accepted this connection."""
+        listener = next((listener for listener in self.listeners if listener.name == name), None)
+        if listener is None:
+            conn.close()
+        else:
+            listener.take(conn, node_id)
+
+    def started(self) -> dict[str, Any]:
+        """What the operations log says when the proxy has started."""
+        settings = self.settings
+        host = settings.listen.bootstrap.host
+        return {
+            "bootstrap": str(HostPort(host, self.listeners[0].port)),
+            "listeners": {
                 listener.name: str(HostPort(listener.settings.bootstrap.host, listener.port)) for listener in self.listeners
             },
-            admin=str(HostPort(settings.admin.listen.host, admin_port)),
-            usage_log=settings.logs.usage.path or "off: set logs.usage.path or --logs to have one",
-            usage_log_topic=settings.logs.usage.topic or "off: set logs.usage.topic to have one",
-            quotas=len(settings.quotas.entities),
-            boot=self.logs.author.boot,
-            hot_path=hot_path(),
-        )
+            "usage_log": settings.logs.usage.path or "off: set logs.usage.path or --logs to have one",
+            "usage_log_topic": settings.logs.usage.topic or "off: set logs.usage.topic to have one",
+            "quotas": len(settings.quotas.entities),
+            "hot_path": hot_path(),
+        }
+
+    def _tell_started(self) -> None:
+        boot = self.logs.author.boot
+        if self._admin is None:
+            self._log.info("worker started", boot=boot)
+        else:
+            self._log.info("started", **self.started(), admin=admin_address(self.settings, self._admin), boot=boot)
+        if self._alone is not None:
+            self._log.warning("quotas are not shared", reason=self._alone)
 
     def _works(self) -> dict[str, Work]:
         """What goes on all the time."""
         own: dict[str, Work] = {} if self.quota_topic is None else {"quota topic": self.quota_topic.run}
         if self.fleet is not None:
             own["ledger"] = self.fleet.run
+        if self._worker is None:
+            own["reload"] = self.reloader.run
         return {
             "cluster": self.follower.run,
             "usage log intervals": self.logs.close_intervals,
             "sweeps": self._sweeps,
             "connections": partial(guard, self.shared),
-            "reload": self.reloader.run,
             "producer ids": self.snapshot.run,
             "volumes": self.volumes.run,
             **own,
@@ -282,6 +326,8 @@ class Proxy:
         self.shared.draining = True
         tell_service_manager("STOPPING=1")
         self._log.info("stopping", connections=len(self.shared.connections))
+        if self._worker is not None:
+            self._worker.handover.stop()
         for listener in self.listeners:
             listener.close()
         with contextlib.suppress(TimeoutError):
@@ -297,7 +343,8 @@ class Proxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._admin.cleanup()
+        if self._admin is not None:
+            await self._admin.cleanup()
         await self.snapshot.save()
         self.snapshot.close()
         await self.logs.finish()
@@ -322,11 +369,13 @@ class Proxy:
         while not hurry.is_set() and (self.shared.connections or any(listener.welcoming for listener in self.listeners)):
             await _pause(DRAIN_POLL, hurry)
 
-    def _seen(self) -> dict[str, Any]:
-        """What `/throttles` says."""
-        return {"proxy": self.settings.proxy_id, **self.logs.throttle_status.seen()}
+    async def metrics(self) -> Collector:
+        return self._registry
 
-    def not_ready(self) -> str | None:
+    async def throttles(self) -> dict[str, Any]:
+        return {"proxy": self.settings.proxy_id, "enforces_alone": self._alone, **self.logs.throttle_status.seen()}
+
+    async def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""
         if self.shared.draining:
             return "stopping"
@@ -346,7 +395,7 @@ class Proxy:
 
     async def _tell_ready(self) -> None:
         """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
-        while self.not_ready() is not None and self._clock() < self._born + TELL_READY:  # noqa: ASYNC110  (it has several reasons)
+        while await self.not_ready() is not None and self._clock() < self._born + TELL_READY:  # noqa: ASYNC110  (it has several reasons)
             await asyncio.sleep(DRAIN_POLL)
         tell_service_manager("READY=1")
 
@@ -364,17 +413,7 @@ async def _pause(seconds: float, unless: asyncio.Event) -> None:
         await asyncio.wait_for(unless.wait(), seconds)
 
 
-def _no_address(settings: Settings, listener: ClientListener, error: OSError) -> str:
-    where = f"`{settings.key_of(listener.name)}.bootstrap`" + (" or --listen" if listener.name == "main" else "")
-    text = f"cannot listen at {listener.settings.bootstrap}: {reason_of(error)}; set {where} to a free address"
-    if error.errno != errno.EADDRINUSE:
-        return text
-    if listener.settings.reuse_port:
-        return f"{text}; the process that listens there does not set `reuse_port`, or runs as another user"
-    return f"{text}, or share it: `--reuse-port` for all proxies there"
-
-
-def _files(path: Path | None, settings: Settings) -> list[str]:
+def files_of(path: Path | None, settings: Settings) -> list[str]:
     """The settings file and those that it names."""
     sections = [settings.upstream.tls, *(listener.tls for listener in settings.listeners.values())]
     named = [name for tls in sections if tls is not None for name in watched_files(tls)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+
+from proxy.config.models import Settings
 
 
 class StartError(Exception):
@@ -12,3 +15,15 @@ class StartError(Exception):
 def reason_of(error: OSError) -> str:
     """What the system says."""
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+def no_address(settings: Settings, name: str, error: OSError) -> str:
+    """What to do when a listener cannot have its address."""
+    listener = settings.listeners[name]
+    where = f"`{settings.key_of(name)}.bootstrap`" + (" or --listen" if name == "main" else "")
+    text = f"cannot listen at {listener.bootstrap}: {reason_of(error)}; set {where} to a free address"
+    if error.errno != errno.EADDRINUSE:
+        return text
+    if listener.reuse_port:
+        return f"{text}; the process that listens there does not set `reuse_port`, or runs as another user"
+    return f"{text}, or share it: `--reuse-port` for all proxies there"

@@ -138,6 +138,8 @@ class Census:
         self._shares = FairShare(capacity)
         self.elsewhere: Counter[str] = Counter()
         """connections of users at other proxies, as far as they have told"""
+        self.addresses_elsewhere: Counter[str] = Counter()
+        """the same of addresses, of other workers of this proxy"""
         self.count = 0
 
     def arrive(self, host: str, evict: Callable[[], None]) -> Guest | str:
@@ -191,6 +193,10 @@ class Census:
         """Connections by user."""
         return self._shares.by_principal()
 
+    def by_address(self) -> dict[str, int]:
+        """Connections by address of the client."""
+        return {host: count for host, count in self._by_address.items() if count and host != UNLOCATED}
+
     def forget(self, user: str) -> None:
         """A connection of this user ended."""
         if user != ANONYMOUS:
@@ -198,7 +204,8 @@ class Census:
 
     def _full(self, host: str) -> str | None:
         """The limit that one more connection from there would be over, by its setting's name, once others have made room."""
-        crowded = self.per_address is not None and host != UNLOCATED and self._by_address[host] >= self.per_address
+        here = self._by_address[host] + self.addresses_elsewhere[host]
+        crowded = self.per_address is not None and host != UNLOCATED and here >= self.per_address
         if crowded and not self._make_room(host):
             return "max_connections_per_address"
         if self.count >= self.capacity and not (self._largest and self._make_room(next(iter(self._by_number[self._largest])))):

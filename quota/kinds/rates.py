@@ -103,6 +103,8 @@ class Rates:
         self._limits, self._factor = limits, 1.0
         self._shares = False
         self._touched: set[RateMeter] = set()
+        self._came: dict[Entity, None] = {}
+        """owners that came here since the last `take_charged`"""
         self._meters: OrderedDict[Entity, RateMeter] = OrderedDict()
         self._room = FairShare(MAX_ENTITIES)
         self._sweeps: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
@@ -176,6 +178,8 @@ class Rates:
         if meter is None:
             meter = self._meters[owner] = RateMeter(self, owner)
             self._room.charge(owner.user or "", 1)
+            if self._shares:
+                self._came[owner] = None
         return meter
 
     def charge(self, found: ResolvedLimit[RateLimit], items: Sequence[float], now: float) -> Verdict:
@@ -213,8 +217,9 @@ class Rates:
             self._touched.add(meter)
 
     def take_charged(self) -> list[tuple[Entity, float]]:
-        """What was charged here since the last time, by owner."""
-        taken = []
+        """What was charged here since the last time, by owner; nothing yet, of one that just came."""
+        taken = [(owner, 0.0) for owner in self._came]
+        self._came.clear()
         for meter in self._touched:
             if meter.charged:
                 taken.append((meter.owner, meter.charged))
@@ -226,7 +231,13 @@ class Rates:
     def learn(self, owner: Entity, amount: float, now: float) -> None:
         """Another proxy has charged so much, or, below 0, taken it back."""
         if self._limits.of(owner) is not None:
-            self.meter(owner, now).learn(amount, now)
+            self._learning(owner, now).learn(amount, now)
+
+    def _learning(self, owner: Entity, now: float) -> RateMeter:
+        """The window of an owner of whom others told: it did not come here for that."""
+        meter = self.meter(owner, now)
+        self._came.pop(owner, None)
+        return meter
 
     def level(self, owner: Entity, now: float) -> float:
         """What is in the window of an owner, debt included."""
@@ -237,7 +248,7 @@ class Rates:
         """Elsewhere the window of an owner had this level `age` seconds ago: so it has here, with what was `charged` here since."""
         if self._limits.of(owner) is None:
             return
-        meter = self.meter(owner, now)
+        meter = self._learning(owner, now)
         full = meter.limit * (self.samples - 1) * self.window
         passed = age * meter.limit if level > full else level * age / (self.samples * self.window)
         meter.resume(max(level - passed, 0.0) + charged, now)

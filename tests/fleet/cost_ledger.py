@@ -42,7 +42,7 @@ async def measure(server: RedisServer, owners: int, changed: bool) -> tuple[floa
                 rates.meter(name, now).take(100, now)
         ledger.collect(now)
         batch = ledger.batch(ledger.shards[0], now)
-        reply = await store.send(batch)
+        reply = await store.send(batch.update())
         ledger.answered(batch, reply.answer, now)
         return len(batch.items)
 

@@ -18,6 +18,7 @@ from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.fleet import Fleet
 from proxy.hashing import murmur3
 from proxy.session.budget import Census
+from proxy.session.presence import Presence
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit, RateMeter
@@ -59,7 +60,7 @@ class Proxy:
         self.fleet = Fleet(self.settings, self.engine, name, self.clock, structlog.get_logger())
         self.link = self.fleet.link
         self.census = Census(100, per_principal=2)
-        self.fleet.count(self.census)
+        self.fleet.count(Presence.of_users(self.census))
 
     @property
     def meter(self) -> RateMeter:

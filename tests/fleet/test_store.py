@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
 from proxy.config.ledger import Ledger as Settings
+from proxy.fleet.channel import Channel
+from proxy.fleet.channel_store import ChannelStore, store_answers
 from proxy.fleet.fleet import store_of
 from proxy.fleet.store import Store
 from proxy.hashing import murmur3
@@ -24,6 +27,7 @@ from tests.support import limits_of
 
 ALICE = Entity("alice", None)
 Open = Callable[[str], Store]
+TASKS: dict[Store, list[asyncio.Task[None]]] = {}
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +36,29 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=needs_redis)])
+@pytest.fixture(params=["memory", "channel", pytest.param("redis", marks=needs_redis)])
 def open_store(request: pytest.FixtureRequest) -> Open:
     """Opens a client, for the proxy of this name, of a store that is empty at first."""
+    memory = Memory()
     if request.param == "memory":
-        memory = Memory()
         return lambda boot: MemoryStore(memory, boot)
+    if request.param == "channel":
+        return lambda boot: over_a_channel(memory, boot)
     server: RedisServer = request.getfixturevalue("redis")
     with server.client() as client:
         client.flushall()
     settings = Settings.model_validate({"kind": "redis", "servers": [server.address], "timeout": "10s"})
-    return lambda boot: store_of(settings, boot)
+    return lambda boot: store_of(settings, boot)(settings.timeout)
+
+
+def over_a_channel(memory: Memory, boot: str) -> Store:
+    """A client of this store at the other end of a channel; both end with the event loop."""
+    here, there = socket.socketpair()
+    served, channel = Channel(there, store_answers(memory, boot)), Channel(here, {})
+    loop = asyncio.get_running_loop()
+    store = ChannelStore(channel, 10.0)
+    TASKS[store] = [loop.create_task(it.run()) for it in (served, channel)]
+    return store
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -81,7 +97,7 @@ class Proxy:
         """Send the next batch this many times; the totals in the last answer."""
         batch = self.batch(amount)
         for _ in range(sent):
-            reply = await store.send(batch)
+            reply = await store.send(batch.update())
         self.ledger.answered(batch, reply.answer, self._now)
         return list(reply.answer.totals)
 
@@ -104,10 +120,10 @@ def test_a_batch_for_another_generation_changes_nothing_and_learns_the_right_one
         async with opened(open_store, "a") as (store,):
             first = Proxy().batch(70)
             assert first.generation == ""
-            answer = (await store.send(first)).answer
+            answer = (await store.send(first.update())).answer
             assert (answer.accepted, answer.last, list(answer.totals)) == (False, 0, [])
             assert answer.generation != ""
-            assert (await store.send(first)).answer.generation == answer.generation
+            assert (await store.send(first.update())).answer.generation == answer.generation
 
     run(work)
 
@@ -118,9 +134,9 @@ def test_proxies_count_while_they_say_that_they_are_present(open_store: Open) ->
             made = [Proxy(), Proxy()]
             for proxy, store in zip(made, stores, strict=True):
                 await proxy.sync(store)
-            counts = [(await store.send(proxy.batch(), 60.0)).proxies for proxy, store in zip(made, stores, strict=True)]
+            counts = [(await store.send(proxy.batch().update(), 60.0)).proxies for proxy, store in zip(made, stores, strict=True)]
             assert counts == [1, 2]
-            assert (await stores[0].send(made[0].batch())).proxies == 0, "it was not asked"
+            assert (await stores[0].send(made[0].batch().update())).proxies == 0, "it was not asked"
 
     run(work)
 

@@ -216,7 +216,7 @@ FAULTS: dict[str, tuple[Callable[[Proxy], object], str, bool]] = {
     "ledger": (lambda proxy: cast(Any, proxy.fleet).link.ledger, "collect", False),
     "quota topic": (lambda proxy: proxy.quota_topic, "run", True),
     "usage log topic": (lambda proxy: proxy.logs.topic, "run", True),
-    "readiness": (lambda proxy: proxy, "not_ready", False),
+    "readiness": (lambda proxy: proxy, "not_ready", True),
 }
 
 

@@ -57,7 +57,18 @@ def test_while_the_store_is_away_proxies_go_by_their_shares(when_away: Away) -> 
     found = run(plan)
     assert sum(found.pieces[40:42]) <= plan.stale_after * plan.proxies + 2
     assert sum(found.pieces[42:60]) / 18 == pytest.approx(1.0, abs=0.1)
-    assert sum(found.pieces[62:]) / 18 == pytest.approx(1.0, abs=0.05), "and nothing is counted twice when it is back"
+    assert sum(found.pieces[66:]) / 14 == pytest.approx(1.0, abs=0.05)
+    assert sum(found.pieces[40:]) / 40 == pytest.approx(1.0, abs=0.05), "what was too much is paid, and counted once"
+
+
+@pytest.mark.parametrize("proxies", [2, 3, 6])
+def test_once_the_burst_is_paid_no_second_is_dark_and_none_has_a_gust(proxies: int) -> None:
+    """16 producers that send 200 times their rate when nobody stops them."""
+    plan = Plan(proxies, connections=16, requests=32, demand=200, skew=0.0, seconds=45, warm=25)
+    found = run(plan)
+    assert min(found.pieces[25:]) > 0.5
+    assert max(found.pieces[25:]) < 1.5
+    assert found.rate == pytest.approx(1.0, abs=0.02)
 
 
 def test_the_page_shows_what_was_simulated() -> None:

@@ -113,7 +113,7 @@ def test_an_owner_that_comes_to_another_proxy_brings_its_level() -> None:
     b.kind.charge(ALICE, 1)
     b.settle(0.3)
     assert b.kind.learned[ALICE] == 540
-    assert store.totals[key_of("counter", ALICE)] == 541
+    assert store.total(key_of("counter", ALICE)) == 541
 
 
 def test_fractions_and_what_is_taken_back_add_up() -> None:
@@ -208,7 +208,7 @@ def test_a_store_that_forgets_makes_nothing_count_twice(data: st.DataObject) -> 
                     shard = each.ledger.shards[0]
                     knows = shard.generation == store.generation
                     for entry in shard.entries:
-                        unsure += abs(store.totals.get(entry.key, 0) - (entry.total if knows and entry.total else 0))
+                        unsure += abs(store.total(entry.key) - (entry.total if knows and entry.total else 0))
                     under_way = shard.batch
                     unsure += sum(item.delta for item in under_way.items) if under_way else 0.0
                 store.flush()

@@ -153,8 +153,10 @@ class ProxyProcess:
 
 @contextmanager
 def shared_ports(count: int) -> Iterator[int]:
-    """The first of so many ports in a row. They are held, but not listened at, by sockets that let others have them too."""
-    for first in range(20_100, 32_000, 97):
+    """The first of so many ports in a row. They are held, but not listened at, by sockets that let others have them too: those of
+    the same user, so each process of tests begins to look elsewhere."""
+    for tried in range(120):
+        first = 20_100 + (os.getpid() + tried) % 120 * 97
         with ExitStack() as stack:
             try:
                 for port in range(first, first + count):

@@ -65,7 +65,7 @@ def create(kafka: LocalCluster, name: str) -> None:
     admin.create_topics([NewTopic(name, 6, 1)])[name].result(20)
 
 
-def produce(bootstrap: str, client_id: str, topic: str, until: float) -> int:
+def produce(bootstrap: str, client_id: str, topic: str, until: float, *, login: bool = True) -> int:
     """Bytes that a client got acknowledged, as many as it can until then."""
     done = 0
 
@@ -73,7 +73,8 @@ def produce(bootstrap: str, client_id: str, topic: str, until: float) -> int:
         nonlocal done
         done += 0 if error else BATCH
 
-    producer = Producer(access(bootstrap, **{"client.id": client_id, "linger.ms": 0, "batch.num.messages": 1}))
+    settings = {"client.id": client_id, "linger.ms": 0, "batch.num.messages": 1}
+    producer = Producer(access(bootstrap, **settings) if login else {"bootstrap.servers": bootstrap, **settings})
     while time.monotonic() < until:
         producer.produce(topic, b"x" * BATCH, on_delivery=told)
         while len(producer) >= 2 and time.monotonic() < until:

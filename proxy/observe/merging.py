@@ -1,0 +1,120 @@
+"""The figures of all workers as those of one proxy. In: metrics of each worker. Out: the same metrics once.
+
+Counters add up. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere, and otherwise
+the greatest: what workers share, such as how much of a quota is used, each of them tells in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from proxy.observe.metrics import PREFIX
+
+Rows = list[list[Any]]
+"""[name, meaning, type, [[name of a sample, labels, value], ...]] of each metric: what goes from a process to another."""
+
+_OWN: Final = (
+    "client_connections",
+    "ledger_behind",
+    "memory_held_bytes",
+    "memory_waiting_connections",
+    "muted_connections",
+    "producer_ids_filter_bytes",
+    "usage_log_keys",
+    "usage_log_topic_waiting_lines",
+    "usage_log_waiting_lines",
+)
+_EVERYWHERE: Final = (
+    "brokers",
+    "controller_mutations_left",
+    "dynamic_quotas_up",
+    "ledger_up",
+    "producer_ids_tokens",
+    "storage_throttle_factor",
+    "storage_volume_available_bytes",
+    "storage_volume_factor",
+    "storage_volume_seconds_to_limit",
+    "upstream_up",
+    "usage_log_topic_up",
+)
+_COUNTED_BY_EACH: Final = (
+    "quota_changes",
+    "quota_records_skipped",
+    "storage_fallback_applied",
+    "storage_limit_violations",
+)
+"""Counters of what happens once for all workers, and each of them counts."""
+_ADDS_UP: Final = {f"{PREFIX}_{name}" for name in _OWN} | {
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_virtual_memory_bytes",
+}
+_LEAST: Final = {f"{PREFIX}_{name}" for name in _EVERYWHERE} | {"process_start_time_seconds", "process_max_fds"}
+_GREATEST: Final = {f"{PREFIX}_{name}" for name in _COUNTED_BY_EACH}
+
+
+class Collected(Collector):
+    """Metrics that have been collected already."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def rows_of(metrics: Iterable[Metric]) -> Rows:
+    """The metrics as plain values."""
+    return [
+        [metric.name, metric.documentation, metric.type, [[it.name, it.labels, it.value] for it in metric.samples]]
+        for metric in metrics
+    ]
+
+
+def merged(workers: Iterable[Rows]) -> list[Metric]:
+    """The metrics of all workers as those of one proxy, in the order in which they come first."""
+    known: dict[str, tuple[list[Any], dict[tuple[Any, ...], float]]] = {}
+    for rows in workers:
+        for name, *about, samples in rows:
+            _, values = known.setdefault(name, ([name, *about], {}))
+            merge = _rule(name, about[1])
+            for sample, labels, value in samples:
+                key = (sample, *labels.items())
+                values[key] = merge((values[key], value)) if key in values else value
+    return [_metric(about, values) for about, values in known.values()]
+
+
+def merged_throttles(workers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all workers say at `/throttles`. Of somebody who is throttled at several, the line of the longest throttle stays."""
+    found: dict[str, Any] = dict(workers[0])
+    for name, value in workers[0].items():
+        if isinstance(value, list):
+            found[name] = _merged_lines([line for worker in workers for line in worker[name]])
+    return found
+
+
+def _merged_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    known: dict[Any, dict[str, Any]] = {}
+    for line in sorted(lines, key=lambda it: -it.get("seconds_left", 0.0)):
+        key = (line["quota"], line["mode"], *line["entity"].values(), line.get("topic"))
+        if (first := known.setdefault(key, line)) is not line:
+            for count in ("requests", "items"):
+                if count in line:
+                    first[count] += line[count]
+    return sorted(known.values(), key=lambda it: -it.get("items", 0))
+
+
+def _rule(name: str, kind: str) -> Callable[[tuple[float, float]], float]:
+    if name in _ADDS_UP or (kind != "gauge" and name not in _GREATEST):
+        return sum
+    return min if name in _LEAST else max
+
+
+def _metric(about: Sequence[Any], values: dict[tuple[Any, ...], float]) -> Metric:
+    metric = Metric(*about)
+    for (sample, *labels), value in values.items():
+        metric.add_sample(sample, dict(labels), value)
+    return metric

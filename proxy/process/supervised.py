@@ -1,0 +1,93 @@
+"""A proxy of several workers: the supervisor speaks for them. In: settings, files that change. Out: one admin listener, one
+readiness, one answer to reloads; `StartError`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from prometheus_client.registry import Collector
+
+from proxy.config.alone import enforces_alone
+from proxy.config.models import Settings
+from proxy.observe.merging import Collected
+from proxy.observe.metrics import settings_metrics
+from proxy.observe.operations import Log
+from proxy.process.admin import admin_address, open_admin
+from proxy.process.proxy import TELL_READY, Load, files_of
+from proxy.process.reload import Reloader
+from proxy.process.service_manager import tell_service_manager
+from proxy.process.start_error import StartError
+from proxy.process.workers import Workers
+from proxy.supervise import Supervisor
+from proxy.tls import contexts_of
+
+LOOK_EVERY: Final = 0.1
+"""Seconds between two looks at whether all workers are ready, until systemd is told so."""
+
+
+class Supervised:
+    """A proxy of several workers, as `serve` runs one: it starts, reloads and stops."""
+
+    def __init__(self, settings: Settings, count: int, load: Load, path: Path | None, log: Log) -> None:
+        self.settings, self._log = settings, log
+        self._alone = enforces_alone(settings)
+        self.supervisor = Supervisor(log)
+        self.failed = self.supervisor.failed
+        self.reloader = Reloader(settings, load, self._use, partial(files_of, path), log)
+        self._workers = Workers(settings, count, log)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start all workers; `StartError` when one cannot, or the admin listener."""
+        contexts_of(self.settings)
+        self._admin = await open_admin(self.settings, self, self._log)
+        try:
+            started = await self._workers.start()
+        except StartError:
+            await self._admin.cleanup()
+            raise
+        self._tasks = [
+            self.supervisor.keep("reload", self.reloader.run),
+            self.supervisor.keep("readiness", self._tell_ready, once=True),
+        ]
+        admin = admin_address(self.settings, self._admin)
+        self._log.info("started", **started, admin=admin, workers=self._workers.count)
+        if self._alone is not None:
+            self._log.warning("quotas are not shared", reason=self._alone)
+
+    def _use(self, settings: Settings) -> None:
+        contexts_of(settings)
+        self._workers.use(settings)
+
+    async def _tell_ready(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TELL_READY):
+                while await self.not_ready() is not None:  # noqa: ASYNC110  (it has several reasons)
+                    await asyncio.sleep(LOOK_EVERY)
+        tell_service_manager("READY=1")
+
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Let all workers drain."""
+        tell_service_manager("STOPPING=1")
+        self._log.info("stopping", workers=self._workers.count)
+        for task in self._tasks:
+            task.cancel()
+        await self._workers.stop(hurry)
+        await self._admin.cleanup()
+        self._log.info("stopped")
+
+    async def metrics(self) -> Collector:
+        reloader = self.reloader
+        own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused, alone=self._alone is not None))
+        names = {metric.name for metric in own}
+        return Collected([*(metric for metric in await self._workers.metrics() if metric.name not in names), *own])
+
+    async def not_ready(self) -> str | None:
+        return "stopping" if self._workers.stopping.is_set() else await self._workers.not_ready()
+
+    async def throttles(self) -> dict[str, Any]:
+        return {**await self._workers.throttles(), "enforces_alone": self._alone}

@@ -1,0 +1,84 @@
+"""The figures of workers as those of one proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from proxy.observe.catalogue import families
+from proxy.observe.merging import merged, merged_throttles, rows_of
+
+P = "kafka_quota_proxy_"
+
+
+def counter(name: str, **values: float) -> Metric:
+    family = CounterMetricFamily(P + name, "what it means", labels=["api"])
+    for api, value in values.items():
+        family.add_metric([api], value)
+    return family
+
+
+def gauge(name: str, **values: float) -> Metric:
+    family = GaugeMetricFamily(P + name, "what it means", labels=["user"])
+    for user, value in values.items():
+        family.add_metric([user], value)
+    return family
+
+
+def figures(*workers: list[Metric]) -> Mapping[tuple[str, str], float]:
+    found = merged(rows_of(metrics) for metrics in workers)
+    return {(sample.name, "".join(sample.labels.values())): sample.value for metric in found for sample in metric.samples}
+
+
+def test_counters_add_up_by_label() -> None:
+    found = figures([counter("requests", Fetch=1, Produce=2)], [counter("requests", Produce=3)], [])
+    assert found == {(P + "requests_total", "Fetch"): 1, (P + "requests_total", "Produce"): 5}
+
+
+def test_gauges_are_sums_of_what_each_has_and_else_what_all_share() -> None:
+    def worker(connections: float, used: float, up: float) -> list[Metric]:
+        return [
+            gauge("client_connections", a=connections),
+            gauge("producer_byte_rate_used", a=used),
+            gauge("upstream_up", a=up),
+        ]
+
+    found = figures(worker(3, 100, 1), worker(4, 90, 0))
+    assert found[P + "client_connections", "a"] == 7
+    assert found[P + "producer_byte_rate_used", "a"] == 100
+    assert found[P + "upstream_up", "a"] == 0
+
+
+def test_what_each_worker_counts_of_the_same_is_told_once() -> None:
+    assert figures([counter("quota_changes", a=5)], [counter("quota_changes", a=4)]) == {(P + "quota_changes_total", "a"): 5}
+
+
+def test_one_worker_alone_is_what_it_says() -> None:
+    """Of all metrics that there are."""
+    there = list(families())
+    (alone, again) = (merged([rows_of(there)]), merged([rows_of(there)] * 2))
+    assert [(it.name, it.type, it.documentation, it.samples) for it in alone] == [
+        (it.name, it.type, it.documentation, it.samples) for it in there
+    ]
+    assert [it.name for it in again] == [it.name for it in there]
+
+
+def line(quota: str, user: str, left: float, requests: int) -> dict[str, object]:
+    return {"quota": quota, "mode": "enforce", "entity": {"user": user}, "seconds_left": left, "requests": requests}
+
+
+def refused(topic: str, items: int) -> dict[str, object]:
+    return {"quota": "q", "mode": "enforce", "entity": {"user": "a"}, "topic": topic, "items": items}
+
+
+def test_who_is_throttled_at_several_workers_stands_there_once() -> None:
+    first = {"proxy": "p", "throttled": [line("q", "a", 1.0, 2), line("q", "b", 5.0, 1)], "refused_last_hour": [refused("t", 1)]}
+    second = {"proxy": "p", "throttled": [line("q", "a", 3.0, 5)], "refused_last_hour": [refused("u", 9), refused("t", 2)]}
+    found = merged_throttles([first, second])
+    assert found["proxy"] == "p"
+    assert [(it["entity"]["user"], it["seconds_left"], it["requests"]) for it in found["throttled"]] == [
+        ("b", 5.0, 1),
+        ("a", 3.0, 7),
+    ]
+    assert [(it["topic"], it["items"]) for it in found["refused_last_hour"]] == [("u", 9), ("t", 3)]

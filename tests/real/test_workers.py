@@ -1,0 +1,186 @@
+"""A proxy of several workers with real clients: one quota, one admin listener, one log, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from localkafka import LocalCluster
+from localkafka.ports import free_port
+from tests.real.proxies import ProxyProcess, shared_ports, wait_until
+from tests.real.raw import connect
+from tests.real.steady import SteadyProducer, create, read_all
+from tests.real.test_faults import serve
+from tests.real.test_ledger import BATCH, produce
+
+pytestmark = pytest.mark.kafka
+
+WORKERS = 3
+BROKERS = 3
+COMMAND = [sys.executable, "-m", "proxy", "serve"]
+RATE = 400_000
+BURST = 10
+"""seconds of the quota that pass at once"""
+
+
+@contextmanager
+def workers(kafka: LocalCluster, folder: Path, **settings: Any) -> Iterator[ProxyProcess]:
+    with shared_ports(BROKERS + 1) as first:
+        listen = {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + BROKERS}", "reuse_port": True}
+        made = {"listen": listen, "workers": WORKERS, **settings}
+        with ProxyProcess(folder, kafka.bootstrap_servers, made) as running:
+            wait_until(lambda: running.metric("brokers") == BROKERS, "all brokers to be known")
+            yield running
+
+
+def processes(proxy: ProxyProcess) -> list[psutil.Process]:
+    return [it for it in psutil.Process(proxy.process.pid).children() if "proxy.process.worker" in it.cmdline()]
+
+
+def rewrite(proxy: ProxyProcess, change: dict[str, Any] | str) -> None:
+    """Other settings in the proxy's file, and SIGHUP."""
+    file = proxy.folder / "settings.yaml"
+    file.write_text(change if isinstance(change, str) else yaml.safe_dump({**yaml.safe_load(file.read_text()), **change}))
+    proxy.process.send_signal(signal.SIGHUP)
+
+
+def limited(rate: int) -> dict[str, Any]:
+    return {"entities": [{"client_id": "<default>", "producer_byte_rate": rate}]}
+
+
+def test_clients_of_all_workers_get_one_quota_and_one_admin_address(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    create(kafka3.bootstrap_servers, name)
+    with workers(kafka3, tmp_path, quotas=limited(RATE)) as proxy:
+        began = time.monotonic()
+        with ThreadPoolExecutor(6) as pool:
+            found = [pool.submit(produce, proxy.bootstrap, name, name, began + 6, login=False) for _ in range(6)]
+            done = sum(it.result() for it in found)
+        took = time.monotonic() - began
+        assert RATE * BURST * 0.8 < done <= RATE * (BURST + took + 0.5) + 6 * 3 * BATCH
+        assert proxy.metric("workers_up") == WORKERS
+        assert proxy.metric("request_bytes_total", api="Produce") >= done, "those of all workers"
+        assert proxy.metric("throttled_requests_total", quota="producer_byte_rate") > 0
+        assert json.loads(proxy.get("/throttles")[1]).keys() == {"proxy", "enforces_alone", "at", "throttled", "refused_last_hour"}
+    boots = {line["boot"] for line in proxy.usage() if line["type"] == "usage" and line["api_key"] == 0}
+    assert len(boots) == WORKERS, "all of them had clients, and wrote to one folder"
+    assert len(proxy.lines("started")) == 1
+
+
+def test_connections_are_spread_evenly_also_when_they_are_few(kafka3: LocalCluster, tmp_path: Path) -> None:
+    limits = {"max_connections": 11, "max_connections_per_address": 10}
+    with workers(kafka3, tmp_path, limits=limits) as proxy, ExitStack() as stack:
+        for _ in range(9):
+            connection = stack.enter_context(connect(proxy.bootstrap))
+            assert len(connection.decoded(3, 9, topics=[]).brokers) == BROKERS
+        port = int(proxy.bootstrap.rpartition(":")[2])
+        there = [
+            sum(it.laddr.port == port and it.status == psutil.CONN_ESTABLISHED for it in each.net_connections())
+            for each in processes(proxy)
+        ]
+        assert there == [3, 3, 3]
+        assert proxy.metric("client_connections") == 9
+
+
+def test_a_limit_of_an_address_holds_for_all_workers_together(kafka3: LocalCluster, tmp_path: Path) -> None:
+    with workers(kafka3, tmp_path, limits={"max_connections_per_address": 5}) as proxy, ExitStack() as stack:
+        for _ in range(5):
+            connection = stack.enter_context(connect(proxy.bootstrap))
+            connection.decoded(3, 9, topics=[])
+        wait_until(lambda: proxy.metric("ledger_events_heard_total") >= 5 * (WORKERS - 1), "all workers to know of each other")
+
+        def refused() -> bool:
+            with connect(proxy.bootstrap) as connection:
+                try:
+                    connection.decoded(3, 9, topics=[])
+                except (OSError, EOFError):
+                    return True
+            return False
+
+        wait_until(refused, "one more to be refused")
+        assert proxy.metric("limit_hits_total", limit="max_connections_per_address") >= 1
+
+
+def test_a_worker_that_is_killed_under_load_costs_no_record(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    create(kafka3.bootstrap_servers, name)
+    with workers(kafka3, tmp_path) as proxy, ExitStack() as stack:
+        kinds = [("idempotent", {"enable.idempotence": True}), ("plain", {"acks": "all"})]
+        producers = [
+            stack.enter_context(SteadyProducer(proxy.bootstrap, name, f"{kind} {number}", **settings))
+            for number in range(3)
+            for kind, settings in kinds
+        ]
+        wait_until(lambda: all(len(it.acknowledged) > 50 for it in producers), "all producers to get on")
+        for restarts in (1, 2):
+            processes(proxy)[0].kill()
+            wait_until(lambda n=restarts: proxy.metric("worker_restarts_total") == n, "the worker to be started again")
+            wait_until(lambda: proxy.metric("workers_up") == WORKERS, "it to serve")
+        before = [len(it.acknowledged) for it in producers]
+        wait_until(lambda: all(len(it.acknowledged) > n + 50 for it, n in zip(producers, before, strict=True)), "all to go on")
+        stack.close()
+        found = read_all(kafka3.bootstrap_servers, name)
+        for producer in producers:
+            assert (producer.failed, producer.unsent) == ([], 0)
+            assert all(found[value] >= 1 for value in producer.acknowledged), "none is lost"
+            if producer.acknowledged[0].startswith("idempotent"):
+                assert {found[value] for value in producer.acknowledged} == {1}, "none is there twice"
+        assert [line["exit_code"] for line in proxy.lines("worker ended")] == [-signal.SIGKILL] * 2
+
+
+def test_settings_are_read_once_for_all_and_a_worker_starts_with_those_in_force(
+    kafka3: LocalCluster, tmp_path: Path, name: str
+) -> None:
+    create(kafka3.bootstrap_servers, name)
+    with workers(kafka3, tmp_path, quotas=limited(RATE * 1000)) as proxy:
+        rewrite(proxy, {"quotas": limited(1000)})
+        proxy.wait_for("settings applied", why="SIGHUP")
+        rewrite(proxy, "quotas: nonsense")
+        proxy.wait_for("settings refused")
+        assert proxy.metric("settings_current") == 0
+        for process in processes(proxy):
+            process.kill()
+        wait_until(lambda: proxy.metric("worker_restarts_total") == WORKERS, "all workers to be started again")
+        wait_until(lambda: proxy.metric("workers_up") == WORKERS and proxy.get("/readyz")[0] == 200, "them to serve")
+        produce(proxy.bootstrap, name, name, time.monotonic() + 2, login=False)
+        wait_until(lambda: proxy.metric("producer_byte_rate_limit", client_id=name, user="ANONYMOUS") == 1000, "the limit to hold")
+        assert len(proxy.lines("settings applied")) == 1
+
+
+def test_workers_end_with_a_supervisor_that_is_killed(kafka3: LocalCluster) -> None:
+    port = free_port()
+    command = ["--upstream", kafka3.bootstrap_servers, "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
+    with subprocess.Popen([*COMMAND, *command, "--workers", "2"], stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        next(line for line in supervisor.stdout if '"started"' in line)
+        children = psutil.Process(supervisor.pid).children()
+        assert len(children) == 2
+        supervisor.kill()
+    assert not psutil.wait_procs(children, timeout=30)[1]
+
+
+def test_what_keeps_workers_from_starting_is_said_once(kafka3: LocalCluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = serve("--upstream", kafka3.bootstrap_servers, "--listen", address, "--admin", "127.0.0.1:0", "--workers", "2")
+        expected = "kafka-quota-proxy: cannot listen at {}: Address already in use; set `{}` or {} to a free address{}\n"
+        share = ", or share it: `--reuse-port` for all proxies there"
+        assert (done.returncode, done.stderr) == (1, expected.format(address, "listen.bootstrap", "--listen", share))
+        free = f"127.0.0.1:{free_port()}"
+        done = serve("--upstream", kafka3.bootstrap_servers, "--listen", free, "--admin", address, "--workers", "2")
+        assert (done.returncode, done.stderr) == (1, expected.format(address, "admin.listen", "--admin", ""))
+        logs = "/proc/nothing"
+        done = serve("--upstream", "127.0.0.1:1", "--listen", free, "--admin", "127.0.0.1:0", "--workers", "2", "--logs", logs)
+        assert done.returncode == 1
+        assert done.stderr.count("cannot write the usage log") == 1
