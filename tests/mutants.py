@@ -2,12 +2,12 @@
 
 In: the sources of quota/ and proxy/wire/, and the tests of quota, wire, session and apis. Out: the share of defects that a test
 caught, the names of the others, and exit code 1 below `WANTED`. mutmut makes the defects (another operator, number, text or
-argument in each) in a copy in `build/mutants`, and finds out which tests reach which function. There are some 14,000 defects, so
+argument in each) in a copy in `build/mutants`, and finds out which tests reach which function. There are some 15,000 defects, so
 a sample is tried; the same seed takes the same ones as long as the sources are the same.
 
-A defect is tried in a process that is forked from one that has imported all tests. It runs at most `MAX_TESTS` of the tests that
-reach the function, those of its own folder first and the quickest first, until one fails: so a defect may count as not caught
-that a slower test would catch.
+A defect is tried in a process that is forked from one that has imported all tests. It runs tests that reach the function, those
+of its own folder first and the quickest first, until one fails or `SECONDS` are used up: so a defect may count as not caught that
+a slower test would catch.
 
 `mutmut show NAME`, called in `build/mutants`, prints a defect."""
 
@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -41,14 +43,17 @@ SETTINGS: Final = f"""
 [tool.mutmut]
 source_paths = {list(SOURCES)}
 also_copy = {[*BESIDE]}
-pytest_add_cli_args = ["-x", "-p", "no:xdist", "-p", "no:cacheprovider"]
+pytest_add_cli_args = ["--quick", "-x", "-p", "no:xdist", "-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = {list(TESTS)}
 """
 WANTED: Final = 0.9
-MAX_TESTS: Final = 200
-LIMIT: Final = 60.0
-"""Seconds after which the tests of one defect are ended: it makes something go on for ever."""
-QUIET: Final = ("-q", "-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:warnings")
+SECONDS: Final = 30.0
+"""How long the tests of one defect may take, by what mutmut measured: it counts calls meanwhile, which makes them slower."""
+LIMIT: Final = 60
+"""CPU seconds after which the tests of one defect are ended: it makes something go on for ever."""
+PATIENCE: Final = 600.0
+"""Seconds after which they are ended if they do not even use the CPU."""
+QUIET: Final = ("--quick", "-q", "-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:warnings")
 SURVIVED, ENDED, NOT_REACHED = "survived", "ended after the time limit", "reached by no test"
 
 
@@ -108,7 +113,8 @@ def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
         own = "tests/quota/" if name.startswith("quota") else "tests/wire/"
         reaching = known["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], ())
         ordered = sorted(reaching, key=lambda test: (not test.startswith(own), seconds.get(test, 0.0)))
-        found[name] = ordered[:MAX_TESTS]
+        total = accumulate(seconds.get(test, 0.0) for test in ordered)
+        found[name] = [test for test, until in zip(ordered, total, strict=True) if until <= SECONDS] or ordered[:1]
     return found
 
 
@@ -153,21 +159,22 @@ def _tried(name: str, tests: Sequence[str]) -> str:
     child = os.fork()
     if not child:
         os.environ["MUTANT_UNDER_TEST"] = name
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
         os._exit(int(pytest.main([*QUIET, *tests])))
     for code in _waits(child):
         if code is not None:
-            return SURVIVED if code == 0 else "caught"
+            return SURVIVED if code == 0 else ENDED if code == -signal.SIGXCPU else "caught"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return ENDED
 
 
 def _waits(child: int) -> Iterator[int | None]:
-    """The exit code of a process, None while it runs; ends after `LIMIT`."""
-    limit = time.monotonic() + LIMIT
+    """The exit code of a process, None while it runs; ends after `PATIENCE`."""
+    limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit:
         pid, status = os.waitpid(child, os.WNOHANG)
         yield os.waitstatus_to_exitcode(status) if pid else None

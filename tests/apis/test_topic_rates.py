@@ -2,6 +2,7 @@
 charged topic by topic."""
 
 from fractions import Fraction
+from heapq import heappop, heappush
 from random import Random
 
 import pytest
@@ -172,17 +173,18 @@ def test_observed_rates_let_everything_pass(world):
 @pytest.mark.parametrize("connections", [1, 10, 100])
 @pytest.mark.parametrize("above", [Above.THROTTLE, Above.TRANSIENT])
 def test_a_topic_gets_its_rate_over_a_minute(world, connections, above):
-    """Producers that always want more, in simulated time; the bytes that brokers got, in exact arithmetic."""
+    """Producers that always want more, in simulated time; the bytes that brokers got, in exact arithmetic. One that is refused
+    comes again after 40 ms for each connection, so that together they ask for six times the rate."""
     rate, size = 2000, 500
     w = topics(world(max_throttle=600.0), above, bytes_in={"orders": rate})
     dialogues = [w.dialogue(f"user{i}") for i in range(connections)]
-    due = {i: Fraction(i, 1000) for i in range(connections)}
+    due = [(Fraction(i, 1000), i) for i in range(connections)]
     frame, answer = write({("orders", 0): records(size)}), written([("orders", 0)])
     got = Fraction(0)
     now = Fraction(0)
     while now < 100:
-        i = min(due, key=lambda it: due[it])
-        now, d = due[i], dialogues[i]
+        now, i = heappop(due)
+        d = dialogues[i]
         d.now = float(now)
         if d.session.state in (State.HELD, State.MUTED):
             d.session.wake(d.now)
@@ -193,11 +195,9 @@ def test_a_topic_gets_its_rate_over_a_minute(world, connections, above):
             d.broker(answer)
         said = d.to_client
         waits = d.session.state in (State.HELD, State.MUTED)
-        due[i] = (
-            max(Fraction(d.port.wake), now)
-            if waits
-            else now + Fraction(10 * max(connections, 10) if said and told(said)["orders", 0][0] else 1, 1000)
-        )
+        refused = not waits and said and told(said)["orders", 0][0]
+        later = now + Fraction(40 * max(connections, 10) if refused else 1, 1000)
+        heappush(due, (max(Fraction(d.port.wake), now) if waits else later, i))
     assert got / 60 == pytest.approx(rate, rel=0.02)
 
 

@@ -1,5 +1,6 @@
 """Names of topic ids and sizes of topics, read a little at a time from what passes by."""
 
+import functools
 from random import Random
 from uuid import UUID
 
@@ -387,6 +388,7 @@ def test_what_is_read_of_an_answer_that_is_cut_off_makes_nothing_go():
 # ---------------------------------------------------------------------- what answers about topics do to thresholds
 
 
+@functools.cache
 def accepted(*, refused_every: float = 0, poll_every: float = 0, seen_every: float = 0, gone_every: float = 0) -> float:
     """Bytes per second of `orders` that pass in two minutes: 5,000 are wanted, where 500 of 1,000 are its threshold. Meanwhile
     answers come every so many seconds: that a client may not see it, all that an identity without rights sees, that it is there,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quota.decision import Action
+from quota.entity import Entity
 from quota.kinds import bytes_in as module
 from quota.kinds.bytes_in import OTHERS, BytesIn, TopicLimits
 from tests.properties import examples
@@ -481,3 +482,25 @@ def test_bytes_that_are_given_back_leave_the_rates_as_if_they_had_never_come(lat
         assert rates(one, now) == pytest.approx(rates(other, now), abs=1e-9)
         assert one.total.measured(now) == pytest.approx(other.total.measured(now), abs=1e-9)
     assert one.total.count == 100
+
+
+def test_who_is_declined_is_told_to_come_back_at_the_next_tick_of_the_average() -> None:
+    quota = BytesIn(TopicLimits(100, {"orders": 10}))
+    quota.expect("alice", 10_000, 0.0)
+    quota.expect("alice", 10_000, 6.0)
+    assert quota.is_over("alice", "orders", 6.0)
+    found = quota.decline("alice", "orders", 6.0)
+    assert (found.entity, found.throttle) == (Entity("alice", None), 4.0)
+    assert found.message.endswith("try again in 4 s.")
+
+
+@pytest.mark.parametrize("later", [0.0, 3.0, 7.0, 65.0])
+def test_what_was_expected_is_given_back_as_of_when_it_came(later):
+    """However long the broker took to answer, and whatever else is expected of the user."""
+    one, other = (BytesIn(TopicLimits(100, {"orders": 10})) for _ in range(2))
+    for quota in (one, other):
+        quota.expect("alice", 3000, 2.0)
+    one.expect("alice", 10_000, 2.0)
+    one.answered("alice", 10_000, 2.0, 2.0 + later)
+    for now in (2.0 + later, 10.0 + later):
+        assert one._expected["alice"].measured(now) == pytest.approx(other._expected["alice"].measured(now))

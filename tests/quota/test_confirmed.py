@@ -1,6 +1,6 @@
 """Which users may count against which topics: what brokers confirmed, divided among users."""
 
-from quota.confirmed import HOLDS, Confirmations
+from quota.confirmed import HOLDS, SWEPT, Confirmations
 
 
 def test_a_pair_is_confirmed_and_revoked_for_that_user_and_topic_alone():
@@ -38,3 +38,11 @@ def test_a_confirmation_holds_an_hour():
     assert (old.confirmed, renewed.confirmed, len(table)) == (False, True, 1)
     table.sweep(HOLDS + 200)
     assert len(table) == 0
+
+
+def test_a_sweep_forgets_a_bounded_number_of_confirmations_of_a_user() -> None:
+    confirmed = Confirmations()
+    for i in range(SWEPT + 10):
+        confirmed.confirm("alice", f"topic-{i}", 0.0)
+    confirmed.sweep(HOLDS + 1)
+    assert len(confirmed) == 10

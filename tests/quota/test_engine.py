@@ -366,3 +366,8 @@ def test_users_who_are_counted_no_more_are_not_loaded_either():
     assert after.producer_ids.load(data, 0.0, 1e9) == 1
     assert after.producer_ids.unchecked < -1, "alice is over"
     assert charge_producer_ids(after, "alice", [1], 0.0).decision is not None
+
+
+def test_who_has_no_window_has_used_nothing() -> None:
+    quota = ControllerMutations(LimitTable({ALICE: FIVE}))
+    assert quota.level(ALICE, 0.0) == 0.0

@@ -202,3 +202,19 @@ def test_nothing_is_lost_and_nothing_out_of_order_whatever_is_refused_when():
                     log.append(sequence)
             waiting = failed + waiting[5:]
         assert log == list(range(40))
+
+
+def test_a_fence_is_told_again_while_its_producer_tries() -> None:
+    """Else other proxies would take it for over while it is not."""
+    fence, told = Fence(life=900), []
+    fence.tell = lambda *event: told.append(event)
+    refused(fence, 5, now=0.0)
+    refused(fence, 5, now=10.0)
+    for now in (20.0, 299.0, 300.0, 310.0, 599.0, 600.0):
+        assert fence.blocks(ALICE, 7, 0, 6, HERE, now)
+    what = (ALICE, 7, 0, 5, *HERE, 19, "topic_bytes_in", False)
+    assert told == [("refused", *what), ("still", *what), ("still", *what)]
+    refused(fence, 4, now=601.0)
+    assert told[-1] == ("refused", ALICE, 7, 0, 4, *HERE, 19, "topic_bytes_in", False), "an earlier one is told at once"
+    fence.admitted(ALICE, 7, 0, 4, HERE)
+    assert told[-1] == ("admitted", ALICE, 7, 0, 4, *HERE)

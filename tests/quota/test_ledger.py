@@ -466,3 +466,43 @@ def test_the_owners_of_one_user_do_not_make_those_of_others_wait() -> None:
     b.sync(0.2)
     assert b.kind.learned[ALICE] == 100
     assert a.ledger.behind() == 5001 - 200
+
+
+def test_who_alone_has_used_something_is_thought_to_be_alone_while_the_store_is_away() -> None:
+    _, (a, _) = fleet(2, proxies=4)
+    a.kind.charge(ALICE, 1)
+    a.settle(0.1)
+    a.kind.charge(ALICE, 10)
+    a.sync(5.0, arrives=False)
+    assert a.kind.learned.get(ALICE, 0) == 0
+
+
+def test_what_was_learned_estimated_and_synced_is_counted() -> None:
+    _, (a, b) = fleet(2, when_away=Away.SPLIT, proxies=3)
+    for now in (0.1, 0.2, 0.3):
+        a.kind.charge(ALICE, 5)
+        b.kind.charge(ALICE, 7)
+        a.sync(now)
+        b.sync(now)
+    a.sync(0.4)
+    assert (a.ledger.counts.learned, a.ledger.counts.estimated) == (21, 0)
+    synced = a.ledger.counts.synced
+    a.kind.charge(ALICE, 1)
+    a.sync(0.5)
+    assert a.ledger.counts.synced == synced + 1
+    for now in (5.0, 5.1):
+        a.kind.charge(ALICE, 10)
+        a.sync(now, arrives=False)
+    assert a.ledger.counts.estimated == 40, "two others as much, twice"
+
+
+def test_a_ledger_is_quiet_that_has_nothing_to_say_and_heard_of_the_store_not_long_ago() -> None:
+    _, (a,) = fleet(1, stale_after=3.0)
+    (shard,) = a.ledger.shards
+    a.sync(10.0)
+    assert [a.ledger.quiet(shard, now) for now in (10.0, 10.9, 11.0)] == [True, True, False]
+    a.kind.charge(ALICE, 1)
+    a.ledger.collect(10.1)
+    assert not a.ledger.quiet(shard, 10.2), "there is something to say"
+    a.sync(10.3)
+    assert not a.ledger.quiet(shard, 10.4), "others may have charged that owner"

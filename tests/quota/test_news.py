@@ -10,8 +10,9 @@ from proxy.hashing import murmur3
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.fleet_events import BURST, MOST, PER_SECOND, FleetEvents
+from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.turns import Turns
-from tests.support import limits_of
+from tests.support import ALICE, limits_of
 
 PART = ("orders", 0)
 
@@ -102,3 +103,11 @@ def test_fences_of_nobody_are_not_heard(event: list[Any]) -> None:
 
 def refuse_all(*_: object) -> None:
     raise ValueError
+
+
+def test_producer_ids_that_another_proxy_counted_are_known_here() -> None:
+    here, there = (Engine(limits_of(producer_ids=user_limit_table({ALICE: ProducerIdLimit(9)})), murmur3) for _ in range(2))
+    told, heard = FleetEvents(there, lambda: 0.0), FleetEvents(here, lambda: 0.0)
+    there.producer_ids.count("alice", [5, 6], 0.0)
+    heard.hear("there", [event for _, (_, event) in told.take(10)], 0.0, 0.0)
+    assert here.producer_ids.new("alice", [5, 6, 7], 0.0) == [2]

@@ -11,9 +11,19 @@ from proxy.hashing import murmur3
 from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from quota.kinds import producer_ids
-from quota.kinds.producer_ids import MAGIC, Mode, ProducerIdLimit, ProducerIds, Windows, user_limit_table
+from quota.kinds.producer_ids import (
+    MAGIC,
+    NAME,
+    Mode,
+    ProducerIdLimit,
+    ProducerIdOptions,
+    ProducerIds,
+    Windows,
+    user_limit_table,
+)
 from quota.state import BadState, Reader, Writer
 from tests.properties import examples
+from tests.support import limits_of
 
 ALICE = Entity("alice", None)
 HOUR = 3600.0
@@ -500,3 +510,23 @@ def test_a_reader_takes_what_is_there_and_nothing_else():
         source.number()
     with pytest.raises(BadState, match="behind"):
         Reader(data, b"kind 1", len(data)).end()
+
+
+def test_a_client_that_waits_for_a_producer_id_is_told_why_and_what_is_left() -> None:
+    ids = ProducerIds(user_limit_table({ALICE: ProducerIdLimit(2)}), murmur3)
+    assert ids.wait_for_room("alice", -1, 10.0, 0.0) is None
+    ids.count("alice", [1, 2], 0.0)
+    wait = ids.wait_for_room("alice", -1, 10.0, 0.0)
+    assert wait is not None
+    assert (wait.action, wait.usage, wait.limit, wait.throttle, wait.left) == (Action.HOLD, 2, 2, 10.0, 0.0)
+    assert wait.message == "user alice has used up its producer id quota: a new id waits for 10 s."
+    assert ids.wait_for_room("alice", 1, 10.0, 0.0) is None, "it has one that is known, and gets another epoch"
+
+
+@pytest.mark.parametrize(("options", "observed", "waits"), [((True,), (), True), ((True,), (NAME,), False), ((False,), (), False)])
+def test_new_ids_wait_where_settings_say_so_and_the_quota_is_enforced(options, observed, waits):
+    ids = quota()
+    ids.configure(limits_of(ProducerIdOptions(hold_new=options[0]), observed=dict.fromkeys(observed, Action.HOLD)))
+    assert ids.hold_new == waits
+    ids.configure(limits_of())
+    assert not ids.hold_new

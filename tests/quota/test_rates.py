@@ -1,5 +1,8 @@
 """Rates of entities: Kafka's figures within the limit, no debt forgotten above it, and what is shared, kept and dropped."""
 
+from copy import deepcopy
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,10 +229,10 @@ def test_nor_does_a_capped_throttle_lose_debt(amounts, cap):
         assert used - owed == pytest.approx(50 * now + 500)
 
 
-@given(STEPS)
-@examples(300)
-def test_the_short_cut_is_what_a_look_at_the_samples_says(steps):
-    fast, slow, now = RateWindow(100), RateWindow(100), 0.0
+@given(STEPS, st.integers(2, 12), st.sampled_from([0.5, 1.0, 3.0]))
+@examples(600)
+def test_the_short_cut_is_what_a_look_at_the_samples_says(steps, number, seconds):
+    fast, slow, now = RateWindow(100, number, seconds), RateWindow(100, number, seconds), 0.0
     for passed, amount in steps:
         now += passed
         slow.void()
@@ -468,3 +471,24 @@ def test_each_user_has_a_window_of_its_own_under_a_limit_of_a_client_id():
     one = rates({Entity(None, "etl"): 100})
     assert one.charge(one.find("mallory", "etl"), (10**6,), 0.0).decision
     assert one.charge(one.find("alice", "etl"), (900,), 0.0).decision is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40).map(lambda n: n / 8), st.integers(1, 400)), min_size=1, max_size=12),
+    st.integers(2, 12),
+    st.sampled_from([0.5, 1.0, 3.0]),
+    st.integers(1, 200),
+)
+@examples(300)
+def test_a_measured_rate_is_not_above_another_when_the_first_sample_passes_that_is_enough(steps, number, seconds, rate):
+    window, now = RateWindow(inf, number, seconds), 0.0
+    samples: list[list[float]] = []  # first and last amount
+    for passed, amount in steps:
+        now += passed
+        window.record(amount, now)
+        if not samples or now - samples[-1][0] >= seconds:
+            samples.append([now, now])
+        samples[-1][1] = now
+    ends = [now, *(last + number * seconds for _, last in samples if last + number * seconds > now)]
+    enough = next(end for end in ends if deepcopy(window).average(end + 2e-6 * (end > now)) <= rate)
+    assert window.wait_for(rate, now) == pytest.approx(enough - now, abs=1e-5)

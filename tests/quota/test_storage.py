@@ -418,3 +418,34 @@ def test_a_change_of_settings_holds_at_once() -> None:
     assert storage.factor == 0.5
     storage.change(None)
     assert (storage.calm, storage.factor, len(storage)) == (True, 1.0, 0)
+
+
+# what a check could not see
+
+
+ALL = ((1, "/a"), (1, "/b"), (2, "/a"))
+
+
+@pytest.mark.parametrize(
+    ("gap", "kept"),
+    [
+        (Gap(Reason.CLUSTER, "nobody answers"), ALL),
+        (Gap(Reason.BROKER, "broker 1 does not answer", 1), ALL[:2]),
+        (Gap(Reason.VOLUME, "a volume cannot be read", 1, "/b"), ALL[1:2]),
+        (Gap(Reason.VOLUME, "a volume cannot be read", None, "/a"), (ALL[0], ALL[2])),
+    ],
+)
+def test_volumes_that_could_not_be_asked_stay_known_and_others_that_were_not_seen_are_gone(gap: Gap, kept: object) -> None:
+    storage = Storage(StorageLimits(Below(100), Below(100), validity=60.0))
+    storage.observe(check(0, *(volume(900, *key) for key in ALL)))
+    storage.observe(check(60, gaps=(gap,)))
+    assert tuple(sorted(seen.volume.key for seen in storage.volumes)) == kept
+    storage.observe(check(61, gaps=(gap,)))
+    assert len(storage) == 0, "not for longer than what was seen is valid"
+
+
+def test_a_volume_in_trouble_that_is_kept_keeps_no_other_one() -> None:
+    storage = Storage(SINGLE)
+    storage.observe(check(0, volume(50), volume(900, 2)))
+    storage.observe(Check(60))
+    assert [seen.volume.broker_id for seen in storage.volumes] == [1]
