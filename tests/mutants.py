@@ -5,9 +5,10 @@ caught, the names of the others, and exit code 1 below `WANTED`. mutmut makes th
 argument in each) in a copy in `build/mutants`, and finds out which tests reach which function. There are some 15,000 defects, so
 a sample is tried; the same seed takes the same ones as long as the sources are the same.
 
-A defect is tried in a process that is forked from one that has imported all tests. It runs tests that reach the function, those
-of its own folder first and the quickest first, until one fails or `SECONDS` are used up: so a defect may count as not caught that
-a slower test would catch.
+A defect is tried in a process that is forked from one that has imported all tests. It runs tests that reach the function, the
+quickest first and those of its own folder before others, until one fails or `SECONDS` are used up: so a defect may count as not
+caught that a slower test would catch. Where none fails they run again in a new process, which imports everything with the defect:
+some functions are called then and never again.
 
 `mutmut show NAME`, called in `build/mutants`, prints a defect."""
 
@@ -49,12 +50,14 @@ pytest_add_cli_args_test_selection = {list(TESTS)}
 WANTED: Final = 0.9
 SECONDS: Final = 30.0
 """How long the tests of one defect may take, by what mutmut measured: it counts calls meanwhile, which makes them slower."""
+OTHERS: Final = 4
+"""Tests of other folders come behind those of the defect's own that take this many times longer."""
 LIMIT: Final = 60
 """CPU seconds after which the tests of one defect are ended: it makes something go on for ever."""
 PATIENCE: Final = 600.0
 """Seconds after which they are ended if they do not even use the CPU."""
 QUIET: Final = ("--quick", "-q", "-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:warnings")
-SURVIVED, ENDED, NOT_REACHED = "survived", "ended after the time limit", "reached by no test"
+CAUGHT, SURVIVED, ENDED, NOT_REACHED = "caught", "survived", "ended after the time limit", "reached by no test"
 
 
 def copy_sources() -> None:
@@ -111,8 +114,12 @@ def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
     found = {}
     for name in names:
         own = "tests/quota/" if name.startswith("quota") else "tests/wire/"
+
+        def rank(test: str, own: str = own) -> float:
+            return seconds.get(test, 0.0) * (1 if test.startswith(own) else OTHERS)
+
         reaching = known["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], ())
-        ordered = sorted(reaching, key=lambda test: (not test.startswith(own), seconds.get(test, 0.0)))
+        ordered = sorted(reaching, key=rank)
         total = accumulate(seconds.get(test, 0.0) for test in ordered)
         found[name] = [test for test, until in zip(ordered, total, strict=True) if until <= SECONDS] or ordered[:1]
     return found
@@ -152,7 +159,14 @@ def work() -> None:
 
 
 def _tried(name: str, tests: Sequence[str]) -> str:
-    """Run tests with this defect in a process of its own. Returns what became of it."""
+    """Run tests with this defect, first in a fork, then in a new process. Returns what became of it."""
+    outcome = _ran(name, tests, imported=True)
+    if outcome == SURVIVED and _ran(name, tests, imported=False) != SURVIVED and _ran("", tests, imported=False) == SURVIVED:
+        return CAUGHT
+    return outcome
+
+
+def _ran(name: str, tests: Sequence[str], *, imported: bool) -> str:
     import pytest
 
     sys.stdout.flush()
@@ -163,10 +177,12 @@ def _tried(name: str, tests: Sequence[str]) -> str:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
+        if not imported:
+            os.execv(sys.executable, [sys.executable, "-m", "pytest", *QUIET, *tests])  # noqa: S606
         os._exit(int(pytest.main([*QUIET, *tests])))
     for code in _waits(child):
         if code is not None:
-            return SURVIVED if code == 0 else ENDED if code == -signal.SIGXCPU else "caught"
+            return SURVIVED if code == 0 else ENDED if code == -signal.SIGXCPU else CAUGHT
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return ENDED
@@ -199,10 +215,10 @@ def main() -> int:
 def report(found: Mapping[str, str]) -> int:
     """Print what became of these defects. The exit code."""
     for name, outcome in sorted(found.items()):
-        if outcome != "caught":
+        if outcome != CAUGHT:
             print(f"{outcome}: {name}")
     counts = Counter(found.values())
-    caught = counts["caught"] + counts[ENDED]
+    caught = counts[CAUGHT] + counts[ENDED]
     share = caught / len(found)
     print(
         f"{caught} of {len(found)} defects caught ({counts[ENDED]} by the time limit), {counts[NOT_REACHED]} reached by no test:"
