@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -107,7 +108,17 @@ def create(bootstrap: str, topic: str, partitions: int = 6) -> None:
 
 def read_all(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
     """How often each value stands in a topic."""
-    return Counter(value for values in read_in_order(bootstrap, topic, partitions) for value in values)
+    return Counter(value for value, _, _ in _read(bootstrap, topic, partitions))
+
+
+def read_by_leader(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
+    """How often each value was written under the same leader. A leader that is replaced answers what waits for replicas
+    with an error although the records may survive; a producer without idempotence then writes them to the next leader, with
+    or without a proxy."""
+    found: Counter[str] = Counter()
+    for (value, _, _), count in Counter(_read(bootstrap, topic, partitions)).items():
+        found[value] = max(count, found[value])
+    return found
 
 
 def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -129,9 +140,18 @@ def read_in_order(
     bootstrap: str, topic: str, partitions: int = 6, isolation: str = "read_uncommitted", **more: Any
 ) -> list[list[str]]:
     """The values of each partition, up to its present end. There must be no open transaction. `more`: settings, such as a login."""
+    found: list[list[str]] = [[] for _ in range(partitions)]
+    for value, partition, _ in _read(bootstrap, topic, partitions, isolation, **more):
+        found[partition].append(value)
+    return found
+
+
+def _read(
+    bootstrap: str, topic: str, partitions: int, isolation: str = "read_uncommitted", **more: Any
+) -> Iterator[tuple[str, int, int | None]]:
+    """Each value with its partition and the leader epoch in which it was written (KIP-101)."""
     settings = {"group.id": "nobody", "enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "auto.offset.reset": "error", **settings, **more})
-    found: list[list[str]] = [[] for _ in range(partitions)]
     try:
         ends = [watermarks(consumer, topic, n)[1] for n in range(partitions)]
         consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
@@ -141,11 +161,10 @@ def read_in_order(
             assert time.monotonic() < deadline, f"partitions {left} cannot be read to their ends"
             for message in consumer.consume(1000, 0.2):
                 if message.error() is None:
-                    found[message.partition()].append((message.value() or b"").decode())
+                    yield (message.value() or b"").decode(), message.partition(), message.leader_epoch()
                 else:
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     if message.offset() >= ends[message.partition()]:
                         left.discard(message.partition())
     finally:
         consumer.close()
-    return found

@@ -12,7 +12,7 @@ import pytest
 
 from localkafka import LocalCluster, run_java
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
-from tests.real.steady import SteadyConsumer, SteadyProducer, create, read_all
+from tests.real.steady import SteadyConsumer, SteadyProducer, create, read_all, read_by_leader
 
 pytestmark = pytest.mark.kafka
 
@@ -101,23 +101,24 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
     finally:
         stop.touch()
         thread.join(60)
-    found = read_all(kafka3.bootstrap_servers, name)
-    for key, producer in producers.items():
-        assert not producer.failed, key
-        assert not producer.unsent, key
-        assert producer.noticed.keys() <= HARMLESS, key
-        # What a proxy did not answer it did not pass on, so not even a producer that is not idempotent wrote anything twice.
-        assert {found[value] for value in producer.acknowledged} == {1}, key
-    idempotent, plain, failed = (int(part) for part in java[0].split())
-    assert failed == 0
-    assert idempotent > 500
-    assert {found[f"java {i}"] for i in range(idempotent)} == {1}
-    assert {found[f"java-plain {i}"] for i in range(plain)} == {1}
-    for consumer in (*consumers, new):
-        assert not consumer.errors
-        assert consumer.noticed.keys() <= HARMLESS
     assert len(pair.ended) == 4
     for proxy in pair.ended:
         assert not proxy.lines("drain timeout")
         assert not [line for line in proxy.events if line["level"] in ("error", "critical")]
         assert not [line for line in proxy.usage() if line["type"] == "gap"]
+    found, by_leader = read_all(kafka3.bootstrap_servers, name), read_by_leader(kafka3.bootstrap_servers, name)
+    for key, producer in producers.items():
+        assert not producer.failed, key
+        assert not producer.unsent, key
+        assert producer.noticed.keys() <= HARMLESS, key
+        # What a proxy did not answer it did not pass on, so not even a producer that is not idempotent wrote anything twice.
+        assert {by_leader[value] for value in producer.acknowledged} == {1}, key
+    assert {found[value] for value in producers["idempotent"].acknowledged} == {1}
+    idempotent, plain, failed = (int(part) for part in java[0].split())
+    assert failed == 0
+    assert idempotent > 500
+    assert {found[f"java {i}"] for i in range(idempotent)} == {1}
+    assert {by_leader[f"java-plain {i}"] for i in range(plain)} == {1}
+    for consumer in (*consumers, new):
+        assert not consumer.errors
+        assert consumer.noticed.keys() <= HARMLESS
