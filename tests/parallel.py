@@ -93,6 +93,14 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
                 self._needs[unit] = clusters_of(file.read_text()) if unit == path else frozenset()
             return unit
 
+        def remove_node(self, node: Any) -> str | None:
+            """A worker has ended. If it crashed, others get its units, but none that is done: who has nothing to run reports
+            nothing, and so gets nothing more, and the run never ends."""
+            units = self.assigned_work[node]
+            self.assigned_work[node] = {unit: tests for unit, tests in units.items() if not all(tests.values())}
+            crashed: str | None = super().remove_node(node)
+            return crashed
+
         def _assign_work_unit(self, node: Any) -> None:
             own = self._own.get(node, frozenset())
             waiting = {unit: self._needs[unit] for unit in self.workqueue}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -60,3 +63,35 @@ def test_the_clusters_of_a_file_are_found() -> None:
 def test_all_that_is_named_is_there() -> None:
     for path in chain(*TOGETHER.values(), (start for start in SECONDS if start != SPARK)):
         assert (ROOT / path).exists(), path
+
+
+CRASHES_ONCE = """
+import os, pathlib
+
+def test_before(): pass
+
+def test_it():
+    if not (there := pathlib.Path("crashed")).exists():
+        there.touch()
+        os.abort()
+"""
+PASSES = "def test_one(): pass\ndef test_other(): pass\n"
+SHARES_OUT = """
+from tests import parallel
+
+def pytest_xdist_make_scheduler(config, log):
+    return parallel.scheduler(config, log)
+"""
+
+
+def test_a_run_ends_although_a_worker_crashed(tmp_path: Path) -> None:
+    """Every test has run at the end, and the one that crashed is told as failed."""
+    (tmp_path / "conftest.py").write_text(SHARES_OUT)
+    (tmp_path / "tests").mkdir()
+    for number in range(12):
+        (tmp_path / "tests" / f"test_{number}.py").write_text(CRASHES_ONCE if number == 5 else PASSES)
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "-v"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "1 failed, 24 passed" in run.stdout, run.stdout
