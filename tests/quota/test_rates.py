@@ -1,6 +1,6 @@
 """Rates of entities: Kafka's figures within the limit, no debt forgotten above it, and what is shared, kept and dropped."""
 
-from copy import deepcopy
+from itertools import accumulate
 from math import inf
 
 import pytest
@@ -481,14 +481,19 @@ def test_each_user_has_a_window_of_its_own_under_a_limit_of_a_client_id():
 )
 @examples(300)
 def test_a_measured_rate_is_not_above_another_when_the_first_sample_passes_that_is_enough(steps, number, seconds, rate):
-    window, now = RateWindow(inf, number, seconds), 0.0
+    def after_all_steps() -> tuple[RateWindow, float]:
+        window, now = RateWindow(inf, number, seconds), 0.0
+        for passed, amount in steps:
+            now += passed
+            window.record(amount, now)
+        return window, now
+
+    window, now = after_all_steps()
     samples: list[list[float]] = []  # first and last amount
-    for passed, amount in steps:
-        now += passed
-        window.record(amount, now)
-        if not samples or now - samples[-1][0] >= seconds:
-            samples.append([now, now])
-        samples[-1][1] = now
+    for at in accumulate(passed for passed, _ in steps):
+        if not samples or at - samples[-1][0] >= seconds:
+            samples.append([at, at])
+        samples[-1][1] = at
     ends = [now, *(last + number * seconds for _, last in samples if last + number * seconds > now)]
-    enough = next(end for end in ends if deepcopy(window).average(end + 2e-6 * (end > now)) <= rate)
+    enough = next(end for end in ends if after_all_steps()[0].average(end + 2e-6 * (end > now)) <= rate)
     assert window.wait_for(rate, now) == pytest.approx(enough - now, abs=1e-5)

@@ -389,10 +389,10 @@ def test_a_reload_turns_it_on_and_off() -> None:
         async with describing(1) as brokers:
             brokers[0].dirs[0]["usable"] = GIB
             async with proxy_before(brokers[0].address) as (proxy, settings):
-                proxy._use(settings(min_available_bytes="2GiB", check_interval="1h"))
+                proxy.use(settings(min_available_bytes="2GiB", check_interval="1h"))
                 await until(lambda: proxy.engine.storage.factor == 0)
                 assert proxy.engine.looks_at_produce
-                proxy._use(settings(min_available_bytes="2GiB", check_interval=0))
+                proxy.use(settings(min_available_bytes="2GiB", check_interval=0))
                 assert proxy.engine.storage.calm
                 assert not proxy.engine.looks_at_produce
 
