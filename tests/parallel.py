@@ -101,6 +101,15 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
             crashed: str | None = super().remove_node(node)
             return crashed
 
+        def _reschedule(self, node: Any) -> None:
+            """A worker begins a test when it knows the next one, or that there is none. So it is told: one that comes for a worker
+            that crashed may get a single test, and nothing that it reports would make the scheduler look at it again."""
+            if node not in self.registered_collections:
+                return
+            super()._reschedule(node)
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                super()._reschedule(node)
+
         def _assign_work_unit(self, node: Any) -> None:
             own = self._own.get(node, frozenset())
             waiting = {unit: self._needs[unit] for unit in self.workqueue}

@@ -84,14 +84,16 @@ def pytest_xdist_make_scheduler(config, log):
 """
 
 
-def test_a_run_ends_although_a_worker_crashed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("workers", "passing"), [(1, 0), (1, 1), (1, 5), (2, 11)])
+def test_a_run_ends_although_a_worker_crashed(tmp_path: Path, workers: int, passing: int) -> None:
     """Every test has run at the end, and the one that crashed is told as failed."""
     (tmp_path / "conftest.py").write_text(SHARES_OUT)
     (tmp_path / "tests").mkdir()
-    for number in range(12):
-        (tmp_path / "tests" / f"test_{number}.py").write_text(CRASHES_ONCE if number == 5 else PASSES)
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "-v"]
+    (tmp_path / "tests" / "test_a.py").write_text(CRASHES_ONCE)
+    for number in range(passing):
+        (tmp_path / "tests" / f"test_b{number}.py").write_text(PASSES)
+    command = [sys.executable, "-m", "pytest", "-n", str(workers), "-p", "no:cacheprovider", "-v"]
     run = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
     )
-    assert "1 failed, 24 passed" in run.stdout, run.stdout
+    assert f"1 failed, {2 * (passing + 1)} passed" in run.stdout, run.stdout
