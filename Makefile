@@ -107,7 +107,7 @@ docs: setup
 
 # 64 real clients in skewed shares at four proxies for a minute.
 test-fleet-minute: kafka redis
-	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py -k minute -s $(PYTEST_ARGS)
+	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py tests/real/test_ledger_topic.py -k "minute or 16_producers" -s $(PYTEST_ARGS)
 
 # For the tests of the ledger; where it cannot be installed they are skipped, and say so.
 redis: setup

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from configfile.base import FileName, Model, Name
-from proxy.config.ledger import Ledger
+from proxy.config.ledger import TOPIC, Ledger
 from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
@@ -23,8 +23,6 @@ from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.cold_reads import COLD_READ_LAG
 from quota.kinds.connections import parse_network
-
-TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 
 
 class Admin(Model):
