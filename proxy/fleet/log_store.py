@@ -110,12 +110,12 @@ class LogFollower:
             async with asyncio.timeout(patience):
                 await self._following.wait()
         except TimeoutError:
-            raise StoreError(f"{self._source.name}: {self.why_not}") from None
+            raise StoreError(f"topic {self._source.name}: {self.why_not}") from None
 
     def connected(self) -> SharedLog:
         """The log; `StoreError` while it cannot be used."""
         if self._log is None:
-            raise StoreError(f"{self._source.name}: {self.why_not}")
+            raise StoreError(f"topic {self._source.name}: {self.why_not}")
         return self._log
 
     def state(self) -> SharedState:
@@ -146,7 +146,7 @@ class LogFollower:
             async with asyncio.timeout(patience):
                 return await answer, len(value) + OVERHEAD
         except TimeoutError:
-            raise StoreError(f"{self._source.name} does not take and give records in time") from None
+            raise StoreError(f"topic {self._source.name} does not take and give records in time") from None
         finally:
             if self._waiting.get(key) is answer:
                 del self._waiting[key]
@@ -158,7 +158,7 @@ class LogFollower:
             self._note_denial(e)
             waiting = self._waiting.get(key)
             if waiting is not None and not waiting.done():
-                waiting.set_exception(StoreError(f"{self._source.name}: {_why(e)}"))
+                waiting.set_exception(StoreError(f"topic {self._source.name}: {_why(e)}"))
 
     async def reach(self, offset: int) -> None:
         """Wait until this record was read."""
@@ -170,7 +170,7 @@ class LogFollower:
     async def _follow(self) -> None:
         async with self._source.opened() as log:
             self._replica = await self._rebuild(log)
-            self._log, self.denied = log, None
+            self._log, self.denied, self.why_not = log, None, ""
             self._following.set()
             try:
                 await self._read_on(log)
@@ -266,8 +266,8 @@ class LogFollower:
             for part in replica.snapshot(secrets.token_hex(8)):
                 await log.append(UPDATES, part.encoded())
         except Exception as e:
-            self.why_not = _why(e)
-            await asyncio.sleep(1)  # the next records begin another one
+            self._note_denial(e)
+            await asyncio.sleep(1)  # then the next records begin another one
         finally:
             self._snapshots = None
 
@@ -278,15 +278,18 @@ class LogFollower:
 
     def _fails(self, error: Exception) -> None:
         self._log = None
-        self.why_not = _why(error)
+        reason = _why(error)
         self._note_denial(error)
+        if reason != self.why_not and self.denied is None:
+            detail = "quotas are enforced by what is known of the other proxies; the proxy tries again"
+            self._ops.error("ledger topic is away", topic=self._source.name, reason=reason, detail=detail)
+        self.why_not = reason
 
     def _note_denial(self, error: Exception) -> None:
         if not (isinstance(error, TopicError) and error.denied) or self.denied is not None:
             return
-        self.denied = (
-            f"the proxy may not use {self._source.name}: {error}; allow `upstream.sasl` to create, describe, read and write it"
-        )
+        right = "allow `upstream.sasl` to create, describe, read and write it"
+        self.denied = f"the proxy may not use the topic {self._source.name}: {error}; {right}"
         self._ops.error("quotas are not shared", reason=self.denied)
 
 

@@ -45,8 +45,8 @@ class LedgerTopic:
     """`servers` are the brokers to ask, the known ones first. `life`: seconds for which events are of interest."""
 
     def __init__(self, name: str, life: float, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, log: Log) -> None:
-        self.name, self._log = f"topic {name}", log
-        self._topic, self._own = name, InternalTopic(name, servers, upstream, PARTITIONS)
+        self.name, self._log = name, log
+        self._own = InternalTopic(name, servers, upstream, PARTITIONS)
         self._settings = {
             POLICY: _DELETE,
             "retention.ms": str(int(max(KEPT, 2 * life) * 1000)),
@@ -66,13 +66,13 @@ class LedgerTopic:
             started(AIOKafkaConsumer(**reading, **access)) as events,
             started(AIOKafkaProducer(acks="all", max_batch_size=MAX_BATCH, **access)) as producer,
         ):
-            yield OpenTopic(self._topic, self._own, topic_id, [updates, events], producer)
+            yield OpenTopic(self.name, self._own, topic_id, [updates, events], producer)
 
     async def _prepare(self) -> tuple[list[str], bytes]:
         """The servers to start with, and the id of the topic (empty if the broker does not know it yet)."""
 
         def created(replicas: int, settings: dict[str, str]) -> None:
-            self._log.info("ledger topic created", topic=self._topic, replicas=replicas, settings=settings)
+            self._log.info("ledger topic created", topic=self.name, replicas=replicas, settings=settings)
 
         topic, _, servers = await self._own.ensure(self._settings, created)
         if topic is not None and topic.partitions < PARTITIONS:

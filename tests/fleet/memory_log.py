@@ -16,7 +16,7 @@ LATENCY = 0.001
 class MemoryLog:
     """The log itself, and the way to it."""
 
-    name = "topic of the ledger"
+    name = "the-ledger"
 
     def __init__(self) -> None:
         self.records: list[list[LogRecord]] = [[] for _ in range(PARTITIONS)]

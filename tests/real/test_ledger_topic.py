@@ -137,7 +137,7 @@ def test_a_topic_that_would_lose_amounts_is_not_used(
     admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
     admin.create_topics([NewTopic(name, partitions, 1, config={"cleanup.policy": policy})])[name].result(20)
     with ProxyProcess(tmp_path, kafka3.bootstrap_servers, settings_of(name)) as proxy:
-        wait_until(lambda: said in str(proxy.lines("ledger is away")), "the proxy to say why", 30)
+        assert said in proxy.wait_for("ledger topic is away")["reason"]
         assert proxy.metric("ledger_up") == 0
 
 
