@@ -94,6 +94,7 @@ class Proxy:
 
 async def writers(bootstrap: str, topic: str, generation: str, count: int, proxies: int) -> None:
     """What `count` of the proxies write: 10 times in a second all users, else the one that is near its limit."""
+    keys = [key_of("producer_byte_rate", Entity(f"tenant-{user}", None)) for user in range(USERS)]
     async with AsyncExitStack() as stack:
         logs = [await stack.enter_async_context(topic_of(bootstrap, topic).opened()) for _ in range(min(count, 10))]
 
@@ -104,9 +105,7 @@ async def writers(bootstrap: str, topic: str, generation: str, count: int, proxi
                 now = time.monotonic()
                 users = USERS if now >= next_all else 1
                 next_all = now + SETTINGS.sync_interval if users > 1 else next_all
-                changes = [
-                    Change(key_of("producer_byte_rate", Entity(f"tenant-{i}", None)), 100, None, False, 80.0) for i in range(users)
-                ]
+                changes = [Change(key, 100, None, False, 80.0) for key in keys[:users]]
                 value = LogUpdate(f"writer-{number:016}", Update(0, sent, generation, changes), 5.0).encoded()
                 await logs[number % len(logs)].append(UPDATES, value)
                 pause = max(pause_after(len(value) + OVERHEAD, proxies), URGENT)
