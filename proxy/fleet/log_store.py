@@ -60,12 +60,12 @@ class LogFollower:
     """Keeps the copy of this process. `fresh_for`: seconds after the last record for which the copy is taken for current."""
 
     def __init__(self, source: LogSource, log: Log, fresh_for: float) -> None:
-        self._source, self._ops, self._fresh_for = source, log, fresh_for
+        self._source, self._log, self._fresh_for = source, log, fresh_for
         self.why_not = "it was not read yet"
         """Why the log cannot be used."""
         self.denied: str | None = None
         """why this proxy may not use the log; None where it may, or that is not known"""
-        self._log: SharedLog | None = None
+        self._shared_log: SharedLog | None = None
         self._following = asyncio.Event()
         """set while the copy is there, and can be used"""
         self._replica = Replica(0)
@@ -96,7 +96,7 @@ class LogFollower:
         backoff = Backoff(FIRST_RETRY, SLOWEST_RETRY)
 
         def failed(error: Exception) -> None:
-            if self._log is not None:
+            if self._shared_log is not None:
                 backoff.reset()
             self._fails(error)
 
@@ -114,9 +114,9 @@ class LogFollower:
 
     def connected(self) -> SharedLog:
         """The log; `StoreError` while it cannot be used."""
-        if self._log is None:
+        if self._shared_log is None:
             raise StoreError(f"topic {self._source.name}: {self.why_not}")
-        return self._log
+        return self._shared_log
 
     def state(self) -> SharedState:
         """The copy; `StoreError` while there is none."""
@@ -126,7 +126,7 @@ class LogFollower:
 
     def fresh(self) -> bool:
         """True if the log was read not long ago."""
-        return self._log is not None and asyncio.get_running_loop().time() - self._read_at < self._fresh_for
+        return self._shared_log is not None and asyncio.get_running_loop().time() - self._read_at < self._fresh_for
 
     def now(self) -> float:
         """The clock of the log."""
@@ -170,7 +170,7 @@ class LogFollower:
     async def _follow(self) -> None:
         async with self._source.opened() as log:
             self._replica = await self._rebuild(log)
-            self._log, self.denied, self.why_not = log, None, ""
+            self._shared_log, self.denied, self.why_not = log, None, ""
             self._following.set()
             try:
                 await self._read_on(log)
@@ -240,7 +240,7 @@ class LogFollower:
     def skip(self) -> None:
         """A record makes no sense."""
         if not self.skipped:
-            self._ops.error(
+            self._log.error(
                 "ledger record skipped",
                 topic=self._source.name,
                 detail="a record makes no sense: somebody else writes to the topic; later ones are counted only",
@@ -252,7 +252,7 @@ class LogFollower:
     def _write_snapshot(self, log: SharedLog, replica: Replica) -> None:
         """When enough was written since the last one. The first of the proxies that are present does it; the others write more
         before they do, so one of them takes its place if it does not."""
-        if self._snapshots is not None or self._log is None or replica.state is None:
+        if self._snapshots is not None or self._shared_log is None or replica.state is None:
             return
         present = sorted(replica.state.present(0, replica.clock))
         rank = min((present.index(boot) for boot in self._boots if boot in present), default=len(present))
@@ -277,12 +277,12 @@ class LogFollower:
             self._snapshots = None
 
     def _fails(self, error: Exception) -> None:
-        self._log = None
+        self._shared_log = None
         reason = _why(error)
         self._note_denial(error)
         if reason != self.why_not and self.denied is None:
             detail = "quotas are enforced by what is known of the other proxies; the proxy tries again"
-            self._ops.error("ledger topic is away", topic=self._source.name, reason=reason, detail=detail)
+            self._log.error("ledger topic is away", topic=self._source.name, reason=reason, detail=detail)
         self.why_not = reason
 
     def _note_denial(self, error: Exception) -> None:
@@ -290,7 +290,7 @@ class LogFollower:
             return
         right = "allow `upstream.sasl` to create, describe, read and write it"
         self.denied = f"the proxy may not use the topic {self._source.name}: {error}; {right}"
-        self._ops.error("quotas are not shared", reason=self.denied)
+        self._log.error("quotas are not shared", reason=self.denied)
 
 
 @dataclass(slots=True)

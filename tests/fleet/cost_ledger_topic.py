@@ -154,8 +154,8 @@ async def measure(kafka: LocalCluster, proxies: int) -> str:
     return (
         f"{proxies:4} proxies: {records / SECONDS:6.0f} records/s, {size / SECONDS / 1000:5.0f} KB/s; read by others after"
         f" {statistics.median(found) * 1000:.0f} ms (p50), {found[int(len(found) * 0.99)] * 1000:.0f} ms (p99); a batch takes"
-        f" {waited / max(syncs, 1) * 1000:.0f} ms, {syncs / SECONDS / WHOLE:.0f}/s by each; CPU: {own / SECONDS / WHOLE:.1%} of a core"
-        f" by each proxy, {broker / SECONDS:.1%} by all brokers"
+        f" {waited / max(syncs, 1) * 1000:.0f} ms, {syncs / SECONDS / WHOLE:.0f}/s by each; CPU: {own / SECONDS / WHOLE:.1%} of a"
+        f" core by each proxy, {broker / SECONDS:.1%} by all brokers"
     )
 
 
