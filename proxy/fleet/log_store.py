@@ -35,7 +35,7 @@ RECORDS: Final = 1000
 """Updates in a second, of all proxies together: each of them is read by every proxy."""
 OVERHEAD: Final = 80
 """Bytes that a record has in the log beside its value."""
-SNAPSHOT_AFTER: Final = 1_000_000
+SNAPSHOT_AFTER: Final = 2_000_000
 """Bytes of records after which a snapshot is written, and 4 times the size of the last one at least: so snapshots are a fifth of
 what is written."""
 LOOK_BACK: Final = (3_000, 30_000)

@@ -44,18 +44,23 @@ def settings_of(topic: str, rate: float = RATE, **ledger: Any) -> dict[str, Any]
 
 
 @contextmanager
-def fleet(kafka: LocalCluster, folder: Path, topic: str, **more: Any) -> Iterator[list[ProxyProcess]]:
+def fleet(kafka: LocalCluster, folder: Path, topic: str, workers: int = 1, **more: Any) -> Iterator[list[ProxyProcess]]:
     with ExitStack() as stack:
-        made = [
-            stack.enter_context(
-                ProxyProcess(
-                    folder / f"p{number}", kafka.bootstrap_servers, {"proxy_id": f"p{number}", **settings_of(topic, **more)}
-                )
-            )
-            for number in range(PROXIES)
-        ]
-        wait_until(lambda: shared(made), "all proxies to share the ledger", 60)
+        made = []
+        for number in range(PROXIES):
+            settings = {"proxy_id": f"p{number}", **settings_of(topic, **more)}
+            if workers > 1:
+                settings |= {"workers": workers, "listen": stack.enter_context(fixed_ports())}
+            made.append(stack.enter_context(ProxyProcess(folder / f"p{number}", kafka.bootstrap_servers, settings)))
+        wait_until(lambda: shared(made, PROXIES * workers), "all proxies to share the ledger", 60)
         yield made
+
+
+@contextmanager
+def fixed_ports() -> Iterator[dict[str, Any]]:
+    """A listener whose ports workers can share."""
+    with shared_ports(4) as first:
+        yield {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + 3}", "reuse_port": True}
 
 
 def shared(proxies: Sequence[ProxyProcess], members: int | None = None) -> bool:
@@ -163,27 +168,20 @@ def test_a_proxy_that_may_not_use_the_topic_says_so_once_and_counts_for_itself(
 
 def test_workers_follow_the_topic_by_their_supervisor(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
     create(kafka3.bootstrap_servers, name)
-    topic = f"{name}-ledger"
-    with ExitStack() as stack:
-        proxies = []
-        for number in range(2):
-            first = stack.enter_context(shared_ports(4))
-            listen = {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + 3}", "reuse_port": True}
-            made = {"listen": listen, "workers": 2, **settings_of(topic)}
-            proxies.append(stack.enter_context(ProxyProcess(tmp_path / str(number), kafka3.bootstrap_servers, made)))
-        wait_until(lambda: shared(proxies, 4), "all workers of both to share the ledger", 60)
+    with fleet(kafka3, tmp_path, f"{name}-ledger", workers=2) as proxies:
         began = time.monotonic()
-        done = through(proxies, name, 6, (0, 0, 0, 0, 1, 1))
-        assert RATE * BURST * 0.8 < done <= most(time.monotonic() - began, 6) + RATE * 0.4
+        done = through(proxies, name, 6, (0, 0, 0, 1, 1, 2))
+        assert RATE * BURST * 0.8 < done <= most(time.monotonic() - began, 6) + RATE * 0.4 * PROXIES
         assert all(proxy.metric("ledger_records_skipped_total") == 0 for proxy in proxies)
 
 
 @pytest.mark.skipif("FLEET_MINUTE" not in os.environ, reason="takes a minute: `make test-fleet-minute` runs it")
-def test_16_producers_at_three_proxies_get_the_rate(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_16_producers_at_three_proxies_get_the_rate(kafka3: LocalCluster, tmp_path: Path, name: str, workers: int) -> None:
     """From the second on in which the burst is paid."""
     create(kafka3.bootstrap_servers, name)
     rate, seconds = 5 * RATE, 50
-    with fleet(kafka3, tmp_path, f"{name}-ledger", rate=rate) as proxies:
+    with fleet(kafka3, tmp_path, f"{name}-ledger", workers, rate=rate) as proxies:
         at = [0] * 9 + [1] * 5 + [2] * 2
         told: list[tuple[float, float]] = []
         with ThreadPoolExecutor(len(at)) as pool:
