@@ -73,8 +73,9 @@ bench: setup
 	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
 
 # What a second process at the same port gains; a minute.
-bench-fleet: setup
+bench-fleet: setup kafka
 	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
+	$(BIN)/python -m tests.fleet.cost_ledger_topic
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
 simulate-fleet: setup

@@ -132,6 +132,19 @@ def test_what_somebody_else_writes_is_skipped_and_counted(kafka3: LocalCluster, 
         assert shared(proxies)
 
 
+def test_a_topic_that_is_deleted_is_made_again_and_all_go_on(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    create(kafka3.bootstrap_servers, name)
+    topic = f"{name}-ledger"
+    with fleet(kafka3, tmp_path, topic) as proxies:
+        through(proxies, name, 3)
+        AdminClient({"bootstrap.servers": kafka3.bootstrap_servers}).delete_topics([topic])[topic].result(20)
+        wait_until(lambda: all(it.metric("ledger_restarts_total") == 1 for it in proxies), "a new generation at all", 60)
+        wait_until(lambda: shared(proxies), "all proxies to share the ledger again", 60)
+        began = time.monotonic()
+        assert through(proxies, name, 4) <= most(time.monotonic() - began + 4)
+        assert sum(len(proxy.lines("ledger topic created")) for proxy in proxies) >= 2
+
+
 @pytest.mark.parametrize(
     ("partitions", "policy", "said"),
     [(1, "delete", "it has 1 partition; it must have 2"), (2, "compact", "its cleanup.policy is compact")],
