@@ -14,12 +14,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    for_code,
 )
 
 from proxy.config.units import HostPort
@@ -76,12 +78,30 @@ class LedgerTopic:
 
         topic, _, servers = await self._own.ensure(self._settings, created)
         if topic is not None and topic.partitions < PARTITIONS:
-            raise TopicError(f"it has {topic.partitions} partition; it must have {PARTITIONS}: one of updates, one of events")
+            await self._mend(servers, topic.partitions)
         async with started(AIOKafkaAdminClient(bootstrap_servers=servers, **self._own.access())) as admin:
             policy = await self._own.policy(admin) or _DELETE
         if "compact" in policy:
             raise TopicError(f"its {POLICY} is {policy}, so that amounts would be lost; set it to {_DELETE}")
         return servers, b"" if topic is None else topic.topic_id
+
+    async def _mend(self, servers: list[str], partitions: int) -> None:
+        """Brokers that create topics automatically make one with too few partitions when the right one was deleted. It is made
+        right if it is empty."""
+        access = {"bootstrap_servers": servers, **self._own.access()}
+        at = TopicPartition(self.name, 0)
+        async with started(AIOKafkaConsumer(**access)) as consumer:
+            end = (await _asked(consumer.end_offsets([at]), "asking where the topic ends"))[at]
+        if end:
+            raise TopicError(f"it has {partitions} partition; it must have {PARTITIONS}: one of updates, one of events")
+        async with started(AIOKafkaAdminClient(**access)) as admin:
+            wanted = ConfigResource(ConfigResourceType.TOPIC, self.name, self._settings)
+            (changed,) = await _asked(admin.alter_configs([wanted]), "mending the settings of the topic")
+            code, message = changed.resources[0][:2]
+            if code:
+                raise TopicError(f"its settings cannot be mended: {message or for_code(code).__name__}")
+            await _asked(admin.create_partitions({self.name: NewPartitions(PARTITIONS)}), "adding a partition to the topic")
+        self._log.info("ledger topic mended", topic=self.name, was={"partitions": partitions})
 
 
 class OpenTopic:
