@@ -40,6 +40,8 @@ SEGMENT: Final = 32 << 20
 ANEW: Final = "it was made anew, and is read from its beginning"
 FOUND_WITHIN: Final = 4.0
 """Seconds that records may take to be read that are there."""
+LONGEST_WAIT: Final = 2.0
+"""Seconds that one call of aiokafka waits: far less than it may take."""
 _DENIED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 
@@ -150,8 +152,12 @@ class OpenTopic:
 
     async def _some(self, partition: int, limit: int, wait: float) -> Sequence[Any]:
         consumer, at = self._consumers[partition], self._at[partition]
-        found = await _asked(consumer.getmany(at, timeout_ms=int(wait * 1000), max_records=limit), "reading")
-        return found.get(at, ())  # type: ignore[no-any-return]
+        while True:
+            step = min(wait, LONGEST_WAIT)
+            found = await _asked(consumer.getmany(at, timeout_ms=int(step * 1000), max_records=limit), "reading")
+            wait -= step
+            if found or wait <= 0:
+                return found.get(at, ())  # type: ignore[no-any-return]
 
     async def append(self, partition: int, value: bytes) -> int:
         async def sent() -> Any:

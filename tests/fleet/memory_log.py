@@ -25,6 +25,8 @@ class MemoryLog:
         self.away: TopicError | None = None
         self.loses_answers = 0
         """appends to come whose answer is lost"""
+        self.slow = 0.0
+        """seconds that an append takes"""
         self.number = 1
         """another one whenever it was made anew"""
         self.appends = 0
@@ -98,6 +100,7 @@ class OpenLog:
         await self._log.reach()
         log = self._log
         log.appends += 1
+        await asyncio.sleep(log.slow)
         offset = log.add(value, partition)
         if log.loses_answers:
             log.loses_answers -= 1

@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from proxy.fleet import log_store
-from proxy.fleet.log_records import SnapshotPart, decode
+from proxy.fleet.log_records import TICK, SnapshotPart, decode
 from proxy.fleet.log_store import BYTES, RECORDS, LogFollower, LogStore, pause_after
 from proxy.fleet.shared_log import EVENTS, UPDATES
 from proxy.fleet.store import Reply, StoreError
@@ -155,6 +155,57 @@ def test_a_proxy_that_restarts_finds_all_that_was_charged_though_the_beginning_i
 
     with snapshots_after(3000):
         run_simulated(work())
+
+
+def test_what_was_written_while_somebody_wrote_a_snapshot_counts_for_who_begins_at_it() -> None:
+    async def work() -> None:
+        log = MemoryLog()
+        a = await Proxy(log, "a").start()
+        await a.send(70)
+        parts = [part.encoded() for part in a.follower._replica.snapshot("s")]
+        base = log.end(UPDATES) - 1
+        await a.send(5)
+        for part in parts:
+            log.add(part, UPDATES)
+        await a.send(1)
+        log.cut(UPDATES, base + 1)
+        late = await Proxy(log, "late").start()
+        assert late.generation == a.generation
+        assert await late.total() == 76
+
+    run_simulated(work())
+
+
+def test_a_batch_that_is_on_its_way_is_not_written_once_more() -> None:
+    async def work() -> None:
+        log = MemoryLog()
+        a = await Proxy(log, "a").start()
+        log.slow = 2.0
+        before = log.appends
+        for again in (False, True, True, True):
+            with pytest.raises(StoreError, match="in time"):
+                await a.send(70, again=again)
+        await asyncio.sleep(5)
+        log.slow = 0.0
+        assert list((await a.send(70, again=True)).answer.totals) == [70]
+        assert log.appends - before <= 2
+
+    run_simulated(work())
+
+
+def test_a_log_that_was_made_anew_and_is_as_long_is_found_out() -> None:
+    async def work() -> None:
+        log = MemoryLog()
+        a = await Proxy(log, "a").start()
+        await a.send(70)
+        log.make_anew()
+        for _ in range(50):
+            log.add(TICK, UPDATES)
+        await asyncio.sleep(30)
+        await until(lambda: a.follower.following)
+        assert (await a.send(1)).answer.generation != a.generation
+
+    run_simulated(work())
 
 
 def test_one_proxy_writes_snapshots_and_another_one_when_it_is_gone() -> None:

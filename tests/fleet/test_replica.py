@@ -185,6 +185,29 @@ def test_a_snapshot_of_a_state_that_is_not_in_force_any_more_is_none() -> None:
     assert known(replica) == known(journal.first)
 
 
+def test_a_snapshot_of_an_older_state_is_none_for_who_cannot_tell_whether_a_newer_one_began() -> None:
+    journal = Journal()
+    journal.begin("old")
+    journal.update("a", change(delta=5), generation="old")
+    parts = journal.snapshot()
+    journal.begin("new", base=0)
+    journal.add(*parts)
+    replica = Replica(2)
+    read(replica, journal.records)
+    assert replica.state is None
+    assert journal.first.state is not None
+    assert journal.first.state.generation == "new"
+
+
+@pytest.mark.parametrize(("step", "expected"), [(-3.0, 1000.0), (-3600.0, 1000.0 - 3600.0), (3600.0, 1000.0 + 3600.0)])
+def test_a_clock_that_goes_back_a_little_stands_still_and_one_that_was_set_is_followed(step: float, expected: float) -> None:
+    journal = Journal()
+    journal.begin()
+    journal.now += step
+    journal.add(TICK)
+    assert journal.first.clock == expected
+
+
 def test_a_batch_that_is_in_the_log_twice_counts_once() -> None:
     journal = Journal()
     journal.begin()
