@@ -73,8 +73,9 @@ bench: setup
 	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
 
 # What a second process at the same port gains; a minute.
-bench-fleet: setup
+bench-fleet: setup kafka
 	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
+	$(BIN)/python -m tests.fleet.cost_ledger_topic
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
 simulate-fleet: setup
@@ -107,7 +108,7 @@ docs: setup
 
 # 64 real clients in skewed shares at four proxies for a minute.
 test-fleet-minute: kafka redis
-	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py -k minute -s $(PYTEST_ARGS)
+	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py tests/real/test_ledger_topic.py -k "minute or 16_producers" -s $(PYTEST_ARGS)
 
 # For the tests of the ledger; where it cannot be installed they are skipped, and say so.
 redis: setup

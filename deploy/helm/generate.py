@@ -22,7 +22,7 @@ from proxy.process.reload import LIVE
 HERE = Path(__file__).parent
 CHART = HERE / "kafka-quota-proxy"
 OWN = (
-    *("listen", "more_listeners", "admin", "proxy_id"),
+    *("listen", "more_listeners", "admin", "proxy_id", "workers"),
     *("upstream.bootstrap_servers", "upstream.brokers", "upstream.tls", "upstream.sasl"),
     *("logs.usage.path", "logs.usage.topic", "limits.drain_timeout", "quotas.producer_ids.state_file"),
     *("ledger.kind", "ledger.servers", "ledger.mode", "ledger.sentinel_master", "ledger.username", "ledger.password"),

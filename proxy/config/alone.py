@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from proxy.config.models import Settings
 
-_REMEDY = "set `ledger.kind` to `redis` to have one quota for all of them"
+_REMEDY = "set `ledger.kind` to `kafka` or `redis` to have one quota for all of them"
 
 
 def enforces_alone(settings: Settings) -> str | None:

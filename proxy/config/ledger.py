@@ -10,6 +10,8 @@ from configfile.base import FileName, Model, Name
 from proxy.config.units import Duration, Server
 from proxy.config.upstream import UpstreamTls
 
+TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+
 
 class LedgerTls(UpstreamTls):
     """TLS towards Redis; `tls: {}` trusts the certificate authorities of the system."""
@@ -23,11 +25,16 @@ class LedgerTls(UpstreamTls):
 
 
 class Ledger(Model):
-    """Where several proxies add up what they charge, so that each enforces the quotas of the fleet. Redis or Valkey; the data path
-    never waits for it."""
+    """Where several proxies add up what they charge, so that each enforces the quotas of the fleet: a topic of the cluster, or
+    Redis or Valkey. The data path never waits for it."""
 
-    kind: Literal["local", "redis"] = "local"
-    """`local`: this proxy counts for itself. `redis`: with all others of the same `namespace`."""
+    kind: Literal["local", "kafka", "redis"] = "local"
+    """`local`: this proxy counts for itself. `kafka`: with all others that use the same `topic`; for up to some tens of proxies.
+    `redis`: with all others of the same `namespace`."""
+    topic: Annotated[str, Field(pattern=TOPIC)] = "__kafka_quota_proxy_ledger"
+    """With `kind: kafka`, the topic of the upstream cluster. The proxy creates it where it is not there: two partitions, three
+    replicas or as many as there are brokers, kept for two hours or twice as long as producer ids are remembered. `upstream.sasl`
+    has to be allowed to create it, describe it, read it and write to it; nobody else should be."""
     servers: list[Server] = Field(default_factory=list)
     """The Redis, as `host:port`; with `mode: sentinel` the sentinels, with `mode: cluster` some nodes of the cluster."""
     mode: Literal["single", "sentinel", "cluster"] = "single"
@@ -48,18 +55,18 @@ class Ledger(Model):
     """File with the password for the sentinels, if they ask for one."""
     tls: LedgerTls | None = None
     namespace: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = "kafka-quota-proxy"
-    """What all keys begin with. Proxies before the same Kafka cluster have the same, those before another one another."""
+    """What all keys in Redis begin with. Proxies before the same Kafka cluster have the same, those before another one another."""
     sync_interval: Annotated[Duration, Field(ge=0.01, le=10)] = 0.1
     """How often proxies exchange what they charged. The fleet may exceed a rate by what passes meanwhile at the other proxies."""
     timeout: Annotated[Duration, Field(ge=0.01, le=10)] = 0.25
-    """How long Redis may take to answer; then it is asked again on another connection."""
+    """How long Redis, or the topic, may take to answer; then it is asked again."""
     stale_after: Annotated[Duration, Field(gt=0, le=60)] = 0.5
     """How long without an answer until others are estimated as `when_away` says."""
     when_away: Literal["share", "split"] = "share"
-    """What is assumed while Redis is away. `share`: of each user, client id and topic, this proxy has the part of the traffic that
-    it had, and one of n proxies at least. `split`: it has one of n, so the quota is split evenly."""
+    """What is assumed while Redis, or the topic, is away. `share`: of each user, client id and topic, this proxy has the part of
+    the traffic that it had, and one of n proxies at least. `split`: it has one of n, so the quota is split evenly."""
     replicas: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """How many proxies there are as long as Redis has not told, which is when it is away at the start."""
+    """How many proxies there are as long as Redis or the topic has not told, which is when it is away at the start."""
     shards: Annotated[int, Field(ge=1, le=256)] = 1
     """Parts that keys are spread over, so that the nodes of a cluster share the work; some times as many as there are nodes. All
     proxies have to have the same."""
@@ -68,6 +75,10 @@ class Ledger(Model):
     def _complete(self) -> Ledger:
         if self.kind == "redis" and not self.servers:
             raise ValueError("`kind: redis` needs `servers`, such as `servers: [redis:6379]`")
+        if self.kind == "kafka" and self.servers:
+            raise ValueError("`servers` are those of a Redis; leave them out with `kind: kafka`, which uses the upstream cluster")
+        if self.kind == "kafka" and self.shards > 1:
+            raise ValueError("a topic has one order for all; leave out `shards` with `kind: kafka`")
         if self.mode == "single" and len(self.servers) > 1:
             raise ValueError(f"`mode: single` takes one of `servers`, not {len(self.servers)}; set `mode: sentinel` or `cluster`")
         if (self.mode == "sentinel") != (self.sentinel_master is not None):

@@ -5,14 +5,15 @@ The descriptions are the documentation: docs/settings.md and `--print-schema` ar
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from configfile.base import FileName, Model, Name
-from proxy.config.ledger import Ledger
+from proxy.config.ledger import TOPIC, Ledger
 from proxy.config.listeners import Listener
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
@@ -24,7 +25,8 @@ from quota.kinds.bytes_in import TopicLimits
 from quota.kinds.cold_reads import COLD_READ_LAG
 from quota.kinds.connections import parse_network
 
-TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+WORKERS: Final = "KAFKA_QUOTA_PROXY_WORKERS"
+"""Variable with the default of `workers`."""
 
 
 class Admin(Model):
@@ -377,14 +379,22 @@ class Reload(Model):
     """How often; `0` leaves it to SIGHUP."""
 
 
+def _default_workers() -> int | str:
+    """What the environment says, as in the image; else 1."""
+    text = os.environ.get(WORKERS, "1")
+    return int(text) if text.isdecimal() else text
+
+
 class Settings(Model):
     proxy_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(default_factory=lambda: platform.node() or "proxy")
     """Name of this proxy in logs: letters, digits, dots, dashes and underscores. By default the host's name, so several on one
     host need names of their own."""
-    workers: Workers = 1
+    workers: Workers = Field(default_factory=_default_workers, validate_default=True)
     """Processes that serve clients, each on one processor, behind the same ports and one admin address. They enforce one quota, and
     `limits` hold for all of them together. `auto`: as many as the processors that the process may use, limits of its control group
-    included, and as `limits.memory_total` holds requests of `limits.max_frame`. More than one need fixed ports."""
+    and `KAFKA_QUOTA_PROXY_PROCESSORS` of the environment included, and as `limits.memory_total` holds requests of
+    `limits.max_frame`. More than one need fixed ports. By default 1, or what `KAFKA_QUOTA_PROXY_WORKERS` of the environment says,
+    which is `auto` in the image."""
     upstream: Upstream = Upstream()
     listen: Listener = Listener()
     more_listeners: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,30}$")], Listener] = Field(default_factory=dict)

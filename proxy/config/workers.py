@@ -16,6 +16,8 @@ from proxy.config.units import MAX_WORKERS
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 OWN: Final = Path("/proc/self/cgroup")
+PROCESSORS: Final = "KAFKA_QUOTA_PROXY_PROCESSORS"
+"""Variable with the processors that the proxy is to use, such as those that a pod requests."""
 
 
 def worker_count(settings: Settings) -> int:
@@ -29,9 +31,11 @@ def worker_count(settings: Settings) -> int:
 
 
 def processors(own: Path = OWN, root: Path = CGROUPS) -> int:
-    """Processors that this process may use: those it is bound to, and no more than its control groups allow."""
-    bound = len(os.sched_getaffinity(0))
-    return max(min([bound, *(ceil(quota) for quota in _quotas(own, root))]), 1)
+    """Processors that this process may use: those it is bound to, no more than its control groups allow, and no more than
+    `PROCESSORS` of the environment says."""
+    bound, asked = len(os.sched_getaffinity(0)), os.environ.get(PROCESSORS, "")
+    wanted = [int(asked)] if asked.isdecimal() else []
+    return max(min([bound, *wanted, *(ceil(quota) for quota in _quotas(own, root))]), 1)
 
 
 def _quotas(own: Path, root: Path) -> Iterator[float]:

@@ -1,4 +1,5 @@
-"""A store in another process of this machine (`store.Store`): the supervisor keeps it in its memory, workers ask it on a channel.
+"""A store in another process of this machine (`store.Store`): the supervisor has it, in its memory or in a topic, and workers ask
+it on a channel.
 
 In: what a worker sends. Out: what the store answers; `StoreError` when the supervisor is gone or too slow."""
 
@@ -9,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.fleet.channel import Answers, Channel, ChannelError
-from proxy.fleet.memory_store import Memory, MemoryStore, position_at
-from proxy.fleet.store import Entry, Reply, StoreError
+from proxy.fleet.store import Entry, Reply, Store, StoreError, position_at
 from quota.ledger import Answer, Change, Level, Update
 
 
@@ -21,8 +21,8 @@ class ChannelStore:
         self._channel, self._patience = channel, patience
 
     async def send(self, update: Update, count_for: float = 0.0) -> Reply:
-        (generation, accepted, last, totals, levels), proxies = await self._ask("send", update, count_for)
-        return Reply(Answer(generation, accepted, last, totals, {i: Level(*level) for i, level in levels}), proxies)
+        (generation, accepted, last, totals, levels), *more = await self._ask("send", update, count_for)
+        return Reply(Answer(generation, accepted, last, totals, {i: Level(*level) for i, level in levels}), *more)
 
     async def append_event(self, fields: Mapping[str, str]) -> None:
         await self._ask("append_event", dict(fields))
@@ -52,15 +52,14 @@ class ChannelStore:
             raise StoreError("the supervisor does not answer in time") from None
 
 
-def store_answers(memory: Memory, boot: str) -> Answers:
-    """What the process with the store answers to the worker `boot`."""
-    store = MemoryStore(memory, boot)
+def store_answers(store: Store) -> Answers:
+    """What the process with the store answers to the worker that this client of it is for."""
 
     async def send(update: list[Any], count_for: float) -> Any:
         shard, number, generation, changes = update
-        answer, proxies = await store.send(Update(shard, number, generation, [Change(*it) for it in changes]), count_for)
+        answer, *more = await store.send(Update(shard, number, generation, [Change(*it) for it in changes]), count_for)
         told = [answer.generation, answer.accepted, answer.last, answer.totals, list(answer.levels.items())]
-        return told, proxies
+        return told, *more
 
     return {
         "send": send,

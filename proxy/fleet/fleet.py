@@ -20,15 +20,15 @@ OpenStore = Callable[[float], Store]
 """Makes a client of the store, which may take so many seconds to answer."""
 
 
-def store_of(settings: Settings, boot: str) -> OpenStore:
-    """The store that the settings ask for: the only place that knows which there are."""
+def redis_store(settings: Settings, boot: str) -> OpenStore:
+    """Clients of the Redis of the settings."""
     from proxy.fleet.redis_store import RedisStore  # redis-py takes memory: only where it is needed
 
     return lambda patience: RedisStore(settings, boot, patience=patience)
 
 
 class Fleet:
-    """`boot` identifies this start of this proxy; it is unique. `open_store`: where that is not what the settings ask for."""
+    """`boot` identifies this start of this proxy; it is unique."""
 
     def __init__(
         self,
@@ -37,12 +37,11 @@ class Fleet:
         boot: str,
         clock: Callable[[], float],
         log: Log,
-        open_store: OpenStore | None = None,
+        open_store: OpenStore,
     ) -> None:
-        opened = open_store or store_of(settings, boot)
-        self.link = LedgerLink(settings, engine.publish(), opened(settings.timeout), clock, log)
+        self.link = LedgerLink(settings, engine.publish(), open_store(settings.timeout), clock, log)
         self.events = FleetEvents(engine, clock)
-        writer, reader = opened(settings.timeout), opened(BLOCK + settings.timeout)
+        writer, reader = open_store(settings.timeout), open_store(BLOCK + settings.timeout)
         self._event_stream = FleetEventStream(self.events, writer, reader, boot, clock, pause=settings.sync_interval)
         self._interval, self._clock = settings.sync_interval, clock
         self._presence: dict[str, Presence] = {}

@@ -2,8 +2,8 @@
 the fleet; a line when the store goes away and when it is back. Nothing waits for it.
 
 Every `sync_interval` what was charged is taken, whether the store answers or not; each shard has one batch under way, and what has
-failed is sent again, at longer intervals as long as nothing answers. Owners near their limits are synchronised every `URGENT`
-seconds."""
+failed is sent again, at longer intervals as long as nothing answers. A store may ask for pauses. Owners near their limits are
+synchronised every `URGENT` seconds."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ COUNTED: Final = 5.0
 SLOWEST_RETRY: Final = 0.5
 URGENT: Final = 0.02
 """Seconds between two batches of owners that are near their limits, if `sync_interval` is not shorter."""
+MISSED: Final = 3
+"""Batches without an answer after which the store is away, where it wants longer pauses than `stale_after` allows for."""
 MAX_BATCHES: Final = 20
 """Batches of a shard that follow each other at once where more has changed than one holds."""
 
@@ -46,6 +48,8 @@ class LedgerLink:
         self._due = [False for _ in self.ledger.shards]
         """by shard: the next batch is one of all owners, not of urgent ones only"""
         self._next_count = [0.0] * settings.shards
+        self._pause_until = [0.0] * settings.shards
+        """by shard: the store wants no batch before"""
         self._away: bool | None = None
         self.why_not = "it was not asked yet"
         """what went wrong last"""
@@ -106,12 +110,16 @@ class LedgerLink:
         self.why_not = str(error)
 
     async def _sync(self, shard: Shard, *, urgent: bool) -> None:
+        if (pause := self._pause_until[shard.number] - self._clock()) > 0:
+            await asyncio.sleep(pause)
         began = self._clock()
         counts = began >= self._next_count[shard.number]
         batch = self.ledger.batch(shard, began, urgent=urgent)
         reply = await self._store.send(batch.update(), COUNTED if counts else 0.0)
         now = self._clock()
         self.ledger.answered(batch, reply.answer, now)
+        self._pause_until[shard.number] = now + reply.pause
+        self.ledger.stale_after = max(self._settings.stale_after, MISSED * reply.pause)
         self.syncs += 1
         self.seconds += now - began
         if reply.proxies:

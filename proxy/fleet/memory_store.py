@@ -12,22 +12,19 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from proxy.fleet.store import Entry, Reply
+from proxy.fleet.shared_state import SharedState
+from proxy.fleet.store import SINCE, Entry, Reply, position_at
 from quota.ledger import Update
-from quota.shared_totals import SharedTotals
 
 MAX_EVENTS: Final = 100_000
 """Entries of the stream that are kept at most."""
-SINCE: Final = "@"
-"""What a position begins with that is a time."""
 
 
 class Memory:
     """What all clients share. Its clock is the event loop's."""
 
     def __init__(self) -> None:
-        self._shards: dict[int, SharedTotals] = {}
-        self._present: dict[int, dict[str, float]] = {}
+        self._state = SharedState(secrets.token_hex(8))
         self._entries: deque[Entry] = deque(maxlen=MAX_EVENTS)
         self._appended = 0
         self._more = asyncio.Event()
@@ -37,18 +34,7 @@ class Memory:
         return asyncio.get_running_loop().time()
 
     def apply(self, boot: str, update: Update, count_for: float) -> Reply:
-        shard = self._shards.get(update.shard)
-        if shard is None:
-            shard = self._shards[update.shard] = SharedTotals(secrets.token_hex(8))
-        now = self.now()
-        answer = shard.apply(boot, update, now)
-        if not (answer.accepted and count_for):
-            return Reply(answer, 0)
-        present = self._present[update.shard] = {
-            proxy: until for proxy, until in self._present.get(update.shard, {}).items() if until > now
-        }
-        present[boot] = now + count_for
-        return Reply(answer, len(present))
+        return self._state.apply(boot, update, count_for, self.now())
 
     def append(self, fields: Mapping[str, str]) -> None:
         self._appended += 1
@@ -77,11 +63,6 @@ class Memory:
     def forget(self, before: float) -> None:
         while self._entries and self._entries[0].written_at < before:
             self._entries.popleft()
-
-
-def position_at(time: float) -> str:
-    """The position before all entries of this time or later."""
-    return f"{SINCE}{time!r}"
 
 
 class MemoryStore:

@@ -1,13 +1,21 @@
 """What a store has to do for proxies that share quotas: keep sums, count proxies, and keep a stream of events. In: batches, events.
-Out: answers; `StoreError` with what is wrong in words. `redis_store` is such a store; `fleet` chooses it. Another one is one more
-file, and `tests/fleet/test_store.py` says what it has to promise."""
+Out: answers; `StoreError` with what is wrong in words. `redis_store` and `log_store` are such stores. Another one is one more file,
+and `tests/fleet/test_store.py` says what it has to promise."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from quota.ledger import Answer, Update
+
+SINCE: Final = "@"
+"""What a position begins with that is a time, where a store has no ids of its own for times."""
+
+
+def position_at(time: float) -> str:
+    """The position before all entries of this time or later, as such stores have it."""
+    return f"{SINCE}{time!r}"
 
 
 class StoreError(Exception):
@@ -15,10 +23,12 @@ class StoreError(Exception):
 
 
 class Reply(NamedTuple):
-    """The answer to a batch, and how many proxies there are (0 if that was not asked)."""
+    """The answer to a batch, and how many proxies there are (0 if that was not asked). `pause`: seconds until this proxy is to send
+    its next batch."""
 
     answer: Answer
     proxies: int
+    pause: float = 0.0
 
 
 class Entry(NamedTuple):

@@ -85,6 +85,8 @@ class Gauges:
     """setting `metrics.max_entities`"""
     ledger: Callable[[], LedgerStands | None] = lambda: None
     """None where nothing is shared"""
+    ledger_records_skipped: Callable[[], int | None] = lambda: None
+    """None where this process follows no ledger topic"""
 
 
 class ProxyCollector(Collector):
@@ -133,6 +135,8 @@ class ProxyCollector(Collector):
 
     def _ledger(self) -> Iterator[Metric]:
         """What is shared with other proxies."""
+        if (skipped := self._gauges.ledger_records_skipped()) is not None:
+            yield skipped_records(skipped)
         stands = self._gauges.ledger()
         if stands is None:
             return
@@ -359,6 +363,11 @@ def settings_metrics(current: bool, applied: int, refused: int, *, alone: bool) 
     yield _gauge("settings_current", "1 when the settings on disk are in force.", float(current))
     outcomes = {"applied": applied, "refused": refused}
     yield _by_label("settings_reloads", "Settings read again while the proxy runs.", "outcome", outcomes)
+
+
+def skipped_records(count: int) -> Metric:
+    """Of the process that follows the ledger topic."""
+    return _counter("ledger_records_skipped", "Records of the ledger topic that make no sense: somebody else wrote them.", count)
 
 
 def worker_metrics(workers: int, answering: int, restarts: int) -> Iterator[Metric]:

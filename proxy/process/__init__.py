@@ -7,6 +7,7 @@
 - `worker_role`           what a proxy knows that is a worker
 - `admin`                 its admin listener
 - `proxy`                 one running proxy: its parts, how it starts and stops
+- `ledger_topic`          who follows the ledger topic, where the ledger is in one
 - `logs`                  its logs and who writes to them
 - `start_error`           why it cannot start
 - `reload`                reads settings again when they change

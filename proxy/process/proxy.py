@@ -37,6 +37,7 @@ from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.operations import Log
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
+from proxy.process.ledger_topic import make_follower
 from proxy.process.logs import make_logs
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
 from proxy.process.reload import Reloader
@@ -112,6 +113,7 @@ class Proxy:
         )
         self.quota_topic, self.dynamic_quotas = self._make_dynamic_quotas()
         self.shared = self._make_shared()
+        self.ledger_topic = None if worker is not None else make_follower(settings, self.brokers.addresses, self._upstream, log)
         self.fleet = self._make_fleet()
         self.listeners = [
             ClientListener(name, listener, settings.fixed_ports, self.shared, self.brokers, partial(self._context, name), log)
@@ -157,18 +159,28 @@ class Proxy:
         return topic, DynamicQuotas(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
 
     def _make_fleet(self) -> Fleet | None:
-        """What is shared with other proxies, if anything is: by a store that they all reach, else with the other workers."""
-        worker, settings, open_store = self._worker, self.settings.ledger, None
-        if settings.kind == "local":
-            if worker is None:
-                return None
-            settings, open_store = worker.ledger(), worker.open_store
-        from proxy.fleet.fleet import Fleet
+        """What is shared with other proxies, if anything is: by a store that they all reach, else with the other workers. Workers
+        reach a topic by their supervisor, which follows it once for all of them."""
+        worker, settings, boot = self._worker, self.settings.ledger, self.logs.author.boot
+        if worker is None and settings.kind == "local":
+            return None
+        from proxy.fleet.fleet import Fleet, redis_store
 
-        fleet = Fleet(settings, self.engine, self.logs.author.boot, self._clock, self._log, open_store)
+        if settings.kind == "redis":
+            open_store = redis_store(settings, boot)
+        elif worker is not None:
+            settings, open_store = worker.ledger(settings), worker.open_store
+        else:
+            assert self.ledger_topic is not None
+            open_store = partial(self.ledger_topic.store, boot)
+        fleet = Fleet(settings, self.engine, boot, self._clock, self._log, open_store)
         census = self.shared.services.census
         fleet.count(Presence.of_users(census), *([] if worker is None else [Presence.of_addresses(census)]))
         return fleet
+
+    def _enforces_alone(self) -> str | None:
+        """Why no quota is shared with other proxies, where there are some."""
+        return self._alone or (None if self.ledger_topic is None else self.ledger_topic.denied)
 
     def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
         """The users with most producer ids, for the usage log: as many as have metrics."""
@@ -208,13 +220,14 @@ class Proxy:
             settings_current=lambda: self.reloader.current,
             settings_applied=lambda: self.reloader.applied,
             settings_refused=lambda: self.reloader.refused,
-            enforces_alone=lambda: self._alone is not None,
+            enforces_alone=lambda: self._enforces_alone() is not None,
             dynamic_quotas=lambda: count(self.dynamic_quotas.dynamic),
             dynamic_quotas_up=lambda: float(self.quota_topic is not None and self.quota_topic.why_not is None),
             dynamic_quotas_configured=lambda: float(self.quota_topic is not None),
             quota_changes=lambda: self.dynamic_quotas.changes,
             quota_records_skipped=lambda: self.dynamic_quotas.skipped,
             ledger=lambda: None if self.fleet is None else self.fleet.stands(),
+            ledger_records_skipped=lambda: None if self.ledger_topic is None else self.ledger_topic.skipped,
             usage_log_topic_up=lambda: float(self.logs.topic is not None and self.logs.topic.up),
             usage_log_topic_configured=lambda: float(self.logs.topic is not None),
             usage_log_topic_waiting=lambda: 0 if self.logs.topic is None else self.logs.topic.waiting,
@@ -308,6 +321,8 @@ class Proxy:
         own: dict[str, Work] = {} if self.quota_topic is None else {"quota topic": self.quota_topic.run}
         if self.fleet is not None:
             own["ledger"] = self.fleet.run
+        if self.ledger_topic is not None:
+            own["ledger topic"] = self.ledger_topic.run
         if self._worker is None:
             own["reload"] = self.reloader.run
         return {
@@ -373,7 +388,7 @@ class Proxy:
         return self._registry
 
     async def throttles(self) -> dict[str, Any]:
-        return {"proxy": self.settings.proxy_id, "enforces_alone": self._alone, **self.logs.throttle_status.seen()}
+        return {"proxy": self.settings.proxy_id, "enforces_alone": self._enforces_alone(), **self.logs.throttle_status.seen()}
 
     async def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""

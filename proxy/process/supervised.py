@@ -14,16 +14,18 @@ from prometheus_client.registry import Collector
 from proxy.config.alone import enforces_alone
 from proxy.config.models import Settings
 from proxy.observe.merging import Collected
-from proxy.observe.metrics import settings_metrics
+from proxy.observe.metrics import settings_metrics, skipped_records
 from proxy.observe.operations import Log
 from proxy.process.admin import admin_address, open_admin
+from proxy.process.ledger_topic import make_follower
 from proxy.process.proxy import TELL_READY, Load, files_of
 from proxy.process.reload import Reloader
 from proxy.process.service_manager import tell_service_manager
 from proxy.process.start_error import StartError
 from proxy.process.workers import Workers
 from proxy.supervise import Supervisor
-from proxy.tls import contexts_of
+from proxy.tls import UPSTREAM, contexts_of
+from proxy.upstream.connector import Upstream
 
 LOOK_EVERY: Final = 0.1
 """Seconds between two looks at whether all workers are ready, until systemd is told so."""
@@ -38,19 +40,23 @@ class Supervised:
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self.reloader = Reloader(settings, load, self._use, partial(files_of, path), log)
-        self._workers = Workers(settings, count, log)
+        self._contexts, upstream = contexts_of(settings), settings.upstream
+        way = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self._ledger_topic = make_follower(settings, lambda: self.settings.upstream.bootstrap_servers, way, log)
+        self._workers = Workers(settings, count, log, self._ledger_topic)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Start all workers; `StartError` when one cannot, or the admin listener."""
-        contexts_of(self.settings)
         self._admin = await open_admin(self.settings, self, self._log)
         try:
             started = await self._workers.start()
         except StartError:
             await self._admin.cleanup()
             raise
-        self._tasks = [
+        if self._ledger_topic is not None:
+            self._tasks.append(self.supervisor.keep("ledger topic", self._ledger_topic.run))
+        self._tasks += [
             self.supervisor.keep("reload", self.reloader.run),
             self.supervisor.keep("readiness", self._tell_ready, once=True),
         ]
@@ -60,7 +66,7 @@ class Supervised:
             self._log.warning("quotas are not shared", reason=self._alone)
 
     def _use(self, settings: Settings) -> None:
-        contexts_of(settings)
+        self._contexts = contexts_of(settings)
         self._workers.use(settings)
 
     async def _tell_ready(self) -> None:
@@ -82,7 +88,9 @@ class Supervised:
 
     async def metrics(self) -> Collector:
         reloader = self.reloader
-        own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused, alone=self._alone is not None))
+        own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused, alone=self._enforces_alone() is not None))
+        if self._ledger_topic is not None:
+            own.append(skipped_records(self._ledger_topic.skipped))
         names = {metric.name for metric in own}
         return Collected([*(metric for metric in await self._workers.metrics() if metric.name not in names), *own])
 
@@ -90,4 +98,8 @@ class Supervised:
         return "stopping" if self._workers.stopping.is_set() else await self._workers.not_ready()
 
     async def throttles(self) -> dict[str, Any]:
-        return {**await self._workers.throttles(), "enforces_alone": self._alone}
+        return {**await self._workers.throttles(), "enforces_alone": self._enforces_alone()}
+
+    def _enforces_alone(self) -> str | None:
+        """Why no quota is shared with other proxies, where there are some."""
+        return self._alone or (None if self._ledger_topic is None else self._ledger_topic.denied)

@@ -32,8 +32,10 @@ class WorkerRole:
         """True for the worker that writes the files of which the proxy has one. The others know the same."""
         return self.number == 0
 
-    def ledger(self) -> Ledger:
-        """Settings of the ledger that the supervisor keeps."""
+    def ledger(self, settings: Ledger) -> Ledger:
+        """Settings of the ledger that the supervisor keeps, in its memory or in a topic."""
+        if settings.kind == "kafka":
+            return settings
         return Ledger().model_copy(
             update={"sync_interval": SYNC_INTERVAL, "timeout": PATIENCE, "stale_after": PATIENCE, "replicas": self.count}
         )

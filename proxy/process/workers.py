@@ -2,12 +2,14 @@
 
 In: settings, questions. Out: answers of all of them as one; `StartError` when one cannot start. A worker that is started again gets
 the settings that all started with, and those in force: a file that has become wrong keeps no worker from starting. When the
-supervisor ends, however that comes, its workers end. The store by which workers share quotas is in its memory."""
+supervisor ends, however that comes, its workers end. The store by which workers share quotas is in its memory, or in a
+topic that it follows for all of them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,7 +27,9 @@ from proxy.config.models import Settings
 from proxy.config.workers import settings_of_worker
 from proxy.fleet.channel import Answers, Channel, ChannelError
 from proxy.fleet.channel_store import store_answers
-from proxy.fleet.memory_store import Memory
+from proxy.fleet.log_store import LogFollower
+from proxy.fleet.memory_store import Memory, MemoryStore
+from proxy.fleet.store import Store
 from proxy.observe.merging import merged, merged_throttles
 from proxy.observe.metrics import worker_metrics
 from proxy.observe.operations import Log
@@ -83,7 +87,7 @@ class WorkerProcess:
             "settings": self._settings,
             "started": self._has_started,
             "cannot_start": workers.cannot_start,
-            **store_answers(workers.memory, f"{self.number}-{self.starts}"),
+            **store_answers(workers.open_store(f"{self.number}-{self.starts}")),
         }
         self.channel = Channel(own, answers)
         await self.channel.run()
@@ -107,12 +111,13 @@ class WorkerProcess:
 
 
 class Workers:
-    """All workers of one supervisor. `log` says what happens to them."""
+    """All workers of one supervisor. `log` says what happens to them. `ledger_topic`: where the ledger is in one."""
 
-    def __init__(self, settings: Settings, count: int, log: Log) -> None:
+    def __init__(self, settings: Settings, count: int, log: Log, ledger_topic: LogFollower | None = None) -> None:
         self.started_with = self.current = settings
         self.count, self.log = count, log
-        self.memory = Memory()
+        self._memory, self._ledger_topic = Memory(), ledger_topic
+        self._boot = secrets.token_hex(8)
         self.board, self._board_fd = Board.make(count)
         self.stopping = asyncio.Event()
         self.serving = asyncio.Event()
@@ -148,6 +153,12 @@ class Workers:
         else:
             self.failure = reason
             self.serving.set()
+
+    def open_store(self, boot: str) -> Store:
+        """The store of the ledger, for one start of a worker."""
+        if self._ledger_topic is None:
+            return MemoryStore(self._memory, boot)
+        return self._ledger_topic.store(f"{self._boot}-{boot}", self.started_with.ledger.timeout)
 
     def part(self, settings: Settings, number: int) -> Settings:
         """The settings of one worker."""

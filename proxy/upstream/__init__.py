@@ -9,5 +9,6 @@
 - `quota_topic`      the topic that keeps quotas that are altered while the proxy runs
 - `dynamic_quotas`   these quotas: how they are altered, and when they hold
 - `quota_client`     reads and alters quotas, for commands
+- `ledger_topic`     the topic by which proxies share quotas
 - `log_topic`        the topic that the usage log is sent to
 """

@@ -28,7 +28,11 @@ class BrokerError(Exception):
 
 
 class TopicError(Exception):
-    """A topic of the proxy's own cannot be used; the message says why."""
+    """A topic of the proxy's own cannot be used; the message says why. `denied`: its identity lacks a right."""
+
+    def __init__(self, reason: str, *, denied: bool = False) -> None:
+        super().__init__(reason)
+        self.denied = denied
 
 
 def no_tls() -> ssl.SSLContext | None:

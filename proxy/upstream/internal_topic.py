@@ -30,6 +30,8 @@ MAX_BATCH: Final = 900_000
 """Bytes of one message: less than the least `max.message.bytes` that clusters have."""
 POLICY: Final = "cleanup.policy"
 _TOPIC_EXISTS: Final = 36
+_DENIED: Final = (29, 31)
+"""TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED"""
 
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # what matters is said here
 logging.getLogger("aiokafka").propagate = False
@@ -46,10 +48,10 @@ class Description(NamedTuple):
 
 
 class InternalTopic:
-    """`servers` are the brokers to ask, the known ones first."""
+    """`servers` are the brokers to ask, the known ones first. `partitions`: of a topic that is created."""
 
-    def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream) -> None:
-        self.name, self._servers, self._upstream = name, servers, upstream
+    def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, partitions: int = 1) -> None:
+        self.name, self._servers, self._upstream, self._partitions = name, servers, upstream, partitions
 
     async def describe(self) -> Description:
         """Ask one broker after the other until one answers."""
@@ -74,7 +76,7 @@ class InternalTopic:
         return await self.describe()
 
     async def _create(self, servers: list[str], replicas: int, settings: Mapping[str, str]) -> dict[str, str] | None:
-        """Create the topic with one partition. Only replicas that are in sync may lead, and with three replicas a write needs two.
+        """Create the topic. Only replicas that are in sync may lead, and with three replicas a write needs two.
         Returns all its settings, or None if somebody else has just created it."""
         all_settings = {
             "min.insync.replicas": str(max(replicas - 1, 1)),
@@ -82,12 +84,13 @@ class InternalTopic:
             "max.message.bytes": str(MAX_BATCH + 100_000),
             **settings,
         }
-        new = NewTopic(name=self.name, num_partitions=1, replication_factor=replicas, topic_configs=all_settings)
+        new = NewTopic(name=self.name, num_partitions=self._partitions, replication_factor=replicas, topic_configs=all_settings)
         async with started(AIOKafkaAdminClient(bootstrap_servers=servers, **self.access())) as admin:
             answer = await within(admin.create_topics([new]), "creating the topic")
         code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
         if code not in (0, _TOPIC_EXISTS):
-            raise TopicError(f"it cannot be created: {message or error_text(for_code(code)())}")
+            reason = f"it cannot be created: {message or error_text(for_code(code)())}"
+            raise TopicError(reason, denied=code in _DENIED)
         return all_settings if code == 0 else None
 
     async def policy(self, admin: AIOKafkaAdminClient) -> str | None:

@@ -104,8 +104,11 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["resources.requests.cpu"],
     ),
     "a ledger nowhere": ({"ledger": {"kind": "redis"}}, ["ledger.servers: which Redis?", "redis.enabled"]),
-    "a Redis that nobody uses": ({"redis": {"enabled": True}}, ["redis.enabled: nobody would use it"]),
-    "servers that nobody uses": ({"ledger": {"servers": ["redis:6379"]}}, ["ledger.servers: nobody would use them"]),
+    "a Redis that nobody uses": ({"ledger": {"kind": "kafka"}, "redis": {"enabled": True}}, ["redis.enabled: nobody would use it"]),
+    "servers that nobody uses": (
+        {"ledger": {"kind": "local", "servers": ["redis:6379"]}},
+        ["ledger.servers: nobody would use them"],
+    ),
     "two Redis": (
         {"ledger": {"kind": "redis", "servers": ["redis:6379"]}, "redis": {"enabled": True}},
         ["ledger.servers", "chart's own"],
@@ -125,6 +128,8 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["ledger.tls.enabled: it is false"],
     ),
     "a password of Redis in the settings": ({"settings": {"ledger": {"password": "x"}}}, ["settings", "ledger", "password"]),
+    "workers among the settings": ({"settings": {"workers": 2}}, ["settings", "workers"]),
+    "no workers": ({"workers": 0}, ["workers"]),
     "no way to brokers": ({"networkPolicy": {"enabled": True, "brokerPorts": []}}, ["networkPolicy.brokerPorts"]),
 }
 

@@ -21,6 +21,9 @@ from proxy.config.load import SettingsError, load_settings
         ("{kind: redis, servers: [a:1], sync_interval: 1ms}", "`ledger.sync_interval`"),
         ("{kind: redis, servers: [a:1], password: [geheim]}", "`ledger.password`"),
         ("{kind: valkey}", "'redis'"),
+        ("{kind: kafka, servers: [a:1]}", "`servers` are those of a Redis"),
+        ("{kind: kafka, shards: 2}", "leave out `shards`"),
+        ("{kind: kafka, topic: 'a topic'}", "`ledger.topic`"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, ledger: str, said: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from proxy.cli import main
 from proxy.config.alone import enforces_alone
@@ -50,6 +51,24 @@ def test_more_than_there_are_is_no_limit(tmp_path: Path) -> None:
     assert processors(*groups(tmp_path, "0::/\n", {"cpu.max": "99900000 100000\n"})) == HERE
 
 
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("0", 1), ("999", HERE), ("", HERE), ("many", HERE)])
+def test_a_pod_that_asks_for_less_gets_less(text: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_QUOTA_PROXY_PROCESSORS", text)
+    assert processors(*groups(tmp_path, "0::/\n", {})) == expected
+
+
+def test_the_image_says_how_many_where_the_settings_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.model_validate({}).workers == 1
+    monkeypatch.setenv("KAFKA_QUOTA_PROXY_WORKERS", "auto")
+    assert Settings.model_validate({}).workers == "auto"
+    assert Settings.model_validate({**FIXED, "workers": 3}).workers == 3
+    monkeypatch.setenv("KAFKA_QUOTA_PROXY_WORKERS", "2")
+    assert Settings.model_validate(FIXED).workers == 2
+    monkeypatch.setenv("KAFKA_QUOTA_PROXY_WORKERS", "many")
+    with pytest.raises(ValidationError, match="a number of processes from 1 to 256, or auto"):
+        Settings.model_validate({})
+
+
 def test_auto_is_as_many_as_have_memory_for_a_request() -> None:
     limits = {"memory_total": "1MiB", "max_frame": "1MiB"}
     assert worker_count(Settings.model_validate({**FIXED, "workers": "auto", "limits": limits})) == 1
@@ -76,6 +95,7 @@ def test_parts_of_connections_and_memory_add_up_to_the_limits() -> None:
         ({"more_listeners": {"b": {"bootstrap": "127.0.0.1:9500", "reuse_port": True}}}, "`more_listeners.b.reuse_port`"),
         ({"ledger": {"replicas": 3}}, "each of 3 proxies"),
         ({"ledger": {"kind": "redis", "servers": ["a:1"], "replicas": 3}}, None),
+        ({"ledger": {"kind": "kafka", "replicas": 3}}, None),
         ({**FIXED, "workers": 4}, None),
     ],
 )

@@ -15,7 +15,7 @@ import structlog
 
 from localkafka.ports import free_port
 from proxy.config.ledger import Ledger as Settings
-from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet import Fleet, redis_store
 from proxy.hashing import murmur3
 from proxy.session.budget import Census
 from proxy.session.presence import Presence
@@ -57,7 +57,7 @@ class Proxy:
         self.engine = Engine(limits, murmur3)
         self.settings = Settings.model_validate({**FAST, "servers": [address], **more})
         self.clock = asyncio.get_running_loop().time
-        self.fleet = Fleet(self.settings, self.engine, name, self.clock, structlog.get_logger())
+        self.fleet = Fleet(self.settings, self.engine, name, self.clock, structlog.get_logger(), redis_store(self.settings, name))
         self.link = self.fleet.link
         self.census = Census(100, per_principal=2)
         self.fleet.count(Presence.of_users(self.census))

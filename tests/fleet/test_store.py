@@ -1,32 +1,42 @@
-"""What every store promises, on a real Redis and in memory."""
+"""What every store promises: on a real Redis, on a topic of real brokers, and in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+import structlog
 
+from localkafka import LocalCluster
 from proxy.config.ledger import Ledger as Settings
+from proxy.config.units import parse_host_port
 from proxy.fleet.channel import Channel
 from proxy.fleet.channel_store import ChannelStore, store_answers
-from proxy.fleet.fleet import store_of
+from proxy.fleet.fleet import redis_store
+from proxy.fleet.log_store import LogFollower
+from proxy.fleet.shared_log import LogSource
 from proxy.fleet.store import Store
 from proxy.hashing import murmur3
+from proxy.upstream.connector import Upstream
+from proxy.upstream.ledger_topic import LedgerTopic
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import RateLimit
 from quota.ledger import Batch, Ledger
 from quota.limit_table import LimitTable
+from tests.fleet.memory_log import MemoryLog
 from tests.fleet.memory_store import Memory, MemoryStore
 from tests.redis_server import RedisServer, needs_redis
 from tests.support import limits_of
 
 ALICE = Entity("alice", None)
 Open = Callable[[str], Store]
+NUMBERS = itertools.count()
 TASKS: dict[Store, list[asyncio.Task[None]]] = {}
 
 
@@ -36,7 +46,9 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["memory", "channel", pytest.param("redis", marks=needs_redis)])
+@pytest.fixture(
+    params=["memory", "channel", "log", pytest.param("redis", marks=needs_redis), pytest.param("kafka", marks=pytest.mark.kafka)]
+)
 def open_store(request: pytest.FixtureRequest) -> Open:
     """Opens a client, for the proxy of this name, of a store that is empty at first."""
     memory = Memory()
@@ -44,17 +56,38 @@ def open_store(request: pytest.FixtureRequest) -> Open:
         return lambda boot: MemoryStore(memory, boot)
     if request.param == "channel":
         return lambda boot: over_a_channel(memory, boot)
+    if request.param == "log":
+        log = MemoryLog()
+        return lambda boot: followed(log, boot)
+    if request.param == "kafka":
+        cluster: LocalCluster = request.getfixturevalue("kafka3")
+        topic = f"ledger-{next(NUMBERS)}"
+        return lambda boot: followed(topic_of(cluster, topic), boot)
     server: RedisServer = request.getfixturevalue("redis")
     with server.client() as client:
         client.flushall()
     settings = Settings.model_validate({"kind": "redis", "servers": [server.address], "timeout": "10s"})
-    return lambda boot: store_of(settings, boot)(settings.timeout)
+    return lambda boot: redis_store(settings, boot)(settings.timeout)
+
+
+def followed(source: LogSource, boot: str) -> Store:
+    """A client on this log, with a copy of its own; it ends with the event loop."""
+    follower = LogFollower(source, structlog.get_logger(), fresh_for=0.2)
+    task = asyncio.get_running_loop().create_task(follower.run())
+    store = follower.store(boot, 60.0)
+    TASKS[store] = [task]
+    return store
+
+
+def topic_of(cluster: LocalCluster, name: str) -> LedgerTopic:
+    servers = [parse_host_port(cluster.bootstrap_servers.split(",")[0])]
+    return LedgerTopic(name, 60.0, lambda: servers, Upstream(20.0), structlog.get_logger())
 
 
 def over_a_channel(memory: Memory, boot: str) -> Store:
     """A client of this store at the other end of a channel; both end with the event loop."""
     here, there = socket.socketpair()
-    served, channel = Channel(there, store_answers(memory, boot)), Channel(here, {})
+    served, channel = Channel(there, store_answers(MemoryStore(memory, boot))), Channel(here, {})
     loop = asyncio.get_running_loop()
     store = ChannelStore(channel, 10.0)
     TASKS[store] = [loop.create_task(it.run()) for it in (served, channel)]

@@ -1,4 +1,4 @@
-"""Owners near their limits are synchronised long before `sync_interval`, others are not."""
+"""Owners near their limits are synchronised long before `sync_interval`, others are not; and no more often than the store wants."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import structlog
 from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.ledger import URGENT
+from proxy.fleet.store import Reply
 from proxy.hashing import murmur3
 from quota.engine import Engine
 from quota.entity import DEFAULT, Entity
 from quota.kinds.rates import RateLimit
+from quota.ledger import Update
 from quota.limit_table import LimitTable
 from tests.fleet.memory_store import Memory, MemoryStore
 from tests.fleet.simulated import run_simulated
@@ -23,11 +25,22 @@ SLOW = Settings.model_validate({"sync_interval": "5s", "stale_after": "20s"})
 RATES = "producer_byte_rate"
 
 
+class PausingStore(MemoryStore):
+    """Wants a pause behind each batch."""
+
+    def __init__(self, memory: Memory, boot: str, pause: float) -> None:
+        super().__init__(memory, boot)
+        self._pause = pause
+
+    async def send(self, update: Update, count_for: float = 0.0) -> Reply:
+        return (await super().send(update, count_for))._replace(pause=self._pause)
+
+
 class Proxy:
-    def __init__(self, name: str, memory: Memory) -> None:
+    def __init__(self, name: str, memory: Memory, pause: float = 0.0) -> None:
         self.clock = asyncio.get_running_loop().time
         self.engine = Engine(limits_of(producer_byte_rate=LimitTable({Entity(DEFAULT, None): RateLimit(RATE)})), murmur3)
-        store = MemoryStore(memory, name)
+        store = PausingStore(memory, name, pause)
         self.fleet = Fleet(SLOW, self.engine, name, self.clock, structlog.get_logger(), lambda _: store)
         self.task = asyncio.create_task(self.fleet.run())
 
@@ -63,4 +76,18 @@ def test_only_who_is_near_a_limit_is_synchronised_at_once() -> None:
         await asyncio.sleep(11)
         assert there.fleet.link.syncs < 120, "it is over, and nobody is synchronised any more"
 
+    run_simulated(work())
+
+
+def test_a_store_that_wants_a_pause_gets_it_and_is_not_away_meanwhile() -> None:
+    async def work() -> None:
+        memory, pause = Memory(), 25.0
+        here = Proxy("a", memory, pause)
+        for _ in range(1500):
+            here.charge("near", RATE)
+            await asyncio.sleep(0.1)
+            assert here.fleet.link.up or here.clock() < 1
+        assert 5 <= here.fleet.link.syncs <= 8
+
+    assert SLOW.stale_after < 25
     run_simulated(work())

@@ -50,3 +50,12 @@ def test_a_silent_proxy_is_forgotten_and_then_told_that_its_number_is_unknown() 
     busy.send(PROXY_KEPT * 2)
     answer = silent.send(PROXY_KEPT * 2, ("k", 1))
     assert (answer.accepted, answer.last) == (False, 0)
+
+
+def test_a_proxy_is_forgotten_at_its_time_though_nobody_else_came() -> None:
+    totals = SharedTotals("g")
+    alone = Proxy(totals)
+    alone.send(0.0, ("k", 1))
+    assert alone.send(PROXY_KEPT, ("k", 1)).accepted
+    answer = alone.send(PROXY_KEPT * 2 + 1, ("k", 1))
+    assert (answer.accepted, answer.last) == (False, 0)

@@ -87,6 +87,20 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/* How many proxies there are, at the most. */}}
+{{- define "kqp.replicas" -}}
+{{- ternary (int .Values.autoscaling.maxReplicas) (int .Values.replicaCount) .Values.autoscaling.enabled }}
+{{- end }}
+
+{{/* Where they add up what they charge. */}}
+{{- define "kqp.ledgerKind" -}}
+{{- if .Values.ledger.kind }}{{ .Values.ledger.kind }}
+{{- else if or .Values.redis.enabled .Values.ledger.servers }}redis
+{{- else if gt (include "kqp.replicas" . | int) 1 }}kafka
+{{- else }}local
+{{- end }}
+{{- end }}
+
 {{- define "kqp.usageClaim" -}}
 {{- .Values.usageLog.claim.existingClaim | default (printf "%s-usage" (include "kqp.fullname" .)) }}
 {{- end }}

@@ -14,7 +14,7 @@
 {{- if .tls.certSecret }}{{ $_ := set $out "upstream-cert" .tls.certSecret }}{{ end }}
 {{- if .sasl.existingSecret }}{{ $_ := set $out "upstream-sasl" .sasl.existingSecret }}{{ end }}
 {{- end }}
-{{- if eq .Values.ledger.kind "redis" }}
+{{- if eq (include "kqp.ledgerKind" . | trim) "redis" }}
 {{- with .Values.ledger }}
 {{- if .existingSecret }}{{ $_ := set $out "ledger" .existingSecret }}{{ end }}
 {{- if .sentinelSecret }}{{ $_ := set $out "ledger-sentinel" .sentinelSecret }}{{ end }}
@@ -98,10 +98,14 @@ spec:
       image: {{ include "kqp.image" (dict "root" . "image" .Values.image) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: [serve, --config, /etc/kafka-quota-proxy/settings/settings.yaml]
-      {{- with .Values.extraEnv }}
       env:
+        # For `workers: auto`: rounded up.
+        - name: KAFKA_QUOTA_PROXY_PROCESSORS
+          valueFrom:
+            resourceFieldRef: {containerName: proxy, resource: requests.cpu, divisor: "1"}
+        {{- with .Values.extraEnv }}
         {{- toYaml . | nindent 8 }}
-      {{- end }}
+        {{- end }}
       ports:
         - {name: admin, containerPort: {{ .Values.admin.port }}}
         {{- range $name, $l := $listeners }}

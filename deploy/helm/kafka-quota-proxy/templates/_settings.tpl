@@ -84,11 +84,19 @@
 {{- end }}
 {{- end }}
 {{- $_ := set $s "upstream" $upstream }}
-{{- if eq .Values.ledger.kind "redis" }}
+{{- $kind := include "kqp.ledgerKind" . | trim }}
+{{- $replicas := include "kqp.replicas" . | int }}
+{{- if eq $kind "redis" }}
 {{- $_ := set $s "ledger" (merge (include "kqp.ledgerSettings" . | fromYaml) ($s.ledger | default dict)) }}
-{{- else if .Values.redis.enabled }}{{ fail "redis.enabled: nobody would use it; set ledger.kind to redis" }}
-{{- else if .Values.ledger.servers }}{{ fail "ledger.servers: nobody would use them; set ledger.kind to redis" }}
+{{- else if .Values.redis.enabled }}{{ fail "redis.enabled: nobody would use it; set ledger.kind to redis, or leave it out" }}
+{{- else if .Values.ledger.servers }}{{ fail "ledger.servers: nobody would use them; set ledger.kind to redis, or leave it out" }}
+{{- else if eq $kind "kafka" }}
+{{- $_ := set $s "ledger" (merge (dict "kind" "kafka") ($s.ledger | default dict)) }}
+{{- else if gt $replicas 1 }}
+{{- /* so that each of them says in its log and its metrics that it counts for itself */}}
+{{- $_ := set $s "ledger" (merge ($s.ledger | default dict) (dict "replicas" $replicas)) }}
 {{- end }}
+{{- $_ := set $s "workers" .Values.workers }}
 {{- $_ := set $s "admin" (dict "listen" (printf "%s:%d" .Values.bindAddress (int .Values.admin.port))) }}
 {{- $_ := set $s "listen" (include "kqp.listenSettings" (dict "root" . "name" "main" "listener" $listeners.main) | fromYaml) }}
 {{- $more := dict }}
