@@ -170,6 +170,39 @@ def test_observed_rates_let_everything_pass(world):
     ]
 
 
+def test_a_topic_that_owes_more_than_throttles_can_pay_refuses_until_it_owes_less(world):
+    """Throttles are 30 s at most; each of many producers brings a request per throttle, whatever the topic owes."""
+    w = topics(world(), bytes_in={"orders": 100})
+    assert produce(w.dialogue("alice"), {("orders", 0): records(3500)}) == 25, "1000 pass at once, 2500 are owed"
+    d = w.dialogue("bob")
+    d.client(write({("orders", 0): records(100)}))
+    assert (d.to_broker, d.session.state, d.port.wake) == (b"", State.HELD, 10)
+    w.engine.topic_in.meter(ORDERS, 10.0).record(1000, 10.0)
+    d.wake()
+    assert d.to_broker == b""
+    answer = d.to_client
+    assert told(answer)["orders", 0][0] == 19, "every client sends it again"
+    assert throttle(answer, 9) == 25
+    assert (d.session.state, d.port.wake) == (State.MUTED, 35), "and not at once"
+    d.wake()
+    assert produce(d, {("orders", 0): records(100)}) == 1
+    quota, action = [(one.quota, one.action) for one, _ in w.watcher.decisions if one.action is not Action.HOLD][1]
+    assert (quota, action) == (TOPIC_IN, Action.REFUSE)
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_what_would_be_lost_or_is_only_observed_is_not_refused(world, observed):
+    w = topics(world(observed={TOPIC_IN: Action.THROTTLE} if observed else {}), bytes_in={"orders": 100})
+    w.engine.topic_in.meter(ORDERS, 0.0).record(90_000, 0.0)
+    d = w.dialogue("alice")
+    frame = write({("orders", 0): records(100)}, acks=-1 if observed else 0)
+    d.client(frame)
+    assert d.to_broker.startswith(frame)
+    if observed:
+        d.broker(written([("orders", 0)]))
+        assert told(d.to_client)["orders", 0][0] == 0
+
+
 @pytest.mark.parametrize("connections", [1, 10, 100])
 @pytest.mark.parametrize("above", [Above.THROTTLE, Above.TRANSIENT])
 def test_a_topic_gets_its_rate_over_a_minute(world, connections, above):
