@@ -450,7 +450,8 @@ class TopicRate(Judge):
                 rate.record(batch.size, now)
             return False
         told = self._over.find(batch.topic)
-        decision = (told and told[0]) or self._declined(rate, batch.topic, wait if slows else 0.0, now)
+        turn = rate.meter.turn(batch.size, now, self._longest_throttle()) if slows else 0.0
+        decision = (told and told[0]) or self._declined(rate, batch.topic, turn, now)
         code = POLICY_VIOLATION if self._above is Above.FAIL else NOT_ENOUGH_REPLICAS
         self.judging.refuse(i, code, decision.message, TOPIC_IN)
         self._over.add(batch.topic, decision, i)
@@ -463,13 +464,14 @@ class TopicRate(Judge):
             return inf
         return max(limits.max_throttle - MAX_HOLD, MAX_HOLD)
 
-    def _declined(self, rate: Metered, topic: str, wait: float, now: float) -> Decision:
-        """Why a batch is refused. A client that may not see the topic is told no figures. `wait`: the throttle, 0 for none."""
+    def _declined(self, rate: Metered, topic: str, throttle: float, now: float) -> Decision:
+        """Why a batch is refused, and for how long its client is throttled. A client that may not see the topic is told no
+        figures."""
         usage, limit = rate.meter.average(now), rate.meter.limit
         figures = f": {figure(usage)} bytes/s on average, limit {figure(limit)}/s" if self.judging.confirmed else ""
         message = f"The {rate.rates.title} quota of topic {topic} is exceeded{figures}."
-        decision = Decision(TOPIC_IN, Action.REFUSE, rate.found.owner, (), usage, limit, wait, message)
-        return self.engine.enforce(Verdict(0, decision), now).decision or decision if wait else decision
+        decision = Decision(TOPIC_IN, Action.REFUSE, rate.found.owner, (), usage, limit, throttle, message)
+        return self.engine.enforce(Verdict(0, decision), now, mute=False).decision or decision
 
     def _rate(self, i: int) -> Metered | None:
         batch = self.batches[i]

@@ -174,20 +174,27 @@ def test_a_topic_that_owes_more_than_throttles_can_pay_refuses_until_it_owes_les
     """Throttles are 30 s at most; each of many producers brings a request per throttle, whatever the topic owes."""
     w = topics(world(), bytes_in={"orders": 100})
     assert produce(w.dialogue("alice"), {("orders", 0): records(3500)}) == 25, "1000 pass at once, 2500 are owed"
-    d = w.dialogue("bob")
-    d.client(write({("orders", 0): records(100)}))
-    assert (d.to_broker, d.session.state, d.port.wake) == (b"", State.HELD, 10)
+    others = [w.dialogue(user) for user in ("bob", "carol")]
+    for d in others:
+        d.client(write({("orders", 0): records(200)}))
+        assert (d.to_broker, d.session.state, d.port.wake) == (b"", State.HELD, 10)
     w.engine.topic_in.meter(ORDERS, 10.0).record(1000, 10.0)
+    for d, later in zip(others, (5, 7), strict=True):
+        d.wake()
+        assert d.to_broker == b""
+        answer = d.to_client
+        assert told(answer)["orders", 0][0] == 19, "every client sends it again"
+        assert throttle(answer, 9) == later, "when 20 s are owed; the other one behind the 2 s of the first"
+        assert (d.session.state, d.port.wake) == (State.MUTED, 10 + later)
+    d = others[0]
     d.wake()
-    assert d.to_broker == b""
-    answer = d.to_client
-    assert told(answer)["orders", 0][0] == 19, "every client sends it again"
-    assert throttle(answer, 9) == 25
-    assert (d.session.state, d.port.wake) == (State.MUTED, 35), "and not at once"
+    d.client(write({("orders", 0): records(200)}))
     d.wake()
-    assert produce(d, {("orders", 0): records(100)}) == 1
-    quota, action = [(one.quota, one.action) for one, _ in w.watcher.decisions if one.action is not Action.HOLD][1]
-    assert (quota, action) == (TOPIC_IN, Action.REFUSE)
+    assert asked(d.to_broker) == [("orders", 0)]
+    d.broker(written([("orders", 0)]))
+    assert throttle(d.to_client, 9) == 12, "25 s after the start 1000 bytes are still owed, and these 200"
+    refusals = [one for one, _ in w.watcher.decisions if one.action is Action.REFUSE]
+    assert [(one.quota, one.entity, one.throttle) for one in refusals] == [(TOPIC_IN, ORDERS, 5), (TOPIC_IN, ORDERS, 7)]
 
 
 @pytest.mark.parametrize("observed", [False, True])
