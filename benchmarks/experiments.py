@@ -130,7 +130,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         },
         {
             **{f"{n} producers": {"clients": n} for n in (1, 10, 100)},
-            "100 producers, large batches": {"clients": 100, "size": 512 * KIB, "rate": 10, "batch": MIB},
+            "100 producers, large batches": {"clients": 100, "size": 512 * KIB, "rate": 10, "batch": MIB, "warm_up": "90s"},
         },
     ),
     "topic-bytes-in": Experiment("topic-bytes-in", {"thresholds": {"quotas": {"topics": TOPIC_THRESHOLDS}}}),
