@@ -128,7 +128,10 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
             mode: {"quotas": {"topic_rates": {"topics": {"hot": {"bytes_in": MIB}}, "mode": mode}}}
             for mode in ("throttle", "transient")
         },
-        {f"{n} producers": {"clients": n} for n in (1, 10, 100)},
+        {
+            **{f"{n} producers": {"clients": n} for n in (1, 10, 100)},
+            "100 producers, large batches": {"clients": 100, "size": 512 * KIB, "rate": 10, "batch": MIB, "warm_up": "90s"},
+        },
     ),
     "topic-bytes-in": Experiment("topic-bytes-in", {"thresholds": {"quotas": {"topics": TOPIC_THRESHOLDS}}}),
 }

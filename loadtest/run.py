@@ -180,6 +180,7 @@ class Run:
     def _fill(self, topic: str, records: int, size: int) -> None:
         self.observer.note(f"writing {records:,} records of {size:,} bytes to {topic}")
         settings = {"client.id": CLIENT_ID, "log_level": 0, "linger.ms": 20, "message.max.bytes": max(size + 4096, 1 << 20)}
+        settings["batch.size"] = max(size + 4096, 1 << 16)  # answers to Fetch are whole batches: smaller ones are finer measures
         producer = Producer({**librdkafka_settings(self.cluster.bootstrap, self.cluster.access), **settings})
         failed: list[str] = []
 

@@ -174,7 +174,12 @@ ANSWERED: Final[Mapping[int, str]] = {
     api: key.kind for key in RATES if key.measure is not None and key.measure.field == "response_bytes" for api in key.measure.apis
 }
 """API keys to the rate that is charged with the bytes of their answers."""
-TOPIC_RATES: Final = ("topic_producer_byte_rate", "topic_consumer_byte_rate")
+TOPIC_MEASURES: Final = {
+    "topic_producer_byte_rate": ("bytes_in", Measure("record_bytes", (PRODUCE,), by_topic=True)),
+    "topic_consumer_byte_rate": ("bytes_out", Measure("record_bytes", (FETCH, SHARE_FETCH), by_topic=True)),
+}
+"""By kind: the setting of a rate of topics below `quotas.topic_rates.topics`, and what of the usage log it is about."""
+TOPIC_RATES: Final = tuple(TOPIC_MEASURES)
 """Rates of topics: what may be produced and read (`quota.kinds.topic_rates`)."""
 KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in", "address_connection_rate", *TOPIC_RATES)
 """Every kind of quota, as `quotas.observe` names it."""
@@ -190,8 +195,11 @@ def report_module() -> str:
     rows = "".join(
         f'    Key("{row.setting}", "{row.kind}", {row.size}, {row.at_once}, {_measure(row.measure)}),\n' for row in rates_first
     )
-    return f'''"""The limits of users and client ids in a settings file. Made from `quota/catalogue.py` by `make docs`; a test
-fails when this file is out of date."""
+    topics = "".join(
+        f'    TopicRate("{setting}", "{kind}", {_measure(measure)}),\n' for kind, (setting, measure) in TOPIC_MEASURES.items()
+    )
+    return f'''"""The limits of users, client ids and topics in a settings file. Made from `quota/catalogue.py` by `make docs`; a
+test fails when this file is out of date."""
 
 from typing import Final, NamedTuple
 
@@ -215,9 +223,19 @@ class Key(NamedTuple):
     measure: Measure | None
 
 
+class TopicRate(NamedTuple):
+    """One rate of topics: its name below `quotas.topic_rates.topics`, its quota, and what it measures."""
+
+    setting: str
+    kind: str
+    measure: Measure
+
+
 # fmt: off
 KEYS: Final = (
 {rows})
+TOPIC_RATES: Final = (
+{topics})
 # fmt: on
 '''
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from quota.batch import NOT_ENOUGH_REPLICAS, POLICY_VIOLATION, Batch, Refused
 from quota.decision import Action, Decision, Verdict, figure
-from quota.engine import Engine
+from quota.engine import MAX_HOLD, Engine
 from quota.entity import Entity
 from quota.fence import Fenced
 from quota.kinds.bytes_in import OTHERS, Mode
@@ -52,12 +53,16 @@ class Judging:
     be: what its batches count is counted when it is decided that they go on, so others may be judged between two pieces.
 
     `confirmed` False: no broker has confirmed that the user may write to all of these topics. Then bytes count for the user alone
-    until the broker has answered; what it has written is counted with `count` of another, confirmed one."""
+    until the broker has answered; what it has written is counted with `count` of another, confirmed one. `answered` False: the
+    client gets no answer (acks=0), so what is refused would be lost; only quotas whose setting says so refuse it."""
 
-    __slots__ = ("_judges", "at", "batches", "confirmed", "engine", "pieces", "refused", "rules")
+    __slots__ = ("_judges", "answered", "at", "batches", "confirmed", "engine", "pieces", "refused", "rules")
 
-    def __init__(self, engine: Engine, rules: Rules, batches: Sequence[Batch], *, confirmed: bool = True) -> None:
+    def __init__(
+        self, engine: Engine, rules: Rules, batches: Sequence[Batch], *, confirmed: bool = True, answered: bool = True
+    ) -> None:
         self.engine, self.rules, self.batches, self.confirmed = engine, rules, batches, confirmed
+        self.answered = answered
         self.at = 0
         """the batch that is next"""
         self.refused: dict[int, Refused] = {}
@@ -382,7 +387,11 @@ class TopicBytes(Judge):
 
 class TopicRate(Judge):
     """Bytes towards the rate of each topic by itself. Where what is above is refused, the batch that exceeds the rate still goes
-    on, and makes a debt that time pays: so a topic gets its rate in the long run, whatever the size of batches."""
+    on, and makes a debt that time pays: so a topic gets its rate in the long run, whatever the size of batches.
+
+    Where producers are slowed down, a topic may owe more than the longest throttle can pay, as each of many connections brings a
+    request per throttle. Then batches are refused with the error that every client retries, and their clients are throttled, until
+    the debt is below that: otherwise it would grow for ever, and the topic would get more than its rate."""
 
     def __init__(self, judging: Judging) -> None:
         super().__init__(judging)
@@ -403,7 +412,7 @@ class TopicRate(Judge):
     def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
         if not self.engine.limits_topic_in:
             return items
-        going = items if self._above is Above.THROTTLE else [i for i in items if not self._refuses(i, now)]
+        going = [i for i in items if not self._refuses(i, now)]
         if self.judging.confirmed and self._above is Above.THROTTLE:
             self.count(going, now)
         return going
@@ -430,28 +439,39 @@ class TopicRate(Judge):
         return self._over.decisions()
 
     def _refuses(self, i: int, now: float) -> bool:
-        """Refuse a batch if its topic is above its rate; else count it, if it is confirmed."""
+        """Refuse a batch if its topic owes too much; else count it where batches are counted one by one, if it is confirmed."""
         rate, batch = self._rate(i), self.batches[i]
         if rate is None:
             return False
-        if rate.meter.wait(now) <= 0:
-            if self.judging.confirmed:
+        slows = self._above is Above.THROTTLE
+        wait = rate.meter.wait(now)
+        if wait <= (self._longest_throttle() if slows else 0.0):
+            if self.judging.confirmed and not slows:
                 rate.record(batch.size, now)
             return False
         told = self._over.find(batch.topic)
-        decision = (told and told[0]) or self._declined(rate, batch.topic, now)
-        self.judging.refuse(
-            i, NOT_ENOUGH_REPLICAS if self._above is Above.TRANSIENT else POLICY_VIOLATION, decision.message, TOPIC_IN
-        )
+        turn = rate.meter.turn(batch.size, now, self._longest_throttle()) if slows else 0.0
+        decision = (told and told[0]) or self._declined(rate, batch.topic, turn, now)
+        code = POLICY_VIOLATION if self._above is Above.FAIL else NOT_ENOUGH_REPLICAS
+        self.judging.refuse(i, code, decision.message, TOPIC_IN)
         self._over.add(batch.topic, decision, i)
         return True
 
-    def _declined(self, rate: Metered, topic: str, now: float) -> Decision:
-        """Why a batch is refused. Who may not see the topic is told no figures."""
+    def _longest_throttle(self) -> float:
+        """Seconds that a topic may owe before its batches are refused although its producers are slowed down."""
+        limits = self.engine.limits
+        if not self.judging.answered or TOPIC_IN in limits.observed:
+            return inf
+        return max(limits.max_throttle - MAX_HOLD, MAX_HOLD)
+
+    def _declined(self, rate: Metered, topic: str, throttle: float, now: float) -> Decision:
+        """Why a batch is refused, and for how long its client is throttled. A client that may not see the topic is told no
+        figures."""
         usage, limit = rate.meter.average(now), rate.meter.limit
         figures = f": {figure(usage)} bytes/s on average, limit {figure(limit)}/s" if self.judging.confirmed else ""
         message = f"The {rate.rates.title} quota of topic {topic} is exceeded{figures}."
-        return Decision(TOPIC_IN, Action.REFUSE, rate.found.owner, (), usage, limit, 0.0, message)
+        decision = Decision(TOPIC_IN, Action.REFUSE, rate.found.owner, (), usage, limit, throttle, message)
+        return self.engine.enforce(Verdict(0, decision), now, mute=False).decision or decision
 
     def _rate(self, i: int) -> Metered | None:
         batch = self.batches[i]

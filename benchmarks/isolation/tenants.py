@@ -38,7 +38,10 @@ PASSWORD: Final = "s3cret-of-all"  # noqa: S105 - of a cluster that lives for a 
 ALICE, BOB, PROXY, OPERATOR = "alice", "bob", "proxy", "operator"
 USERS: Final = dict.fromkeys((ALICE, BOB, PROXY, OPERATOR, *(f"mallory-{i}" for i in range(MALLORIES))), PASSWORD)
 QUOTA_TOPIC: Final = "__kafka_quota_proxy_quotas"
-WELL: Final = ("alice-data", "alice-ids", "alice-metered", "alice-share", "alice-read", "mallory-own", "bob-metered", "bob-read")
+WELL: Final = (
+    *("alice-data", "alice-ids", "alice-metered", "alice-share", "alice-paced", "alice-read"),
+    *("mallory-own", "bob-metered", "bob-read"),
+)
 FULL: Final = ("alice-full", "mallory-full")
 """Topics of one partition each, on the volume that is well and on the one that is full."""
 RECORDS: Final = 50
@@ -153,6 +156,8 @@ MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 300, 5, 50
 """Limits: bytes and connections in all, partitions a second and at once of those who are not alice."""
 METERED, READS, MUTE = MIB // 16, 10_000, 0.2
 """Limits: bytes a second into bob-metered, and to bob; seconds that somebody is muted at most."""
+ALICES_ADDRESS, STORMY_ADDRESS, STORMY_RATE = "127.0.3.1", "127.0.3.2", 20
+"""An address that is alice's alone, one from which too many connections come, and how many may come from there per second."""
 TOLD_WITHIN: Final = 0.3
 """Seconds that a broker has to say how large topics are, before the log says that it did not."""
 
@@ -166,6 +171,8 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
         "producer_byte_rate": 4 * MIB,
         "consumer_byte_rate": 8 * MIB,
         "request_rate": 1500,
+        "cold_read_rate": 8 * MIB,
+        "connection_rate": 200,
     }
     others = {"user": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST, "producer_ids_rate": 5}
     bob = {**others, "user": BOB, "consumer_byte_rate": READS}
@@ -198,12 +205,16 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
                 "hard": {"min_available_bytes": tenants.limit},
                 "release_margin": 0,
             },
+            "cold_read_lag": 10,
+            "topic_rates": {"topics": {"alice-paced": {"bytes_in": MIB // 8}, "alice-read": {"bytes_out": 8 * MIB}}},
+            "connections": {"networks": {ALICES_ADDRESS: 200, STORMY_ADDRESS: STORMY_RATE}},
             "topics": {
                 "total_bytes_in_per_sec": 4 * MIB,
                 "bytes_in_per_sec": {
                     "alice-data": 2 * MIB,
                     "alice-ids": MIB // 8,
                     "alice-metered": MIB // 2,
+                    "alice-paced": MIB // 8,
                     "bob-metered": METERED,
                 },
                 "meter": "window",

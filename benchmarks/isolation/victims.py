@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from kio.serial.errors import DecodeError
 
 from benchmarks.isolation import apis
-from benchmarks.isolation.tenants import ALICE, fetch_of, login
+from benchmarks.isolation.tenants import ALICE, ALICES_ADDRESS, fetch_of, login
 from benchmarks.isolation.wire import PATIENCE, Connection, WrongCorrelationId
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
@@ -52,6 +52,8 @@ class Workload(ABC):
     """One workload. `step` is a round of it."""
 
     quota: ClassVar[str]
+    source: ClassVar[str | None] = None
+    """the address that it comes from; None for the one that attackers have too"""
     every: ClassVar[float] = 0.05
     """Seconds from the beginning of a round to that of the next, if it does not take longer."""
 
@@ -101,7 +103,7 @@ class Workload(ABC):
 
     def connect(self) -> Connection:
         """A new connection that is logged in."""
-        return Connection(self.address, "alice-app", login(ALICE))
+        return Connection(self.address, "alice-app", login(ALICE), self.source)
 
     def ask(self, what: tuple[int, int], connection: Connection | None = None, /, **fields: Any) -> Any:
         """The answer; its throttle time is noted."""
@@ -283,6 +285,27 @@ class ConsumerByteRate(Workload):
             self.note(self.noticed.wrong, "Fetch: other records than were written")
 
 
+class TopicProducerByteRate(Workload):
+    """Writes to a topic with a rate of its own."""
+
+    quota = "topic_producer_byte_rate"
+
+    def step(self) -> None:
+        self.producer("alice-paced", alone=True).write(b"r" * KIB)
+
+
+class TopicConsumerByteRate(ConsumerByteRate):
+    """Reads from a topic with a rate of its own."""
+
+    quota = "topic_consumer_byte_rate"
+
+
+class ColdReadRate(ConsumerByteRate):
+    """Reads what is far behind the end of the log."""
+
+    quota = "cold_read_rate"
+
+
 class RequestRate(Workload):
     """Asks for metadata and offsets, and commits some."""
 
@@ -335,6 +358,19 @@ class MaxConnections(Workload):
         self.expect([topic.name for topic in answer.topics], ["alice-read"], "Metadata")
 
 
+class ConnectionRate(MaxConnections):
+    """Logs in anew for every request, below her rate of connections."""
+
+    quota = "connection_rate"
+
+
+class AddressConnectionRate(MaxConnections):
+    """The same from an address that nobody else has, below the rate of that address."""
+
+    quota = "address_connection_rate"
+    source = ALICES_ADDRESS
+
+
 class Memory(Workload):
     """Writes and reads what is large."""
 
@@ -354,8 +390,13 @@ WORKLOADS: Final[tuple[type[Workload], ...]] = (
     BytesIn,
     ProducerByteRate,
     ConsumerByteRate,
+    TopicProducerByteRate,
+    TopicConsumerByteRate,
+    ColdReadRate,
     RequestRate,
     MaxConnections,
+    ConnectionRate,
+    AddressConnectionRate,
     Memory,
 )
 KINDS: Final = tuple(workload.quota for workload in WORKLOADS)

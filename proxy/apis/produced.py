@@ -65,7 +65,8 @@ class Judged:
         self.parts = parts_of(found)
         self.counted = counted
         self.judgement = Judgement()
-        self.judging = Judging(client.services.engine, client.rules(now), batches, confirmed=counted)
+        engine, rules = client.services.engine, client.rules(now)
+        self.judging = Judging(engine, rules, batches, confirmed=counted, answered=found.acks != 0)
 
     def judge(self) -> Generator[None, None, Judgement]:
         """What becomes of it, in steps, each of which is judged as of its own time."""

@@ -324,8 +324,9 @@ class TopicRates(Model):
     topics: dict[Annotated[str, Field(pattern=TOPIC)], TopicRate] = Field(default_factory=dict, max_length=10_000)
     """The rates by topic: `orders: {bytes_in: 10MiB, bytes_out: 50MiB}`."""
     mode: Literal["throttle", "transient", "fail"] = "throttle"
-    """What happens to a batch for a topic above its `bytes_in`: it is taken, and its client throttled; or it is refused with error
-    19, which every client retries; or with 44, which none does, and its records are lost to their producer."""
+    """What happens to a batch for a topic above its `bytes_in`: it is taken, and its client throttled, as long as throttles can pay
+    for it; or it is refused with error 19, which every client retries; or with 44, which none does, and its records are lost to
+    their producer."""
 
 
 class Quotas(Model):

@@ -14,7 +14,7 @@ import yaml
 
 from proxy.apis.client_quotas import entity_of, who_of
 from proxy.wire.client_quotas import Entry, Op, Who
-from quota.catalogue import KEYS
+from quota.catalogue import KEYS, TOPIC_MEASURES
 from quota.entity import Entity
 from quota.keys import Values
 from quota.overrides import Difference, Table, differences
@@ -51,6 +51,15 @@ def as_settings(table: Table) -> str:
     """A settings file with these limits."""
     entities = [_settings_of(entity, values) for entity, values in sorted(table.items(), key=lambda item: _order(item[0]))]
     return yaml.safe_dump({"quotas": {"entities": entities}}, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def as_topic_settings(rates: Iterable[tuple[str, str, float]]) -> str:
+    """A settings file with these rates of topics: topic, kind, bytes per second."""
+    topics: defaultdict[str, dict[str, int | float]] = defaultdict(dict)
+    for topic, kind, rate in rates:
+        topics[topic][TOPIC_MEASURES[kind][0]] = plain(rate)
+    made = {"quotas": {"topic_rates": {"topics": dict(topics)}}}
+    return yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def _order(entity: Entity) -> tuple[str, str]:

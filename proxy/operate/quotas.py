@@ -189,7 +189,9 @@ def diff(place: Target, file: Path, prune: bool, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of usage logs; may be given several times.",
 )
-@click.option("--by", type=click.Choice(["user", "client-id", "both"]), default="user", show_default=True, help="Whose limits.")
+@click.option(
+    "--by", type=click.Choice(["user", "client-id", "both", suggest.TOPIC]), default="user", show_default=True, help="Whose limits."
+)
 @click.option("--percentile", type=click.FloatRange(1, 100), default=99.0, show_default=True, help="Of the use per interval.")
 @click.option(
     "--headroom", type=click.FloatRange(1, 1000), default=1.5, show_default=True, help="What the percentile is multiplied by."
@@ -210,10 +212,12 @@ def suggest_(
     if not found.lines:
         fail(f"no lines of usage in {', '.join(map(str, folders))}: files usage-*.jsonl are looked for", 1)
     made = suggest.suggest(found, part=percentile / 100, headroom=headroom, least=least)
-    if as_yaml:
+    if as_yaml and by == suggest.TOPIC:
+        click.echo(plan.as_topic_settings((one.entity.topic or "", one.key, one.limit) for one in made), nl=False)
+    elif as_yaml:
         click.echo(plan.as_settings(changed({}, [Change(one.entity, one.key, one.limit) for one in made])), nl=False)
     elif as_json:
-        click.echo(json.dumps([{**one._asdict(), "entity": _entity_of(one.entity)} for one in made], indent=2))
+        click.echo(json.dumps([{**one._asdict(), "entity": _suggested_for(one.entity)} for one in made], indent=2))
     else:
         show.console().print(show.suggestions(made, f"p{percentile:g}"))
     left = len({entity for (entity, _), seen in found.histograms.items() if seen.total < least})
@@ -241,6 +245,10 @@ def _difference(one: Difference) -> dict[str, Any]:
 
 def _entity_of(entity: Entity) -> dict[str, str | None]:
     return {"user": entity.user, "client_id": entity.client_id}
+
+
+def _suggested_for(entity: Entity) -> dict[str, str | None]:
+    return _entity_of(entity) if entity.topic is None else {"topic": entity.topic}
 
 
 def _report(results: Sequence[tuple[Entry, Result]], as_json: bool, done: str) -> None:

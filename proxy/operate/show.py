@@ -68,8 +68,10 @@ def suggestions(made: Sequence[Suggestion], percentile: str) -> Table:
         "entity", "quota", "usage", "limit", "unit", "intervals", title=f"usage is {percentile} of the intervals with any"
     )
     for one in made:
-        cells = (named(one.entity), one.key, f"{one.used:,.4g}" if one.used < 1e4 else f"{one.used:,.0f}", figure(one.limit))
-        shown.add_row(*map(Text, (*cells, KEYS[one.key].unit, f"{one.intervals:,}")))
+        whose = named(one.entity) if one.entity.topic is None else str(one.entity)
+        cells = (whose, one.key, f"{one.used:,.4g}" if one.used < 1e4 else f"{one.used:,.0f}", figure(one.limit))
+        unit = KEYS[one.key].unit if one.key in KEYS else "bytes/s"  # of a topic
+        shown.add_row(*map(Text, (*cells, unit, f"{one.intervals:,}")))
     return shown
 
 

@@ -19,7 +19,7 @@ from math import ceil, floor, log, log10
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE
+from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TOPIC_MEASURES, Measure
 from quota.entity import Entity
 from quota.kinds.controller_mutations import DEFAULT_WINDOWS
 
@@ -28,12 +28,15 @@ OTHER: Final = "<other>"
 _STEP: Final = log(1.02)
 _WORD: Final = 10
 """bits of a number that say which bit of a word it is"""
+TOPIC: Final = "topic"
 _MEASURES: Final = [(key.name, key.measure) for key in KEYS.values() if key.measure is not None]
-_FIELDS: Final = ("seq", "api_key", *sorted({measure.field for _, measure in _MEASURES}))
+_TOPIC_MEASURES: Final = [(kind, measure) for kind, (_, measure) in TOPIC_MEASURES.items()]
+_FIELDS: Final = ("seq", "api_key", *sorted({measure.field for _, measure in (*_MEASURES, *_TOPIC_MEASURES)}))
 
 
 class Suggestion(NamedTuple):
-    """A limit that would have fitted: the percentile of what was used, per second, in so many intervals, and the limit."""
+    """A limit that would have fitted: the percentile of what was used, per second, in so many intervals, and the limit. `key`: its
+    name in the catalogue, or the kind of a rate of topics."""
 
     entity: Entity
     key: str
@@ -80,8 +83,8 @@ class Read:
 
 
 def read(folders: Iterable[Path], by: str) -> Read:
-    """The use of each entity, `by` "user", "client-id" or "both"; OSError when a file cannot be read."""
-    found = Read()
+    """The use of each entity, `by` "user", "client-id", "both" or "topic"; OSError when a file cannot be read."""
+    found, measures = Read(), _TOPIC_MEASURES if by == TOPIC else _MEASURES
     sums: Counter[tuple[Entity, str]] = Counter()
     start = end = ""
     for line in _in_order([file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))], found):
@@ -92,7 +95,7 @@ def read(folders: Iterable[Path], by: str) -> Read:
         end = max(end, line["end"])
         entity = _entity(line, by)
         if entity is not None:
-            for key, amount in _amounts(line):
+            for key, amount in _amounts(line, measures):
                 sums[entity, key] += amount
     _close(found, sums, start, end, by)
     return found
@@ -102,16 +105,17 @@ def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Su
     """What fits entities that did something in at least `least` intervals."""
     made = []
     for (entity, key), histogram in found.histograms.items():
-        if KEYS[key].at_once or histogram.total < least:
+        row = KEYS.get(key)  # None for a rate of topics
+        if (row is not None and row.at_once) or histogram.total < least:
             continue
         used = histogram.percentile(part)
-        limit = _rounded(used * headroom, whole=KEYS[key].size)
+        limit = _rounded(used * headroom, whole=row is None or row.size)
         made.append(Suggestion(entity, key, histogram.total, used, limit))
         burst = found.histograms.get((entity, MUTATIONS_BURST))
         if key == MUTATIONS_RATE and burst is not None and burst.largest > limit * DEFAULT_WINDOWS:
             wanted = _rounded(burst.largest * headroom, whole=True)
             made.append(Suggestion(entity, MUTATIONS_BURST, burst.total, burst.largest, wanted))
-    return sorted(made, key=lambda one: (one.entity.user or "", one.entity.client_id or "", one.key))
+    return sorted(made, key=lambda one: (*(part or "" for part in one.entity), one.key))
 
 
 def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str, by: str) -> None:
@@ -123,7 +127,8 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
     for (entity, key), amount in sums.items():
         if amount > 0:  # under a limit of a client id alone each user has its own share: the largest counts
             which = (Entity(None, entity.client_id) if by == "client-id" else entity), key
-            amounts[which] = max(amounts.get(which, 0.0), amount if KEYS[key].at_once else amount / seconds)
+            at_once = key in KEYS and KEYS[key].at_once
+            amounts[which] = max(amounts.get(which, 0.0), amount if at_once else amount / seconds)
     for which, used in amounts.items():
         found.histograms[which].add(used)
     sums.clear()
@@ -131,16 +136,18 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
     found.first, found.last = found.first or start, end
 
 
-def _amounts(line: dict[str, Any]) -> Iterator[tuple[str, int]]:
+def _amounts(line: dict[str, Any], measures: Iterable[tuple[str, Measure]]) -> Iterator[tuple[str, int]]:
     """What a line adds to which quota, as the proxy counts it."""
     api, by_topic = line["api_key"], line["topic"] is not None
-    for key, measure in _MEASURES:
+    for key, measure in measures:
         if measure.by_topic == by_topic and (not measure.apis or api in measure.apis):
             yield key, line[measure.field]
 
 
 def _entity(line: dict[str, Any], by: str) -> Entity | None:
-    principal, client_id = line["principal"], line["client_id"]
+    principal, client_id, topic = line["principal"], line["client_id"], line["topic"]
+    if by == TOPIC:  # one that is known by its id alone cannot be named in settings
+        return None if topic in (None, OTHER) or line.get("topic_id") is not None else Entity(None, None, topic)
     if principal == OTHER:
         return None
     user = principal.partition(":")[2]

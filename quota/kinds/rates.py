@@ -58,7 +58,7 @@ class RateLimit:
 class RateMeter(RateWindow):
     """The window of one owner."""
 
-    __slots__ = ("_rates", "gone", "owner", "shares", "version")
+    __slots__ = ("_next_turn", "_rates", "gone", "owner", "shares", "version")
 
     def __init__(self, rates: Rates, owner: Entity) -> None:
         super().__init__(rates.limit_of(owner), rates.samples, rates.window)
@@ -68,12 +68,21 @@ class RateMeter(RateWindow):
         self.gone = False
         self.shares = Shares()
         """how much of it each connection has had lately"""
+        self._next_turn = 0.0
 
     def refresh(self, now: float) -> None:
         """Take the limit that holds."""
         if self.version != self._rates.version:
             self.version = self._rates.version
             self.change(self._rates.limit_of(self.owner), now)
+
+    def turn(self, amount: float, now: float, owed: float) -> float:
+        """Seconds until a request for this amount, which is refused now, may come again: when what is owed takes `owed` seconds to
+        be paid, and what was refused before it has come again too. So requests that are refused have the order in which they
+        came."""
+        turn = max(self._next_turn, now + max(self.wait(now) - owed, 0.0))
+        self._next_turn = turn + amount / self.limit
+        return turn - now
 
     def _take(self, amount: float, now: float) -> bool:
         if self.gone:

@@ -1,5 +1,5 @@
-"""The limits of users and client ids in a settings file. Made from `quota/catalogue.py` by `make docs`; a test
-fails when this file is out of date."""
+"""The limits of users, client ids and topics in a settings file. Made from `quota/catalogue.py` by `make docs`; a
+test fails when this file is out of date."""
 
 from typing import Final, NamedTuple
 
@@ -21,6 +21,14 @@ class Key(NamedTuple):
     size: bool
     at_once: bool
     measure: Measure | None
+
+
+class TopicRate(NamedTuple):
+    """One rate of topics: its name below `quotas.topic_rates.topics`, its quota, and what it measures."""
+
+    setting: str
+    kind: str
+    measure: Measure
 
 
 # fmt: off
@@ -46,5 +54,9 @@ KEYS: Final = (
     Key("controller_mutations_rate", "controller_mutations", False, False, Measure("mutations", (), False)),
     Key("controller_mutations_burst", "controller_mutations", False, True, Measure("mutations", (), False)),
     Key("producer_ids_rate", "producer_ids", False, False, None),
+)
+TOPIC_RATES: Final = (
+    TopicRate("bytes_in", "topic_producer_byte_rate", Measure("record_bytes", (0,), True)),
+    TopicRate("bytes_out", "topic_consumer_byte_rate", Measure("record_bytes", (1, 78), True)),
 )
 # fmt: on

@@ -5,7 +5,7 @@ of an entity is refused: a report without it would be wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from configfile.base import Model, Name
 from configfile.load import FileError, read, validated
 from configfile.units import Size
 from reports.errors import ReportError
-from reports.quotas.catalogue import KEYS
+from reports.quotas.catalogue import KEYS, TOPIC_RATES
 
 DEFAULT = "<default>"
 _BURST_WINDOWS = 11
@@ -59,7 +59,8 @@ class Available:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFile:
-    """`limits` of users and client ids; bytes into topics per second, in total and by topic; what has to be left of volumes."""
+    """`limits` of users and client ids; bytes into topics per second, in total and by topic; what has to be left of volumes;
+    `topic_rates`: kind of a rate of topics -> topic -> bytes per second."""
 
     path: str
     limits: tuple[Limit, ...] = ()
@@ -67,6 +68,7 @@ class QuotaFile:
     topics: Mapping[str, float] | None = None
     hard: Available | None = None
     soft: Available | None = None
+    topic_rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def read_quotas(path: Path) -> QuotaFile:
@@ -85,7 +87,14 @@ def read_quotas(path: Path) -> QuotaFile:
     limits = tuple(limit for entity in quotas.entities for limit in entity.limits())
     storage, topics = quotas.storage, quotas.topics
     hard = storage.available() or storage.hard.available()
-    return QuotaFile(str(path), limits, topics.total_bytes_in_per_sec, topics.bytes_in_per_sec, hard, storage.soft.available())
+    rates = {
+        one.kind: {
+            topic: float(rate) for topic, rates in quotas.topic_rates.topics.items() if (rate := getattr(rates, one.setting))
+        }
+        for one in TOPIC_RATES
+    }
+    thresholds = topics.total_bytes_in_per_sec, topics.bytes_in_per_sec
+    return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates)
 
 
 class _EntityNames(Model):
@@ -141,8 +150,18 @@ class _Topics(Model, extra="ignore"):
     bytes_in_per_sec: dict[str, Rate] | None = None
 
 
+class _TopicRate(Model):
+    bytes_in: Rate | None = None
+    bytes_out: Rate | None = None
+
+
+class _TopicRates(Model, extra="ignore"):
+    topics: dict[str, _TopicRate] = Field(default_factory=dict)
+
+
 class _Quotas(Model, extra="ignore"):
     entities: list[_Entity] = Field(default_factory=list)
+    topic_rates: _TopicRates = _TopicRates()
     topics: _Topics = _Topics()
     storage: _Storage = _Storage()
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import WindowSpec
 
-from reports.quotas.catalogue import KEYS, Measure
+from reports.quotas.catalogue import KEYS, TOPIC_RATES, Measure
 from reports.quotas.file import QuotaFile
 from reports.quotas.holders import holders
 from reports.transforms.buckets import bucket_start
@@ -37,6 +37,8 @@ def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: in
         found = found.unionByName(_queued(_demand(spark, lines, quotas, seconds), seconds))
     if any(limit.kind == "producer_ids" for limit in quotas.limits):
         found = found.unionByName(_ids(spark, lines, quotas, seconds))
+    if any(quotas.topic_rates.values()):
+        found = found.unionByName(_queued(_topic_demand(spark, lines, quotas, seconds), seconds))
     if quotas.topics_total is not None or quotas.topics:
         found = found.unionByName(_topics(lines, quotas, seconds))
     return found
@@ -68,6 +70,24 @@ def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: i
     return joined.groupBy(
         "kind", "owner_user", "owner_client", F.lit(None).cast("string").alias("topic"), "limit", "burst", "at"
     ).agg(F.sum("demand").cast("double").alias("demand"))
+
+
+def _topic_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
+    """The same for each topic that has a rate of its own, of everybody together."""
+    limits = [(kind, topic, rate) for kind, rates in quotas.topic_rates.items() for topic, rate in rates.items()]
+    rates = F.broadcast(spark.createDataFrame(limits, "kind string, topic string, limit double"))
+    measured = [F.when(_measured(one.measure) > 0, F.lit(one.kind)) for one in TOPIC_RATES]
+    rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull()).select(
+        F.unix_seconds(bucket_start("start", seconds)).alias("at"),
+        "topic",
+        F.coalesce(*measured).alias("kind"),
+        "record_bytes",
+    )
+    nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
+    sums = rows.groupBy("at", "topic", "kind").agg(F.sum("record_bytes").cast("double").alias("demand"))
+    return sums.join(rates, on=["kind", "topic"], how="inner").select(
+        "kind", *nobody, "topic", "limit", F.lit(0.0).alias("burst"), "at", "demand"
+    )
 
 
 def _measured(measure: Measure) -> Column:

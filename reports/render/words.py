@@ -3,7 +3,7 @@
 In: a row of `reports.summary.model`. Out: text, not escaped.
 """
 
-from reports.quotas.catalogue import KEYS
+from reports.quotas.catalogue import KEYS, TOPIC_RATES
 from reports.reasons import MEANINGS, Reason
 from reports.summary.model import Compared, Decision, Level, Party, QuotaRow, Report, VolumeRow
 from webpage.text import clean, count, counted, day, decimal, duration, rate, size, size_signed
@@ -12,7 +12,7 @@ MESSAGE_LENGTH = 300
 """Characters of a message, or of a bad line, that are shown."""
 _SOON = 30
 """Days within which a volume that fills is a warning."""
-_BYTES = {"bytes_in", *(key.kind for key in KEYS if key.size)}
+_BYTES = {"bytes_in", *(key.kind for key in KEYS if key.size), *(one.kind for one in TOPIC_RATES)}
 _MAX_NAMES = 20
 
 

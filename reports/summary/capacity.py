@@ -120,7 +120,7 @@ def _compared(table: DataFrame | None, quotas: QuotaFile | None) -> Compared | N
     ).collect()[0]
     rows = table.orderBy(F.desc("seconds_throttled"), use.desc(), "kind", "owner_user", "owner_client", "topic").limit(MAX_QUOTAS)
     used = {
-        (row["kind"], *_level(row))
+        (row["kind"], *_level(row), row["topic"])
         for row in table.select("kind", "owner_user", "owner_client", "topic").distinct().limit(100_000).collect()
     }
     return Compared(
@@ -141,13 +141,15 @@ def _level(row: Row) -> tuple[str | None, str | None]:
     return row["owner_user"], row["owner_client"]
 
 
-def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None]]) -> list[str]:
-    """Limits of a named user or client id without traffic; a default is unused when it applied to no traffic."""
+def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None, str | None]]) -> list[str]:
+    """Limits of a named user, client id or topic without traffic; a default is unused when it applied to no traffic."""
     found = []
     for limit in quotas.limits:
-        kinds = [(user, client) for kind, user, client in used if kind == limit.kind]
+        kinds = [(user, client) for kind, user, client, _ in used if kind == limit.kind]
         if not any(_covers(limit, user, client) for user, client in kinds):
             found.append(f"{limit.kind} of {_whose(limit.user, limit.client_id, None)}")
+    for kind, rates in quotas.topic_rates.items():
+        found += [f"{kind} of {_whose(None, None, topic)}" for topic in rates if (kind, None, None, topic) not in used]
     return found
 
 

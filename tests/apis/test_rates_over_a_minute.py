@@ -14,7 +14,8 @@ import pytest
 from proxy.session.session import State
 from quota.kinds.cold_reads import ColdReads
 from quota.kinds.rates import RateLimit
-from quota.kinds.topic_rates import TOPIC_OUT, TopicTable
+from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, TopicTable
+from tests.apis.produce_frames import records, write, written
 from tests.apis.test_cold_reads import fetched as cold_fetched
 from tests.apis.topic_frames import BEAT, HEARTBEAT
 from tests.messages import request
@@ -46,6 +47,13 @@ def topic() -> World:
     return world
 
 
+def written_topic() -> World:
+    """With the longest throttle that proxies have by default: a hundred producers owe more than it can pay."""
+    world = World()
+    world.engine.change(changed(world.engine.limits, **{TOPIC_IN: TopicTable({"orders": RateLimit(2_000_000)})}))
+    return world
+
+
 def cold() -> World:
     world = World(rates={"cold_read_rate": {ALICE: 20_000}}, max_throttle=600.0)
     world.engine.change(changed(world.engine.limits, ColdReads(100)))
@@ -56,6 +64,13 @@ FETCH = request(1, 12, 1, chance=Random(1))
 CASES = {
     "requests of a kind": Case(requests, HEARTBEAT, BEAT, 1, 20),
     "bytes out of a topic": Case(topic, FETCH, fetched(12, Random(1), ("orders", [700, 300]), ("bills", [9000])), 1000, 20_000),
+    "bytes into a topic, by large batches": Case(
+        written_topic,
+        write({("orders", 0): records(1_000_000)}),
+        written([("orders", 0)]),
+        1_000_000,
+        2_000_000,
+    ),
     "cold reads": Case(cold, FETCH, cold_fetched(12, (10_000, 0, 1000), (10_000, 9950, 9000)), 1000, 20_000),
 }
 

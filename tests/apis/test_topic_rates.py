@@ -170,6 +170,46 @@ def test_observed_rates_let_everything_pass(world):
     ]
 
 
+def test_a_topic_that_owes_more_than_throttles_can_pay_refuses_until_it_owes_less(world):
+    """Throttles are 30 s at most; each of many producers brings a request per throttle, whatever the topic owes."""
+    w = topics(world(), bytes_in={"orders": 100})
+    assert produce(w.dialogue("alice"), {("orders", 0): records(3500)}) == 25, "1000 pass at once, 2500 are owed"
+    others = [w.dialogue(user) for user in ("bob", "carol")]
+    for d in others:
+        d.client(write({("orders", 0): records(200)}))
+        assert (d.to_broker, d.session.state, d.port.wake) == (b"", State.HELD, 10)
+    w.engine.topic_in.meter(ORDERS, 10.0).record(1000, 10.0)
+    for d, later in zip(others, (5, 7), strict=True):
+        d.wake()
+        assert d.to_broker == b""
+        answer = d.to_client
+        assert told(answer)["orders", 0][0] == 19, "every client sends it again"
+        assert throttle(answer, 9) == later, "when 20 s are owed; the other one behind the 2 s of the first"
+        assert (d.session.state, d.port.wake) == (State.MUTED, 10 + later)
+    d = others[0]
+    d.wake()
+    d.client(write({("orders", 0): records(200)}))
+    d.wake()
+    assert asked(d.to_broker) == [("orders", 0)]
+    d.broker(written([("orders", 0)]))
+    assert throttle(d.to_client, 9) == 12, "25 s after the start 1000 bytes are still owed, and these 200"
+    refusals = [one for one, _ in w.watcher.decisions if one.action is Action.REFUSE]
+    assert [(one.quota, one.entity, one.throttle) for one in refusals] == [(TOPIC_IN, ORDERS, 5), (TOPIC_IN, ORDERS, 7)]
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_what_would_be_lost_or_is_only_observed_is_not_refused(world, observed):
+    w = topics(world(observed={TOPIC_IN: Action.THROTTLE} if observed else {}), bytes_in={"orders": 100})
+    w.engine.topic_in.meter(ORDERS, 0.0).record(90_000, 0.0)
+    d = w.dialogue("alice")
+    frame = write({("orders", 0): records(100)}, acks=-1 if observed else 0)
+    d.client(frame)
+    assert d.to_broker.startswith(frame)
+    if observed:
+        d.broker(written([("orders", 0)]))
+        assert told(d.to_client)["orders", 0][0] == 0
+
+
 @pytest.mark.parametrize("connections", [1, 10, 100])
 @pytest.mark.parametrize("above", [Above.THROTTLE, Above.TRANSIENT])
 def test_a_topic_gets_its_rate_over_a_minute(world, connections, above):

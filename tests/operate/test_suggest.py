@@ -109,6 +109,28 @@ def test_the_settings_file_is_right(tmp_path: Path) -> None:
     assert "alice" in run("--from", str(tmp_path)).stdout
 
 
+def test_rates_of_topics_are_what_all_together_write_and_read(tmp_path: Path) -> None:
+    one, two = Log(tmp_path, "one"), Log(tmp_path, "two")
+    for interval in range(40):
+        for log, user in ((one, "alice"), (two, "bob"), (two, "<other>")):
+            log.add(interval, user, 0, topic="orders", record_bytes=1000)
+            log.add(interval, user, 1, topic="orders", record_bytes=2000)
+            log.add(interval, user, 78, topic="orders", record_bytes=3000)
+            log.add(interval, user, 0, requests=40)
+        two.add(interval, "bob", 0, topic="<other>", record_bytes=77_000)
+    done = run("--from", str(tmp_path), "--by", "topic", "--json")
+    found = {(one["entity"]["topic"], one["key"]): (one["used"], one["limit"], one["intervals"]) for one in json.loads(done.stdout)}
+    assert found == {
+        ("orders", "topic_producer_byte_rate"): (300, 450, 40),
+        ("orders", "topic_consumer_byte_rate"): (1500, 2300, 40),
+    }
+    assert "topic orders" in run("--from", str(tmp_path), "--by", "topic").stdout
+    file = tmp_path / "suggested.yaml"
+    file.write_text(run("--from", str(tmp_path), "--by", "topic", "--yaml").stdout)
+    rate = load_settings(file).quotas.topic_rates.topics["orders"]
+    assert (rate.bytes_in, rate.bytes_out) == (450, 2300)
+
+
 def test_bad_lines_and_lines_that_come_twice(tmp_path: Path) -> None:
     log = Log(tmp_path, "one")
     for interval in range(3):

@@ -32,6 +32,7 @@ def test_the_quotas_of_a_settings_file_are_read_and_the_rest_is_left(tmp_path: P
             - {user: "<default>", producer_ids_rate: 100}
             - {client_id: etl, consumer_byte_rate: 1000}
           topics: {total_bytes_in_per_sec: 200MiB, bytes_in_per_sec: {orders: 50MB}}
+          topic_rates: {topics: {orders: {bytes_in: 1MiB}, bills: {bytes_in: 5, bytes_out: 10MB}}, mode: fail}
           storage: {soft: {min_available_ratio: 0.2}, hard: {min_available_bytes: 1GiB}}
         """,
     )
@@ -42,6 +43,10 @@ def test_the_quotas_of_a_settings_file_are_read_and_the_rest_is_left(tmp_path: P
         Limit("consumer_byte_rate", None, "etl", 1000),
     )
     assert (found.topics_total, found.topics) == (200 * 2**20, {"orders": 50e6})
+    assert found.topic_rates == {
+        "topic_producer_byte_rate": {"orders": 2**20, "bills": 5},
+        "topic_consumer_byte_rate": {"bills": 10e6},
+    }
     assert (found.soft.of(1000), found.hard.of(1000)) == (200, 2**30)
 
 
@@ -105,6 +110,9 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     log.usage(0, 60, principal="User:carol", client_id="etl", request_bytes=600, api="CreateTopics", api_key=19, mutations=6000)
     for topic, size in (("orders", 12_000), ("clicks", 600)):
         log.usage(0, 60, principal="User:erin", topic=topic, record_bytes=size)
+    log.usage(0, 60, principal="User:frank", topic="orders", record_bytes=6000)
+    log.usage(0, 60, principal="User:frank", topic="orders", api="Fetch", api_key=1, record_bytes=6000)
+    log.usage(0, 60, principal="User:frank", topic="orders", api="ShareFetch", api_key=78, record_bytes=600)
     log.producer_ids(0, 60, counted=150).producer_ids(60, 60, counted=20)
     found = told(
         spark,
@@ -118,6 +126,7 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
             - {user: alice, client_id: app, producer_byte_rate: 100}
             - {client_id: etl, consumer_byte_rate: 100}
           topics: {total_bytes_in_per_sec: 150, bytes_in_per_sec: {orders: 100}}
+          topic_rates: {topics: {orders: {bytes_in: 150, bytes_out: 1000}, nowhere: {bytes_in: 1}}}
         """,
     )
     alice = found["producer_byte_rate", "alice", "app"]  # the most specific level, not the others
@@ -133,8 +142,12 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     ids = found["producer_ids", "alice", None]
     assert (ids["peak"], ids["seconds_over"], ids["seconds_throttled"]) == (150, 60, 60)
     orders = found["bytes_in", "orders", None]
-    assert (orders["limit"], orders["waiting"]) == (100, 6000)
+    assert (orders["limit"], orders["waiting"]) == (100, 12_000)
+    written = found["topic_producer_byte_rate", "orders", None]  # of everybody: 300 B/s for a minute, at 150 B/s
+    assert (written["limit"], written["peak"], written["waiting"], written["longest_wait"]) == (150, 300, 9000, 60)
+    read_from = found["topic_consumer_byte_rate", "orders", None]
+    assert (read_from["limit"], read_from["total"], read_from["seconds_throttled"]) == (1000, 6600, 0)
     assert found["bytes_in", "clicks", None]["waiting"] == 0  # it has half of what `orders` leaves of the total
     assert found["producer_byte_rate", "erin", None]["total"] == 12_600
     assert ("bytes_in", "logs", None) in found
-    assert len(found) == 10
+    assert len(found) == 13

@@ -1,12 +1,15 @@
 """Connections of a user above its rate wait after their login; connections that are old end between two requests."""
 
+from fractions import Fraction
+from heapq import heappop, heappush
+
 import pytest
 
 from proxy.session.session import EXPIRING, State
 from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from tests.apis.topic_frames import BEAT, HEARTBEAT
-from tests.support import ALICE
+from tests.support import ALICE, Dialogue
 
 
 def test_a_connection_above_the_rate_of_its_user_waits_after_its_login(world):
@@ -47,6 +50,33 @@ def test_an_observed_rate_of_connections_makes_nobody_wait(world):
         d.client(HEARTBEAT)
         assert d.to_broker == HEARTBEAT
     assert [decision.quota for decision, _ in w.watcher.would] == ["connection_rate"] * 2
+
+
+@pytest.mark.parametrize("clients", [1, 10, 100])
+def test_a_user_gets_its_rate_over_a_minute(world, clients):
+    """Clients that open another connection as soon as they are through, in simulated time and exact arithmetic."""
+    rate = 20
+    w = world(rates={"connection_rate": {ALICE: rate}}, logins=True)
+    due: list[tuple[Fraction, int, Dialogue | None]] = [(Fraction(i, 1000), i, None) for i in range(clients)]
+    got = Fraction(0)
+    while (now := due[0][0]) < 100:
+        _, i, d = heappop(due)
+        if d is None:
+            d = w.dialogue()
+            d.now = float(now)
+            d.log_in("alice")
+            d.client(HEARTBEAT)
+        else:
+            d.now = float(now)
+            d.wake()
+        if d.session.state is State.MUTED:
+            heappush(due, (Fraction(d.port.wake), i, d))
+            continue
+        assert d.to_broker == HEARTBEAT
+        got += now >= 40
+        d.session.client_lost()
+        heappush(due, (now + Fraction(1, 1000), i, None))
+    assert got / 60 == pytest.approx(rate, rel=0.02)
 
 
 def test_a_connection_is_counted_once(world):

@@ -20,7 +20,8 @@ from benchmarks.isolation.attack import (
     produce,
 )
 from benchmarks.isolation.attacker import SOURCE, Attacker
-from benchmarks.isolation.wire import WrongCorrelationId
+from benchmarks.isolation.tenants import STORMY_ADDRESS
+from benchmarks.isolation.wire import WrongCorrelationId, dial
 from loadtest.entities import record_batch, request_frame
 from loadtest.login import LoginFailed
 
@@ -52,6 +53,18 @@ def come_and_go(a: Attacker) -> None:
             with sock:
                 sock.sendall(frame)
                 a.tally.requests += 1
+        a.wait(0.001)
+
+
+@attack(CONNECTIONS, threads=2, shows=("connections",))
+def connection_storm(a: Attacker) -> None:
+    """Up to 2000 connections a second come from an address that may open 20."""
+    while a.going():
+        try:
+            with dial(a.target.main, STORMY_ADDRESS):
+                a.tally.connections += 1
+        except OSError:
+            a.tally.closed += 1
         a.wait(0.001)
 
 
