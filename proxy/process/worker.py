@@ -103,7 +103,7 @@ class Worker:
         board = Board(inherited.board, len(inboxes))
         handover = Handover(inherited.number, board, inboxes, socket.socket(fileno=inherited.inbox))
         role = WorkerRole(inherited.number, len(inboxes), self._channel, handover)
-        log = operations_log(settings.logs.level, proxy=settings.proxy_id, worker=inherited.number)
+        log = operations_log(settings.logs.level, settings.logs.format, proxy=settings.proxy_id, worker=inherited.number)
         return Proxy(settings, lambda: settings, None, log, role)
 
     def _stop(self) -> None:
