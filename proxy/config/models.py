@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 
 from configfile.base import FileName, Model, Name
 from proxy.config.ledger import Ledger
-from proxy.config.listeners import Listener
+from proxy.config.listeners import Listener, ListenerTls
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
 from proxy.config.upstream import Upstream
@@ -27,10 +27,30 @@ from quota.kinds.connections import parse_network
 TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 
 
+class AdminAuth(Model):
+    """Who may read the admin listener: holders of the token, and users with a password. `/healthz` and `/readyz` are for all.
+    Files are read again when they change."""
+
+    token_file: FileName | None = None
+    """File with a token on one line, for `Authorization: Bearer TOKEN`."""
+    users_file: FileName | None = None
+    """File with a line `name:password` for each user, for logins of browsers (`Authorization: Basic`)."""
+
+    @model_validator(mode="after")
+    def _any(self) -> AdminAuth:
+        if self.token_file is None and self.users_file is None:
+            raise ValueError("nobody could log in; set `token_file` or `users_file`, or leave `auth` out")
+        return self
+
+
 class Admin(Model):
     listen: Address = HostPort("127.0.0.1", 9190)
-    """Where `/metrics`, `/healthz`, `/readyz`, `/throttles` and a page for people are served, in plain HTTP. Nothing can be changed
+    """Where `/metrics`, `/healthz`, `/readyz`, `/throttles`, `/live` and the console for people are served. Nothing can be changed
     by it."""
+    tls: ListenerTls | None = None
+    """TLS for this listener. Another certificate needs a restart."""
+    auth: AdminAuth | None = None
+    """Who may read; everybody who reaches the listener when not set."""
 
 
 class UsageLog(Model):

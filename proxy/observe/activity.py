@@ -18,7 +18,12 @@ from quota.fair_share import FairShare
 POINT: Final = 10
 """Seconds of a point."""
 POINTS: Final = 60
+"""Of the history."""
+_RING: Final = POINTS + 1
+"""One more: the newest is not complete yet."""
 MOST: Final = 2000
+MOMENT: Final = 0.001
+"""Seconds: the times of intervals are cut to milliseconds."""
 MEASURES: Final = ("bytes_in", "bytes_out", "requests", "mutations")
 
 
@@ -45,27 +50,27 @@ class Traffic:
         self.owner = owner
         self.last = 0
         """the newest point with anything in it"""
-        self.sums = [array("d", bytes(8 * POINTS)) for _ in MEASURES]
+        self.sums = [array("d", bytes(8 * _RING)) for _ in MEASURES]
 
     def add(self, point: int, amounts: Sequence[float]) -> None:
         """At `point`, or in the newest one for an older."""
         point = max(point, self.last)
-        for passed in range(max(self.last, point - POINTS) + 1, point + 1):
+        for passed in range(max(self.last, point - _RING) + 1, point + 1):
             for sums in self.sums:
-                sums[passed % POINTS] = 0.0
+                sums[passed % _RING] = 0.0
         self.last = point
         for sums, amount in zip(self.sums, amounts, strict=True):
-            sums[point % POINTS] += amount
+            sums[point % _RING] += amount
 
     def rates(self, point: int) -> Rates:
         """In that point."""
-        known = self.last - POINTS < point <= self.last
-        return Rates(*(sums[point % POINTS] / POINT if known else 0.0 for sums in self.sums))
+        known = self.last - _RING < point <= self.last
+        return Rates(*(sums[point % _RING] / POINT if known else 0.0 for sums in self.sums))
 
     def history(self, measure: int, newest: int) -> list[float]:
         """Per second, the oldest point first."""
         sums, last = self.sums[measure], self.last
-        return [sums[it % POINTS] / POINT if last - POINTS < it <= last else 0.0 for it in range(newest - POINTS + 1, newest + 1)]
+        return [sums[it % _RING] / POINT if last - _RING < it <= last else 0.0 for it in range(newest - POINTS + 1, newest + 1)]
 
 
 class Activity:
@@ -85,14 +90,14 @@ class Activity:
     def closed(self, end: float, seconds: float, rows: list[Row]) -> None:
         """An interval has ended. `end`: seconds since the epoch."""
         self.rows = rows
-        newest = floor((end - 0.001) / POINT)
+        last = floor((end - MOMENT) / POINT)
         points = min(max(round(seconds / POINT), 1), POINTS)
         for entity, (principal, amounts) in _by_client(rows).items():
             traffic = self._traffic_of(entity, principal)
             each = [amount / points for amount in amounts]
-            for point in range(newest - points + 1, newest + 1):
+            for point in range(last - points + 1, last + 1):
                 traffic.add(point, each)
-        self.newest = newest
+        self.newest = newest = floor((end + MOMENT) / POINT) - 1
         for entity in [entity for entity, traffic in self._traffic.items() if traffic.last <= newest - POINTS]:
             self._shares.give_back(self._traffic.pop(entity).owner)
 

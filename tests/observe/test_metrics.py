@@ -289,6 +289,7 @@ def test_traffic_of_the_busiest_is_shown_whether_limited_or_not(room):
     d = room.world.dialogue()
     d.client(request(12, 4, 1)).broker(response(12, 4, 1))
     room.usage.close_interval()
+    room.usage.activity.newest += 1  # ten seconds are over
     (name,) = [name for name in figures(room) if "client_bytes_in_rate" in name and OTHER not in name]
     assert figures(room)[name] == len(request(12, 4, 1)) / 10
     assert figures(room)[name.replace("bytes_in", "request")] == 0.1
