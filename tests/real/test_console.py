@@ -14,6 +14,7 @@ import pytest
 
 from localkafka import LocalCluster
 from tests.certs import Authority
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect
 
@@ -98,6 +99,12 @@ def test_who_may_read(kafka1: LocalCluster, tmp_path: Path) -> None:
         def basic(text: str) -> str:
             return "Basic " + base64.b64encode(text.encode()).decode()
 
+        command = ["throttles", "--admin", proxy.admin.replace("127.0.0.1", "localhost"), "--ca-file", str(authority.file)]
+        refused = run_command(command, 60)
+        assert refused.returncode == 1
+        assert "it wants a login: give --token-file" in refused.stderr
+        allowed = run_command([*command, "--json", "--token-file", str(token)], 60)
+        assert json.loads(allowed.stdout)["throttled"] == [], allowed.stderr
         for path in ("/live", "/", "/metrics", "/throttles", "/client", "/nothing"):
             assert status(path) == 401
         assert status("/healthz") == 200
@@ -121,8 +128,6 @@ def test_who_may_read(kafka1: LocalCluster, tmp_path: Path) -> None:
 
 
 def test_a_file_of_logins_that_cannot_be_used_is_said_at_the_start(kafka1: LocalCluster, tmp_path: Path) -> None:
-    from tests.real.launcher import run_command
-
     (tmp_path / "users").write_text("nobody\n")
     for name, said in (("users", "each line must be name:password"), ("none", "No such file or directory")):
         settings = tmp_path / "settings.yaml"
