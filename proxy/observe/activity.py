@@ -68,9 +68,13 @@ class Traffic:
         return Rates(*(sums[point % _RING] / POINT if known else 0.0 for sums in self.sums))
 
     def history(self, measure: int, newest: int) -> list[float]:
-        """Per second, the oldest point first."""
-        sums, last = self.sums[measure], self.last
-        return [sums[it % _RING] / POINT if last - _RING < it <= last else 0.0 for it in range(newest - POINTS + 1, newest + 1)]
+        """Amounts of a measure, the oldest point first, `newest` last."""
+        sums, oldest = self.sums[measure], (self.last + 1) % _RING
+        known = [*sums[oldest:], *sums[:oldest]]  # up to the point `last`
+        later = max(min(newest - self.last, POINTS), -_RING)
+        if later < 0:
+            return [*[0.0] * (-1 - later), *known[:later]]
+        return [*known, *[0.0] * later][-POINTS:]
 
 
 class Activity:

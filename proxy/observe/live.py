@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
 from math import isfinite
+from operator import add
 from typing import Any, Final, Protocol
 
 from proxy.observe.activity import POINT, POINTS, Rates, Traffic
@@ -35,12 +36,13 @@ MOST_CONNECTIONS: Final = 100
 """Connections, topics and decisions of one client that are shown."""
 MOST_TOPICS: Final = 3
 """Topics of the last request that was refused."""
-STEP: Final = 50
+STEP: Final = 5
 """Clients that are looked at before the data path goes on."""
 LATELY: Final = 600.0
 """Seconds for which somebody who was throttled or refused is shown before others."""
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if not key.at_once}
 _UNIT_OF: Final = {key.kind: key.unit for key in KEYS.values() if not key.at_once}
+_NOTHING: Final[list[list[float]]] = [[0.0] * POINTS, [0.0] * POINTS]
 _SECTIONS: Final = {
     "storage": "quotas.storage",
     "bytes_in": "quotas.topics",
@@ -130,7 +132,7 @@ class Live:
         entity = Entity(user, client_id)
         found: list[dict[str, Any]] = []
         for i, (client, state, age, broker) in enumerate(list(self._state.connections())):
-            if i % 1000 == 999:
+            if i % 200 == 199:
                 await self._pause()
             if (client.user, client.client_id or "") == (user, client_id) and len(found) < MOST_CONNECTIONS:
                 found.append({"address": client.address, "state": state, "seconds": round(age, 1), "broker": broker})
@@ -151,7 +153,7 @@ class Live:
         """How many each client has."""
         found: Counter[Entity] = Counter()
         for i, (client, _, _, _) in enumerate(list(self._state.connections())):
-            if i % 1000 == 999:
+            if i % 200 == 199:
                 await self._pause()
             found[Entity(client.user, client.client_id or "")] += 1
         return found
@@ -163,12 +165,7 @@ class Live:
             "client_id": short(entity.client_id),
             **{name: round(rate, 3) for name, rate in rates._asdict().items()},
             "connections": connections,
-            "history": [
-                [round(a + b, 1) for a, b in zip(traffic.history(0, newest), traffic.history(1, newest), strict=True)],
-                [round(it, 2) for it in traffic.history(2, newest)],
-            ]
-            if traffic is not None
-            else [[0] * POINTS, [0] * POINTS],
+            "history": _NOTHING if traffic is None else _history(traffic, newest),
             "limits": self._limits(entity, now),
         }
 
@@ -224,6 +221,12 @@ class Live:
             }
             for key, totals in chosen
         ]
+
+
+def _history(traffic: Traffic, newest: int) -> list[list[float]]:
+    """Bytes in both directions, and requests, in each point."""
+    both = map(add, traffic.history(0, newest), traffic.history(1, newest))
+    return [[amount / POINT for amount in both], [amount / POINT for amount in traffic.history(2, newest)]]
 
 
 def _decision(totals: Totals) -> dict[str, Any]:
@@ -342,6 +345,7 @@ def merged_one(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- as it goes to browsers
 
 DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
+_DIGITS: Final = DIGITS.encode().ljust(256)
 
 
 def compact(told: dict[str, Any]) -> dict[str, Any]:
@@ -351,6 +355,8 @@ def compact(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digits(values: Sequence[float]) -> list[Any]:
-    greatest = max(values, default=0.0)
-    scale = 63 / greatest if greatest else 0.0
-    return [greatest, "".join(DIGITS[round(value * scale)] for value in values)]
+    greatest = max(values)
+    if not greatest:
+        return [0, DIGITS[0] * len(values)]
+    scale = 63 / greatest
+    return [round(greatest, 2), bytes([int(value * scale + 0.5) for value in values]).translate(_DIGITS).decode()]

@@ -26,18 +26,19 @@ def test_rates_are_of_the_last_ten_seconds_and_rows_of_topics_are_not_counted_tw
     activity.closed(1010.0, 10.0, [])
     assert rates(activity) == {Entity("a", "x"): (0, 0, 0, 0)}
     (_, traffic), *_ = activity
-    assert traffic.history(2, activity.newest)[-3:] == [0, 8, 0]
+    assert traffic.history(2, activity.newest)[-3:] == [0, 80, 0]
 
 
 def test_intervals_of_other_lengths_make_the_same_points():
     long, short = Activity(), Activity()
     long.closed(1200.0, 60.0, [row("a", "x", 600)])
     (_, traffic), *_ = long
-    assert traffic.history(2, long.newest)[-7:] == [0, 10, 10, 10, 10, 10, 10]
+    assert traffic.history(2, long.newest)[-7:] == [0, 100, 100, 100, 100, 100, 100]
     for second in range(1, 21):
         short.closed(1000.0 + second, 1.0, [row("a", "x", 7)])
     (_, traffic), *_ = short
-    assert traffic.history(2, short.newest)[-3:] == [0, 7, 7]
+    assert traffic.history(2, short.newest)[-3:] == [0, 70, 70]
+    assert all(len(traffic.history(2, newest)) == POINTS for newest in range(300))
 
 
 def test_what_is_older_than_the_history_is_forgotten():
