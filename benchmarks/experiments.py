@@ -108,7 +108,11 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "read-rate": _rates("read-rate", "reader", "consumer_byte_rate", MIB, records={"size": 10 * KIB}),
     "cold-reads": Experiment(
         "cold-reads",
-        {"cold_read_rate": {"quotas": {"entities": [{"client_id": "backfill", "cold_read_rate": MIB}], "cold_read_lag": 100}}},
+        {
+            "cold_read_rate": {
+                "quotas": {"entities": [{"client_id": "backfill", "cluster_cold_read_rate": MIB}], "cold_read_lag": 100}
+            }
+        },
         {f"{n} consumers": {"clients": n, "quota": MIB} for n in (1, 6)},
     ),
     "request-rate": _rates("request-rate", "asker", "request_rate", 50, metadata={}),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
@@ -25,7 +26,7 @@ class Screen:
 
     def step(self, title: str, text: str) -> None:
         """A step that was done and its result. The line is not wrapped, so that addresses and paths can be copied."""
-        mark = f"[green]✓[/] {escape(title.ljust(_TITLE_WIDTH))} [dim]{escape(text)}[/]"
+        mark = f"[green]✓[/] {escape(_padded(title))} [dim]{escape(text)}[/]"
         self.console.print(mark, highlight=False, soft_wrap=True)
 
     def failure(self, text: str) -> None:
@@ -47,5 +48,10 @@ class Screen:
         columns = (TextColumn("  {task.description}"), BarColumn(30), TextColumn("{task.completed:.0f} of {task.total:.0f} s"))
         enabled = self.console.is_terminal
         with Progress(*columns, console=self.console, transient=True, refresh_per_second=5, disable=not enabled) as progress:
-            task = progress.add_task(escape(title.ljust(_TITLE_WIDTH)), total=seconds)
+            task = progress.add_task(escape(_padded(title)), total=seconds)
             yield lambda passed: progress.update(task, completed=passed)
+
+
+def _padded(title: str) -> str:
+    """Titles have the same width: some characters take two columns of a terminal."""
+    return title + " " * (_TITLE_WIDTH - cell_len(title))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,7 +13,7 @@ import click
 from proxy.compiled import hot_path
 from proxy.config.alone import enforces_alone
 from proxy.config.load import SettingsError, load_settings
-from proxy.config.models import Settings
+from proxy.config.models import Settings, deprecated_names
 
 
 class LazyGroup(click.Group):
@@ -42,6 +43,13 @@ class LazyGroup(click.Group):
                 f"{cmd_name} is not part of the package: run `make {cmd_name}` in a checkout of the project"
             ) from None
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Of an unknown command, say which known one is like it: click would only look at those that are imported."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and (similar := get_close_matches(name, known, n=1)):
+            ctx.fail(f"No such command '{name}'. Did you mean '{similar[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         texts = {name: command.get_short_help_str(80) for name, command in self.commands.items()}
@@ -131,6 +139,8 @@ def check_config(file: Path | None, print_schema: bool) -> None:
         _fail(f"{file}: {e}")
     if (alone := enforces_alone(settings)) is not None:
         click.echo(f"{file}: warning: {alone}", err=True)
+    for note in deprecated_names(settings):
+        click.echo(f"{file}: warning: {note}", err=True)
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
 
 

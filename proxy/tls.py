@@ -33,6 +33,8 @@ def contexts_of(settings: Settings) -> dict[str, ssl.SSLContext | None]:
         for name, listener in settings.listeners.items()
     }
     contexts[UPSTREAM] = client_context(settings.upstream.tls) if settings.upstream.tls else None
+    if settings.admin.tls is not None:
+        server_context(settings.admin.tls, "admin.tls")  # its listener makes its own at the start
     if settings.ledger.tls is not None:
         client_context(settings.ledger.tls, "ledger.tls")  # redis-py makes its own of the same files, and says less of them
     return contexts

@@ -3,7 +3,8 @@
 (reports/quotas/catalogue.py, made by `make docs`), which imports nothing of the proxy.
 
 Names are such that no broker has them: what ends in `_byte_rate` is a broker's, and means each broker by itself (KIP-13, KIP-546);
-for the whole cluster it begins with `cluster_`. The settings file leaves the prefix out."""
+for the whole cluster it begins with `cluster_`. The settings file has the same names, and takes the deprecated ones without the
+prefix too."""
 
 from __future__ import annotations
 
@@ -40,12 +41,11 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One limit. `kind`: its quota, as decisions and `quotas.observe` name it. `setting`: its name under `quotas.entities` of the
-    settings file. `users_only`: it cannot be set for client ids. `size`: in bytes, so whole numbers and units (`20MiB`).
-    `at_once`: a burst, not a rate. `measure`: None where the usage log does not show it."""
+    """One limit. `name`: in the Kafka protocol and under `quotas.entities` of the settings file. `kind`: its quota,
+    as decisions and `quotas.observe` name it. `users_only`: it cannot be set for client ids. `size`: in bytes, so whole numbers and
+    units (`20MiB`). `at_once`: a burst, not a rate. `measure`: None where the usage log does not show it."""
 
     name: str
-    setting: str
     kind: str
     unit: str
     help: str
@@ -54,6 +54,11 @@ class Key:
     maximum: float = MAX_VALUE
     size: bool = False
     at_once: bool = False
+
+    @property
+    def deprecated(self) -> str:
+        """The name that the settings file takes too."""
+        return self.name.removeprefix("cluster_")
 
     @property
     def title(self) -> str:
@@ -79,7 +84,6 @@ def _group_rate(group: str) -> Key:
     return Key(
         f"cluster_{group}_request_rate",
         f"{group}_request_rate",
-        f"{group}_request_rate",
         "requests/s",
         f"Requests per second, in the same way, {_GROUP_HELP[group]}",
         Measure("requests", GROUPS[group]),
@@ -90,14 +94,12 @@ def _group_rate(group: str) -> Key:
 _ROWS: Final = (
     Key(
         MUTATIONS_RATE,
-        MUTATIONS_RATE,
         "controller_mutations",
         "partitions/s",
         "Partitions per second that may be created, added and deleted on average.",
         Measure("mutations"),
     ),
     Key(
-        MUTATIONS_BURST,
         MUTATIONS_BURST,
         "controller_mutations",
         "partitions",
@@ -107,7 +109,6 @@ _ROWS: Final = (
     ),
     Key(
         PRODUCER_IDS_RATE,
-        PRODUCER_IDS_RATE,
         "producer_ids",
         "ids/window",
         "Producer ids that a user may bring anew within `quotas.producer_ids.window_size`. For users only.",
@@ -115,7 +116,6 @@ _ROWS: Final = (
     ),
     Key(
         "cluster_producer_byte_rate",
-        "producer_byte_rate",
         "producer_byte_rate",
         "bytes/s",
         "Bytes of record batches per second, on average over 11 samples of 1 s, that may be produced to the whole cluster;\n"
@@ -127,7 +127,6 @@ _ROWS: Final = (
     Key(
         "cluster_consumer_byte_rate",
         "consumer_byte_rate",
-        "consumer_byte_rate",
         "bytes/s",
         "Bytes per second, in the same way, of answers to Fetch and ShareFetch from the whole cluster.",
         Measure("response_bytes", (FETCH, SHARE_FETCH)),
@@ -137,7 +136,6 @@ _ROWS: Final = (
     Key(
         "cluster_request_rate",
         "request_rate",
-        "request_rate",
         "requests/s",
         "Requests per second, in the same way, of any kind but those of a login.",
         Measure("requests"),
@@ -145,7 +143,6 @@ _ROWS: Final = (
     ),
     Key(
         "cluster_cold_read_rate",
-        "cold_read_rate",
         "cold_read_rate",
         "bytes/s",
         "Bytes per second, in the same way, of answers to Fetch that are more than `quotas.cold_read_lag` offsets behind\n"
@@ -157,7 +154,6 @@ _ROWS: Final = (
     Key(
         "cluster_connection_rate",
         "connection_rate",
-        "connection_rate",
         "connections/s",
         "Connections per second, in the same way, that a user may open: further ones wait after their login. For users only.",
         users_only=True,
@@ -166,9 +162,9 @@ _ROWS: Final = (
 )
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS}
 """By name in the Kafka protocol."""
-SETTINGS: Final[Mapping[str, Key]] = {key.setting: key for key in _ROWS}
-"""The same by name in the settings file."""
-RATES: Final = tuple(key for key in _ROWS if key.setting == key.kind)
+DEPRECATED: Final[Mapping[str, Key]] = {key.deprecated: key for key in _ROWS if key.deprecated != key.name}
+"""Those of which the settings file takes another name too, by that name."""
+RATES: Final = tuple(key for key in _ROWS if key.deprecated == key.kind)
 """Those that are plain rates (`quota.kinds.rates`), for which nothing but a row and who charges them is needed."""
 ANSWERED: Final[Mapping[int, str]] = {
     api: key.kind for key in RATES if key.measure is not None and key.measure.field == "response_bytes" for api in key.measure.apis
@@ -191,9 +187,9 @@ REQUEST_RATES: Final[Mapping[int, str]] = {key: f"{group}_request_rate" for grou
 
 def report_module() -> str:
     """The text of reports/quotas/catalogue.py."""
-    rates_first = sorted(_ROWS, key=lambda row: row.setting != row.kind)  # the order of limits in the report
+    rates_first = sorted(_ROWS, key=lambda row: row.deprecated != row.kind)  # the order of limits in the report
     rows = "".join(
-        f'    Key("{row.setting}", "{row.kind}", {row.size}, {row.at_once}, {_measure(row.measure)}),\n' for row in rates_first
+        f'    Key("{row.name}", "{row.kind}", {row.size}, {row.at_once}, {_measure(row.measure)}),\n' for row in rates_first
     )
     topics = "".join(
         f'    TopicRate("{setting}", "{kind}", {_measure(measure)}),\n' for kind, (setting, measure) in TOPIC_MEASURES.items()
@@ -216,11 +212,16 @@ class Measure(NamedTuple):
 class Key(NamedTuple):
     """One limit: its name in the settings file, its quota, whether it is a size in bytes or a burst, and what it measures."""
 
-    setting: str
+    name: str
     kind: str
     size: bool
     at_once: bool
     measure: Measure | None
+
+    @property
+    def deprecated(self) -> str:
+        """The name that the file may have too."""
+        return self.name.removeprefix("cluster_")
 
 
 class TopicRate(NamedTuple):
@@ -244,7 +245,7 @@ def _measure(measure: Measure | None) -> str:
     if measure is None:
         return "None"
     apis = str(measure.apis)
-    if len(apis) > 60:
+    if len(apis) > 16:
         apis = "(\n        " + "\n        ".join(wrap(apis[1:-1], 100)) + "\n    )"
     return f'Measure("{measure.field}", {apis}, {measure.by_topic})'
 

@@ -7,6 +7,7 @@ legend, which is escaped. Left to others: the colours of the page, as CSS variab
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -100,7 +101,9 @@ def _svg(draw: Callable[[Axes], None], width: float) -> str:
         draw(axes)
         dress(axes)
         out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # text stays text: the browser has the glyphs
+            figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return out.getvalue()
 
 

@@ -30,9 +30,9 @@ PROXY = serve_command("--upstream", "127.0.0.1:{upstream}", *LISTEN)
 
 EVERYBODY = {
     "user": "<default>",
-    "producer_byte_rate": 1 << 50,
-    "consumer_byte_rate": 1 << 50,
-    "request_rate": 1e9,
+    "cluster_producer_byte_rate": 1 << 50,
+    "cluster_consumer_byte_rate": 1 << 50,
+    "cluster_request_rate": 1e9,
     "producer_ids_rate": 1e6,
     "controller_mutations_rate": 1e6,
 }

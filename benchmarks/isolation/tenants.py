@@ -168,15 +168,15 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
         "user": ALICE,
         "controller_mutations_rate": 200,
         "producer_ids_rate": 5000,
-        "producer_byte_rate": 4 * MIB,
-        "consumer_byte_rate": 8 * MIB,
-        "request_rate": 1500,
-        "cold_read_rate": 8 * MIB,
-        "connection_rate": 200,
+        "cluster_producer_byte_rate": 4 * MIB,
+        "cluster_consumer_byte_rate": 8 * MIB,
+        "cluster_request_rate": 1500,
+        "cluster_cold_read_rate": 8 * MIB,
+        "cluster_connection_rate": 200,
     }
     others = {"user": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST, "producer_ids_rate": 5}
-    bob = {**others, "user": BOB, "consumer_byte_rate": READS}
-    claimed = {"client_id": "<default>", "controller_mutations_rate": 5, "request_rate": 2000}
+    bob = {**others, "user": BOB, "cluster_consumer_byte_rate": READS}
+    claimed = {"client_id": "<default>", "controller_mutations_rate": 5, "cluster_request_rate": 2000}
     return {
         "upstream": {"sasl": {"mechanism": "SCRAM-SHA-256", "username": PROXY, "password": USERS[PROXY]}},
         "more_listeners": {

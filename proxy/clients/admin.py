@@ -1,8 +1,11 @@
-"""Admin HTTP: /metrics, /healthz, /readyz, /throttles and a page for people. In: a source of figures. Out: an aiohttp server, on
-loopback unless told otherwise. Nothing can be changed by it."""
+"""Admin HTTP: /metrics, /healthz, /readyz, /throttles, /live, /client and the console for people. In: a source of figures. Out: an
+aiohttp server, on loopback unless told otherwise. Nothing can be changed by it."""
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import ssl
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -13,11 +16,17 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from proxy import observe
+from proxy.clients.admin_logins import CHALLENGE, Logins
 from proxy.config.units import HostPort
 from proxy.observe.as_json import as_json
+from proxy.observe.live import compact
 from proxy.observe.operations import Log
 
-PAGE: Final = Path(observe.__file__).with_name("page.html")
+PAGE: Final = Path(observe.__file__).with_name("console.html")
+FOR_ALL: Final = ("/healthz", "/readyz")
+"""Paths that need no login: what asks them cannot have one, and they tell nothing of clients."""
+LIVE_FOR: Final = 2.0
+"""Seconds for which all viewers of the console get the same answer, so that it does not matter how many there are."""
 NOT_KEPT: Final = {"Cache-Control": "no-store"}
 ONLY_ITSELF: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'",
@@ -38,9 +47,42 @@ class AdminSource(Protocol):
     async def throttles(self) -> dict[str, Any]:
         """Who is throttled, as `ThrottleStatus.seen` tells it."""
 
+    async def live(self) -> dict[str, Any]:
+        """What the console shows, as `live.Live.part` tells it."""
 
-async def start_admin(listen: HostPort, source: AdminSource, log: Log) -> web.AppRunner:
-    """Serve until `cleanup()` of the runner; OSError when the address cannot be had."""
+    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+        """One client in detail, as `live.Live.one` tells it."""
+
+
+class LiveAnswers:
+    """`/live` as bytes, plain and compressed. It is made when somebody asks, and once for all who ask within `LIVE_FOR`."""
+
+    def __init__(self, source: AdminSource) -> None:
+        self._source = source
+        self._turn = asyncio.Lock()
+        self._until = 0.0
+        self._made = b"", b""
+
+    async def get(self) -> tuple[bytes, bytes]:
+        clock = asyncio.get_running_loop().time
+        async with self._turn:
+            if clock() >= self._until:
+                told = await self._source.live()
+                self._made = await asyncio.to_thread(_packed, told)
+                self._until = clock() + LIVE_FOR
+        return self._made
+
+
+def _packed(told: dict[str, Any]) -> tuple[bytes, bytes]:
+    plain = as_json(compact(told))
+    return plain, gzip.compress(plain, 1, mtime=0)
+
+
+async def start_admin(
+    listen: HostPort, source: AdminSource, log: Log, tls: ssl.SSLContext | None = None, logins: Logins | None = None
+) -> web.AppRunner:
+    """Serve until `cleanup()` of the runner; OSError when the address cannot be had. `logins`: who may read, None for all."""
+    answers, one_at_a_time = LiveAnswers(source), asyncio.Lock()
 
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -57,6 +99,18 @@ async def start_admin(listen: HostPort, source: AdminSource, log: Log) -> web.Ap
     async def throttles(_: web.Request) -> web.Response:
         return web.Response(body=as_json(await source.throttles()), content_type="application/json", headers=NOT_KEPT)
 
+    async def live(request: web.Request) -> web.Response:
+        plain, compressed = await answers.get()
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            headers = {**NOT_KEPT, "Content-Encoding": "gzip"}
+            return web.Response(body=compressed, content_type="application/json", headers=headers)
+        return web.Response(body=plain, content_type="application/json", headers=NOT_KEPT)
+
+    async def client(request: web.Request) -> web.Response:
+        async with one_at_a_time:
+            told = await source.client(request.query.get("user", ""), request.query.get("client_id", ""))
+        return web.Response(body=as_json(told), content_type="application/json", headers=NOT_KEPT)
+
     async def page(_: web.Request) -> web.Response:
         return web.Response(text=PAGE.read_text(encoding="utf-8"), content_type="text/html", headers={**NOT_KEPT, **ONLY_ITSELF})
 
@@ -71,13 +125,27 @@ async def start_admin(listen: HostPort, source: AdminSource, log: Log) -> web.Ap
             log.error("internal error", task=f"admin {request.path}", exc_info=e)
             return web.Response(text="internal error\n", status=500)
 
-    app = web.Application(middlewares=[with_errors])
-    paths = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/throttles": throttles, "/": page}
+    @web.middleware
+    async def with_login(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if logins is None or request.path in FOR_ALL or logins.allow(request.headers.get("Authorization")):
+            return await handler(request)
+        return web.Response(text="a login is needed\n", status=401, headers={**NOT_KEPT, "WWW-Authenticate": CHALLENGE})
+
+    app = web.Application(middlewares=[with_errors, with_login])
+    paths = {
+        "/metrics": metrics,
+        "/healthz": healthz,
+        "/readyz": readyz,
+        "/throttles": throttles,
+        "/live": live,
+        "/client": client,
+        "/": page,
+    }
     app.add_routes([web.get(path, answer) for path, answer in paths.items()])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, listen.host, listen.port)
+        site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls)
         await site.start()
     except OSError:
         await runner.cleanup()

@@ -64,6 +64,9 @@ class Shared:
 class Arrival(Protocol):
     """A client that came to a listener."""
 
+    def broker(self, transport: asyncio.BaseTransport) -> int | None:
+        """The broker that it wants; None where any will do."""
+
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
         """Where it is from, and what it is to be shown."""
 
@@ -168,6 +171,16 @@ class ClientConnection(asyncio.Protocol):
     def muted(self) -> bool:
         """True while a quota keeps the client waiting."""
         return self.session.state in (State.MUTED, State.HELD, State.AWAITING)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was accepted."""
+        return self._now() - self._came
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker that the client came for; None at the bootstrap address."""
+        return self._arrival.broker(self.transport)
 
     @property
     def broker(self) -> str:

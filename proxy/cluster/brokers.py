@@ -80,6 +80,10 @@ class Brokers:
         broker = self._known.get(node_id)
         return [HostPort(broker.host, broker.port)] if broker else []
 
+    def known(self) -> list[Broker]:
+        """Those to which clients are led."""
+        return list(self._known.values())
+
     def addresses(self) -> list[HostPort]:
         """Where the live brokers really are, then the bootstrap servers: whom to ask for the state of the cluster."""
         return list(dict.fromkeys([*(HostPort(broker.host, broker.port) for broker in self._last), *self._bootstrap]))

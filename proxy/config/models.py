@@ -14,11 +14,11 @@ from pydantic import Field, ValidationInfo, create_model, field_validator, model
 
 from configfile.base import FileName, Model, Name
 from proxy.config.ledger import TOPIC, Ledger
-from proxy.config.listeners import Listener
+from proxy.config.listeners import Listener, ListenerTls
 from proxy.config.storage import Storage
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
 from proxy.config.upstream import Upstream
-from quota.catalogue import KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, SETTINGS, Key
+from quota.catalogue import DEPRECATED, KEYS, KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, Key
 from quota.entity import DEFAULT
 from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
@@ -29,10 +29,30 @@ WORKERS: Final = "KAFKA_QUOTA_PROXY_WORKERS"
 """Variable with the default of `workers`."""
 
 
+class AdminAuth(Model):
+    """Who may read the admin listener: holders of the token, and users with a password. `/healthz` and `/readyz` are for all.
+    Files are read again when they change."""
+
+    token_file: FileName | None = None
+    """File with a token on one line, for `Authorization: Bearer TOKEN`."""
+    users_file: FileName | None = None
+    """File with a line `name:password` for each user, for logins of browsers (`Authorization: Basic`)."""
+
+    @model_validator(mode="after")
+    def _any(self) -> AdminAuth:
+        if self.token_file is None and self.users_file is None:
+            raise ValueError("nobody could log in; set `token_file` or `users_file`, or leave `auth` out")
+        return self
+
+
 class Admin(Model):
     listen: Address = HostPort("127.0.0.1", 9190)
-    """Where `/metrics`, `/healthz`, `/readyz`, `/throttles` and a page for people are served, in plain HTTP. Nothing can be changed
+    """Where `/metrics`, `/healthz`, `/readyz`, `/throttles`, `/live` and the console for people are served. Nothing can be changed
     by it."""
+    tls: ListenerTls | None = None
+    """TLS for this listener. Another certificate needs a restart."""
+    auth: AdminAuth | None = None
+    """Who may read; everybody who reaches the listener when not set."""
 
 
 class UsageLog(Model):
@@ -66,7 +86,9 @@ class UsageLog(Model):
 
 class Logs(Model):
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important lines of the operations log, which goes to standard output as JSON lines."""
+    """The least important lines of the operations log, which goes to standard output."""
+    format: Literal["auto", "json", "text"] = "auto"
+    """How its lines are written: `json` for programs, `text` for people; `auto` is `text` on a terminal and `json` elsewhere."""
     usage: UsageLog = UsageLog()
 
 
@@ -164,10 +186,15 @@ class _EntityNames(Model):
 
     def limits(self) -> dict[str, float]:
         """The limits that are set, by the names of their keys."""
-        given = ((key.name, getattr(self, setting)) for setting, key in SETTINGS.items())
-        return {name: float(value) for name, value in given if value is not None}
+        given = {name: getattr(self, name) for name in KEYS}
+        given |= {DEPRECATED[name].name: getattr(self, name) for name in self.deprecated_names()}
+        return {name: float(value) for name, value in given.items() if value is not None}
 
-    @field_validator(*(key.setting for key in SETTINGS.values() if key.users_only), check_fields=False)
+    def deprecated_names(self) -> list[str]:
+        """Those by which limits are set."""
+        return [name for name in DEPRECATED if getattr(self, name) is not None]
+
+    @field_validator(*(name for key in KEYS.values() if key.users_only for name in {key.name, key.deprecated}), check_fields=False)
     @classmethod
     def _for_users(cls, limit: float | None, info: ValidationInfo) -> float | None:
         if limit is not None and info.data.get("client_id") is not None:
@@ -180,9 +207,12 @@ class _EntityNames(Model):
     def _consistent(self) -> _EntityNames:
         if self.user is None and self.client_id is None:
             raise ValueError("an entity needs `user`, `client_id` or both")
+        for name in self.deprecated_names():
+            if getattr(self, DEPRECATED[name].name) is not None:
+                raise ValueError(f"`{name}` is the deprecated name of `{DEPRECATED[name].name}`; leave it out")
         limits = self.limits()
         if not limits:
-            *names, last = (f"`{key.setting}`" for key in SETTINGS.values() if not key.at_once)
+            *names, last = (f"`{key.name}`" for key in KEYS.values() if not key.at_once)
             raise ValueError(f"an entity without a limit; set {', '.join(names)} or {last}")
         if MUTATIONS_BURST in limits and MUTATIONS_RATE not in limits:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
@@ -191,9 +221,11 @@ class _EntityNames(Model):
         return self
 
 
-def _field(key: Key) -> Any:
+def _field(key: Key, name: str) -> Any:
     """Type and default of a limit, as `create_model` wants them."""
     number = Annotated[Size, Field(ge=1, le=key.maximum)] if key.size else _number(key.maximum)
+    if name != key.name:
+        return number | None, Field(None, description=f"Deprecated name of `{key.name}`.", json_schema_extra={"deprecated": True})
     return number | None, Field(None, description=key.help)
 
 
@@ -212,7 +244,7 @@ else:
         __module__=__name__,
         __doc__="""Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific
     one holds, as in Kafka.""",
-        **{key.setting: _field(key) for key in SETTINGS.values()},
+        **{name: _field(key, name) for name, key in {**KEYS, **DEPRECATED}.items()},
     )
 
 
@@ -496,3 +528,12 @@ class _Claim(NamedTuple):
 
 def _only(port: int) -> range:
     return range(port, port + 1)
+
+
+def deprecated_names(settings: Settings) -> list[str]:
+    """What to write instead of each deprecated name that stands in these settings."""
+    used = {name for entity in settings.quotas.entities for name in entity.deprecated_names()}
+    return [
+        f"`quotas.entities[].{name}` is deprecated: write `{DEPRECATED[name].name}`, as `quotas alter` does"
+        for name in sorted(used)
+    ]

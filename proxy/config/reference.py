@@ -20,7 +20,9 @@ Made from the models in `proxy/config/models.py` by `make docs`; a test fails wh
 `kafka-quota-proxy check-config --print-schema` prints the JSON Schema.
 
 Sizes are bytes or numbers with a unit (`64MiB`, `1GB`); durations are ISO 8601 (`PT1M`) or short (`30s`, `500ms`, `5m`);
-addresses are `host:port`.
+addresses are `host:port`. Limits under `quotas.entities` are called as in `quotas alter`; the names
+without `cluster_` that files of version 0.1 have (`producer_byte_rate`, `request_rate`, ...) are deprecated and still taken;
+`check-config` names them.
 
 | setting | default | meaning |
 |---|---|---|
@@ -34,6 +36,8 @@ def reference() -> str:
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
+        if field.json_schema_extra == {"deprecated": True}:
+            continue
         inner, shape = model_in(field.annotation), str(field.annotation)
         if inner is None or shape.startswith("dict"):  # sections by name have the settings of another section
             yield prefix + name, _default(field, prefix + name), " ".join((field.description or "").split())

@@ -13,5 +13,8 @@ in time is dropped and counted.
 - `usage_log`   closes intervals, and limits how often one entity is in the log
 - `volumes`     volumes that cross their limits or will, to both logs
 - `throttle_status`       who is throttled now, and what was refused lately: for the admin page
+- `decision_totals`       what quotas did to whom since the start, and the last time
+- `activity`    traffic of users and client ids in the last ten minutes
+- `live`        what the console shows
 - `watcher`     what sessions report: incidents to the operations log, decisions to both logs
 """

@@ -17,7 +17,11 @@ Rows = list[list[Any]]
 """[name, meaning, type, [[name of a sample, labels, value], ...]] of each metric: what goes from a process to another."""
 
 _OWN: Final = (
+    "client_bytes_in_rate",
+    "client_bytes_out_rate",
     "client_connections",
+    "client_mutation_rate",
+    "client_request_rate",
     "ledger_behind",
     "memory_held_bytes",
     "memory_waiting_connections",
@@ -34,6 +38,7 @@ _EVERYWHERE: Final = (
     "ledger_up",
     "producer_ids_tokens",
     "storage_throttle_factor",
+    "storage_throttling_volume",
     "storage_volume_available_bytes",
     "storage_volume_factor",
     "storage_volume_seconds_to_limit",

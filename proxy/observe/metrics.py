@@ -7,11 +7,14 @@ their quotas alone, those of `max_entities` at most, and cut where they are long
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
+from importlib.metadata import version
 from math import fsum
 from typing import Final, NamedTuple, TypeVar
 
@@ -19,6 +22,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from proxy.compiled import hot_path
 from proxy.observe.lines import api_label
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
@@ -30,6 +34,12 @@ from quota.kinds.storage import Reason, VolumeState
 
 U = TypeVar("U")
 
+_ACTIVITY: Final = {
+    "bytes_in": "Bytes per second of requests, of those with most traffic, whether limited or not.",
+    "bytes_out": "Bytes per second of responses to them.",
+    "request": "Requests per second.",
+    "mutation": "Partitions per second that they create, add and delete.",
+}
 _OTHERS: Final = (OTHER, OTHER)
 
 PREFIX = "kafka_quota_proxy"
@@ -99,7 +109,9 @@ class ProxyCollector(Collector):
         self._gauges, self._clock = gauges, clock
 
     def collect(self) -> Iterator[Metric]:
+        yield _gauge_of("build_info", "1, with what runs here as labels.", build_labels(), 1.0)
         yield from self._traffic()
+        yield from self._activity()
         yield from self._quotas()
         gauges, observer = self._gauges, self._observer
         yield _gauge("client_connections", "Connections of clients.", gauges.client_connections())
@@ -198,6 +210,7 @@ class ProxyCollector(Collector):
         for quota, count in muted.items():
             family.add_metric([quota], count)
         yield family
+        yield from self._by_entity()
         yield from self._controller_mutations()
         yield from self._producer_ids()
         if self._engine.storage.limits is not None:
@@ -216,6 +229,40 @@ class ProxyCollector(Collector):
             "Batches of users whose share of fences is full that were refused without being remembered, or for that reason.",
             self._engine.fence.overflows,
         )
+
+    def _by_entity(self) -> Iterator[Metric]:
+        """What quotas did, and to whom; those to whom they did most."""
+        labels = ["quota", "user", "client_id", "topic"]
+        seconds = _counter_of("entity_throttle_seconds", "Throttle time that clients of this entity were told.", labels)
+        requests = _counter_of("entity_throttled_requests", "Requests of this entity that were throttled.", labels)
+        items = _counter_of("entity_refused_items", "Topics and partitions that were refused to this entity.", labels)
+        enforced = ((key, totals) for key, totals in self._observer.totals if key[1] == "enforce")
+        shown = nlargest(
+            self._gauges.max_entities(), enforced, key=lambda it: (it[1].throttled_requests + it[1].refused_items, it[1].at)
+        )
+        known: set[tuple[str, ...]] = set()
+        for (quota, _, whose), totals in shown:
+            values = (quota, _label(whose.user), _label(whose.client_id), _label(whose.topic))
+            if values not in known:  # long names may be shown alike
+                known.add(values)
+                seconds.add_metric(values, totals.throttle_seconds)
+                requests.add_metric(values, totals.throttled_requests)
+                items.add_metric(values, totals.refused_items)
+        yield from (seconds, requests, items)
+
+    def _activity(self) -> Iterator[Metric]:
+        """Traffic of the busiest users and client ids, whether limited or not."""
+        labels = ["user", "client_id"]
+        families = [_gauge(f"client_{name}_rate", text, labels=labels) for name, text in _ACTIVITY.items()]
+        rates = list(self._usage.activity.rates())
+        busiest = nlargest(self._gauges.max_entities(), rates, key=lambda it: (it[1].bytes, it[1].requests))
+        for values, shown in _labelled(busiest).items():
+            for family, rate in zip(families, shown, strict=True):
+                family.add_metric(values, rate)
+        if busiest:
+            for i, family in enumerate(families):
+                family.add_metric(_OTHERS, max(fsum(it[i] for _, it in rates) - fsum(it[i] for _, it in busiest), 0.0))
+        yield from families
 
     def _controller_mutations(self) -> Iterator[Metric]:
         """ControllerMutationsQuotaManager `rate` of seed s1, by the entity that owns the window."""
@@ -326,10 +373,7 @@ class ProxyCollector(Collector):
         yield _gauge("storage_active_log_dirs", "Volumes that are known.", len(storage))
         yield from self._totals()
         labels = ["broker", "log_dir"]
-        throttling = _gauge("storage_throttling_volume", "The worst volume at a limit; 0 once it is well.", labels=labels)
-        if storage.worst is not None:
-            throttling.add_metric(_place(storage.worst), float(storage.worst.factor < 1))
-        yield throttling
+        throttling = _gauge("storage_throttling_volume", "1 while the volume slows or refuses producers.", labels=labels)
         total = _gauge("storage_volume_total_bytes", "Size of the volume.", labels=labels)
         available = _gauge("storage_volume_available_bytes", "What is left of it.", labels=labels)
         factor = _gauge("storage_volume_factor", "The throttle factor that it asks for.", labels=labels)
@@ -337,11 +381,12 @@ class ProxyCollector(Collector):
         shown = nsmallest(self._gauges.max_entities(), storage.volumes, key=lambda seen: (seen.factor, seen.seconds_left))
         for seen in shown:
             place = _place(seen)
+            throttling.add_metric(place, float(seen.factor < 1))
             total.add_metric(place, seen.volume.total)
             available.add_metric(place, seen.volume.available)
             factor.add_metric(place, seen.factor)
             left.add_metric(place, seen.seconds_left)
-        yield from (total, available, factor, left)
+        yield from (throttling, total, available, factor, left)
 
     def _totals(self) -> Iterator[Metric]:
         """StorageChecker of seed s0: all volumes together."""
@@ -388,6 +433,19 @@ def registry_of(collector: ProxyCollector) -> CollectorRegistry:
 
 def _gauge(name: str, text: str, value: float | None = None, labels: Sequence[str] | None = None) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value, labels=labels)
+
+
+def _gauge_of(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
+    """With one value."""
+    family = _gauge(name, text, labels=list(labels))
+    family.add_metric(list(labels.values()), value)
+    return family
+
+
+@cache
+def build_labels() -> dict[str, str]:
+    """What runs here."""
+    return {"version": version("kafka-quota-proxy"), "python": platform.python_version(), "hot_path": hot_path()}
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

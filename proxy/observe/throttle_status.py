@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from proxy.observe.decision_totals import DecisionTotals, Key, others_of
 from proxy.observe.lines import api_name, iso
 from proxy.session.requester import Requester
 from quota.decision import Action, Decision
-from quota.entity import OTHERS, Entity
 from quota.fair_share import FairShare
 from quota.kinds.connections import AddressEntity
 
@@ -24,8 +24,6 @@ SHOWN: Final = 200
 HOUR: Final = 3600.0
 SLICES: Final = 60
 """The parts into which an hour is divided. Counts older than an hour are dropped part by part."""
-Key = tuple[str, str, Entity]
-"""(quota, mode, whose)"""
 
 
 @dataclass(slots=True)
@@ -72,15 +70,17 @@ class ThrottleStatus:
         self._clock, self._wall = clock, wall
         self._throttled: OrderedDict[Key, Throttled] = OrderedDict()
         self._refused: OrderedDict[tuple[Key, str], Sums] = OrderedDict()
+        self.totals = DecisionTotals(clock)
         self._throttled_shares, self._refused_shares = FairShare(MOST), FairShare(MOST)
 
     def decided(self, decision: Decision, by: Requester, mode: str = "enforce") -> None:
         """A request was throttled, refused or held, or would have been."""
+        self.totals.decided(decision, by, mode)
         now, key = self._clock(), (decision.quota, mode, decision.entity)
         known = self._throttled.get(key)
         if decision.action is not Action.HOLD and decision.throttle > 0:
             if known is None and not self._throttled_shares.has_room(by.principal):
-                key = (decision.quota, mode, _others(by))
+                key = (decision.quota, mode, others_of(by))
                 known = self._throttled.get(key)
             if known is None:
                 known = self._throttled[key] = Throttled(now, now, decision, by, by.principal)
@@ -105,7 +105,7 @@ class ThrottleStatus:
     def _count(self, key: Key, topic: str, items: int, by: Requester, now: float) -> None:
         sums = self._refused.get((key, topic))
         if sums is None and not self._refused_shares.has_room(by.principal):
-            key, topic = (*key[:2], _others(by)), ""
+            key, topic = (*key[:2], others_of(by)), ""
             sums = self._refused.get((key, topic))
         if sums is None:
             sums = self._refused[key, topic] = Sums(by.principal)
@@ -115,6 +115,7 @@ class ThrottleStatus:
 
     def sweep(self) -> None:
         """Forget what has passed."""
+        self.totals.sweep()
         now = self._clock()
         for key in [key for key, known in self._throttled.items() if known.until <= now]:
             self._throttled_shares.give_back(self._throttled.pop(key).owner)
@@ -126,7 +127,7 @@ class ThrottleStatus:
         now, wall = self._clock(), self._wall()
         throttled = [
             {
-                **_named(key),
+                **named(key),
                 "action": known.decision.action.value,
                 "usage": round(known.decision.usage, 3),
                 "limit": known.decision.limit,
@@ -134,17 +135,17 @@ class ThrottleStatus:
                 "until": iso(wall + (known.until - now)),
                 "seconds_left": round(known.until - now, 3),
                 "requests": known.requests,
-                "principal": _short(known.by.principal),
-                "client_id": _short(known.by.client_id),
+                "principal": short(known.by.principal),
+                "client_id": short(known.by.client_id),
                 "client_address": known.by.client_address,
                 "api": api_name(known.by.api_key),
-                "message": _short(known.decision.message),
+                "message": short(known.decision.message),
             }
             for key, known in reversed(self._throttled.items())
             if known.until > now
         ]
         refused = [
-            {**_named(key), "topic": _short(topic) or None, "items": items}
+            {**named(key), "topic": short(topic) or None, "items": items}
             for (key, topic), sums in reversed(self._refused.items())
             if (items := sums.total(now))
         ]
@@ -156,18 +157,13 @@ class ThrottleStatus:
         }
 
 
-def _others(by: Requester) -> Entity:
-    """What stands for further entities of a principal."""
-    return Entity(by.principal.removeprefix("User:"), OTHERS)
-
-
-def _named(key: Key) -> dict[str, Any]:
+def named(key: Key) -> dict[str, Any]:
     quota, mode, entity = key
     if isinstance(entity, AddressEntity):
         return {"quota": quota, "mode": mode, "entity": {"user": None, "client_id": None, "topic": None, "address": entity.topic}}
-    whose = {"user": _short(entity.user), "client_id": _short(entity.client_id), "topic": _short(entity.topic)}
+    whose = {"user": short(entity.user), "client_id": short(entity.client_id), "topic": short(entity.topic)}
     return {"quota": quota, "mode": mode, "entity": whose}
 
 
-def _short(name: str | None) -> str | None:
+def short(name: str | None) -> str | None:
     return name if name is None or len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from proxy.observe.activity import Activity
 from proxy.observe.intervals import Intervals
 from proxy.observe.lines import Author, Line, api_label, decision_line, iso, producer_ids_line, usage_line
 from proxy.observe.writer import LogWriter
@@ -63,6 +64,7 @@ class UsageLog:
         self.request_bytes: Counter[str] = Counter()
         self.response_bytes: Counter[str] = Counter()
         """Totals of the intervals that were closed, by API."""
+        self.activity = Activity()
         self.produced: dict[str, float] = {}
         """Bytes per second of record batches that users produced in the last interval, by name."""
 
@@ -113,6 +115,7 @@ class UsageLog:
         """The interval ends now: log its rows."""
         interval = self._intervals.close(self._clock(), self._wall())
         rows = self._tally.close_interval()
+        self.activity.closed(interval.end, interval.seconds, rows)
         self._logged.clear()
         produced: Counter[str] = Counter()
         for row in rows:

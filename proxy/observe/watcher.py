@@ -32,6 +32,7 @@ class Observer:
 
     def __init__(self, log: Log, usage: UsageLog, throttle_status: ThrottleStatus) -> None:
         self._log, self._usage, self._throttle_status = log, usage, throttle_status
+        self.totals = throttle_status.totals
         self._over: dict[tuple[str, Entity], str] = {}
         """quotas and entities with an event already -> the principal whose share holds them"""
         self._over_shares = FairShare(MAX_OVER)

@@ -15,6 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final, NamedTuple, Protocol
 
 import orjson
@@ -202,8 +203,10 @@ class Folder:
         return str(self._path)
 
     def make(self) -> None:
-        """Make the folder; OSError when it cannot be made."""
+        """Make the folder; OSError when it cannot be made, or no file in it."""
         self._path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=self._path):
+            pass
 
     def write(self, lines: list[bytes]) -> None:
         self._rotate()

@@ -9,10 +9,18 @@ from typing import Final
 
 from proxy.config.units import parse_size
 from proxy.wire.client_quotas import ANY_NAME, DEFAULT_NAME, EXACT, Component, Filter, Op, Who
+from quota.catalogue import DEPRECATED
 from quota.entity import DEFAULT
 
 TYPES: Final = {"users": "user", "clients": "client-id"}
 """`--entity-type` and what it is called in the protocol"""
+_OF_BROKERS: Final = {
+    "producer_byte_rate": "cluster_producer_byte_rate",
+    "consumer_byte_rate": "cluster_consumer_byte_rate",
+    "controller_mutation_rate": "controller_mutations_rate",
+    "request_percentage": "cluster_request_rate",
+}
+"""Limits that brokers have, and those of the proxy that are about the same thing."""
 _SHORT: Final = {"--user": "users", "--client-id": "clients"}
 _SHORT_DEFAULT: Final = {"--user-defaults": "users", "--client-defaults": "clients"}
 
@@ -80,6 +88,18 @@ def ops_of(add: Sequence[str], delete: Sequence[str]) -> tuple[Op, ...]:
     if not ops:
         raise ValueError("alter what? give --add-config or --delete-config")
     return tuple(ops.values())
+
+
+def notes_of(ops: Iterable[Op]) -> list[str]:
+    """What to know of limits that a broker has under a name like one of the proxy's. ValueError for a name that neither has."""
+    notes = []
+    for op in ops:
+        similar = _OF_BROKERS.get(op.key)
+        if similar is not None and not op.remove:
+            notes.append(f"note: {op.key} is enforced by each broker by itself; for the whole cluster set {similar}")
+        elif similar is None and op.key in DEPRECATED:
+            raise ValueError(f"there is no {op.key}; {DEPRECATED[op.key].name} is meant")
+    return notes
 
 
 def _once(ops: dict[str, Op], op: Op) -> None:

@@ -68,7 +68,7 @@ def _order(entity: Entity) -> tuple[str, str]:
 
 def _settings_of(entity: Entity, values: Values) -> dict[str, Any]:
     named = {name: part for name, part in entity._asdict().items() if part is not None}
-    return named | {key.setting: plain(values[name]) for name, key in KEYS.items() if name in values}
+    return named | {key.name: plain(values[name]) for name, key in KEYS.items() if name in values}
 
 
 def plain(value: float) -> int | float:

@@ -20,7 +20,7 @@ from proxy.config.load import SettingsError, load_settings
 from proxy.config.units import HostPort, parse_server
 from proxy.operate import plan, show, suggest
 from proxy.operate.access import AccessError, upstream_of
-from proxy.operate.entities import TYPES, filter_of, ops_of, parts_of, spelled_out, who_of_parts
+from proxy.operate.entities import TYPES, filter_of, notes_of, ops_of, parts_of, spelled_out, who_of_parts
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.quota_client import QuotaClient, ask, result_text
 from proxy.wire.client_quotas import DONE, Entry, Filter, Result, Who
@@ -131,6 +131,8 @@ def alter(
     """Set quotas of an entity, or take them away."""
     who = _right(lambda: who_of_parts(parts_of(types, names)))
     entry = Entry(who, _right(lambda: ops_of(add, delete)))
+    for note in _right(lambda: notes_of(entry.ops)):
+        click.echo(note, err=True)
     results = place.ask(lambda client: client.alter([entry], validate_only=validate_only))
     _report(results, as_json, "would do" if validate_only else "altered")
 

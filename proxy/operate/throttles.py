@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import sys
 import time
-from typing import Any, Final, NoReturn
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 from rich.console import Group
@@ -24,9 +27,12 @@ PERIOD: Final = 2.0
 
 @click.command()
 @click.option("--admin", default="127.0.0.1:9190", show_default=True, metavar="HOST:PORT", help="The proxy's admin listener.")
+@click.option("--tls", "use_tls", is_flag=True, help="It has TLS (admin.tls).")
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Who its certificate is trusted by (PEM).")
+@click.option("--token-file", type=click.File(encoding="utf-8"), help="File with the token of admin.auth.")
 @click.option("--watch", is_flag=True, help="Look again every two seconds until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of tables; with --watch one line each time.")
-def throttles(admin: str, watch: bool, as_json: bool) -> None:
+def throttles(admin: str, use_tls: bool, ca_file: str | None, token_file: TextIO | None, watch: bool, as_json: bool) -> None:
     """Who is throttled now, by which quota, until when."""
     try:
         address = parse_server(admin)
@@ -34,14 +40,16 @@ def throttles(admin: str, watch: bool, as_json: bool) -> None:
         click.echo(f"--admin {admin}: {e}", err=True)
         sys.exit(2)
     try:
-        _show(address, watch, as_json)
+        context = ssl.create_default_context(cafile=ca_file) if use_tls or ca_file else None
+        headers = {} if token_file is None else {"Authorization": f"Bearer {token_file.read().strip()}"}
+        _show(partial(look, address, context, headers), watch, as_json)
     except (OSError, ValueError, KeyError, http.client.HTTPException) as e:
         _fail(address, e)
 
 
-def _show(address: HostPort, watch: bool, as_json: bool) -> None:
+def _show(look: Callable[[], dict[str, Any]], watch: bool, as_json: bool) -> None:
     if not watch:
-        found = look(address)
+        found = look()
         if as_json:
             click.echo(json.dumps(found, indent=2))
         else:
@@ -49,20 +57,26 @@ def _show(address: HostPort, watch: bool, as_json: bool) -> None:
         return
     if as_json:
         while True:
-            click.echo(json.dumps(look(address)))
+            click.echo(json.dumps(look()))
             time.sleep(PERIOD)
-    with Live(tables(look(address)), console=show.console(), auto_refresh=False) as live:
+    with Live(tables(look()), console=show.console(), auto_refresh=False) as live:
         while True:
             time.sleep(PERIOD)
-            live.update(tables(look(address)), refresh=True)
+            live.update(tables(look()), refresh=True)
 
 
-def look(address: HostPort) -> dict[str, Any]:
+def look(address: HostPort, tls: ssl.SSLContext | None, headers: dict[str, str]) -> dict[str, Any]:
     """What the proxy says."""
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT)
+    connection = (
+        http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT)
+        if tls is None
+        else http.client.HTTPSConnection(address.host, address.port, timeout=TIMEOUT, context=tls)
+    )
     try:
-        connection.request("GET", "/throttles")
+        connection.request("GET", "/throttles", headers=headers)
         answer = connection.getresponse()
+        if answer.status == 401:
+            raise ValueError("it wants a login: give --token-file")
         if answer.status != 200:
             raise ValueError(f"it answers with status {answer.status}")
         found: dict[str, Any] = json.loads(answer.read())

@@ -33,11 +33,13 @@ from proxy.config.units import HostPort
 from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.observe.lines import iso
+from proxy.observe.live import Live
 from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
 from proxy.observe.operations import Log
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.ledger_topic import make_follower
+from proxy.process.live_state import state_of
 from proxy.process.logs import make_logs
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
 from proxy.process.reload import Reloader
@@ -139,8 +141,10 @@ class Proxy:
         )
         self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
-        self._registry = registry_of(
-            ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, self._gauges(), self._clock)
+        gauges = self._gauges()
+        self._registry = registry_of(ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, gauges, self._clock))
+        self._live = Live(
+            self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time, partial(asyncio.sleep, 0)
         )
 
     def _served(self) -> None:
@@ -384,11 +388,22 @@ class Proxy:
         while not hurry.is_set() and (self.shared.connections or any(listener.welcoming for listener in self.listeners)):
             await _pause(DRAIN_POLL, hurry)
 
+    @property
+    def uptime(self) -> float:
+        """Seconds since it was made."""
+        return self._clock() - self._born
+
     async def metrics(self) -> Collector:
         return self._registry
 
     async def throttles(self) -> dict[str, Any]:
         return {"proxy": self.settings.proxy_id, "enforces_alone": self._enforces_alone(), **self.logs.throttle_status.seen()}
+
+    async def live(self) -> dict[str, Any]:
+        return await self._live.part()
+
+    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+        return await self._live.one(user, client_id)
 
     async def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""

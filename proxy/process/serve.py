@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from proxy.config.models import Settings
+from proxy.config.models import Settings, deprecated_names
 from proxy.config.workers import worker_count
 from proxy.observe.operations import Log, operations_log
 from proxy.process.proxy import Load, Proxy
@@ -37,7 +37,9 @@ class Signals:
 
 
 async def _serve(settings: Settings, load: Load, path: Path | None) -> int:
-    log = operations_log(settings.logs.level, proxy=settings.proxy_id)
+    log = operations_log(settings.logs.level, settings.logs.format, proxy=settings.proxy_id)
+    for note in deprecated_names(settings):
+        log.warning("setting is deprecated", detail=note)
     signals = Signals()
     try:
         proxy = _make(settings, load, path, log)

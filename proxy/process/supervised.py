@@ -97,6 +97,18 @@ class Supervised:
     async def not_ready(self) -> str | None:
         return "stopping" if self._workers.stopping.is_set() else await self._workers.not_ready()
 
+    async def live(self) -> dict[str, Any]:
+        told = await self._workers.live()
+        about = {
+            "settings_current": self.reloader.current,
+            "enforces_alone": self._alone is not None,
+            "workers": told.pop("workers"),
+        }
+        return {**told, "about": {**told["about"], **about}}
+
+    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+        return await self._workers.client(user, client_id)
+
     async def throttles(self) -> dict[str, Any]:
         return {**await self._workers.throttles(), "enforces_alone": self._enforces_alone()}
 

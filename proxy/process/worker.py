@@ -71,7 +71,7 @@ class Worker:
         self._inherited = inherited
         self._proxy: Proxy | None = None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
-        answers = {name: getattr(self, name) for name in ("metrics", "not_ready", "throttles", "use")}
+        answers = {name: getattr(self, name) for name in ("metrics", "not_ready", "throttles", "live", "client", "use")}
         self._channel = Channel(socket.socket(fileno=inherited.channel), answers)
 
     async def run(self) -> int:
@@ -103,7 +103,7 @@ class Worker:
         board = Board(inherited.board, len(inboxes))
         handover = Handover(inherited.number, board, inboxes, socket.socket(fileno=inherited.inbox))
         role = WorkerRole(inherited.number, len(inboxes), self._channel, handover)
-        log = operations_log(settings.logs.level, proxy=settings.proxy_id, worker=inherited.number)
+        log = operations_log(settings.logs.level, settings.logs.format, proxy=settings.proxy_id, worker=inherited.number)
         return Proxy(settings, lambda: settings, None, log, role)
 
     def _stop(self) -> None:
@@ -117,6 +117,12 @@ class Worker:
 
     async def throttles(self) -> dict[str, Any]:
         return {} if self._proxy is None else await self._proxy.throttles()
+
+    async def live(self) -> dict[str, Any] | None:
+        return None if self._proxy is None else await self._proxy.live()
+
+    async def client(self, user: str, client_id: str) -> dict[str, Any] | None:
+        return None if self._proxy is None else await self._proxy.client(user, client_id)
 
     async def use(self, settings: str) -> None:
         """Other settings, which the supervisor has checked."""

@@ -30,6 +30,8 @@ from proxy.fleet.channel_store import store_answers
 from proxy.fleet.log_store import LogFollower
 from proxy.fleet.memory_store import Memory, MemoryStore
 from proxy.fleet.store import Store
+from proxy.observe.live import EMPTY, merged_one
+from proxy.observe.live import merged as merged_live
 from proxy.observe.merging import merged, merged_throttles
 from proxy.observe.metrics import worker_metrics
 from proxy.observe.operations import Log
@@ -226,9 +228,17 @@ class Workers:
         told = [answer for _, answer in await self._ask("throttles")]
         return merged_throttles(told) if told else {"proxy": self.current.proxy_id}
 
-    async def _ask(self, question: str) -> list[tuple[int, Any]]:
+    async def live(self) -> dict[str, Any]:
+        parts = [part for _, part in await self._ask("live") if part is not None]
+        return {**(merged_live(parts) if parts else EMPTY), "workers": {"count": self.count, "up": len(parts)}}
+
+    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+        parts = [part for _, part in await self._ask("client", user, client_id) if part is not None]
+        return merged_one(parts) if parts else {}
+
+    async def _ask(self, question: str, *arguments: str) -> list[tuple[int, Any]]:
         """What each worker answers that does in time."""
-        asked = {each.number: each.channel.ask(question) for each in self.processes if each.channel and each.started}
+        asked = {each.number: each.channel.ask(question, *arguments) for each in self.processes if each.channel and each.started}
         return [it for it in await asyncio.gather(*(_in_time(number, ask) for number, ask in asked.items())) if it is not None]
 
 

@@ -64,6 +64,11 @@ class DynamicQuotas:
             topic.reader = self
 
     @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._settings
+
+    @property
     def dynamic(self) -> Table:
         """What was set while proxies run."""
         return self._dynamic

@@ -16,11 +16,16 @@ class Measure(NamedTuple):
 class Key(NamedTuple):
     """One limit: its name in the settings file, its quota, whether it is a size in bytes or a burst, and what it measures."""
 
-    setting: str
+    name: str
     kind: str
     size: bool
     at_once: bool
     measure: Measure | None
+
+    @property
+    def deprecated(self) -> str:
+        """The name that the file may have too."""
+        return self.name.removeprefix("cluster_")
 
 
 class TopicRate(NamedTuple):
@@ -33,24 +38,30 @@ class TopicRate(NamedTuple):
 
 # fmt: off
 KEYS: Final = (
-    Key("producer_byte_rate", "producer_byte_rate", True, False, Measure("record_bytes", (0,), True)),
-    Key("consumer_byte_rate", "consumer_byte_rate", True, False, Measure("response_bytes", (1, 78), False)),
-    Key("request_rate", "request_rate", False, False, Measure("requests", (), False)),
-    Key("cold_read_rate", "cold_read_rate", True, False, None),
-    Key("metadata_request_rate", "metadata_request_rate", False, False, Measure("requests", (3, 18, 60, 71, 72, 75), False)),
-    Key("group_request_rate", "group_request_rate", False, False, Measure("requests", (10, 11, 12, 13, 14, 68, 76, 88), False)),
-    Key("commit_request_rate", "commit_request_rate", False, False, Measure("requests", (8, 28), False)),
-    Key("describe_request_rate", "describe_request_rate", False, False, Measure("requests", (
+    Key("cluster_producer_byte_rate", "producer_byte_rate", True, False, Measure("record_bytes", (0,), True)),
+    Key("cluster_consumer_byte_rate", "consumer_byte_rate", True, False, Measure("response_bytes", (1, 78), False)),
+    Key("cluster_request_rate", "request_rate", False, False, Measure("requests", (), False)),
+    Key("cluster_cold_read_rate", "cold_read_rate", True, False, None),
+    Key("cluster_metadata_request_rate", "metadata_request_rate", False, False, Measure("requests", (
+        3, 18, 60, 71, 72, 75
+    ), False)),
+    Key("cluster_group_request_rate", "group_request_rate", False, False, Measure("requests", (
+        10, 11, 12, 13, 14, 68, 76, 88
+    ), False)),
+    Key("cluster_commit_request_rate", "commit_request_rate", False, False, Measure("requests", (8, 28), False)),
+    Key("cluster_describe_request_rate", "describe_request_rate", False, False, Measure("requests", (
         2, 9, 15, 16, 23, 29, 32, 35, 41, 46, 48, 50, 55, 61, 65, 66, 69, 74, 77, 84, 87, 89, 90
     ), False)),
-    Key("fetch_request_rate", "fetch_request_rate", False, False, Measure("requests", (1, 59, 78, 79), False)),
-    Key("produce_request_rate", "produce_request_rate", False, False, Measure("requests", (0,), False)),
-    Key("transaction_request_rate", "transaction_request_rate", False, False, Measure("requests", (22, 24, 25, 26, 27), False)),
-    Key("admin_request_rate", "admin_request_rate", False, False, Measure("requests", (
+    Key("cluster_fetch_request_rate", "fetch_request_rate", False, False, Measure("requests", (1, 59, 78, 79), False)),
+    Key("cluster_produce_request_rate", "produce_request_rate", False, False, Measure("requests", (0,), False)),
+    Key("cluster_transaction_request_rate", "transaction_request_rate", False, False, Measure("requests", (
+        22, 24, 25, 26, 27
+    ), False)),
+    Key("cluster_admin_request_rate", "admin_request_rate", False, False, Measure("requests", (
         19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57, 64, 80, 81, 82, 91, 92,
         4, 5, 6, 7, 52, 53, 54, 56, 58, 62, 63, 67, 70, 73, 83, 85, 86
     ), False)),
-    Key("connection_rate", "connection_rate", False, False, None),
+    Key("cluster_connection_rate", "connection_rate", False, False, None),
     Key("controller_mutations_rate", "controller_mutations", False, False, Measure("mutations", (), False)),
     Key("controller_mutations_burst", "controller_mutations", False, True, Measure("mutations", (), False)),
     Key("producer_ids_rate", "producer_ids", False, False, None),

@@ -78,7 +78,7 @@ def read_quotas(path: Path) -> QuotaFile:
         ReportError: the file cannot be read, or its quotas are not valid; the text names line and key.
     """
     try:
-        data, lines = read(path, "quotas: {entities: [{user: alice, producer_byte_rate: 20MiB}]}")
+        data, lines = read(path, "quotas: {entities: [{user: alice, cluster_producer_byte_rate: 20MiB}]}")
         if not data.get("quotas"):
             raise FileError(f"{path}: `quotas` is missing or empty: there is nothing to compare with")
         quotas = validated(_File, data, str(path), lines).quotas
@@ -109,9 +109,11 @@ class _EntityNames(Model):
 
     def limits(self) -> Iterator[Limit]:
         """One for each rate that is set."""
-        bursts = {key.kind: getattr(self, key.setting) for key in KEYS if key.at_once}
+        bursts = {key.kind: getattr(self, key.name) for key in KEYS if key.at_once}
         for key in KEYS:
-            rate = getattr(self, key.setting)
+            rate = getattr(self, key.name)
+            if rate is None:
+                rate = getattr(self, key.deprecated)
             if rate is not None and not key.at_once:
                 burst = (bursts[key.kind] or _BURST_WINDOWS * rate) if key.kind in bursts else 0.0
                 yield Limit(key.kind, self.user, self.client_id, float(rate), burst)
@@ -125,7 +127,7 @@ else:
         __base__=_EntityNames,
         __module__=__name__,
         __doc__="Limits of a user, a client id, or both.",
-        **{key.setting: ((Rate if key.size else Number) | None, None) for key in KEYS},
+        **{name: ((Rate if key.size else Number) | None, None) for key in KEYS for name in (key.name, key.deprecated)},
     )
 
 

@@ -18,7 +18,12 @@ VALUES = CHART / "ci" / "monitoring-values.yaml"
 def test_prometheus_accepts_the_alerts(helm: Helm, promtool: Path, tmp_path: Path) -> None:
     rule = one(helm.template(VALUES), "PrometheusRule")
     assert rule["metadata"]["labels"]["release"] == "prometheus"
-    assert rule["spec"] == yaml.safe_load((FILES / "rules.yaml").read_text())
+    assert rule["spec"] == yaml.safe_load(
+        (FILES / "rules.yaml").read_text().replace("docs/alerts.md", "https://docs.example.org/kqp")
+    )
+    assert {alert["annotations"]["runbook_url"] for alert in rule["spec"]["groups"][0]["rules"]} >= {
+        "https://docs.example.org/kqp#kafkavolumethrottles"
+    }
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump(rule["spec"]))
     done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, timeout=60, check=False)

@@ -244,7 +244,7 @@ MISTAKES = {
     "no requests": ("quotas: {entities: [{user: a, request_rate: 0}]}\n", 1, "request_rate`", "greater than 0"),
     "unknown key": ("upstream: {}\nlisten:\n  advertize: x\n", 3, "`listen.advertize`", "`advertise` is probably meant"),
     "unknown root key": ("quota: {}\n", 1, "`quota`", "`quotas` is probably meant"),
-    "nothing alike": ("admin:\n  zzz: 1\n", 2, "`admin.zzz`", "here there are listen"),
+    "nothing alike": ("admin:\n  zzz: 1\n", 2, "`admin.zzz`", "here there are auth, listen, tls"),
     "unknown key in a list": (
         "quotas:\n  entities:\n    - user: a\n      controller_mutations_rat: 5\n",
         4,

@@ -110,6 +110,23 @@ def test_who_enforces_alone_beside_others_says_so(settings: dict[str, Any], said
     assert said is None or said in checked.output
 
 
+def test_deprecated_names_are_taken_and_named(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("quotas: {entities: [{user: a, producer_byte_rate: 1MiB, cluster_request_rate: 5}]}")
+    (entity,) = load_settings(file).quotas.entities
+    assert entity.limits() == {"cluster_producer_byte_rate": 1 << 20, "cluster_request_rate": 5}
+    checked = CliRunner().invoke(main, ["check-config", str(file)])
+    assert checked.exit_code == 0
+    assert "`quotas.entities[].producer_byte_rate` is deprecated: write `cluster_producer_byte_rate`" in checked.output
+    assert "request_rate" not in checked.output
+    file.write_text("quotas: {entities: [{user: a, producer_byte_rate: 1MiB, cluster_producer_byte_rate: 1MiB}]}")
+    with pytest.raises(SettingsError, match="`producer_byte_rate` is the deprecated name of `cluster_producer_byte_rate`"):
+        load_settings(file)
+    file.write_text("quotas: {entities: [{client_id: a, connection_rate: 1}]}")
+    with pytest.raises(SettingsError, match="is for users only"):
+        load_settings(file)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

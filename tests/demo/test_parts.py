@@ -3,16 +3,20 @@
 import json
 import sys
 from importlib.abc import MetaPathFinder
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.cells import cell_len
+from rich.console import Console
 
 from benchmarks.local_proxy import LocalProxy, ProxyError
 from demo import plan
 from demo.cli import demo
 from demo.errors import UsageError
 from demo.folder import prepare
+from demo.screen import Screen
 from demo.throttling import Throttling, throttling_by_client
 from loadtest.scenario import CreateTopics, load_scenario
 from proxy.cli import main
@@ -107,3 +111,11 @@ def test_without_a_checkout_the_command_says_where_the_demo_is(monkeypatch: pyte
     result = CliRunner().invoke(main, ["demo"])
     assert result.exit_code == 2
     assert "`make demo` in a checkout" in result.output
+
+
+def test_titles_in_any_script_have_one_width() -> None:
+    out = StringIO()
+    screen = Screen(Console(file=out, width=100))
+    for title in ("plain", "日本語のトピック", "emoji 🚀"):
+        screen.step(title, "done")
+    assert len({cell_len(line.partition("done")[0]) for line in out.getvalue().splitlines()}) == 1

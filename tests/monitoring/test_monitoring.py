@@ -75,6 +75,17 @@ def test_every_alert_is_tested_and_says_what_to_do() -> None:
         assert rule["annotations"]["description"]
 
 
+def test_what_to_do_about_each_alert_stands_where_its_runbook_url_leads() -> None:
+    page = (FOLDER.parents[1] / "docs" / "alerts.md").read_text()
+    for rule in RULES:
+        where, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert (where, anchor) == ("docs/alerts.md", rule["alert"].lower())
+        text = page.partition(f"\n## {rule['alert']}\n")[2].partition("\n## ")[0]
+        for part in ("**Meaning.**", "**Find out.**", "**Do.**"):
+            assert part in text, rule["alert"]
+    assert page.count("\n## ") == len(RULES), "an alert that is gone"
+
+
 def test_the_dashboard_is_whole() -> None:
     ids = [panel["id"] for panel in BOARD["panels"]]
     assert len(set(ids)) == len(ids)

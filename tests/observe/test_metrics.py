@@ -12,6 +12,7 @@ from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.tally import OTHER
+from quota.decision import Action, Decision
 from quota.entity import DEFAULT, Entity
 from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
@@ -257,6 +258,11 @@ def test_volumes_are_shown_while_there_is_a_storage_quota(room):
     assert shown[f'{of}volume_available_bytes{{broker="",log_dir="/c"}}'] == 800
     assert shown[f'{of}volume_seconds_to_limit{{broker="1",log_dir="/a"}}'] == float("inf")
     assert (shown[f"{of}used_bytes"], shown[f"{of}soft_limit_bytes"], shown[f"{of}hard_limit_bytes"]) == (1100, 2100, 2700)
+    storage.observe(Check(1.0, (Volume(1, "/a", 1000, 900), *volumes[1:]), brokers=frozenset({1, 2, 3})))
+    assert figures(room)[f'{of}throttling_volume{{broker="1",log_dir="/a"}}'] == 0, "what holds now"
+    storage.change(StorageLimits(Below(100), Below(950), margin=0.0))
+    assert figures(room)[f'{of}throttling_volume{{broker="1",log_dir="/a"}}'] == 1, "every volume that slows somebody"
+    storage.observe(Check(2.0, tuple(volumes), brokers=frozenset({1, 2, 3})))
     room.shown.most = 1
     assert [name for name in figures(room) if "volume_factor" in name] == [f'{of}volume_factor{{broker="1",log_dir="/a"}}']
 
@@ -277,3 +283,38 @@ def test_rates_of_topics_and_of_addresses(room):
     assert (shown[f'{used}{{topic="orders"}}'], shown[f'{limit}{{topic="orders"}}']) == (50, 100)
     assert (shown[f'{used}{{topic="bills"}}'], shown[f'{limit}{{topic="bills"}}']) == (2, 5)
     assert shown["kafka_quota_proxy_connection_rate_addresses"] == 2
+
+
+def test_traffic_of_the_busiest_is_shown_whether_limited_or_not(room):
+    d = room.world.dialogue()
+    d.client(request(12, 4, 1)).broker(response(12, 4, 1))
+    room.usage.close_interval()
+    room.usage.activity.newest += 1  # ten seconds are over
+    (name,) = [name for name in figures(room) if "client_bytes_in_rate" in name and OTHER not in name]
+    assert figures(room)[name] == len(request(12, 4, 1)) / 10
+    assert figures(room)[name.replace("bytes_in", "request")] == 0.1
+    assert figures(room)[f'kafka_quota_proxy_client_request_rate{{client_id="{OTHER}",user="{OTHER}"}}'] == 0
+    room.shown.most = 0
+    assert not [name for name in figures(room) if "client_request_rate" in name]
+
+
+def test_what_quotas_did_is_counted_by_entity(room):
+    decision = Decision("request_rate", Action.THROTTLE, Entity("alice", None), (), 7.0, 5.0, 2.5, "why")
+    for _ in range(2):
+        room.observer.decided(decision, BY)
+    room.observer.decided(replace(decision, action=Action.REFUSE, items=(0, 1), throttle=0.0), BY)
+    room.observer.would_have(replace(decision, entity=Entity("bob", None)), BY)
+    labels = '{client_id="",quota="request_rate",topic="",user="alice"}'
+    shown = figures(room)
+    assert shown[f"kafka_quota_proxy_entity_throttle_seconds_total{labels}"] == 5
+    assert shown[f"kafka_quota_proxy_entity_throttled_requests_total{labels}"] == 2
+    assert shown[f"kafka_quota_proxy_entity_refused_items_total{labels}"] == 2
+    assert not [name for name in shown if "bob" in name]
+    room.shown.most = 0
+    assert not [name for name in figures(room) if "entity_" in name]
+
+
+def test_what_runs_is_told(room):
+    (name,) = [name for name in figures(room) if "build_info" in name]
+    for label in ("version=", "python=", "hot_path="):
+        assert label in name

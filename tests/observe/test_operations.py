@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.observe.as_json import as_json
-from proxy.observe.operations import _Lines
+from proxy.observe.operations import Text, _Lines
 
 
 class Unspeakable:
@@ -75,3 +75,24 @@ def test_lines_are_written_at_once() -> None:
     file = io.BytesIO()
     _Lines(file).info(b"{}")
     assert file.getvalue() == b"{}\n"
+
+
+def text_of(**event: Any) -> str:
+    return Text(colors=False)(None, "info", {"timestamp": "2026-11-23T10:15:00.123456Z", "level": "info", **event}).decode()
+
+
+def test_a_line_for_people_says_the_time_the_event_and_its_fields() -> None:
+    line = text_of(event="over quota", quota="request_rate", usage=7.5)
+    assert line.startswith("10:15:00.123 [info")
+    assert line.split("]", 1)[1].split() == ["over", "quota", "quota=request_rate", "usage=7.5"]
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\u202eabc", "a\ud800"])
+def test_a_name_cannot_steer_the_terminal(name: str) -> None:
+    line = text_of(event=name, client_id=name, topics=[name], **{f"k{name}": 1})
+    assert line.isprintable()
+
+
+def test_a_line_for_people_is_written_whatever_stands_in_it() -> None:
+    assert "<Unspeakable>" in text_of(event="x", what=Unspeakable(), again=circle())
+    assert text_of(event="x", exception="Traceback:\n  boom\x1b").endswith("Traceback:\n  boom\\x1b")

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,15 @@ def test_a_folder_that_cannot_be_made_is_said_at_the_start(tmp_path):
     log_files = LogFiles(tmp_path / "other")
     log_files.place._path = tmp_path / "file" / "logs"
     with pytest.raises(OSError, match="Not a directory"):
+        log_files.place.make()
+
+
+def test_a_folder_in_which_no_file_can_be_made_is_said_at_the_start(tmp_path):
+    log_files = LogFiles(tmp_path / "logs")
+    log_files.place.make()
+    assert list((tmp_path / "logs").iterdir()) == []
+    log_files.place._path = Path("/proc/self")  # where not even root can make a file
+    with pytest.raises(OSError, match="/proc/self"):
         log_files.place.make()
 
 

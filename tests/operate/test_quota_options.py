@@ -7,11 +7,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from proxy.cli import main
 from proxy.config.limits import table_of
 from proxy.config.load import load_settings
 from proxy.operate import plan
 from proxy.operate.access import AccessError, upstream_of
-from proxy.operate.entities import filter_of, ops_of, parts_of, spelled_out, who_of_parts
+from proxy.operate.entities import filter_of, notes_of, ops_of, parts_of, spelled_out, who_of_parts
 from proxy.operate.quotas import quotas
 from proxy.wire.client_quotas import Component, Op
 from quota.entity import DEFAULT, Entity
@@ -167,3 +168,28 @@ def test_a_file_with_what_the_proxy_would_refuse(tmp_path: Path) -> None:
     run = CliRunner().invoke(quotas, ["import", "--bootstrap-server", "localhost:1", str(file)])
     assert run.exit_code == 2
     assert "`quotas.entities[0].producer_ids_rate`" in run.output
+
+
+@pytest.mark.parametrize(
+    ("key", "similar"),
+    [("producer_byte_rate", "cluster_producer_byte_rate"), ("controller_mutation_rate", "controller_mutations_rate")],
+)
+def test_who_sets_a_quota_of_the_brokers_is_told_which_one_is_of_the_cluster(key: str, similar: str) -> None:
+    (note,) = notes_of(ops_of([f"{key}=5"], []))
+    assert note == f"note: {key} is enforced by each broker by itself; for the whole cluster set {similar}"
+    assert notes_of(ops_of([f"{similar}=5"], [key])) == []
+    run = CliRunner().invoke(quotas, [*ALTER, "--user", "a", "--add-config", f"{key}=5"])
+    assert note in run.output
+
+
+def test_a_deprecated_name_of_the_settings_file_is_no_key() -> None:
+    with pytest.raises(ValueError, match="there is no cold_read_rate; cluster_cold_read_rate is meant"):
+        notes_of(ops_of(["cold_read_rate=5"], []))
+
+
+@pytest.mark.parametrize(("mistyped", "meant"), [("throttle", "throttles"), ("sevre", "serve"), ("quota", "quotas")])
+def test_a_mistyped_command_is_told_what_is_probably_meant(mistyped: str, meant: str) -> None:
+    run = CliRunner().invoke(main, [mistyped])
+    assert run.exit_code == 2
+    assert f"Did you mean '{meant}'?" in run.output
+    assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).output

@@ -51,7 +51,7 @@ def franz_go(*arguments: str) -> subprocess.CompletedProcess[str]:
 def limited(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     hardly = {"controller_mutations_rate": 0.001, "controller_mutations_burst": 1}
     entities = [
-        {"client_id": SLOW, "producer_byte_rate": 3000, "consumer_byte_rate": 3000},
+        {"client_id": SLOW, "cluster_producer_byte_rate": 3000, "cluster_consumer_byte_rate": 3000},
         *({"client_id": f"{LITTLE}-{client.__name__}", **hardly} for client in (java_newest, java_old, franz_go)),
     ]
     settings = {"quotas": {"entities": entities}, "limits": {"max_throttle": "300ms"}}

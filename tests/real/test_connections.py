@@ -57,7 +57,7 @@ def come_and_go(address: str, times: int) -> None:
 
 
 def test_a_user_gets_its_rate_of_connections_and_an_address_too(tenants3: LocalCluster, tmp_path: Path) -> None:
-    quotas = {"entities": [{"user": "operator", "connection_rate": 2}], "connections": {"per_address": 4}}
+    quotas = {"entities": [{"user": "operator", "cluster_connection_rate": 2}], "connections": {"per_address": 4}}
     with ProxyProcess(tmp_path, tenants3.bootstrap_servers, {"quotas": quotas, "upstream": upstream()}) as proxy:
         began = time.monotonic()
         for _ in range(27):

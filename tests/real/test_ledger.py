@@ -43,7 +43,7 @@ def fleet(tenants1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
     folder = tmp_path_factory.mktemp("fleet")
     quotas = {
         "entities": [
-            {"client_id": "<default>", "producer_byte_rate": RATE},
+            {"client_id": "<default>", "cluster_producer_byte_rate": RATE},
             {"user": "tenant", "producer_ids_rate": 1000},
         ]
     }
@@ -180,7 +180,7 @@ def test_a_producer_that_comes_to_another_proxy_is_not_new(fleet: Fleet, tenants
 def test_64_connections_at_four_proxies_hold_the_quota_for_a_minute(tenants1: LocalCluster, tmp_path: Path, name: str) -> None:
     """In shares of 32, 16, 11 and 5; once the burst is used up. What was accepted is what Kafka stored."""
     create(tenants1, name)
-    shares, quotas = (32, 16, 11, 5), {"entities": [{"client_id": name, "producer_byte_rate": 4 * RATE}]}
+    shares, quotas = (32, 16, 11, 5), {"entities": [{"client_id": name, "cluster_producer_byte_rate": 4 * RATE}]}
     with RedisServer(tmp_path / "redis") as redis, ExitStack() as stack:
         settings = {"quotas": quotas, "ledger": {"kind": "redis", "servers": [redis.address]}, "upstream": upstream()}
         proxies = [

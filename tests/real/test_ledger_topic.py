@@ -39,7 +39,7 @@ PROXIES = 3
 
 
 def settings_of(topic: str, rate: float = RATE, **ledger: Any) -> dict[str, Any]:
-    quotas = {"entities": [{"client_id": "<default>", "producer_byte_rate": rate}]}
+    quotas = {"entities": [{"client_id": "<default>", "cluster_producer_byte_rate": rate}]}
     return {"quotas": quotas, "ledger": {"kind": "kafka", "topic": topic, "timeout": "1s", "stale_after": "1s", **ledger}}
 
 

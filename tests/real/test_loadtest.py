@@ -102,7 +102,7 @@ def tenant(ended: Ended, name: str, operation: str | None = None) -> dict[str, A
 
 @pytest.fixture(scope="module")
 def limited(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    quotas = {"entities": [{"client_id": "offender", "producer_byte_rate": QUOTA}]}
+    quotas = {"entities": [{"client_id": "offender", "cluster_producer_byte_rate": QUOTA}]}
     with ProxyProcess(tmp_path_factory.mktemp("limited"), kafka1.bootstrap_servers, {"quotas": quotas}) as proxy:
         yield proxy
 

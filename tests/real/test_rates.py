@@ -32,9 +32,9 @@ ENOUGH = 14
 @pytest.fixture(scope="module")
 def limited(tenants3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     entities = [
-        {"client_id": "rated", "producer_byte_rate": RATE, "consumer_byte_rate": RATE},
-        {"client_id": "backfill", "cold_read_rate": RATE},
-        {"client_id": "asking", "request_rate": REQUESTS},
+        {"client_id": "rated", "cluster_producer_byte_rate": RATE, "cluster_consumer_byte_rate": RATE},
+        {"client_id": "backfill", "cluster_cold_read_rate": RATE},
+        {"client_id": "asking", "cluster_request_rate": REQUESTS},
         {"client_id": "asking-metadata", "metadata_request_rate": REQUESTS},
     ]
     topics = {"rated-in": {"bytes_in": RATE}, "rated-out": {"bytes_out": RATE}}

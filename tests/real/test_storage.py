@@ -356,7 +356,7 @@ def test_below_a_soft_limit_producers_are_slowed_and_at_a_limit_that_holds_they_
     create(direct, name, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
     limits = {"soft": {"min_available_bytes": volumes.limit(96 * MIB)}, "hard": {"min_available_bytes": volumes.limit(32 * MIB)}}
     settings = storage(**limits, when_full="hold", release_margin=0.0)
-    settings["quotas"]["entities"] = [{"user": USER, "producer_byte_rate": 200 * RECORD}]
+    settings["quotas"]["entities"] = [{"user": USER, "cluster_producer_byte_rate": 200 * RECORD}]
     with ProxyProcess(tmp_path, direct, settings) as proxy:
         ballast = volumes.fill(0, 40 * MIB)
         try:

@@ -24,7 +24,12 @@ EVIL = "<img src=x onerror=document.title='pwned'>"
 @pytest.fixture(scope="module")
 def busy(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     """A proxy of which one client, with a strange name, is throttled for minutes; and another would be."""
-    entity = {"client_id": "<default>", "controller_mutations_rate": 0.001, "controller_mutations_burst": 1, "request_rate": 0.001}
+    entity = {
+        "client_id": "<default>",
+        "controller_mutations_rate": 0.001,
+        "controller_mutations_burst": 1,
+        "cluster_request_rate": 0.001,
+    }
     settings = {
         "proxy_id": "edge-1",
         "quotas": {"entities": [entity], "observe": ["request_rate"]},
@@ -83,5 +88,13 @@ def test_the_page_shows_it_in_a_browser(busy: ProxyProcess, tmp_path: Path) -> N
     assert "as of " in page
     assert "client-id &lt;img src=x" in page, "a name is text"
     assert "pwned" not in page.partition("<title>")[2].partition("</title>")[0]
-    for said in ("controller_mutations", "refuse", "observed only", "page-1", "page-2", "0.001"):
-        assert said in page.partition("<h2>")[2], said
+    body = page.partition("<main>")[2].partition("<script>")[0]
+    for said in (
+        "controller_mutations",
+        "refuse",
+        "observed only",
+        "page-1",
+        "page-2",
+        "quotas.entities[0]: client-id &lt;default&gt;",
+    ):
+        assert said in body, said

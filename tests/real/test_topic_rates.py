@@ -125,7 +125,7 @@ def test_consumers_of_other_libraries_get_everything_later(
     quotas = (
         {"topic_rates": {"topics": {name: {"bytes_out": SLOW}}}}
         if quota == "topic_consumer_byte_rate"
-        else {"entities": [{"user": USER, "cold_read_rate": SLOW}], "cold_read_lag": 0}
+        else {"entities": [{"user": USER, "cluster_cold_read_rate": SLOW}], "cold_read_lag": 0}
     )
     with ProxyProcess(tmp_path, tenants1.bootstrap_servers, {"quotas": quotas, "upstream": upstream()}) as proxy:
         assert reads(proxy.bootstrap, name, len(values)) == values

@@ -58,7 +58,7 @@ def rewrite(proxy: ProxyProcess, change: dict[str, Any] | str) -> None:
 
 
 def limited(rate: int) -> dict[str, Any]:
-    return {"entities": [{"client_id": "<default>", "producer_byte_rate": rate}]}
+    return {"entities": [{"client_id": "<default>", "cluster_producer_byte_rate": rate}]}
 
 
 def test_clients_of_all_workers_get_one_quota_and_one_admin_address(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
@@ -184,3 +184,24 @@ def test_what_keeps_workers_from_starting_is_said_once(kafka3: LocalCluster) -> 
         done = serve("--upstream", "127.0.0.1:1", "--listen", free, "--admin", "127.0.0.1:0", "--workers", "2", "--logs", logs)
         assert done.returncode == 1
         assert done.stderr.count("cannot write the usage log") == 1
+
+
+def test_the_console_adds_up_what_all_workers_know(kafka3: LocalCluster, tmp_path: Path) -> None:
+    with workers(kafka3, tmp_path) as proxy, ExitStack() as stack:
+        connections = [stack.enter_context(connect(proxy.bootstrap)) for _ in range(2 * WORKERS)]
+
+        def told() -> dict[str, Any]:
+            for connection in connections:
+                connection.client_id = "everywhere"
+                connection.decoded(3, 12)
+            found: dict[str, Any] = json.loads(proxy.get("/live")[1])
+            return found
+
+        def shown() -> dict[str, Any] | None:
+            found = [it for it in told()["clients"] if it["client_id"] == "everywhere"]
+            return found[0] if found and found[0]["connections"] == 2 * WORKERS and found[0]["requests"] > 0 else None
+
+        wait_until(shown, "the connections at all workers to be shown as of one client")
+        assert told()["about"]["workers"] == {"count": WORKERS, "up": WORKERS}
+        one = json.loads(proxy.get("/client?user=ANONYMOUS&client_id=everywhere")[1])
+        assert len(one["connections"]) == 2 * WORKERS

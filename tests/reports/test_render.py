@@ -1,6 +1,7 @@
 """What people see: text of logs is harmless, numbers are readable, the page needs nothing else."""
 
 import re
+import warnings
 from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
@@ -40,6 +41,7 @@ from reports.summary.model import (
 )
 from tests.reports.logs import NOON
 from webpage import text
+from webpage.drawing import drawing
 
 EVIL = '<script>alert("1")</script>&amp;$x_{$\x1b[31m\u202e[bold]\n'
 SHOWN = "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&amp;amp;$x_{$\\x1b[31m\\u202e[bold]\\n"
@@ -269,3 +271,12 @@ def test_numbers(number: float, shown: str) -> None:
 
 def test_long_names_are_cut() -> None:
     assert text.clean("x" * 1000, 10) == "x" * 9 + "…"
+
+
+def test_names_in_any_script_are_drawn_without_complaints():
+    names = ["日本語のトピック", "emoji 🚀"]
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        drawn = drawing(lambda axes: axes.set_yticks([0, 1], names), "f1", "title", "caption")
+    assert not complaints
+    assert all(name in str(drawn.svg) for name in names)

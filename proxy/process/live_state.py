@@ -1,0 +1,58 @@
+"""What a running proxy tells the console of itself, its brokers and its connections. In: a proxy. Out: a `State`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from proxy.observe.live import Seen, State
+from proxy.observe.metrics import Gauges
+from quota.entity import Entity
+
+if TYPE_CHECKING:
+    from proxy.process.proxy import Proxy
+
+
+def state_of(proxy: Proxy, gauges: Gauges) -> State:
+    """Of this proxy."""
+
+    def entities() -> list[Entity]:
+        return [Entity(it.user, it.client_id) for it in proxy.dynamic_quotas.settings.quotas.entities]
+
+    def connections() -> list[tuple[Seen, str, float, str]]:
+        return [(it.session.client, it.session.state.name.lower(), it.age, it.broker) for it in proxy.shared.connections]
+
+    def brokers() -> list[dict[str, Any]]:
+        count = Counter(it.node_id for it in proxy.shared.connections)
+        return [
+            {"id": it.node_id, "address": f"{it.host}:{it.port}", "connections": count[it.node_id]} for it in proxy.brokers.known()
+        ]
+
+    return State(
+        entities,
+        lambda: proxy.dynamic_quotas.table,
+        lambda: proxy.dynamic_quotas.dynamic,
+        connections,
+        brokers,
+        lambda: _about(proxy, gauges),
+    )
+
+
+def _about(proxy: Proxy, gauges: Gauges) -> dict[str, Any]:
+    ledger = gauges.ledger()
+    return {
+        "proxy": proxy.settings.proxy_id,
+        "uptime_seconds": round(proxy.uptime),
+        "upstream_up": gauges.upstream_up(),
+        "connections": gauges.client_connections(),
+        "muted_connections": gauges.muted_connections(),
+        "settings_current": gauges.settings_current(),
+        "enforces_alone": gauges.enforces_alone(),
+        "ledger": None if ledger is None else {"up": ledger.up, "age_seconds": round(ledger.age, 1), "proxies": ledger.proxies},
+        "quota_topic": {"up": bool(gauges.dynamic_quotas_up()), "limits": gauges.dynamic_quotas()}
+        if gauges.dynamic_quotas_configured()
+        else None,
+        "usage_log": {"dropped_lines": proxy.logs.usage.dropped} if proxy.logs.usage.on else None,
+        "storage_factor": round(proxy.engine.storage.lowest, 4) if proxy.engine.storage.limits is not None else None,
+        "storage_fallback": None if proxy.engine.storage.gap is None else proxy.engine.storage.gap.detail,
+    }
