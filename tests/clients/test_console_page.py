@@ -147,9 +147,7 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             assert await page(NAMES) == ["app-0", "app-1", "app-2"]
             assert await page("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "descending"
             await page("clients()")
-            assert await page("document.activeElement.dataset.key") == "requests", (
-                "the keyboard goes on from there, drawn anew"
-            )
+            assert await page("document.activeElement.dataset.key") == "requests", "the keyboard goes on from there, drawn anew"
             await page(sort_by("requests"))
             assert (await page(NAMES))[0] == "🚀"
             await page("(f => { f.value = '日本'; f.dispatchEvent(new Event('input')); })(document.getElementById('filter'))")
