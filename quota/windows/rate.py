@@ -21,7 +21,7 @@ from typing import Final
 
 MOST: Final = 1000
 UNTIL_HEARD: Final = 0.02
-"""Seconds to wait at most where the limit is exceeded only with what others are expected to charge: they are heard by then. Twice as
+"""Seconds to wait at most where the limit is passed only with what others are expected to charge: they are heard by then. Twice as
 long after each further charge before they are heard, up to `LONGEST_UNHEARD`."""
 LONGEST_UNHEARD: Final = 0.32
 LENIENCY: Final = 2.0

@@ -35,7 +35,7 @@ def test_the_bound_of_the_overshoot_holds(proxies: int, interval: float) -> None
 
 @pytest.mark.parametrize(("proxies", "connections", "moves"), [(4, 64, 0.5), (20, 8, 0.2), (50, 8, 1.0)])
 def test_whoever_moves_from_proxy_to_proxy_gets_the_quota_and_no_more(proxies: int, connections: int, moves: float) -> None:
-    """Neither a burst at each proxy, nor a debt twice. A proxy that it has just come to waits until the others are heard, so that it
+    """Neither a burst at each proxy, nor a debt twice. A proxy to which it just came waits until the others are heard, so that it
     gets a little less where it comes to another of many every second."""
     plan = replace(PLAN, proxies=proxies, connections=connections, moves=moves)
     found = run(plan)
