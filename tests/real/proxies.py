@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -151,15 +152,20 @@ class ProxyProcess:
             self.stderr += line
 
 
+RANGES = 120
+_turns = count(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) * RANGES // 3)
+
+
 @contextmanager
-def shared_ports(count: int) -> Iterator[int]:
-    """The first of so many ports in a row. They are held, but not listened at, by sockets that let others have them too: those of
-    the same user, so each process of tests begins to look elsewhere."""
-    for tried in range(120):
-        first = 20_100 + (os.getpid() + tried) % 120 * 97
+def shared_ports(number: int) -> Iterator[int]:
+    """The first of so many ports in a row, which several proxies may listen at. Each time others: clients of a former proxy may
+    still try to reach it. A name that only one process can have keeps other tests away, as a port that is shared cannot."""
+    for _ in range(RANGES):
+        first = 20_100 + next(_turns) % RANGES * 97
         with ExitStack() as stack:
             try:
-                for port in range(first, first + count):
+                stack.enter_context(socket.socket(socket.AF_UNIX)).bind(f"\0kafka-quota-proxy ports {first}")
+                for port in range(first, first + number):
                     sock = stack.enter_context(socket.socket())
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                     sock.bind(("127.0.0.1", port))

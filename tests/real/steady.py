@@ -41,6 +41,7 @@ class SteadyProducer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join(60)
+        del self._producer  # it refers to this object and so would live on, and connect again and again
 
     def _run(self) -> None:
         for number in itertools.count():
