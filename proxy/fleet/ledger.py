@@ -62,6 +62,11 @@ class LedgerLink:
         """True if all shards answer."""
         return self._away is False
 
+    @property
+    def joined(self) -> bool:
+        """True once all shards have answered: from then on, windows are those of the fleet, or estimates of them."""
+        return all(shard.generation for shard in self.ledger.shards)
+
     async def run(self) -> None:
         """Until cancelled."""
         interval = self._settings.sync_interval

@@ -186,6 +186,10 @@ class Proxy:
         """Why no quota is shared with other proxies, where there are some."""
         return self._alone or (None if self.ledger_topic is None else self.ledger_topic.denied)
 
+    def _shares_quotas(self) -> bool:
+        """True if quotas count what other proxies let pass. Workers of one proxy are no other proxies."""
+        return self.settings.ledger.kind != "local" and self.fleet is not None and self.fleet.link.joined
+
     def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
         """The users with most producer ids, for the usage log: as many as have metrics."""
         ids = self.engine.producer_ids
@@ -231,6 +235,7 @@ class Proxy:
             quota_changes=lambda: self.dynamic_quotas.changes,
             quota_records_skipped=lambda: self.dynamic_quotas.skipped,
             ledger=lambda: None if self.fleet is None else self.fleet.stands(),
+            shares_quotas=self._shares_quotas,
             ledger_records_skipped=lambda: None if self.ledger_topic is None else self.ledger_topic.skipped,
             usage_log_topic_up=lambda: float(self.logs.topic is not None and self.logs.topic.up),
             usage_log_topic_configured=lambda: float(self.logs.topic is not None),
