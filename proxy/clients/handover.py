@@ -21,8 +21,8 @@ from zlib import crc32
 
 ABSENT: Final = -1
 """Connections of a worker that takes none from others."""
-_ROW: Final = 2
-"""Numbers for each worker: its connections, and a checksum of the ports that it listens at."""
+_ROW: Final = 3
+"""Numbers for each worker: its connections, and checksums of its listeners and of the brokers that these have ports for."""
 _MOST: Final = 1024
 """Bytes of a message."""
 Take = Callable[[socket.socket, str, int | None], None]
@@ -53,11 +53,14 @@ class Board:
     def write(self, worker: int, connections: int) -> None:
         self._numbers[worker * _ROW] = connections
 
-    def ports(self, worker: int) -> int:
-        return self._numbers[worker * _ROW + 1]
+    def ports(self, worker: int, *, of_brokers: bool) -> int:
+        """A checksum of the worker's listeners, or of those with the brokers that they have ports for."""
+        return self._numbers[worker * _ROW + 1 + of_brokers]
 
-    def write_ports(self, worker: int, checksum: int) -> None:
-        self._numbers[worker * _ROW + 1] = checksum
+    def write_ports(self, worker: int, ports: dict[str, list[int]]) -> None:
+        """These are the worker's listeners, and their brokers."""
+        for place, known in enumerate((sorted(ports), sorted(ports.items())), 1):
+            self._numbers[worker * _ROW + place] = crc32(json.dumps(known).encode())
 
 
 class Handover:
@@ -86,15 +89,15 @@ class Handover:
             self._board.write(self._worker, connections)
 
     def listening(self, listener: str, brokers: Sequence[int]) -> None:
-        """A listener has ports for these brokers. Only workers with the same ports hand over to each other: others do not know
-        the broker."""
+        """A listener has ports for these brokers. Only workers with the same ports hand over to each other what came to a broker's
+        port, as others do not know the broker; and only those with the same listeners anything."""
         self._ports[listener] = sorted(brokers)
-        self._board.write_ports(self._worker, crc32(json.dumps(self._ports, sort_keys=True).encode()))
+        self._board.write_ports(self._worker, self._ports)
 
     def give(self, conn: socket.socket, listener: str, node_id: int | None) -> bool:
         """Give an accepted connection to the worker that has the fewest; False if that is this one, or it cannot take it."""
         board, own = self._board, self._board.connections(self._worker)
-        least = min(self._others(), key=board.connections, default=self._worker)
+        least = min(self._others(of_brokers=node_id is not None), key=board.connections, default=self._worker)
         if own == ABSENT or board.connections(least) >= own:
             return False
         message = json.dumps([listener, node_id]).encode()
@@ -110,10 +113,13 @@ class Handover:
         self.given += 1
         return True
 
-    def _others(self) -> list[int]:
+    def _others(self, *, of_brokers: bool) -> list[int]:
         """Workers that take connections and have the same ports."""
-        board, ports = self._board, self._board.ports(self._worker)
-        return [it for it in range(board.workers) if board.connections(it) != ABSENT and board.ports(it) == ports]
+        board = self._board
+        own = board.ports(self._worker, of_brokers=of_brokers)
+        return [
+            it for it in range(board.workers) if board.connections(it) != ABSENT and board.ports(it, of_brokers=of_brokers) == own
+        ]
 
     def _receive(self, take: Take) -> None:
         """Take what is there."""

@@ -128,21 +128,35 @@ def test_who_lost_connections_gets_the_next_ones() -> None:
     run(test)
 
 
-def test_a_worker_that_stops_or_knows_other_brokers_gets_none() -> None:
+def test_a_worker_that_stops_or_knows_other_brokers_gets_none_for_a_broker() -> None:
     async def test(workers: Workers) -> None:
         workers.all[1].handover.stop()
         workers.all[2].listen("main", [1, 2])
         workers.all[3].listen("main", [1, 2])
         for _ in range(8):
-            workers.all[0].accept(workers.connection())
+            workers.all[0].accept(workers.connection(), node_id=1)
             await workers.settle()
         assert workers.counts == [8, 0, 0, 0]
         workers.all[3].listen("main", [1, 2, 3])
         for _ in range(8):
-            workers.all[0].accept(workers.connection())
+            workers.all[0].accept(workers.connection(), node_id=1)
             await workers.settle()
         assert workers.counts == [8, 0, 0, 8]
         assert workers.all[0].board.connections(1) == ABSENT
+
+    run(test)
+
+
+def test_one_that_knows_no_brokers_yet_gets_what_is_for_no_broker() -> None:
+    """So that few connections are spread from the start."""
+
+    async def test(workers: Workers) -> None:
+        workers.all[2].listen("main", [])
+        workers.all[3].listen("other", [1, 2, 3])
+        for _ in range(9):
+            workers.all[0].accept(workers.connection())
+            await workers.settle()
+        assert workers.counts == [3, 3, 3, 0]
 
     run(test)
 

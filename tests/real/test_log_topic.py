@@ -53,8 +53,9 @@ def records(kafka: LocalCluster, topic: str) -> list[tuple[bytes, bytes]]:
     consumer = Consumer(settings)
     found = []
     try:
-        metadata = consumer.list_topics(topic, timeout=20).topics[topic]
-        for partition in metadata.partitions:
+        # A broker that has not heard of a new topic yet tells of no partitions.
+        partitions = wait_until(lambda: consumer.list_topics(topic, timeout=20).topics[topic].partitions, "the topic")
+        for partition in partitions:
             low, high = watermarks(consumer, topic, partition)
             consumer.assign([TopicPartition(topic, partition, low)])
             left = high - low
