@@ -178,8 +178,8 @@ class Proxy:
             assert self.ledger_topic is not None
             open_store = partial(self.ledger_topic.store, boot)
         fleet = Fleet(settings, self.engine, boot, self._clock, self._log, open_store)
-        census = self.shared.services.census
-        fleet.count(Presence.of_users(census), *([] if worker is None else [Presence.of_addresses(census)]))
+        if self.settings.ledger.kind != "local":  # workers of one proxy know of each other's without it
+            fleet.count(Presence(self.shared.services.census))
         return fleet
 
     def _enforces_alone(self) -> str | None:
@@ -206,7 +206,7 @@ class Proxy:
             self.logs.observer,
             understood(handlers),
             budget=Budget(limits.memory_total),
-            census=Census(limits.max_connections),
+            census=Census(limits.max_connections, others=None if self._worker is None else self._worker.counts),
             dynamic_quotas=self.dynamic_quotas,
             admission=Admission(logins=settings.upstream.sasl is not None),
         )

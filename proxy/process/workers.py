@@ -23,6 +23,7 @@ from prometheus_client.core import Metric
 from proxy.backoff import Backoff
 from proxy.clients.handover import ABSENT, Board
 from proxy.clients.listeners import listen_at
+from proxy.clients.shared_counts import SharedCounts
 from proxy.config.models import Settings
 from proxy.config.workers import settings_of_worker
 from proxy.fleet.channel import Answers, Channel, ChannelError
@@ -68,6 +69,7 @@ class WorkerProcess:
             began = loop.time()
             code = await self._run()
             workers.board.write(self.number, ABSENT)
+            workers.counts.clear(self.number)
             if workers.stopping.is_set():
                 return
             workers.log.error("worker ended", worker=self.number, exit_code=code, detail="it is started again")
@@ -121,6 +123,7 @@ class Workers:
         self._memory, self._ledger_topic = Memory(), ledger_topic
         self._boot = secrets.token_hex(8)
         self.board, self._board_fd = Board.make(count)
+        self.counts, self._counts_fd = SharedCounts.make(count, settings.limits.max_connections)
         self.stopping = asyncio.Event()
         self.serving = asyncio.Event()
         """set once all serve for the first time, or one cannot start"""
@@ -168,7 +171,8 @@ class Workers:
 
     def inheritance(self, number: int, channel: int) -> Inheritance:
         senders = [sender.fileno() for sender, _ in self._inboxes]
-        return Inheritance(os.getpid(), number, channel, self._board_fd, senders, self._inboxes[number][1].fileno())
+        inbox = self._inboxes[number][1].fileno()
+        return Inheritance(os.getpid(), number, channel, self._board_fd, self._counts_fd, senders, inbox)
 
     def use(self, settings: Settings) -> None:
         """These settings, which are right, hold from now on."""
