@@ -106,9 +106,10 @@ docs: setup
 	$(BIN)/python -m tests.isolation.cells > docs/isolation.md
 	$(BIN)/python deploy/helm/generate.py
 
-# 64 real clients in skewed shares at four proxies for a minute.
+# 64 real clients in skewed shares at four proxies, and at four workers, for a minute; workers killed under load for a minute.
 test-fleet-minute: kafka redis
-	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py tests/real/test_ledger_topic.py -k "minute or 16_producers" -s $(PYTEST_ARGS)
+	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py tests/real/test_ledger_topic.py tests/real/test_workers.py \
+	  tests/real/test_workers_rate.py -k "minute or 16_producers or killed_under_load" -s $(PYTEST_ARGS)
 
 # For the tests of the ledger; where it cannot be installed they are skipped, and say so.
 redis: setup
