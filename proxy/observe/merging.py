@@ -1,11 +1,13 @@
 """The figures of all workers as those of one proxy. In: metrics of each worker. Out: the same metrics once.
 
-Counters add up. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere, and otherwise
+Counters add up, those of workers that have ended included: a sum that goes back is taken for a restart of the proxy, and all
+of it for new. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere, and otherwise
 the greatest: what workers share, such as how much of a quota is used, each of them tells in full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nlargest
 from typing import Any, Final
 
 from prometheus_client.core import Metric
@@ -13,6 +15,8 @@ from prometheus_client.registry import Collector
 
 from proxy.observe.metrics import PREFIX
 
+MOST_ENDED: Final = 1000
+"""Samples of a counter that are kept of workers that have ended: entities have samples, and others come."""
 Rows = list[list[Any]]
 """[name, meaning, type, [[name of a sample, labels, value], ...]] of each metric: what goes from a process to another."""
 
@@ -71,6 +75,25 @@ class Collected(Collector):
         return self._metrics
 
 
+class Counters:
+    """What workers that do not answer, or have ended, had counted when they were asked last."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, Rows]] = {}
+        """by worker: which start of it answered last, and what"""
+        self._ended: Rows = []
+
+    def complete(self, answers: Mapping[int, tuple[int, Rows]]) -> list[Rows]:
+        """The answers by worker, (start, metrics), and the counters that are missing in them."""
+        for worker, (start, rows) in answers.items():
+            before, last = self._last.get(worker, (start, []))
+            if before != start:
+                self._ended = _shortened(rows_of(merged([self._ended, last])))
+            self._last[worker] = start, [row for row in rows if row[2] == "counter"]
+        silent = [rows for worker, (_, rows) in self._last.items() if worker not in answers]
+        return [*(rows for _, rows in answers.values()), *silent, self._ended]
+
+
 def rows_of(metrics: Iterable[Metric]) -> Rows:
     """The metrics as plain values."""
     return [
@@ -110,6 +133,11 @@ def _merged_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 if count in line:
                     first[count] += line[count]
     return sorted(known.values(), key=lambda it: -it.get("items", 0))
+
+
+def _shortened(rows: Rows) -> Rows:
+    """The largest samples of each metric."""
+    return [[*about, nlargest(MOST_ENDED, samples, key=lambda sample: float(sample[2]))] for *about, samples in rows]
 
 
 def _rule(name: str, kind: str) -> Callable[[tuple[float, float]], float]:

@@ -33,7 +33,7 @@ from proxy.fleet.memory_store import Memory, MemoryStore
 from proxy.fleet.store import Store
 from proxy.observe.live import EMPTY, merged_one
 from proxy.observe.live import merged as merged_live
-from proxy.observe.merging import merged, merged_throttles
+from proxy.observe.merging import Counters, merged, merged_throttles
 from proxy.observe.metrics import worker_metrics
 from proxy.observe.operations import Log
 from proxy.process.start_error import StartError, no_address
@@ -132,6 +132,7 @@ class Workers:
         self._inboxes = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
         self.processes = [WorkerProcess(number, self) for number in range(count)]
         self._tasks: list[asyncio.Task[None]] = []
+        self._counters = Counters()
         self._telling: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[str, Any]:
@@ -216,10 +217,10 @@ class Workers:
     # ------------------------------------------------------------------ what the admin listener tells
 
     async def metrics(self) -> list[Metric]:
-        """Those of all workers that answer, as those of one proxy."""
-        answers = await self._ask("metrics")
+        """Those of all workers that answer, as those of one proxy, and what others have counted."""
+        answers = {number: (self.processes[number].starts, rows) for number, rows in await self._ask("metrics")}
         restarts = sum(each.starts - 1 for each in self.processes)
-        return [*merged(rows for _, rows in answers), *worker_metrics(self.count, len(answers), restarts)]
+        return [*merged(self._counters.complete(answers)), *worker_metrics(self.count, len(answers), restarts)]
 
     async def not_ready(self) -> str | None:
         """All have to serve at first. A worker that ends later and is started again leaves the others ready."""
