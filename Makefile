@@ -11,7 +11,7 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-rates bench-isolation bench-report docs clean
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
 .PHONY: mutants setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
@@ -75,6 +75,10 @@ bench: setup
 # What a second process at the same port gains; a minute.
 bench-fleet: setup kafka
 	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
+
+# 1, 2 and 4 workers, each held to a fifth of a processor (as root); a hundred workers scraped.
+bench-workers: setup
+	$(BIN)/python -m benchmarks.bench.workers $(BENCH_ARGS)
 	$(BIN)/python -m tests.fleet.cost_ledger_topic
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
