@@ -76,7 +76,7 @@ bench: setup
 bench-fleet: setup kafka
 	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
 
-# 1, 2 and 4 workers, each held to a fifth of a processor (as root); a hundred workers scraped.
+# 1, 2 and 4 workers, each held to a fifth of a processor (as root); memory and metrics of many (`BENCH_ARGS="--scrape 100"`).
 bench-workers: setup
 	$(BIN)/python -m benchmarks.bench.workers $(BENCH_ARGS)
 	$(BIN)/python -m tests.fleet.cost_ledger_topic

@@ -60,7 +60,7 @@ class Running(NamedTuple):
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), default=("produce-10x10",), show_default=True)
 @click.option("--rounds", default=3, show_default=True, help="Measurements of each; medians are shown.")
 @click.option("--seconds", default=8.0, show_default=True, help="Length of each.")
-@click.option("--scrape", default=100, show_default=True, help="Workers whose metrics are scraped; 0 for none.")
+@click.option("--scrape", default=16, show_default=True, help="Workers whose metrics are scraped; 0 for none.")
 def main(cases: tuple[str, ...], rounds: int, seconds: float, scrape: int) -> None:
     """What workers gain and cost."""
     console = Console(width=140)
