@@ -34,6 +34,7 @@ PART: Final = 0.2
 """of a processor, for each worker"""
 PERIOD: Final = 100_000
 """Microseconds in which a worker may use its part: what the kernel takes by default. It gives time in slices of 5 ms."""
+COUNTS: Final = (1, 2, 4)
 CONNECTIONS: Final = "32"
 SCRAPES: Final = 5
 MIB: Final = 1 << 20
@@ -67,11 +68,13 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, scrape: int) -> No
     columns = ("case", "workers", "frames/s", "of linear", "CPU s/100k", "of one worker's", "CPU supervisor")
     table = Table(*columns, title=f"{PART:g} of a processor for each worker")
     for case in cases:
-        runs = {count: [measure(count, case, seconds) for _ in range(rounds)] for count in (1, 2, 4)}
-        middle = {count: Run(*(statistics.median(column) for column in zip(*some, strict=True))) for count, some in runs.items()}
-        for count, run in middle.items():
-            linear, cost = run.rate / count / middle[1].rate, run.cpu_per_100k / middle[1].cpu_per_100k
-            cells = f"{run.rate:,.0f}", f"{linear:.3f}", f"{run.cpu_per_100k:.2f}", f"{cost:.3f}", f"{run.supervisor:.3f}"
+        runs = [{count: measure(count, case, seconds) for count in COUNTS} for _ in range(rounds)]  # in turn: the machine drifts
+        for count in COUNTS:
+            mine = [run[count] for run in runs]
+            rate, cost, supervisor = (statistics.median(column) for column in zip(*mine, strict=True))
+            linear = statistics.median(run[count].rate / count / run[1].rate for run in runs)
+            dearer = statistics.median(run[count].cpu_per_100k / run[1].cpu_per_100k for run in runs)
+            cells = f"{rate:,.0f}", f"{linear:.3f}", f"{cost:.2f}", f"{dearer:.3f}", f"{supervisor:.3f}"
             table.add_row(case, str(count), *cells)
     console.print(table)
     if scrape:

@@ -79,6 +79,7 @@ def test_clients_of_all_workers_get_one_quota_and_one_admin_address(kafka3: Loca
         assert proxy.metric("workers_up") == WORKERS
         assert proxy.metric("request_bytes_total", api="Produce") >= done, "those of all workers"
         assert proxy.metric("throttled_requests_total", quota="producer_byte_rate") > 0
+        assert proxy.metric("producer_byte_rate_limit", client_id=name, scope="proxy") == RATE, "workers are one proxy"
         assert json.loads(proxy.get("/throttles")[1]).keys() == {"proxy", "enforces_alone", "at", "throttled", "refused_last_hour"}
     boots = {line["boot"] for line in proxy.usage() if line["type"] == "usage" and line["api_key"] == 0}
     assert len(boots) == WORKERS, "all of them had clients, and wrote to one folder"
@@ -148,7 +149,9 @@ def test_a_worker_that_is_killed_under_load_costs_no_record(kafka3: LocalCluster
         wait_until(lambda: all(len(it.acknowledged) > 50 for it in everybody), "all producers to get on")
         began, stop = time.monotonic(), threading.Event()
         limited = [pool.submit(produce, proxy.bootstrap, name, name, stop, login=False) for _ in range(4)]
+        requests = 0.0
         for kill in range(kills):
+            assert (requests := max(requests, told := proxy.metric("requests_total", api="Produce"))) == told, "counters go on"
             time.sleep(pause)
             processes(proxy)[kill % WORKERS].kill()
             wait_until(lambda n=kill + 1: proxy.metric("worker_restarts_total") == n, "the worker to be started again")
