@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 from math import exp, inf
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import quote
 from zlib import crc32
 
@@ -41,6 +41,9 @@ READ_EVERY: Final = 1.0
 Looks would else be most of what the store does: it would read all of every proxy's owners at every interval."""
 READS: Final = 100
 """Such owners in one batch."""
+MAX_WEIGHT: Final = 8.0
+"""What is charged counts at most this many times until others are heard: with more, a client that comes to another proxy could do
+next to nothing there at first."""
 AHEAD: Final = 5.0
 """An owner is urgent that would be near its limit if all proxies charged this many times what was charged here just now."""
 RECENT: Final = 1.0
@@ -80,6 +83,26 @@ class Sums(Protocol):
         """The most that may be learned at once after a while without word: what a window holds."""
 
 
+@runtime_checkable
+class Expecting(Sums, Protocol):
+    """A kind that judges as if others charged as well, until they are heard: so each proxy takes its share of what is left."""
+
+    first_weight: float
+    """`expect` for owners of whom nothing was heard yet"""
+
+    def expect(self, owner: Entity, weight: float, *, heard_soon: bool) -> None:
+        """What is charged here is judged as `weight` times as much from now on, until others are heard, be it soon or not."""
+
+    def expected(self, owner: Entity) -> float:
+        """What others are expected to have charged, up to `take_charged`, and was not corrected yet."""
+
+    def accept(self, owner: Entity, charged: float, now: float) -> float:
+        """Record what is expected with what was `charged` last, as nobody can be heard: so much."""
+
+    def correct(self, owner: Entity, amount: float, expected: float, now: float) -> None:
+        """So much was charged elsewhere, where so much was expected."""
+
+
 class Away(Enum):
     """What is assumed of others while the store is away."""
 
@@ -94,7 +117,9 @@ class Entry:
 
     __slots__ = (
         "all",
+        "answers",
         "estimated",
+        "expecting",
         "heard",
         "key",
         "kind",
@@ -112,6 +137,7 @@ class Entry:
 
     def __init__(self, kind: Sums, owner: Entity, key: str, shard: Shard, now: float) -> None:
         self.kind, self.owner, self.key, self.shard = kind, owner, key, shard
+        self.expecting = kind if isinstance(kind, Expecting) else None
         self.user = owner.user or ""
         self.pending = 0.0
         """charged here and not in any batch yet; `older` too, while the store is away for longer than it weighs"""
@@ -126,6 +152,8 @@ class Entry:
         """of others, while the store was away"""
         self.mine = self.all = 0.0
         """charged here and in all, what is long past weighing less"""
+        self.answers = 0
+        """how often it was heard of without a long pause"""
 
     def fresh(self) -> bool:
         """Has nothing been heard of it?"""
@@ -134,9 +162,16 @@ class Entry:
     def hear(self, delta: float, others: float, weighs_for: float, now: float) -> None:
         """So much was charged here and by others since the last time."""
         left = exp(-max(now - self.heard, 0.0) / weighs_for) if self.heard > -inf else 0.0
+        self.answers = self.answers + 1 if now - self.heard < weighs_for else 1
         self.mine = max(self.mine * left + delta, 0.0)
         self.all = max(self.all * left + delta + others, 0.0)
         self.heard = now
+
+    def weight(self, proxies: int) -> float:
+        """How many times what is charged here is likely to be charged by all. The first answers may be older than what others
+        charge just now, so they are not relied upon."""
+        likely = max(1.0 / self.share(proxies, Away.SHARE), proxies / max(self.answers, 1))
+        return min(likely, MAX_WEIGHT)
 
     def share(self, proxies: int, away: Away) -> float:
         """The part of the fleet's use that is this proxy's, 1 / `proxies` at least."""
@@ -158,6 +193,8 @@ class Item(NamedTuple):
     """is the answer to tell the level?"""
     keep: float
     """seconds that the store keeps it"""
+    expected: float = 0.0
+    """of others: the answer tells what is right"""
 
 
 class Change(NamedTuple):
@@ -192,7 +229,7 @@ class Batch:
 
     def update(self) -> Update:
         """What the store is to be told."""
-        changes = [Change(item.entry.key, *item[1:]) for item in self.items]
+        changes = [Change(item.entry.key, *item[1:5]) for item in self.items]
         return Update(self.shard, self.number, self.generation, changes)
 
 
@@ -270,9 +307,22 @@ class Ledger:
     ) -> None:
         self.kinds = list(kinds)
         self.shards = [Shard(number, now) for number in range(shards)]
-        self.stale_after, self.grace, self.when_away, self.proxies = stale_after, grace, when_away, proxies
+        self.stale_after, self.grace, self.when_away = stale_after, grace, when_away
+        self.proxies = proxies
         self.counts = Counts()
         self._entries: dict[tuple[str, Entity], Entry] = {}
+
+    @property
+    def proxies(self) -> int:
+        """Proxies that share the store."""
+        return self._proxies
+
+    @proxies.setter
+    def proxies(self, proxies: int) -> None:
+        self._proxies = proxies
+        for kind in self.kinds:
+            if isinstance(kind, Expecting):
+                kind.first_weight = min(max(proxies, 1.0), MAX_WEIGHT)
 
     def __len__(self) -> int:
         """Owners that are looked at."""
@@ -296,8 +346,7 @@ class Ledger:
                 entry.pending += amount
                 entry.used = now
                 entry.shard.changed.put(entry.user, entry)
-                if amount > 0 and self._away(entry.shard, now):
-                    self._estimate(entry, amount, now)
+                self._expect(entry, amount, now)
                 if entry.fresh() or _is_close(entry, now, amount * self.proxies * AHEAD):
                     entry.shard.urgent.put(entry.user, entry)
 
@@ -370,12 +419,13 @@ class Ledger:
         weighs_for = kind.weighs_for(owner, now)
         before, entry.total = entry.total, total
         heard = entry.heard
+        expected = item.expected
         if before is None:
             if level is not None:
                 kind.resume(owner, level.level, level.age, item.delta, now)
             others = float(total - item.delta if level is None else level.since)
             entry.hear(item.delta, others + (0.0 if level is None else level.level), weighs_for, now)
-            kind.learn(owner, others, now)
+            self._learn(entry, others, expected, now)
             return
         others = float(total - before - item.delta)
         if others < 0 and -others > entry.all - entry.mine + 1:
@@ -390,16 +440,32 @@ class Ledger:
                 known = min(others, entry.estimated)
                 entry.estimated -= known
                 others -= known
-        if others:
-            self.counts.learned += max(others, 0.0)
-            kind.learn(owner, others, now)
+        self.counts.learned += max(others, 0.0)
+        if others or entry.expecting is not None:
+            self._learn(entry, others, expected, now)
 
-    def _estimate(self, entry: Entry, amount: float, now: float) -> None:
-        others = amount / entry.share(self.proxies, self.when_away) - amount
-        if others > 0:
-            entry.estimated += others
-            self.counts.estimated += others
+    def _learn(self, entry: Entry, others: float, expected: float, now: float) -> None:
+        """Others have charged so much, for which this was expected."""
+        if entry.expecting is None:
             entry.kind.learn(entry.owner, others, now)
+        else:
+            entry.expecting.correct(entry.owner, others, expected, now)
+            entry.expecting.expect(entry.owner, entry.weight(self.proxies), heard_soon=True)
+
+    def _expect(self, entry: Entry, amount: float, now: float) -> None:
+        """Others are expected to charge in proportion to what was charged here: with each charge where the kind does that, else
+        only while the store is away."""
+        away, kind = self._away(entry.shard, now), entry.expecting
+        weight = 1.0 / entry.share(self.proxies, self.when_away) if away else entry.weight(self.proxies)
+        others = 0.0
+        if kind is not None:
+            others = kind.accept(entry.owner, amount, now) if away else 0.0
+            kind.expect(entry.owner, weight, heard_soon=not away)
+        elif away and amount > 0 and weight > 1:
+            others = amount * (weight - 1.0)
+            entry.kind.learn(entry.owner, others, now)
+        entry.estimated += others
+        self.counts.estimated += others
 
     def _away(self, shard: Shard, now: float) -> bool:
         return now - shard.heard > self.stale_after
@@ -451,7 +517,8 @@ class Ledger:
         level = None
         if (delta or entry.told == -inf) and not entry.fresh() and now - entry.told >= TELL_LEVEL:
             entry.told, level = now, kind.level(owner, now)
-        return Item(entry, delta, level, entry.fresh(), weighs_for + KEEP)
+        expected = 0.0 if entry.expecting is None else entry.expecting.expected(owner)
+        return Item(entry, delta, level, entry.fresh(), weighs_for + KEEP, expected)
 
     def _prune(self, shard: Shard, now: float) -> None:
         """Forget owners whose last charge here does not weigh any more."""

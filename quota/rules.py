@@ -62,11 +62,12 @@ class Metered:
 
     def _may_wait(self, held: bool, now: float) -> float:
         """Seconds that a request may be held: once, but a connection that is ahead of the others waits for them again and again,
-        for `MAX_HOLD` in all."""
+        and so do all until other proxies are heard, for `MAX_HOLD` in all."""
         if not held:
             self.since = now
             return MAX_HOLD
-        return max(self.since + MAX_HOLD - now, 0.0) if self.share.ahead(now) else 0.0
+        again = self.share.ahead(now) or self.meter.only_expected(now)
+        return max(self.since + MAX_HOLD - now, 0.0) if again else 0.0
 
     def _later(self, seconds: float, now: float) -> float:
         return seconds + LATER if self.share.ahead(now) else seconds

@@ -106,6 +106,14 @@ def decode(value: bytes) -> LogUpdate | Genesis | SnapshotPart | Tick:
     raise BadRecord("it is no record of this version")
 
 
+def is_update(value: bytes) -> bool:
+    """True for a record that changes nothing where no state is yet."""
+    try:
+        return isinstance(decode(value), LogUpdate | Tick)
+    except BadRecord:
+        return False
+
+
 def encode_event(fields: Mapping[str, str]) -> bytes:
     return _compressed(orjson.dumps(dict(fields)))
 

@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    InvalidPartitionsError,
     KafkaError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -25,7 +26,8 @@ from aiokafka.errors import (
 )
 
 from proxy.config.units import HostPort
-from proxy.fleet.shared_log import EVENTS, PARTITIONS, LogRecord, Page
+from proxy.fleet.log_records import is_update
+from proxy.fleet.shared_log import EVENTS, PARTITIONS, UPDATES, LogRecord, Page
 from proxy.observe.operations import Log
 from proxy.upstream.connector import TopicError, Upstream
 from proxy.upstream.internal_topic import MAX_BATCH, POLICY, InternalTopic, error_text, started, within
@@ -42,6 +44,8 @@ FOUND_WITHIN: Final = 4.0
 """Seconds that records may take to be read that are there."""
 LONGEST_WAIT: Final = 2.0
 """Seconds that one call of aiokafka waits: far less than it may take."""
+ON_THEIR_WAY: Final = 1000
+"""Updates of all proxies that may be on their way when the topic is deleted."""
 _DENIED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 
@@ -89,21 +93,36 @@ class LedgerTopic:
 
     async def _mend(self, servers: list[str], partitions: int) -> None:
         """Brokers that create topics automatically make one with too few partitions when the right one was deleted. It is made
-        right if it is empty."""
+        right if nothing is in it, or nothing but updates that were on their way."""
         access = {"bootstrap_servers": servers, **self._own.access()}
-        at = TopicPartition(self.name, 0)
-        async with started(AIOKafkaConsumer(**access)) as consumer:
-            end = (await _asked(consumer.end_offsets([at]), "asking where the topic ends"))[at]
-        if end:
-            raise TopicError(f"it has {partitions} partition; it must have {PARTITIONS}: one of updates, one of events")
+        async with started(AIOKafkaConsumer(auto_offset_reset="earliest", **access)) as consumer:
+            if not await self._only_updates(consumer):
+                raise TopicError(f"it has {partitions} partition; it must have {PARTITIONS}: one of updates, one of events")
         async with started(AIOKafkaAdminClient(**access)) as admin:
             wanted = ConfigResource(ConfigResourceType.TOPIC, self.name, self._settings)
             (changed,) = await _asked(admin.alter_configs([wanted]), "mending the settings of the topic")
             code, message = changed.resources[0][:2]
             if code:
                 raise TopicError(f"its settings cannot be mended: {message or for_code(code).__name__}")
-            await _asked(admin.create_partitions({self.name: NewPartitions(PARTITIONS)}), "adding a partition to the topic")
+            try:
+                await _asked(admin.create_partitions({self.name: NewPartitions(PARTITIONS)}), "adding a partition to the topic")
+            except InvalidPartitionsError:
+                return  # another proxy has just done it
         self._log.info("ledger topic mended", topic=self.name, was={"partitions": partitions})
+
+    async def _only_updates(self, consumer: AIOKafkaConsumer) -> bool:
+        """Proxies write updates before they hear that the topic is another one. With no beginning before them they mean nothing."""
+        at = TopicPartition(self.name, UPDATES)
+        consumer.assign([at])
+        end = int((await _asked(consumer.end_offsets([at]), "asking where the topic ends"))[at])
+        left = end
+        while 0 < left <= ON_THEIR_WAY:
+            found = await _asked(consumer.getmany(at, timeout_ms=int(FOUND_WITHIN * 1000)), "reading")
+            values = [it.value or b"" for it in found.get(at, ())]
+            if not values or not all(map(is_update, values)):
+                return False
+            left -= len(values)
+        return left <= 0
 
 
 class OpenTopic:
@@ -179,7 +198,7 @@ async def _asked(work: Any, what: str) -> Any:
         return await within(work, what)
     except _DENIED as e:
         raise TopicError(error_text(e), denied=True) from None
-    except OffsetOutOfRangeError:
+    except (OffsetOutOfRangeError, InvalidPartitionsError):
         raise
     except KafkaError as e:
         raise TopicError(f"{what} failed: {error_text(e)}") from None

@@ -114,6 +114,8 @@ class Rates:
         self._touched: set[RateMeter] = set()
         self._came: dict[Entity, None] = {}
         """owners that came here since the last `take_charged`"""
+        self.first_weight = 1.0
+        """of windows of which nothing was heard yet, see `expect`"""
         self._meters: OrderedDict[Entity, RateMeter] = OrderedDict()
         self._room = FairShare(MAX_ENTITIES)
         self._sweeps: RoundRobin[Entity] = RoundRobin(0.0, SWEPT)
@@ -186,6 +188,7 @@ class Rates:
         meter = self._meters.get(owner)
         if meter is None:
             meter = self._meters[owner] = RateMeter(self, owner)
+            meter.weight = self.first_weight
             self._room.charge(owner.user or "", 1)
             if self._shares:
                 self._came[owner] = None
@@ -230,17 +233,39 @@ class Rates:
         taken = [(owner, 0.0) for owner in self._came]
         self._came.clear()
         for meter in self._touched:
-            if meter.charged:
-                taken.append((meter.owner, meter.charged))
-                meter.charged = 0.0
-            meter.void()  # so that what comes next touches it
+            if charged := meter.take_charged():
+                taken.append((meter.owner, charged))
         self._touched.clear()
         return taken
 
     def learn(self, owner: Entity, amount: float, now: float) -> None:
         """Another proxy has charged so much, or, below 0, taken it back."""
+        self.correct(owner, amount, 0.0, now)
+
+    def expect(self, owner: Entity, weight: float, *, heard_soon: bool) -> None:
+        """From now on what is charged here is judged as `weight` times as much, as others are expected to charge too."""
+        if (meter := self._meters.get(owner)) is not None:
+            meter.expect(weight, heard_soon=heard_soon)
+
+    def expected(self, owner: Entity) -> float:
+        """What others are expected to have charged, and is not heard yet."""
+        meter = self._meters.get(owner)
+        return 0.0 if meter is None else meter.expected
+
+    def accept(self, owner: Entity, charged: float, now: float) -> float:
+        """Record what is expected with what was `charged` last as if it was heard: so much."""
+        meter = self._meters.get(owner)
+        if meter is None:
+            return 0.0
+        expected = charged * (meter.weight - 1.0)
+        meter.learn(expected, now, expected)
+        return expected
+
+    def correct(self, owner: Entity, amount: float, expected: float, now: float) -> None:
+        """Another proxy has charged so much, of which so much was expected."""
         if self._limits.of(owner) is not None:
-            self._learning(owner, now).learn(amount, now)
+            meter = self._learning(owner, now)
+            meter.learn(amount, now, min(expected, meter.expected))
 
     def _learning(self, owner: Entity, now: float) -> RateMeter:
         """The window of an owner of whom others told: it did not come here for that."""

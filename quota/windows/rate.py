@@ -20,6 +20,12 @@ from math import inf
 from typing import Final
 
 MOST: Final = 1000
+UNTIL_HEARD: Final = 0.02
+"""Seconds to wait at most where the limit is passed only with what others are expected to charge: they are heard by then. Twice as
+long after each further charge before they are heard, up to `LONGEST_UNHEARD`."""
+LONGEST_UNHEARD: Final = 0.32
+LENIENCY: Final = 2.0
+"""What others are expected to charge is divided by this for the wait, so that what they leave can be used."""
 _MOMENT: Final = 1e-6
 
 
@@ -41,14 +47,18 @@ class RateWindow:
         "_number",
         "_owed",
         "_past",
+        "_patience",
         "_seconds",
         "_start",
         "charged",
+        "expected",
         "fresh",
+        "heard_soon",
         "last",
         "limit",
         "room",
         "until",
+        "weight",
     )
 
     def __init__(self, rate: float, number: int = 11, seconds: float = 1.0) -> None:
@@ -64,6 +74,13 @@ class RateWindow:
         """what is in the running sample"""
         self.charged = 0.0
         """all that was recorded and taken back here, and not learned of others; a caller that passes it on may set it to 0"""
+        self.weight = 1.0
+        """what is charged here is judged as this many times as much, as others are expected to charge meanwhile"""
+        self.heard_soon = True
+        """False if nobody tells what others charge: what is expected of them then counts like what was charged"""
+        self._patience = UNTIL_HEARD
+        self.expected = 0.0
+        """what others are expected to have charged until `learn` says what is right, without what `charged` adds; in no sample"""
         self.last = -inf
         """when something was last put there"""
         self._start = -inf
@@ -78,8 +95,9 @@ class RateWindow:
 
     def take(self, amount: float, now: float) -> bool:
         """Record an amount >= 0 if the rate is within the limit with it; else nothing is recorded."""
-        if amount <= self.room and now < self.until:
-            self.room -= amount
+        counted = amount * self.weight
+        if counted <= self.room and now < self.until:
+            self.room -= counted
             self.fresh += amount
             self.charged += amount
             self.last = now
@@ -88,11 +106,35 @@ class RateWindow:
 
     def has_room(self, amount: float, now: float) -> bool:
         """Would `take` surely succeed? It may also where this is False: nothing is looked at that takes time."""
-        return amount <= self.room and now < self.until
+        return amount * self.weight <= self.room and now < self.until
 
     def record(self, amount: float, now: float) -> None:
         """Record an amount >= 0, whatever the rate is then."""
         self.charged += amount
+        if self.only_expected(now):
+            self._patience = min(self._patience * 2.0, LONGEST_UNHEARD)
+        self._record(amount, now)
+
+    def refund(self, amount: float, now: float) -> None:
+        """So much of what was recorded last did not happen."""
+        self.charged -= amount
+        self._refund(amount, now)
+
+    def take_charged(self) -> float:
+        """What was charged here since the last time."""
+        charged, self.charged = self.charged, 0.0
+        self.expected += charged * (self.weight - 1.0)
+        self.void()
+        return charged
+
+    def expect(self, weight: float, *, heard_soon: bool = True) -> None:
+        """From now on what is charged here is judged as `weight` times as much. What was charged keeps its weight."""
+        self.heard_soon = heard_soon
+        self.expected += self.charged * (self.weight - weight)
+        self.weight = weight
+        self.void()
+
+    def _record(self, amount: float, now: float) -> None:
         self._settle(now)
         if self._owed > 0:
             self._owed += amount
@@ -105,9 +147,7 @@ class RateWindow:
         else:
             self._look(now)
 
-    def refund(self, amount: float, now: float) -> None:
-        """So much of what was recorded last did not happen."""
-        self.charged -= amount
+    def _refund(self, amount: float, now: float) -> None:
         self._settle(now)
         if self._owed > 0:
             self._owed -= amount
@@ -153,14 +193,14 @@ class RateWindow:
         self._owed = 0.0
         self._spread(rate * self._seconds, now)
 
-    def learn(self, amount: float, now: float) -> None:
-        """Record what was charged elsewhere, or, below 0, taken back there."""
-        charged = self.charged
+    def learn(self, amount: float, now: float, expected: float = 0.0) -> None:
+        """Record what was charged elsewhere, or, below 0, taken back there; so much was expected."""
+        self._patience = UNTIL_HEARD
+        self.expected -= expected
         if amount >= 0:
-            self.record(amount, now)
+            self._record(amount, now)
         else:
-            self.refund(-amount, now)
-        self.charged = charged
+            self._refund(-amount, now)
         self.void()  # so that `touch` is called for the next one
 
     def level(self, now: float) -> float:
@@ -189,10 +229,28 @@ class RateWindow:
         return (self._before + self.fresh) / self._elapsed(now)
 
     def wait(self, now: float) -> float:
-        """Seconds until the rate is within the limit; 0 if it is."""
+        """Seconds until the rate is within the limit; 0 if it is. What others are only expected to charge makes the wait no longer
+        than until they are heard."""
+        surely = self._over(now)
+        over = surely + self._guess()
+        if over <= 0:
+            return 0.0
+        if not self.heard_soon:
+            return over / self.limit
+        return max(surely / self.limit, min(over / self.limit / LENIENCY, self._patience))
+
+    def only_expected(self, now: float) -> bool:
+        """True if only what others are expected to charge is over the limit, and they are heard soon."""
+        return self.heard_soon and -self._guess() < self._over(now) <= 0
+
+    def _over(self, now: float) -> float:
+        """What is over the limit; below 0 what is left."""
         self._settle(now)
-        over = self._owed if self._owed > 0 else self._before + self.fresh - self.limit * self._elapsed(now)
-        return over / self.limit if over > 0 else 0.0
+        return self._owed if self._owed > 0 else self._before + self.fresh - self.limit * self._elapsed(now)
+
+    def _guess(self) -> float:
+        """What others are expected to have charged."""
+        return self.expected + self.charged * (self.weight - 1.0)
 
     def wait_for(self, rate: float, now: float) -> float:
         """Seconds until the measured rate is not above `rate`, if nothing more is recorded: when a sample passes. For windows
@@ -225,7 +283,8 @@ class RateWindow:
 
     def _take(self, amount: float, now: float) -> bool:
         self._settle(now)
-        if self._owed > 0 or self._before + self.fresh + amount > self.limit * self._elapsed(now):
+        counted = amount * self.weight + self._guess()
+        if self._owed > 0 or self._before + self.fresh + counted > self.limit * self._elapsed(now):
             return False
         self.charged += amount
         self._put(amount, now)
@@ -264,7 +323,7 @@ class RateWindow:
     def _look(self, now: float) -> None:
         """What may be taken at once from now on, and until when: E grows until then, so there is that much room at least."""
         oldest = self._past[0][0] if self._past else self._start
-        self.room = self.limit * self._since(oldest, now) - self._before - self.fresh
+        self.room = self.limit * self._since(oldest, now) - self._before - self.fresh - self._guess()
         until = self._start + self._seconds
         passed = now - oldest
         if passed < (self._number - 1) * self._seconds:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fleet.log_records import TICK, BadRecord, Genesis, LogUpdate, SnapshotPart, decode, decode_event
+from proxy.fleet.log_records import TICK, BadRecord, Genesis, LogUpdate, SnapshotPart, decode, decode_event, is_update
 from proxy.fleet.replica import Replica
 from proxy.fleet.shared_log import LogRecord
 from quota.ledger import Answer, Change, Update
@@ -283,3 +283,15 @@ def test_totals_stay_numbers_that_can_be_written_whoever_adds_to_them() -> None:
     late = Replica(len(journal.records) - 1)
     read(late, journal.records)
     assert known(late) == known(journal.first)
+
+
+def test_updates_without_a_beginning_change_nothing_and_are_told_from_all_else() -> None:
+    """So a topic that has only these can be used, as if it was empty."""
+    journal = Journal()
+    journal.update("a", change(delta=5))
+    journal.add(TICK)
+    assert journal.first.state is None
+    assert all(is_update(record.value) for record in journal.records)
+    journal.begin()
+    snapshot = journal.snapshot()
+    assert not any(map(is_update, (journal.records[-1].value, *snapshot, b"", b"of somebody")))

@@ -35,10 +35,11 @@ def test_the_bound_of_the_overshoot_holds(proxies: int, interval: float) -> None
 
 @pytest.mark.parametrize(("proxies", "connections", "moves"), [(4, 64, 0.5), (20, 8, 0.2), (50, 8, 1.0)])
 def test_whoever_moves_from_proxy_to_proxy_gets_the_quota_and_no_more(proxies: int, connections: int, moves: float) -> None:
-    """Neither a burst at each proxy, nor a debt twice."""
+    """Neither a burst at each proxy, nor a debt twice. A proxy to which it just came waits until the others are heard, so that it
+    gets a little less where it comes to another of many every second."""
     plan = replace(PLAN, proxies=proxies, connections=connections, moves=moves)
     found = run(plan)
-    assert found.rate == pytest.approx(1.0, abs=0.03)
+    assert 0.95 < found.rate < 1.03
     assert overshoot(plan, found) <= bound(plan)
 
 
