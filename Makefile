@@ -11,7 +11,7 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet simulate-fleet bench-rates bench-isolation bench-report docs clean
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
 .PHONY: mutants setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
@@ -75,6 +75,10 @@ bench: setup
 # What a second process at the same port gains; a minute.
 bench-fleet: setup kafka
 	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
+
+# 1, 2 and 4 workers, each held to a fifth of a processor (as root); memory and metrics of many (`BENCH_ARGS="--scrape 100"`).
+bench-workers: setup
+	$(BIN)/python -m benchmarks.bench.workers $(BENCH_ARGS)
 	$(BIN)/python -m tests.fleet.cost_ledger_topic
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
@@ -106,9 +110,10 @@ docs: setup
 	$(BIN)/python -m tests.isolation.cells > docs/isolation.md
 	$(BIN)/python deploy/helm/generate.py
 
-# 64 real clients in skewed shares at four proxies for a minute.
+# 64 real clients in skewed shares at four proxies, and at four workers, for a minute; workers killed under load for a minute.
 test-fleet-minute: kafka redis
-	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py tests/real/test_ledger_topic.py -k "minute or 16_producers" -s $(PYTEST_ARGS)
+	FLEET_MINUTE=1 $(BIN)/pytest tests/real/test_ledger.py tests/real/test_ledger_topic.py tests/real/test_workers.py \
+	  tests/real/test_workers_rate.py -k "minute or 16_producers or killed_under_load" -s $(PYTEST_ARGS)
 
 # For the tests of the ledger; where it cannot be installed they are skipped, and say so.
 redis: setup

@@ -39,10 +39,11 @@ class FairShare:
         """Units that each principal holds; principals without any are left out."""
         return dict(self._held_by)
 
-    def has_room(self, principal: str, amount: int = 1) -> bool:
-        """True if this principal may hold so much more. Nothing is taken."""
-        wanted = self._held_by.get(principal, 0) + amount
-        return wanted <= EAGERNESS * (self.total - self.held - amount) or wanted <= self.least
+    def has_room(self, principal: str, amount: int = 1, *, elsewhere: int = 0, all_elsewhere: int = 0) -> bool:
+        """True if this principal may hold so much more. Nothing is taken. What is held `elsewhere` of the same total, by this
+        principal and by all, counts too."""
+        wanted = self._held_by.get(principal, 0) + elsewhere + amount
+        return wanted <= EAGERNESS * (self.total - self.held - all_elsewhere - amount) or wanted <= self.least
 
     def take(self, principal: str, amount: int = 1) -> bool:
         """Hold so much more if there is room for it; False, and nothing is taken, if not."""

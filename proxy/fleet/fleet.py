@@ -44,18 +44,17 @@ class Fleet:
         writer, reader = open_store(settings.timeout), open_store(BLOCK + settings.timeout)
         self._event_stream = FleetEventStream(self.events, writer, reader, boot, clock, pause=settings.sync_interval)
         self._interval, self._clock = settings.sync_interval, clock
-        self._presence: dict[str, Presence] = {}
+        self._presence: Presence | None = None
         self.events.others = self._hear
 
-    def count(self, *presence: Presence) -> None:
+    def count(self, presence: Presence) -> None:
         """Connections are limited across the fleet."""
-        self._presence = {each.name: each for each in presence}
+        self._presence = presence
 
     def _hear(self, boot: str, event: Event, age: float, now: float) -> None:
-        presence = self._presence.get(event[0])
-        if presence is None:
+        if self._presence is None:
             raise ValueError(f"no event of a quota, nor counts: {event!r}")
-        presence.hear(boot, event, age, now)
+        self._presence.hear(boot, event, age, now)
 
     def stands(self) -> LedgerStands:
         """For metrics."""
@@ -84,8 +83,8 @@ class Fleet:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run())
             group.create_task(self._event_stream.run())
-            for presence in self._presence.values():
-                group.create_task(self._tell_presence(presence))
+            if self._presence is not None:
+                group.create_task(self._tell_presence(self._presence))
 
     async def _tell_presence(self, presence: Presence) -> None:
         while True:

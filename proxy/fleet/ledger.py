@@ -24,6 +24,8 @@ COUNTED: Final = 5.0
 SLOWEST_RETRY: Final = 0.5
 URGENT: Final = 0.02
 """Seconds between two batches of owners that are near their limits, if `sync_interval` is not shorter."""
+IDLE: Final = 0.05
+"""Seconds between two looks for what was charged while there are no owners: nobody with a limit has sent anything lately."""
 MISSED: Final = 3
 """Batches without an answer after which the store is away, where it wants longer pauses than `stale_after` allows for."""
 MAX_BATCHES: Final = 20
@@ -62,6 +64,11 @@ class LedgerLink:
         """True if all shards answer."""
         return self._away is False
 
+    @property
+    def joined(self) -> bool:
+        """True once all shards have answered: from then on, windows are those of the fleet, or estimates of them."""
+        return all(shard.generation for shard in self.ledger.shards)
+
     async def run(self) -> None:
         """Until cancelled."""
         interval = self._settings.sync_interval
@@ -86,7 +93,7 @@ class LedgerLink:
                 if self._due[shard.number] or shard.urgent:
                     wake.set()
             self._tell(now)
-            due = max(due + step, now)
+            due = max(due + (step if len(self.ledger) else max(step, IDLE)), now)
             await asyncio.sleep(max(due - self._clock(), step / 4))
 
     async def _follow(self, shard: Shard, wake: asyncio.Event) -> None:

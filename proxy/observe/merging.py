@@ -1,11 +1,13 @@
 """The figures of all workers as those of one proxy. In: metrics of each worker. Out: the same metrics once.
 
-Counters add up. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere, and otherwise
+Counters add up, those of workers that have ended included: a sum that goes back is taken for a restart of the proxy, and all
+of it for new. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere, and otherwise
 the greatest: what workers share, such as how much of a quota is used, each of them tells in full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nlargest
 from typing import Any, Final
 
 from prometheus_client.core import Metric
@@ -13,8 +15,13 @@ from prometheus_client.registry import Collector
 
 from proxy.observe.metrics import PREFIX
 
+MOST_ENDED: Final = 1000
+"""Samples of a counter that are kept of workers that have ended: entities have samples, and others come."""
 Rows = list[list[Any]]
-"""[name, meaning, type, [[name of a sample, labels, value], ...]] of each metric: what goes from a process to another."""
+"""[name, meaning, type, [[name of samples, names of labels, [[values of labels, value], ...]], ...]] of each metric: what goes from
+a process to another. Names stand there once, as there are many samples of them."""
+_Samples = dict[tuple[str, tuple[str, ...]], dict[tuple[str, ...], float]]
+"""by name and labels' names, and by labels' values"""
 
 _OWN: Final = (
     "client_bytes_in_rate",
@@ -71,25 +78,50 @@ class Collected(Collector):
         return self._metrics
 
 
+class Counters:
+    """What workers that do not answer, or have ended, had counted when they were asked last."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, Rows]] = {}
+        """by worker: which start of it answered last, and what"""
+        self._ended: Rows = []
+
+    def complete(self, answers: Mapping[int, tuple[int, Rows]]) -> list[Rows]:
+        """The answers by worker, (start, metrics), and the counters that are missing in them."""
+        for worker, (start, rows) in answers.items():
+            before, last = self._last.get(worker, (start, []))
+            if before != start:
+                self._ended = _shortened(rows_of(merged([self._ended, last])))
+            self._last[worker] = start, [row for row in rows if row[2] == "counter"]
+        silent = [rows for worker, (_, rows) in self._last.items() if worker not in answers]
+        return [*(rows for _, rows in answers.values()), *silent, self._ended]
+
+
 def rows_of(metrics: Iterable[Metric]) -> Rows:
     """The metrics as plain values."""
-    return [
-        [metric.name, metric.documentation, metric.type, [[it.name, it.labels, it.value] for it in metric.samples]]
-        for metric in metrics
-    ]
+    rows = []
+    for metric in metrics:
+        alike: dict[tuple[str, tuple[str, ...]], list[list[Any]]] = {}
+        for it in metric.samples:
+            alike.setdefault((it.name, tuple(it.labels)), []).append([list(it.labels.values()), it.value])
+        samples = [[name, list(labels), values] for (name, labels), values in alike.items()]
+        rows.append([metric.name, metric.documentation, metric.type, samples])
+    return rows
 
 
 def merged(workers: Iterable[Rows]) -> list[Metric]:
     """The metrics of all workers as those of one proxy, in the order in which they come first."""
-    known: dict[str, tuple[list[Any], dict[tuple[Any, ...], float]]] = {}
+    known: dict[str, tuple[list[Any], _Samples]] = {}
     for rows in workers:
         for name, *about, samples in rows:
-            _, values = known.setdefault(name, ([name, *about], {}))
+            _, found = known.setdefault(name, ([name, *about], {}))
             merge = _rule(name, about[1])
-            for sample, labels, value in samples:
-                key = (sample, *labels.items())
-                values[key] = merge((values[key], value)) if key in values else value
-    return [_metric(about, values) for about, values in known.values()]
+            for sample, labels, values in samples:
+                totals = found.setdefault((sample, tuple(labels)), {})
+                for of, value in values:
+                    key = tuple(of)
+                    totals[key] = merge((totals[key], value)) if key in totals else value
+    return [_metric(about, found) for about, found in known.values()]
 
 
 def merged_throttles(workers: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -112,14 +144,23 @@ def _merged_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(known.values(), key=lambda it: -it.get("items", 0))
 
 
+def _shortened(rows: Rows) -> Rows:
+    """The largest samples of each metric."""
+    return [
+        [*about, [[*names, nlargest(MOST_ENDED, values, key=lambda it: float(it[1]))] for *names, values in samples]]
+        for *about, samples in rows
+    ]
+
+
 def _rule(name: str, kind: str) -> Callable[[tuple[float, float]], float]:
     if name in _ADDS_UP or (kind != "gauge" and name not in _GREATEST):
         return sum
     return min if name in _LEAST else max
 
 
-def _metric(about: Sequence[Any], values: dict[tuple[Any, ...], float]) -> Metric:
+def _metric(about: Sequence[Any], found: _Samples) -> Metric:
     metric = Metric(*about)
-    for (sample, *labels), value in values.items():
-        metric.add_sample(sample, dict(labels), value)
+    for (sample, labels), totals in found.items():
+        for values, value in totals.items():
+            metric.add_sample(sample, dict(zip(labels, values, strict=True)), value)
     return metric

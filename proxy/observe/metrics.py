@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Timestamp
 
 from proxy.compiled import hot_path
 from proxy.observe.lines import api_label
@@ -43,6 +44,10 @@ _ACTIVITY: Final = {
 _OTHERS: Final = (OTHER, OTHER)
 
 PREFIX = "kafka_quota_proxy"
+SCOPE: Final = "scope"
+"""Label of figures that proxies may share: `FLEET` if the value is that of all proxies together, each of which tells all of it, and
+`PROXY` if it is that of the proxy alone."""
+FLEET, PROXY = "fleet", "proxy"
 MAX_LABEL: Final = 128
 """Characters of a user or client id that are shown; of a longer one the beginning, and a hash that tells it from others."""
 
@@ -95,6 +100,8 @@ class Gauges:
     """setting `metrics.max_entities`"""
     ledger: Callable[[], LedgerStands | None] = lambda: None
     """None where nothing is shared"""
+    shares_quotas: Callable[[], bool] = lambda: False
+    """whether quotas count what other proxies let pass"""
     ledger_records_skipped: Callable[[], int | None] = lambda: None
     """None where this process follows no ledger topic"""
 
@@ -206,7 +213,7 @@ class ProxyCollector(Collector):
             observer.unanswered_questions,
         )
         muted = Counter(quota for quota, _ in self._engine.mutes.active(self._clock()))
-        family = _gauge("muted_entities", "Users and client ids that a quota mutes now.", labels=["quota"])
+        family = self._shared("muted_entities", "Users and client ids that a quota mutes now.", ["quota"])
         for quota, count in muted.items():
             family.add_metric([quota], count)
         yield family
@@ -221,9 +228,9 @@ class ProxyCollector(Collector):
         yield from self._topic_rate(self._engine.topic_out)
         yield from self._address_connections()
         yield from self._bytes_in()
-        yield _gauge(
-            "sequence_fences", "Partitions of producers of whom a refused batch has to come first.", len(self._engine.fence)
-        )
+        fences = self._shared("sequence_fences", "Partitions of producers of whom a refused batch has to come first.")
+        fences.add_metric([], len(self._engine.fence))
+        yield fences
         yield _counter(
             "sequence_fence_overflows",
             "Batches of users whose share of fences is full that were refused without being remembered, or for that reason.",
@@ -266,11 +273,10 @@ class ProxyCollector(Collector):
 
     def _controller_mutations(self) -> Iterator[Metric]:
         """ControllerMutationsQuotaManager `rate` of seed s1, by the entity that owns the window."""
-        labels = ["user", "client_id"]
-        mutations = self._engine.controller_mutations
-        rate = _gauge("controller_mutations_rate", "Partition mutations per second on average.", labels=labels)
-        limit = _gauge("controller_mutations_limit", "Partition mutations per second that are allowed.", labels=labels)
-        left = _gauge("controller_mutations_left", "Partition mutations until the limit is reached.", labels=labels)
+        mutations, labels = self._engine.controller_mutations, ["user", "client_id"]
+        rate = self._shared("controller_mutations_rate", "Partition mutations per second on average.", labels)
+        limit = self._shared("controller_mutations_limit", "Partition mutations per second that are allowed.", labels)
+        left = self._shared("controller_mutations_left", "Partition mutations until the limit is reached.", labels)
         busiest = mutations.busiest(self._gauges.max_entities(), self._clock())
         for values, usage in _labelled(busiest.shown).items():
             rate.add_metric(values, usage.average)
@@ -283,10 +289,9 @@ class ProxyCollector(Collector):
 
     def _rates(self, rates: Rates) -> Iterator[Metric]:
         """A rate of Kafka's samples, by the entity that owns the window."""
-        used = _gauge(f"{rates.name}_used", f"{rates.unit.capitalize()} per second on average.", labels=["user", "client_id"])
-        limit = _gauge(
-            f"{rates.name}_limit", f"{rates.unit.capitalize()} per second that are allowed.", labels=["user", "client_id"]
-        )
+        unit, labels = rates.unit.capitalize(), ["user", "client_id"]
+        used = self._shared(f"{rates.name}_used", f"{unit} per second on average.", labels)
+        limit = self._shared(f"{rates.name}_limit", f"{unit} per second that are allowed.", labels)
         busiest = rates.busiest(self._gauges.max_entities(), self._clock())
         for values, usage in _labelled(busiest.shown).items():
             used.add_metric(values, usage.usage)
@@ -297,8 +302,8 @@ class ProxyCollector(Collector):
 
     def _topic_rate(self, rates: Rates) -> Iterator[Metric]:
         """The rates of topics by themselves, of those that use most of theirs."""
-        used = _gauge(f"{rates.name}_used", "Bytes per second on average of a topic with a rate.", labels=["topic"])
-        limit = _gauge(f"{rates.name}_limit", "Bytes per second that are allowed.", labels=["topic"])
+        used = self._shared(f"{rates.name}_used", "Bytes per second on average of a topic with a rate.", ["topic"])
+        limit = self._shared(f"{rates.name}_limit", "Bytes per second that are allowed.", ["topic"])
         for owner, usage in rates.busiest(self._gauges.max_entities(), self._clock()).shown:
             used.add_metric([_label(owner.topic)], usage.usage)
             limit.add_metric([_label(owner.topic)], usage.limit)
@@ -312,8 +317,8 @@ class ProxyCollector(Collector):
     def _bytes_in(self) -> Iterator[Metric]:
         """The meters of seed s4. Topics are labels here, those that are nearest to their thresholds."""
         bytes_in, now = self._engine.bytes_in, self._clock()
-        rate = _gauge("topic_bytes_in_rate", "Bytes per second of a topic, as its threshold sees them.", labels=["topic"])
-        threshold = _gauge("topic_bytes_in_threshold", "Bytes per second above which a topic may be refused.", labels=["topic"])
+        rate = self._shared("topic_bytes_in_rate", "Bytes per second of a topic, as its threshold sees them.", ["topic"])
+        threshold = self._shared("topic_bytes_in_threshold", "Bytes per second above which a topic may be refused.", ["topic"])
         shown: dict[str, float] = {}
         for stands in bytes_in.nearest(self._gauges.max_entities(), now):
             label = _label(stands.topic)
@@ -325,19 +330,22 @@ class ProxyCollector(Collector):
             rate.add_metric([OTHER], max(bytes_in.total.measured(now) - fsum(shown.values()), 0.0))
         yield from (rate, threshold)
         limits = bytes_in.limits
-        yield _gauge("bytes_in_rate", "Bytes per second of all topics, as their threshold sees them.", bytes_in.total.measured(now))
-        yield _gauge("bytes_in_threshold", "The total threshold; 0 for none.", 0 if limits is None else limits.total)
+        rate = self._shared("bytes_in_rate", "Bytes per second of all topics, as their threshold sees them.")
+        rate.add_metric([], bytes_in.total.measured(now))
+        threshold = self._shared("bytes_in_threshold", "The total threshold; 0 for none.")
+        threshold.add_metric([], 0 if limits is None else limits.total)
+        yield from (rate, threshold)
         yield _counter("bytes_in_refused_bytes", "Bytes of batches that were refused for it.", bytes_in.refused.count)
         yield _counter("bytes_in_throttled_bytes", "Bytes of batches that were slowed down for it.", bytes_in.throttled.count)
 
     def _producer_ids(self) -> Iterator[Metric]:
         """ProducerIds `rate`, `tokens` and `throttle-time` of seed s2, and what else tells which limit would be right."""
         ids, labels = self._engine.producer_ids, ["user"]
-        rate = _gauge("producer_ids_rate", "New producer ids per second.", labels=labels)
-        tokens = _gauge("producer_ids_tokens", "Producer ids until the limit; below 0 the user is throttled.", labels=labels)
+        rate = self._shared("producer_ids_rate", "New producer ids per second.", labels)
+        tokens = self._shared("producer_ids_tokens", "Producer ids until the limit; below 0 the user is throttled.", labels)
         throttle = _gauge("producer_ids_throttle_time_seconds", "Throttle time that was told, on average.", labels=labels)
-        limit = _gauge("producer_ids_limit", "New producer ids that are allowed within a window.", labels=labels)
-        active = _gauge("producer_ids_active", "Producer ids within a window, about.", labels=labels)
+        limit = self._shared("producer_ids_limit", "New producer ids that are allowed within a window.", labels)
+        active = self._shared("producer_ids_active", "Producer ids within a window, about.", labels)
         shown: set[str] = set()
         busiest = ids.busiest(self._gauges.max_entities(), self._clock())
         for user, usage in busiest.shown:
@@ -354,8 +362,14 @@ class ProxyCollector(Collector):
         if shown:
             active.add_metric([OTHER], busiest.others)
         yield from (rate, tokens, throttle, limit, active)
-        yield _gauge("producer_ids_users", "Users with producer ids that are remembered.", len(ids))
+        users = self._shared("producer_ids_users", "Users with producer ids that are remembered.")
+        users.add_metric([], len(ids))
+        yield users
         yield _gauge("producer_ids_filter_bytes", "Memory of all filters of producer ids.", ids.size_bytes)
+
+    def _shared(self, name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+        """A gauge of what proxies may share."""
+        return _SharedGauge(f"{PREFIX}_{name}", text, labels, FLEET if self._gauges.shares_quotas() else PROXY)
 
     def _storage(self) -> Iterator[Metric]:
         """LocalThrottleFactor and ClusterVolumeSource of seeds s0 and s3, and every volume: those nearest to their limit where they
@@ -394,6 +408,17 @@ class ProxyCollector(Collector):
         yield _gauge("storage_used_bytes", "Used on all volumes.", sum(it.total - it.available for it, _ in volumes))
         yield _gauge("storage_soft_limit_bytes", "May be used before slowing.", sum(it.total - seen.soft for it, seen in volumes))
         yield _gauge("storage_hard_limit_bytes", "May be used at all.", sum(it.total - seen.hard for it, seen in volumes))
+
+
+class _SharedGauge(GaugeMetricFamily):
+    """One that says in a label whose figures these are."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str], scope: str) -> None:
+        super().__init__(name, text, labels=[*labels, SCOPE])
+        self._scope = scope
+
+    def add_metric(self, labels: Sequence[str], value: float, timestamp: Timestamp | float | None = None) -> None:
+        super().add_metric([*labels, self._scope], value, timestamp)
 
 
 def _place(seen: VolumeState) -> list[str]:

@@ -4,14 +4,11 @@ would help."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +16,7 @@ from aiohttp import web
 from prometheus_client.registry import Collector
 
 from proxy.apis.registry import default_handlers, understood
-from proxy.clients.connection import ClientConnection, Shared
+from proxy.clients.connection import Shared
 from proxy.clients.listeners import ClientListener
 from proxy.clients.overdue import guard
 from proxy.clients.turns import Turns
@@ -34,10 +31,13 @@ from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.observe.lines import iso
 from proxy.observe.live import Live
-from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
+from proxy.observe.metrics import ProxyCollector, registry_of
 from proxy.observe.operations import Log
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
+from proxy.process.bounds import set_bounds
+from proxy.process.drain import drain
+from proxy.process.gauges import gauges_of
 from proxy.process.ledger_topic import make_follower
 from proxy.process.live_state import state_of
 from proxy.process.logs import make_logs
@@ -60,7 +60,6 @@ from proxy.upstream.metadata_poller import MetadataPoller
 from proxy.upstream.volumes import Watch
 from quota.engine import Engine
 from quota.kinds.producer_ids import Usage
-from quota.overrides import count
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
@@ -74,12 +73,8 @@ SWEEP: Final = 10.0
 """Seconds between clean-ups of what quotas no longer need."""
 TELL_READY: Final = 30.0
 """Seconds after which systemd is told that the proxy is ready though the cluster does not answer."""
-DRAIN_POLL: Final = 0.05
-"""Seconds between two looks at what is left while connections drain."""
-DRAIN_STEP: Final = 0.4
-"""Seconds between the connections to one broker and those to the next; all of them take a quarter of the time at most."""
-DRAIN_AT_ONCE: Final = 500
-"""Connections that are drained before others have their turn."""
+LOOK_EVERY: Final = 0.05
+"""Seconds between two looks at whether clients can be served, until systemd is told so."""
 
 
 class Proxy:
@@ -91,7 +86,7 @@ class Proxy:
         self.settings, self._log, self._worker = settings, log, worker
         loop = asyncio.get_running_loop()
         self._clock, self._born = loop.time, loop.time()
-        self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
+        self._drain_timeout, self.max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self._alone = None if worker is not None else enforces_alone(settings)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
@@ -141,7 +136,7 @@ class Proxy:
         )
         self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
-        gauges = self._gauges()
+        gauges = gauges_of(self)
         self._registry = registry_of(ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, gauges, self._clock))
         self._live = Live(
             self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time, partial(asyncio.sleep, 0)
@@ -178,18 +173,22 @@ class Proxy:
             assert self.ledger_topic is not None
             open_store = partial(self.ledger_topic.store, boot)
         fleet = Fleet(settings, self.engine, boot, self._clock, self._log, open_store)
-        census = self.shared.services.census
-        fleet.count(Presence.of_users(census), *([] if worker is None else [Presence.of_addresses(census)]))
+        if self.settings.ledger.kind != "local":  # workers of one proxy know of each other's without it
+            fleet.count(Presence(self.shared.services.census))
         return fleet
 
-    def _enforces_alone(self) -> str | None:
+    def enforces_alone(self) -> str | None:
         """Why no quota is shared with other proxies, where there are some."""
         return self._alone or (None if self.ledger_topic is None else self.ledger_topic.denied)
+
+    def shares_quotas(self) -> bool:
+        """True if quotas count what other proxies let pass. Workers of one proxy are no other proxies."""
+        return self.settings.ledger.kind != "local" and self.fleet is not None and self.fleet.link.joined
 
     def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
         """The users with most producer ids, for the usage log: as many as have metrics."""
         ids = self.engine.producer_ids
-        return ids.windows.seconds, ids.busiest(self._max_entities, self._clock()).shown
+        return ids.windows.seconds, ids.busiest(self.max_entities, self._clock()).shown
 
     def _make_shared(self) -> Shared:
         """What all connections share."""
@@ -202,40 +201,14 @@ class Proxy:
             self.logs.observer,
             understood(handlers),
             budget=Budget(limits.memory_total),
-            census=Census(limits.max_connections),
+            census=Census(limits.max_connections, others=None if self._worker is None else self._worker.counts),
             dynamic_quotas=self.dynamic_quotas,
             admission=Admission(logins=settings.upstream.sasl is not None),
         )
-        _bound(services, settings)
+        set_bounds(services, settings)
         handover = None if self._worker is None else self._worker.handover
         turns = Turns(asyncio.get_running_loop())
         return Shared(services, handlers, self._upstream.connect, turns, handover=handover)
-
-    def _gauges(self) -> Gauges:
-        services, connections = self.shared.services, self.shared.connections
-        return Gauges(
-            client_connections=lambda: len(connections),
-            brokers=lambda: len(self.brokers),
-            upstream_up=lambda: self.follower.up,
-            muted_connections=lambda: sum(connection.muted for connection in connections),
-            memory_held=lambda: services.budget.held,
-            memory_waiting=lambda: services.budget.waiting,
-            max_entities=lambda: self._max_entities,
-            settings_current=lambda: self.reloader.current,
-            settings_applied=lambda: self.reloader.applied,
-            settings_refused=lambda: self.reloader.refused,
-            enforces_alone=lambda: self._enforces_alone() is not None,
-            dynamic_quotas=lambda: count(self.dynamic_quotas.dynamic),
-            dynamic_quotas_up=lambda: float(self.quota_topic is not None and self.quota_topic.why_not is None),
-            dynamic_quotas_configured=lambda: float(self.quota_topic is not None),
-            quota_changes=lambda: self.dynamic_quotas.changes,
-            quota_records_skipped=lambda: self.dynamic_quotas.skipped,
-            ledger=lambda: None if self.fleet is None else self.fleet.stands(),
-            ledger_records_skipped=lambda: None if self.ledger_topic is None else self.ledger_topic.skipped,
-            usage_log_topic_up=lambda: float(self.logs.topic is not None and self.logs.topic.up),
-            usage_log_topic_configured=lambda: float(self.logs.topic is not None),
-            usage_log_topic_waiting=lambda: 0 if self.logs.topic is None else self.logs.topic.waiting,
-        )
 
     def _context(self, name: str) -> ssl.SSLContext | None:
         return self._contexts[name]
@@ -250,8 +223,8 @@ class Proxy:
         for listener in self.listeners:
             listener.rules = rules.get(listener.name, listener.rules)
         self.volumes.change(settings.quotas.storage)
-        _bound(self.shared.services, settings)
-        self._drain_timeout, self._max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
+        set_bounds(self.shared.services, settings)
+        self._drain_timeout, self.max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
 
     async def start(self) -> None:
         """Open all ports and begin to follow the cluster; `StartError` when a port or a folder cannot be had, or when the cluster
@@ -349,9 +322,7 @@ class Proxy:
             self._worker.handover.stop()
         for listener in self.listeners:
             listener.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._drain_timeout):
-                await self._drain(hurry)
+        await drain(self.shared, self.listeners, self._drain_timeout, hurry)
         unanswered = sum(connection.session.state is not State.CLOSED for connection in self.shared.connections)
         if unanswered:
             self._log.warning("drain timeout", connections=unanswered, detail="their answers are not waited for")
@@ -372,22 +343,6 @@ class Proxy:
             await asyncio.wait([task], timeout=1.0)  # aiokafka takes longer to end where brokers are away
         self._log.info("stopped")
 
-    async def _drain(self, hurry: asyncio.Event) -> None:
-        """Until no connection is left, or there is a hurry. Broker by broker, so that no client loses all its connections at
-        once, and those that come again elsewhere do not come all together."""
-        by_broker: defaultdict[str, list[ClientConnection]] = defaultdict(list)
-        for connection in self.shared.connections:
-            by_broker[connection.broker].append(connection)
-        step = min(DRAIN_STEP, self._drain_timeout / 4 / (len(by_broker) or 1))
-        for connections in by_broker.values():
-            for start in range(0, len(connections), DRAIN_AT_ONCE):
-                for connection in connections[start : start + DRAIN_AT_ONCE]:
-                    connection.session.drain()
-                await asyncio.sleep(0)
-            await _pause(step, hurry)
-        while not hurry.is_set() and (self.shared.connections or any(listener.welcoming for listener in self.listeners)):
-            await _pause(DRAIN_POLL, hurry)
-
     @property
     def uptime(self) -> float:
         """Seconds since it was made."""
@@ -397,7 +352,7 @@ class Proxy:
         return self._registry
 
     async def throttles(self) -> dict[str, Any]:
-        return {"proxy": self.settings.proxy_id, "enforces_alone": self._enforces_alone(), **self.logs.throttle_status.seen()}
+        return {"proxy": self.settings.proxy_id, "enforces_alone": self.enforces_alone(), **self.logs.throttle_status.seen()}
 
     async def live(self) -> dict[str, Any]:
         return await self._live.part()
@@ -426,7 +381,7 @@ class Proxy:
     async def _tell_ready(self) -> None:
         """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
         while await self.not_ready() is not None and self._clock() < self._born + TELL_READY:  # noqa: ASYNC110  (it has several reasons)
-            await asyncio.sleep(DRAIN_POLL)
+            await asyncio.sleep(LOOK_EVERY)
         tell_service_manager("READY=1")
 
     async def _sweeps(self) -> None:
@@ -438,27 +393,8 @@ class Proxy:
             self.logs.observer.forget_quiet(set(self.engine.mutes.active(self._clock())), lasting)
 
 
-async def _pause(seconds: float, unless: asyncio.Event) -> None:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(unless.wait(), seconds)
-
-
 def files_of(path: Path | None, settings: Settings) -> list[str]:
     """The settings file and those that it names."""
     sections = [settings.upstream.tls, *(listener.tls for listener in settings.listeners.values())]
     named = [name for tls in sections if tls is not None for name in watched_files(tls)]
     return [*([str(path)] if path is not None else []), *named]
-
-
-def _bound(services: Services, settings: Settings) -> None:
-    """Let these limits hold."""
-    limits = settings.limits
-    bounds, budget, census = services.bounds, services.budget, services.census
-    bounds.max_frame, bounds.max_held_response = limits.max_frame, limits.memory_per_connection
-    bounds.max_in_flight = limits.max_in_flight
-    bounds.first_request_timeout, bounds.request_timeout = limits.first_request_timeout, limits.request_timeout
-    bounds.idle_timeout, bounds.ask_timeout = limits.idle_timeout, settings.quotas.ask_timeout
-    bounds.max_connection_age = inf if limits.max_connection_age is None else limits.max_connection_age
-    budget.total = limits.memory_total
-    census.capacity, census.per_address = limits.max_connections, limits.max_connections_per_address
-    census.per_principal = limits.max_connections_per_principal

@@ -20,6 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from proxy.clients.handover import Board, Handover
+from proxy.clients.shared_counts import SharedCounts
 from proxy.config.models import Settings
 from proxy.fleet.channel import Channel
 from proxy.observe.merging import Rows, rows_of
@@ -42,6 +43,7 @@ class Inheritance:
     number: int
     channel: int
     board: int
+    counts: int
     inboxes: list[int]
     """where to send connections for each worker"""
     inbox: int
@@ -51,7 +53,7 @@ class Inheritance:
         return json.dumps(asdict(self))
 
     def descriptors(self) -> list[int]:
-        return [self.channel, self.board, self.inbox, *self.inboxes]
+        return [self.channel, self.board, self.counts, self.inbox, *self.inboxes]
 
 
 def packed(*settings: Settings) -> str:
@@ -102,7 +104,8 @@ class Worker:
         inboxes = [socket.socket(fileno=fd) for fd in inherited.inboxes]
         board = Board(inherited.board, len(inboxes))
         handover = Handover(inherited.number, board, inboxes, socket.socket(fileno=inherited.inbox))
-        role = WorkerRole(inherited.number, len(inboxes), self._channel, handover)
+        counts = SharedCounts(inherited.counts, len(inboxes), inherited.number)
+        role = WorkerRole(inherited.number, len(inboxes), self._channel, handover, counts)
         log = operations_log(settings.logs.level, settings.logs.format, proxy=settings.proxy_id, worker=inherited.number)
         return Proxy(settings, lambda: settings, None, log, role)
 

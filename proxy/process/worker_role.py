@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.clients.handover import Handover
+from proxy.clients.shared_counts import SharedCounts
 from proxy.config.ledger import Ledger
 from proxy.fleet.channel import Channel
 from proxy.fleet.channel_store import ChannelStore
@@ -26,6 +27,8 @@ class WorkerRole:
     channel: Channel
     """to the supervisor"""
     handover: Handover
+    counts: SharedCounts
+    """connections of addresses and users at all workers"""
 
     @property
     def saves(self) -> bool:

@@ -23,6 +23,7 @@ from prometheus_client.core import Metric
 from proxy.backoff import Backoff
 from proxy.clients.handover import ABSENT, Board
 from proxy.clients.listeners import listen_at
+from proxy.clients.shared_counts import SharedCounts
 from proxy.config.models import Settings
 from proxy.config.workers import settings_of_worker
 from proxy.fleet.channel import Answers, Channel, ChannelError
@@ -32,7 +33,7 @@ from proxy.fleet.memory_store import Memory, MemoryStore
 from proxy.fleet.store import Store
 from proxy.observe.live import EMPTY, merged_one
 from proxy.observe.live import merged as merged_live
-from proxy.observe.merging import merged, merged_throttles
+from proxy.observe.merging import Counters, merged, merged_throttles
 from proxy.observe.metrics import worker_metrics
 from proxy.observe.operations import Log
 from proxy.process.start_error import StartError, no_address
@@ -68,6 +69,7 @@ class WorkerProcess:
             began = loop.time()
             code = await self._run()
             workers.board.write(self.number, ABSENT)
+            workers.counts.clear(self.number)
             if workers.stopping.is_set():
                 return
             workers.log.error("worker ended", worker=self.number, exit_code=code, detail="it is started again")
@@ -121,6 +123,7 @@ class Workers:
         self._memory, self._ledger_topic = Memory(), ledger_topic
         self._boot = secrets.token_hex(8)
         self.board, self._board_fd = Board.make(count)
+        self.counts, self._counts_fd = SharedCounts.make(count, settings.limits.max_connections)
         self.stopping = asyncio.Event()
         self.serving = asyncio.Event()
         """set once all serve for the first time, or one cannot start"""
@@ -129,6 +132,7 @@ class Workers:
         self._inboxes = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
         self.processes = [WorkerProcess(number, self) for number in range(count)]
         self._tasks: list[asyncio.Task[None]] = []
+        self._counters = Counters()
         self._telling: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[str, Any]:
@@ -168,7 +172,8 @@ class Workers:
 
     def inheritance(self, number: int, channel: int) -> Inheritance:
         senders = [sender.fileno() for sender, _ in self._inboxes]
-        return Inheritance(os.getpid(), number, channel, self._board_fd, senders, self._inboxes[number][1].fileno())
+        inbox = self._inboxes[number][1].fileno()
+        return Inheritance(os.getpid(), number, channel, self._board_fd, self._counts_fd, senders, inbox)
 
     def use(self, settings: Settings) -> None:
         """These settings, which are right, hold from now on."""
@@ -212,10 +217,10 @@ class Workers:
     # ------------------------------------------------------------------ what the admin listener tells
 
     async def metrics(self) -> list[Metric]:
-        """Those of all workers that answer, as those of one proxy."""
-        answers = await self._ask("metrics")
+        """Those of all workers that answer, as those of one proxy, and what others have counted."""
+        answers = {number: (self.processes[number].starts, rows) for number, rows in await self._ask("metrics")}
         restarts = sum(each.starts - 1 for each in self.processes)
-        return [*merged(rows for _, rows in answers), *worker_metrics(self.count, len(answers), restarts)]
+        return [*merged(self._counters.complete(answers)), *worker_metrics(self.count, len(answers), restarts)]
 
     async def not_ready(self) -> str | None:
         """All have to serve at first. A worker that ends later and is started again leaves the others ready."""

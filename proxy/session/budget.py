@@ -20,6 +20,8 @@ STRANGERS: Final = ""
 UNLOCATED: Final = ""
 """The address of connections whose PROXY protocol header has not come yet."""
 SMALL: Final = 1 << 16
+ADDRESS, USER, USERS = "address", "user", "users"
+"""What is counted at all workers: connections of an address, of a user, and of all users."""
 
 
 class Waiter(Protocol):
@@ -119,15 +121,51 @@ class Guest:
         """It has not been let in yet."""
 
 
+class OtherWorkers(Protocol):
+    """What the workers of one proxy know of each other's connections: counts by kind (`ADDRESS`, `USER`, `USERS`) and name."""
+
+    @property
+    def workers(self) -> int:
+        """All of them, this one too."""
+
+    def tell(self, kind: str, name: str, count: int) -> None:
+        """This worker has so many now."""
+
+    def elsewhere(self, kind: str, name: str) -> int:
+        """Those of the other workers."""
+
+
+class NoOtherWorkers:
+    """A proxy that is one process."""
+
+    workers = 1
+
+    def tell(self, kind: str, name: str, count: int) -> None: ...
+
+    def elsewhere(self, kind: str, name: str) -> int:  # noqa: ARG002
+        return 0
+
+
 class Census:
     """How many connections there are: in total, by address of the client, by user. A limit of None is none.
 
     A connection that has not been let in, as it has not logged in, does not keep others out: at the limit, a new connection
     replaces the oldest of these, of the address that has most of them. Those that were let in stay. Each user may have a share
-    of all connections (`quota.fair_share`), except `ANONYMOUS`, which is every client of a cluster without logins."""
+    of all connections (`quota.fair_share`), except `ANONYMOUS`, which is every client of a cluster without logins.
 
-    def __init__(self, capacity: int, per_address: int | None = None, per_principal: int | None = None) -> None:
+    With workers, `capacity` is the part of this one; addresses and users are counted at all of them. Each tells the others of a
+    connection before it looks whether there is room, so no limit is exceeded; where two workers take one at the same time and one
+    would fit, neither may be let in."""
+
+    def __init__(
+        self,
+        capacity: int,
+        per_address: int | None = None,
+        per_principal: int | None = None,
+        others: OtherWorkers | None = None,
+    ) -> None:
         self.capacity, self.per_address, self.per_principal = capacity, per_address, per_principal
+        self._others: OtherWorkers = NoOtherWorkers() if others is None else others
         self._by_address: Counter[str] = Counter()
         self._waiting: dict[str, dict[Guest, None]] = {}
         """by address, the oldest first: those that were not let in"""
@@ -137,9 +175,7 @@ class Census:
         """the largest of these numbers"""
         self._shares = FairShare(capacity)
         self.elsewhere: Counter[str] = Counter()
-        """connections of users at other proxies, as far as they have told"""
-        self.addresses_elsewhere: Counter[str] = Counter()
-        """the same of addresses, of other workers of this proxy"""
+        """connections of users at other proxies, with their workers and those of this one, as far as they have told"""
         self.count = 0
 
     def arrive(self, host: str, evict: Callable[[], None]) -> Guest | str:
@@ -176,6 +212,7 @@ class Census:
             guest.here = False
             self.count -= 1
             _less(self._by_address, guest.host)
+            self._tell_address(guest.host, self._by_address[guest.host])
             if guest.waits:
                 self._wait_no_more(guest)
 
@@ -184,33 +221,49 @@ class Census:
         self.forget(before)
         if user == ANONYMOUS:
             return True
-        self._shares.total = self.capacity
-        room = self._shares.has_room(user)
-        self._shares.charge(user, 1)
-        return room and (self.per_principal is None or self._shares.held_by(user) + self.elsewhere[user] <= self.per_principal)
+        others, shares = self._others, self._shares
+        shares.total = self.capacity * others.workers
+        self._charge(user, 1)
+        here, there = shares.held_by(user), others.elsewhere(USER, user)
+        room = shares.has_room(user, 0, elsewhere=there, all_elsewhere=others.elsewhere(USERS, ""))
+        return room and (self.per_principal is None or here + max(there, self.elsewhere[user]) <= self.per_principal)
 
     def by_user(self) -> dict[str, int]:
         """Connections by user."""
         return self._shares.by_principal()
 
-    def by_address(self) -> dict[str, int]:
-        """Connections by address of the client."""
-        return {host: count for host, count in self._by_address.items() if count and host != UNLOCATED}
-
     def forget(self, user: str) -> None:
         """A connection of this user ended."""
         if user != ANONYMOUS:
-            self._shares.give_back(user)
+            self._charge(user, -1)
+
+    def _charge(self, user: str, connections: int) -> None:
+        """A user has so many connections more."""
+        self._shares.charge(user, connections)
+        self._others.tell(USER, user, self._shares.held_by(user))
+        self._others.tell(USERS, "", self._shares.held)
+
+    def _tell_address(self, host: str, connections: int) -> None:
+        if host != UNLOCATED:
+            self._others.tell(ADDRESS, host, connections)
 
     def _full(self, host: str) -> str | None:
         """The limit that one more connection from there would be over, by its setting's name, once others have made room."""
-        here = self._by_address[host] + self.addresses_elsewhere[host]
-        crowded = self.per_address is not None and host != UNLOCATED and here >= self.per_address
-        if crowded and not self._make_room(host):
-            return "max_connections_per_address"
-        if self.count >= self.capacity and not (self._largest and self._make_room(next(iter(self._by_number[self._largest])))):
-            return "max_connections"
-        return None
+        self._tell_address(host, self._by_address[host] + 1)
+        limit = None
+        if self._crowded(host) and not self._make_room(host):
+            limit = "max_connections_per_address"
+        elif self.count >= self.capacity and not (self._largest and self._make_room(next(iter(self._by_number[self._largest])))):
+            limit = "max_connections"
+        if limit is not None:
+            self._tell_address(host, self._by_address[host])
+        return limit
+
+    def _crowded(self, host: str) -> bool:
+        """True if there may be no further connection from there."""
+        if self.per_address is None or host == UNLOCATED:
+            return False
+        return self._by_address[host] + self._others.elsewhere(ADDRESS, host) >= self.per_address
 
     def _make_room(self, host: str) -> bool:
         """Close the oldest connection from there that was not let in."""
@@ -225,6 +278,7 @@ class Census:
     def _count(self, guest: Guest) -> None:
         self.count += 1
         self._by_address[guest.host] += 1
+        self._tell_address(guest.host, self._by_address[guest.host])
         waiting = self._waiting.setdefault(guest.host, {})
         waiting[guest] = None
         self._number(guest.host, len(waiting) - 1, len(waiting))

@@ -1,5 +1,4 @@
-"""How many connections users, or addresses, have at other proxies, for `limits.max_connections_per_principal` and
-`max_connections_per_address`. Pure.
+"""How many connections users have at other proxies, for `limits.max_connections_per_principal`. Pure.
 
 In: the census of this proxy, what other proxies tell of theirs. Out: what to tell: counts that changed, now and then all of them;
 and the sum of what others told. A proxy that says nothing any more counts for `LIFE`; while nothing can be heard at
@@ -7,50 +6,48 @@ all, what was known last holds."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from proxy.session.budget import Census
 
+NAME: Final = "connections"
+"""What events with counts begin with."""
 LIFE: Final = 6.0
 """Seconds after which a proxy that says nothing is taken for gone."""
 ALL: Final = 2.0
 """Seconds between two times that all counts are told."""
 MOST: Final = 10_000
-"""Users, or addresses, of another proxy that are known. Users are principals that brokers have let in, so there are as many as
+"""Users of another proxy that are known. Users are principals that brokers have let in, so there are as many as
 accounts."""
 
 
 class Presence:
-    """The counts of all other proxies, by `boot`. `name`: what events with them begin with. `counts` are those of this proxy, None
-    without a limit; `sums` is where those of others belong."""
+    """The counts of all other proxies, by `boot`. `census`: the users of this proxy, and where the sums of others belong."""
 
-    def __init__(self, name: str, counts: Callable[[], Mapping[str, int] | None], sums: Counter[str]) -> None:
-        self.name, self._counts, self._sums = name, counts, sums
+    def __init__(self, census: Census) -> None:
+        self._census = census
         self._told: dict[str, int] = {}
         self._all_told = -ALL
         self._others: dict[str, tuple[float, dict[str, int]]] = {}
 
     def tell(self, now: float) -> list[Any] | None:
-        """[`name`, whether these are all, whose → connections], None where there is nothing to tell."""
-        current = self._counts()
-        if current is None:
+        """[`NAME`, whether these are all, user → connections], None where there is nothing to tell."""
+        if self._census.per_principal is None:
             return None
-        counts = dict(current)
+        counts = self._census.by_user()
         if now - self._all_told >= ALL:
             self._all_told = now
             self._told = counts
-            return [self.name, True, counts]
+            return [NAME, True, counts]
         changed = {user: count for user, count in counts.items() if self._told.get(user) != count}
         changed |= dict.fromkeys(self._told.keys() - counts.keys(), 0)
         self._told = counts
-        return [self.name, False, changed] if changed else None
+        return [NAME, False, changed] if changed else None
 
     def hear(self, boot: str, event: list[Any], age: float, now: float) -> None:
         """What another proxy told. ValueError for what is none of this."""
         match event:
-            case [str(name), bool(everything), dict(counts)] if name == self.name and all(
+            case [str(name), bool(everything), dict(counts)] if name == NAME and all(
                 type(count) is int and count >= 0 for count in counts.values()
             ):
                 pass
@@ -75,15 +72,8 @@ class Presence:
         if gone:
             self._add_up()
 
-    @classmethod
-    def of_users(cls, census: Census) -> Presence:
-        return cls("connections", lambda: None if census.per_principal is None else census.by_user(), census.elsewhere)
-
-    @classmethod
-    def of_addresses(cls, census: Census) -> Presence:
-        return cls("addresses", lambda: None if census.per_address is None else census.by_address(), census.addresses_elsewhere)
-
     def _add_up(self) -> None:
-        self._sums.clear()
+        sums = self._census.elsewhere
+        sums.clear()
         for _, counts in self._others.values():
-            self._sums.update(counts)
+            sums.update(counts)

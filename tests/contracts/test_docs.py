@@ -55,7 +55,7 @@ def metrics() -> set[str]:
     found = set()
     for call in calls():
         match call.func:
-            case ast.Name(id="_gauge"):
+            case ast.Name(id="_gauge") | ast.Attribute(attr="_shared"):
                 found.add(first_text(call))
             case ast.Name(id="_counter" | "_counter_of" | "_by_label") if name := first_text(call):
                 found.add(f"{name}_total")

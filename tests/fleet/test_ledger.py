@@ -60,7 +60,7 @@ class Proxy:
         self.fleet = Fleet(self.settings, self.engine, name, self.clock, structlog.get_logger(), redis_store(self.settings, name))
         self.link = self.fleet.link
         self.census = Census(100, per_principal=2)
-        self.fleet.count(Presence.of_users(self.census))
+        self.fleet.count(Presence(self.census))
 
     @property
     def meter(self) -> RateMeter:

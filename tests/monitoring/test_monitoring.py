@@ -43,8 +43,9 @@ def test_what_is_asked_for_is_there(expression: str) -> None:
     assert asked, expression
     unknown = {name for name in asked - FROM_LIBRARIES if name not in known}
     assert not unknown
+    labels = {label for name in asked for label in known.get(name, [])} | {"instance"}
+    labels |= set(re.findall(r'"(\w+)", "\$1"', expression))
     for by in re.findall(r"by \(([^)]*)\)", expression):
-        labels = {label for name in asked for label in known.get(name, [])} | {"instance"}
         assert set(by.replace(" ", "").split(",")) <= labels
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from proxy.observe.catalogue import families
-from proxy.observe.merging import merged, merged_throttles, rows_of
+from proxy.observe.merging import MOST_ENDED, Counters, merged, merged_throttles, rows_of
 
 P = "kafka_quota_proxy_"
 
@@ -48,6 +48,34 @@ def test_gauges_are_sums_of_what_each_has_and_else_what_all_share() -> None:
     assert found[P + "client_connections", "a"] == 7
     assert found[P + "producer_byte_rate_used", "a"] == 100
     assert found[P + "upstream_up", "a"] == 0
+
+
+def test_counters_do_not_go_back_when_a_worker_ends_or_does_not_answer() -> None:
+    """Prometheus would take that for a restart, and all that is left for new."""
+    known = Counters()
+
+    def scrape(**counted: tuple[int, float]) -> tuple[float, float]:
+        """Worker and (its start, its requests) to requests and connections of all."""
+        answers = {int(worker[1:]): (start, rows_of(metrics(count))) for worker, (start, count) in counted.items()}
+        found = {metric.name: metric.samples[0].value for metric in merged(known.complete(answers))}
+        return found[P + "requests"], found.get(P + "client_connections", 0)
+
+    def metrics(count: float) -> list[Metric]:
+        return [counter("requests", Fetch=count), gauge("client_connections", a=1)]
+
+    assert scrape(w0=(1, 5), w1=(1, 10)) == (15, 2)
+    assert scrape(w0=(1, 6)) == (16, 1), "one does not answer"
+    assert scrape(w0=(1, 6), w1=(2, 1)) == (17, 2), "one was started again"
+    assert scrape(w0=(3, 2), w1=(2, 1)) == (19, 2)
+    assert scrape() == (19, 0)
+
+
+def test_what_is_kept_of_workers_that_have_ended_is_bounded() -> None:
+    known = Counters()
+    for start in range(5):
+        entities = {f"{start}-{i}": i for i in range(MOST_ENDED)}
+        rows = known.complete({0: (start, rows_of([counter("entity_refused_items", **entities)]))})
+    assert sum(len(samples) for some in rows for *_, alike in some for *_, samples in alike) == 2 * MOST_ENDED
 
 
 def test_what_each_worker_counts_of_the_same_is_told_once() -> None:

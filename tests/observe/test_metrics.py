@@ -44,8 +44,9 @@ def make_room(tmp_path, limits, producer_ids=None):
         settings_applied=lambda: 4,
         settings_refused=lambda: 5,
         max_entities=lambda: shown.most,
+        shares_quotas=lambda: shown.shares,
     )
-    shown = SimpleNamespace(most=10)
+    shown = SimpleNamespace(most=10, shares=False)
     world.services = replace(world.services, watcher=observer)
     registry = registry_of(ProxyCollector(world.engine, world.tally, usage, observer, gauges, lambda: 0.0))
     return SimpleNamespace(world=world, usage=usage, observer=observer, registry=registry, shown=shown)
@@ -62,7 +63,9 @@ def charge(room, user: str, client_id: str, partitions: int) -> None:
 
 
 def figures(room) -> dict[str, float]:
-    lines = generate_latest(room.registry).decode().split("\n")
+    """Those of a proxy that shares nothing, without the label that says so."""
+    scrape = generate_latest(room.registry).decode().replace('{scope="proxy"}', "")
+    lines = scrape.replace(',scope="proxy"', "").replace('scope="proxy",', "").split("\n")
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line.startswith("kafka_quota_proxy"))}
 
 
@@ -134,6 +137,22 @@ def test_a_quota_is_shown_by_the_entity_that_owns_its_window(tmp_path):
         names = [f"{prefix}_{name}{{{','.join(sorted(labels.split(',')))}}}" for name in ("rate", "limit", "left")]
         assert [shown[name] for name in names] == [pytest.approx(rate), limit, pytest.approx(left)]
     assert shown[f"{prefix}_entities"] == 3
+
+
+def test_figures_of_what_proxies_share_say_whose_they_are(room):
+    """Of figures of the fleet, each proxy tells all: their sum over proxies is no figure."""
+    charge(room, "alice", "app", 100)
+    for shares, scope in ((False, "proxy"), (True, "fleet")):
+        room.shown.shares = shares
+        families = {it.name: it for it in text_string_to_metric_families(generate_latest(room.registry).decode())}
+
+        def scopes(name: str, families=families) -> set[str]:
+            return {sample.labels.get("scope", "") for sample in families[f"kafka_quota_proxy_{name}"].samples}
+
+        for name in ("controller_mutations_rate", "controller_mutations_limit", "bytes_in_rate", "sequence_fences"):
+            assert scopes(name) == {scope}, name
+        for name in ("client_connections", "requests", "controller_mutations_entities"):
+            assert scopes(name) <= {""}, "each proxy's own"
 
 
 def test_the_busiest_entities_are_shown_and_the_others_counted(room):

@@ -122,11 +122,13 @@ class ProxyProcess:
             return e.code, e.read().decode()
 
     def metric(self, name: str, **labels: str) -> float:
-        """One figure of /metrics, 0 when it is not there."""
-        wanted = "kafka_quota_proxy_" + name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
+        """The first figure of /metrics that has these labels, 0 when there is none."""
+        wanted, pairs = "kafka_quota_proxy_" + name, {f'{k}="{v}"' for k, v in labels.items()}
         for line in self.get("/metrics")[1].splitlines():
-            if line.startswith(wanted + " "):
-                return float(line.rsplit(" ", 1)[1])
+            series, _, value = line.rpartition(" ")
+            found, _, those = series.rstrip("}").partition("{")
+            if found == wanted and pairs <= set(those.split(",")):
+                return float(value)
         return 0.0
 
     def figures(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ whatever becomes of Redis, and whoever comes to another proxy takes along what i
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -65,19 +66,24 @@ def create(kafka: LocalCluster, name: str) -> None:
     admin.create_topics([NewTopic(name, 6, 1)])[name].result(20)
 
 
-def produce(bootstrap: str, client_id: str, topic: str, until: float, *, login: bool = True) -> int:
-    """Bytes that a client got acknowledged, as many as it can until then."""
+def produce(
+    bootstrap: str, client_id: str, topic: str, until: float | threading.Event, *, login: bool = True, size: int = BATCH
+) -> int:
+    """Bytes that a client got acknowledged, as many as it can until then, in records of this size."""
     done = 0
+
+    def over() -> bool:
+        return until.is_set() if isinstance(until, threading.Event) else time.monotonic() >= until
 
     def told(error: object, _: object) -> None:
         nonlocal done
-        done += 0 if error else BATCH
+        done += 0 if error else size
 
     settings = {"client.id": client_id, "linger.ms": 0, "batch.num.messages": 1}
     producer = Producer(access(bootstrap, **settings) if login else {"bootstrap.servers": bootstrap, **settings})
-    while time.monotonic() < until:
-        producer.produce(topic, b"x" * BATCH, on_delivery=told)
-        while len(producer) >= 2 and time.monotonic() < until:
+    while not over():
+        producer.produce(topic, b"x" * size, on_delivery=told)
+        while len(producer) >= 2 and not over():
             producer.poll(0.02)
     producer.purge()
     producer.flush(5)

@@ -93,6 +93,8 @@ def test_clients_of_three_proxies_get_one_quota(kafka3: LocalCluster, tmp_path: 
         done += through(proxies, name, 4)
         assert done <= most(time.monotonic() - began)
         assert sum(proxy.metric("ledger_learned_units_total") for proxy in proxies) > RATE * BURST
+        limits = [proxy.metric("producer_byte_rate_limit", client_id=name, scope="fleet") for proxy in proxies]
+        assert limits == [RATE] * PROXIES, "they are the fleet's, and each tells them"
         with ProxyProcess(tmp_path / "another", kafka3.bootstrap_servers, settings_of(topic)) as another:
             wait_until(lambda: shared([*proxies, another]), "another proxy to join", 30)
             began = time.monotonic()
@@ -172,6 +174,7 @@ def test_a_proxy_that_may_not_use_the_topic_says_so_once_and_counts_for_itself(
         reason = proxy.wait_for("quotas are not shared")["reason"]
         assert "allow `upstream.sasl` to create, describe, read and write it" in reason
         assert proxy.metric("enforces_alone") == 1
+        assert 'scope="fleet"' not in proxy.get("/metrics")[1]
         assert reason in proxy.get("/throttles")[1].replace('\\"', '"')
         admin = AdminClient(access(tenants1.bootstrap_servers, "operator"))
         rights = [

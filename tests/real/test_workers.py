@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,7 +25,7 @@ from localkafka import LocalCluster
 from localkafka.ports import free_port
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.raw import connect
-from tests.real.steady import SteadyProducer, create, read_all
+from tests.real.steady import SteadyProducer, create, read_in_order
 from tests.real.test_faults import serve
 from tests.real.test_ledger import BATCH, produce
 
@@ -34,13 +37,16 @@ COMMAND = [sys.executable, "-m", "proxy", "serve"]
 RATE = 400_000
 BURST = 10
 """seconds of the quota that pass at once"""
+MINUTE = "FLEET_MINUTE" in os.environ
+"""`make test-fleet-minute`: tests take a minute each."""
+KILL_EVERY, KILLS_OF_A_MINUTE = 5.0, 12
 
 
 @contextmanager
-def workers(kafka: LocalCluster, folder: Path, **settings: Any) -> Iterator[ProxyProcess]:
+def workers(kafka: LocalCluster, folder: Path, count: int = WORKERS, **settings: Any) -> Iterator[ProxyProcess]:
     with shared_ports(BROKERS + 1) as first:
         listen = {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + BROKERS}", "reuse_port": True}
-        made = {"listen": listen, "workers": WORKERS, **settings}
+        made = {"listen": listen, "workers": count, **settings}
         with ProxyProcess(folder, kafka.bootstrap_servers, made) as running:
             wait_until(lambda: running.metric("brokers") == BROKERS, "all brokers to be known")
             yield running
@@ -73,6 +79,7 @@ def test_clients_of_all_workers_get_one_quota_and_one_admin_address(kafka3: Loca
         assert proxy.metric("workers_up") == WORKERS
         assert proxy.metric("request_bytes_total", api="Produce") >= done, "those of all workers"
         assert proxy.metric("throttled_requests_total", quota="producer_byte_rate") > 0
+        assert proxy.metric("producer_byte_rate_limit", client_id=name, scope="proxy") == RATE, "workers are one proxy"
         assert json.loads(proxy.get("/throttles")[1]).keys() == {"proxy", "enforces_alone", "at", "throttled", "refused_last_hour"}
     boots = {line["boot"] for line in proxy.usage() if line["type"] == "usage" and line["api_key"] == 0}
     assert len(boots) == WORKERS, "all of them had clients, and wrote to one folder"
@@ -95,48 +102,88 @@ def test_connections_are_spread_evenly_also_when_they_are_few(kafka3: LocalClust
 
 
 def test_a_limit_of_an_address_holds_for_all_workers_together(kafka3: LocalCluster, tmp_path: Path) -> None:
+    """However many come at once."""
     with workers(kafka3, tmp_path, limits={"max_connections_per_address": 5}) as proxy, ExitStack() as stack:
-        for _ in range(5):
+
+        def served(_: int = 0) -> bool:
             connection = stack.enter_context(connect(proxy.bootstrap))
-            connection.decoded(3, 9, topics=[])
-        wait_until(lambda: proxy.metric("ledger_events_heard_total") >= 5 * (WORKERS - 1), "all workers to know of each other")
+            try:
+                connection.decoded(3, 9, topics=[])
+            except (OSError, EOFError):
+                return False
+            return True
 
-        def refused() -> bool:
-            with connect(proxy.bootstrap) as connection:
-                try:
-                    connection.decoded(3, 9, topics=[])
-                except (OSError, EOFError):
-                    return True
-            return False
+        with ThreadPoolExecutor(30) as pool:
+            at_once = sum(pool.map(served, range(30)))
+        one_by_one = sum(served() for _ in range(10))
+        assert at_once >= 1
+        assert at_once + one_by_one == 5
+        assert proxy.metric("limit_hits_total", limit="max_connections_per_address") >= 10
 
-        wait_until(refused, "one more to be refused")
-        assert proxy.metric("limit_hits_total", limit="max_connections_per_address") >= 1
+
+PRODUCERS: dict[str, dict[str, Any]] = {
+    "idempotent": {"enable.idempotence": True},
+    "one request at a time": {"acks": "all", "max.in.flight.requests.per.connection": 1},
+    "without retries": {"acks": "all", "retries": 0},
+}
+"""Kafka promises of the first that each record is there once and in order; of the second that none is lost and all are in order,
+but what is sent again may be there twice; of the third that what it acknowledges is there once."""
 
 
 def test_a_worker_that_is_killed_under_load_costs_no_record(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
-    create(kafka3.bootstrap_servers, name)
-    with workers(kafka3, tmp_path) as proxy, ExitStack() as stack:
-        kinds = [("idempotent", {"enable.idempotence": True}), ("plain", {"acks": "all"})]
-        producers = [
-            stack.enter_context(SteadyProducer(proxy.bootstrap, name, f"{kind} {number}", **settings))
-            for number in range(3)
-            for kind, settings in kinds
-        ]
-        wait_until(lambda: all(len(it.acknowledged) > 50 for it in producers), "all producers to get on")
-        for restarts in (1, 2):
-            processes(proxy)[0].kill()
-            wait_until(lambda n=restarts: proxy.metric("worker_restarts_total") == n, "the worker to be started again")
+    """Killed again and again, one after the other; who is over its quota meanwhile gets no more for it."""
+    kills, pause = (KILLS_OF_A_MINUTE, KILL_EVERY) if MINUTE else (3, 0.0)
+    topics = {kind: f"{name}-{kind.replace(' ', '-')}" for kind in PRODUCERS}
+    for topic in (*topics.values(), name):
+        create(kafka3.bootstrap_servers, topic)
+    quotas = {"entities": [{"client_id": name, "cluster_producer_byte_rate": RATE}]}
+    with workers(kafka3, tmp_path, quotas=quotas) as proxy, ExitStack() as stack, ThreadPoolExecutor(4) as pool:
+        producers = {
+            kind: [
+                stack.enter_context(SteadyProducer(proxy.bootstrap, topics[kind], f"{kind} {number}", **settings))
+                for number in range(2)
+            ]
+            for kind, settings in PRODUCERS.items()
+        }
+        everybody = [it for some in producers.values() for it in some]
+        wait_until(lambda: all(len(it.acknowledged) > 50 for it in everybody), "all producers to get on")
+        began, stop = time.monotonic(), threading.Event()
+        limited = [pool.submit(produce, proxy.bootstrap, name, name, stop, login=False) for _ in range(4)]
+        requests = 0.0
+        for kill in range(kills):
+            assert (requests := max(requests, told := proxy.metric("requests_total", api="Produce"))) == told, "counters go on"
+            time.sleep(pause)
+            processes(proxy)[kill % WORKERS].kill()
+            wait_until(lambda n=kill + 1: proxy.metric("worker_restarts_total") == n, "the worker to be started again")
             wait_until(lambda: proxy.metric("workers_up") == WORKERS, "it to serve")
-        before = [len(it.acknowledged) for it in producers]
-        wait_until(lambda: all(len(it.acknowledged) > n + 50 for it, n in zip(producers, before, strict=True)), "all to go on")
+        before = [len(it.acknowledged) for it in everybody]
+        wait_until(lambda: all(len(it.acknowledged) > n + 50 for it, n in zip(everybody, before, strict=True)), "all to go on")
+        stop.set()
+        done, took = sum(it.result() for it in limited), time.monotonic() - began
+        assert done <= RATE * (BURST + took + 0.5 + kills * 0.1) + 4 * 3 * BATCH, "a worker that is killed forgets 10 ms"
         stack.close()
-        found = read_all(kafka3.bootstrap_servers, name)
-        for producer in producers:
-            assert (producer.failed, producer.unsent) == ([], 0)
-            assert all(found[value] >= 1 for value in producer.acknowledged), "none is lost"
-            if producer.acknowledged[0].startswith("idempotent"):
-                assert {found[value] for value in producer.acknowledged} == {1}, "none is there twice"
-        assert [line["exit_code"] for line in proxy.lines("worker ended")] == [-signal.SIGKILL] * 2
+        for kind, topic in topics.items():
+            verify(kind, producers[kind], read_in_order(kafka3.bootstrap_servers, topic))
+        assert [line["exit_code"] for line in proxy.lines("worker ended")] == [-signal.SIGKILL] * kills
+        sent = {kind: sum(len(it.acknowledged) for it in some) for kind, some in producers.items()}
+        print(f"{kills} kills in {took:.0f} s; acknowledged {sent}; {done / RATE / (BURST + took):.3f} of the quota")
+
+
+def verify(kind: str, producers: Sequence[SteadyProducer], partitions: Sequence[Sequence[str]]) -> None:
+    """What Kafka promises of producers of this kind has to hold."""
+    found = Counter(value for partition in partitions for value in partition)
+    for producer in producers:
+        assert producer.unsent == 0
+        assert all(found[value] for value in producer.acknowledged), "none is lost"
+        if kind != "without retries":
+            assert producer.failed == []
+        if kind != "one request at a time":
+            assert {found[value] for value in producer.acknowledged} == {1}, "none is there twice"
+        if kind != "without retries":
+            prefix = producer.acknowledged[0].rpartition(" ")[0] + " "
+            for partition in partitions:
+                first = list(dict.fromkeys(int(it.removeprefix(prefix)) for it in partition if it.startswith(prefix)))
+                assert first == sorted(first), "all are in order"
 
 
 def test_settings_are_read_once_for_all_and_a_worker_starts_with_those_in_force(

@@ -8,7 +8,7 @@ from proxy.session.presence import ALL, LIFE, MOST, Presence
 
 def pair(limit: int | None = 3) -> tuple[Census, Presence]:
     census = Census(100, per_principal=limit)
-    return census, Presence.of_users(census)
+    return census, Presence(census)
 
 
 def test_counts_are_told_as_they_change_and_all_of_them_now_and_then() -> None:

@@ -1,0 +1,82 @@
+"""How many connections each address and each user has at the workers of one proxy, in memory that all of them share, so that
+`limits.max_connections_per_address`, `_per_principal` and users' shares of `max_connections` hold for all workers together at any
+time: what one worker lets in, the next one knows at once.
+
+In: the counts of this worker. Out: the sum of what other workers count. Each worker has a table of its own, which nobody else
+writes, so nothing is locked. A name has its place by a keyed hash (clients cannot choose names that meet), in a set of `WAYS`
+slots. A table is at most a quarter full; where all slots of a set are taken all the same, the name counts for this worker alone."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from hashlib import blake2b
+from typing import Final
+
+WAYS: Final = 8
+"""Names that one set has room for."""
+LEAST_SETS: Final = 64
+_SLOT: Final = 2
+"""Numbers of a slot: the hash of a name, and its count."""
+_KEY: Final = 2
+"""Numbers that the key of the hash takes, before the tables."""
+_FREE: Final = 0
+
+
+class SharedCounts:
+    """The counts behind `fd`, as worker `worker` of `workers` sees them. The size of the file says how large tables are."""
+
+    def __init__(self, fd: int, workers: int, worker: int) -> None:
+        size = os.fstat(fd).st_size
+        self._numbers = memoryview(mmap.mmap(fd, size)).cast("q")
+        self._key = bytes(self._numbers[:_KEY])
+        self.workers, self._worker = workers, worker
+        self._table = (size // 8 - _KEY) // workers
+        self._sets = self._table // (WAYS * _SLOT)
+
+    @classmethod
+    def make(cls, workers: int, connections: int) -> tuple[SharedCounts, int]:
+        """Without any connection yet, for so many of all workers together; and the file descriptor."""
+        fd = os.memfd_create("counts")
+        sets = max(connections // workers, LEAST_SETS)
+        os.truncate(fd, 8 * (_KEY + workers * sets * WAYS * _SLOT))
+        os.pwrite(fd, os.urandom(8 * _KEY), 0)
+        return cls(fd, workers, 0), fd
+
+    def tell(self, kind: str, name: str, count: int) -> None:
+        """This worker counts so many now."""
+        numbers, digest = self._numbers, self._digest(kind, name)
+        start = self._start(self._worker, digest)
+        slots = numbers[start : start + WAYS * _SLOT].tolist()
+        digests, counts = slots[::_SLOT], slots[1::_SLOT]
+        if digest in digests:
+            numbers[start + digests.index(digest) * _SLOT + 1] = count
+        elif count and _FREE in counts:
+            slot = start + counts.index(_FREE) * _SLOT
+            numbers[slot] = digest
+            numbers[slot + 1] = count
+
+    def elsewhere(self, kind: str, name: str) -> int:
+        """What all other workers count."""
+        digest, found = self._digest(kind, name), 0
+        for worker in range(self.workers):
+            if worker != self._worker:
+                start = self._start(worker, digest)
+                slots = self._numbers[start : start + WAYS * _SLOT].tolist()
+                digests = slots[::_SLOT]
+                if digest in digests:
+                    found += slots[digests.index(digest) * _SLOT + 1]
+        return found
+
+    def clear(self, worker: int) -> None:
+        """This worker has ended, and with it its connections."""
+        start = _KEY + worker * self._table
+        self._numbers[start : start + self._table] = memoryview(bytes(8 * self._table)).cast("q")
+
+    def _digest(self, kind: str, name: str) -> int:
+        data = f"{kind} {name}".encode(errors="surrogatepass")
+        return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big", signed=True)
+
+    def _start(self, worker: int, digest: int) -> int:
+        """Where the set of a name begins in the table of a worker."""
+        return _KEY + worker * self._table + digest % self._sets * WAYS * _SLOT

@@ -1,0 +1,105 @@
+"""Workers of one proxy know at any time how many connections addresses and users have at all of them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.clients.shared_counts import SharedCounts
+from proxy.session.budget import Census, Guest
+
+WORKERS = 3
+
+
+@pytest.fixture
+def counts() -> Iterator[list[SharedCounts]]:
+    """As each worker sees them: by a descriptor that it inherits."""
+    _, fd = SharedCounts.make(WORKERS, 300)
+    yield [SharedCounts(fd, WORKERS, worker) for worker in range(WORKERS)]
+    os.close(fd)
+
+
+def test_others_are_told_at_once_and_no_count_is_taken_for_another(counts: list[SharedCounts]) -> None:
+    """However names come and go, in tables that are as full as they get."""
+    choose, right = random.Random(1), [Counter[str]() for _ in range(WORKERS)]
+    names = [f"10.0.{i // 250}.{i % 250}" for i in range(400)]
+    for _ in range(5000):
+        worker, name = choose.randrange(WORKERS), choose.choice(names)
+        held = right[worker][name]
+        right[worker][name] = held - 1 if held and (choose.random() < 0.5 or right[worker].total() >= 100) else held + 1
+        right[worker] += Counter()  # those at 0 are gone
+        if right[worker].total() > 100:
+            right[worker][name] -= 1
+        counts[worker].tell("address", name, right[worker][name])
+        asked = choose.choice(names)
+        expected = sum(right[other][asked] for other in range(WORKERS) if other != worker)
+        assert counts[worker].elsewhere("address", asked) == expected
+        assert counts[worker].elsewhere("user", asked) == 0
+
+
+def test_a_worker_that_has_ended_has_no_connections(counts: list[SharedCounts]) -> None:
+    for worker in (1, 2):
+        counts[worker].tell("user", "alice", worker)
+    counts[0].clear(2)
+    assert counts[0].elsewhere("user", "alice") == 1
+    assert counts[1].elsewhere("user", "alice") == 0
+
+
+def arrive(census: Census, host: str) -> Guest | str:
+    guest = census.arrive(host, lambda: None)
+    if isinstance(guest, Guest):
+        census.let_in(guest)
+    return guest
+
+
+def test_no_address_has_more_connections_than_its_limit_at_all_workers_together(counts: list[SharedCounts]) -> None:
+    censuses = [Census(100, per_address=5, others=each) for each in counts]
+    found = [arrive(censuses[i % WORKERS], "10.0.0.1") for i in range(9)]
+    assert [isinstance(it, Guest) for it in found] == [True] * 5 + [False] * 4
+    assert set(found[5:]) == {"max_connections_per_address"}
+    assert isinstance(arrive(censuses[0], "10.0.0.2"), Guest), "another address"
+    gone = found[1]
+    assert isinstance(gone, Guest)
+    censuses[1].leave(gone)
+    assert isinstance(arrive(censuses[2], "10.0.0.1"), Guest), "there is room again, also at another worker"
+
+
+def test_who_is_refused_takes_no_room_at_other_workers(counts: list[SharedCounts]) -> None:
+    full, free = Census(1, per_address=2, others=counts[0]), Census(9, per_address=2, others=counts[1])
+    assert isinstance(arrive(full, "a"), Guest)
+    assert [arrive(full, "b") for _ in range(3)] == ["max_connections"] * 3
+    assert isinstance(arrive(free, "b"), Guest)
+    assert isinstance(arrive(free, "b"), Guest)
+
+
+def test_no_user_has_more_connections_than_its_limit_at_all_workers_together(counts: list[SharedCounts]) -> None:
+    censuses = [Census(100, per_principal=4, others=each) for each in counts]
+    assert [censuses[i % WORKERS].identify("ANONYMOUS", "alice") for i in range(4)] == [True] * 4
+    assert not censuses[1].identify("ANONYMOUS", "alice")
+    censuses[1].forget("alice")
+    censuses[0].forget("alice")
+    assert censuses[1].identify("ANONYMOUS", "alice")
+    assert censuses[2].identify("ANONYMOUS", "bob")
+
+
+def test_what_other_proxies_tell_of_a_user_is_not_counted_twice(counts: list[SharedCounts]) -> None:
+    """With a ledger, a worker also hears of its siblings by the events of the fleet."""
+    here, there = (Census(100, per_principal=3, others=each) for each in counts[:2])
+    assert there.identify("ANONYMOUS", "alice")
+    here.elsewhere["alice"] = 1
+    assert here.identify("ANONYMOUS", "alice")
+    here.elsewhere["alice"] = 2
+    assert here.identify("ANONYMOUS", "alice") is False, "one more is at another proxy"
+
+
+def test_a_users_share_is_of_all_connections_wherever_they_are(counts: list[SharedCounts]) -> None:
+    """Of 90, 80 may be one user's, also where 30 of them are all that a worker has."""
+    censuses = [Census(30, others=each) for each in counts]
+    assert all(censuses[0].identify("ANONYMOUS", "alice") for _ in range(30))
+    assert all(censuses[1].identify("ANONYMOUS", "alice") for _ in range(30))
+    found = [censuses[2].identify("ANONYMOUS", "alice") for _ in range(30)]
+    assert found == [True] * 20 + [False] * 10
