@@ -70,15 +70,17 @@ def limited(rate: int) -> dict[str, Any]:
 def test_clients_of_all_workers_get_one_quota_and_one_admin_address(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
     create(kafka3.bootstrap_servers, name)
     with workers(kafka3, tmp_path, quotas=limited(RATE)) as proxy:
-        began = time.monotonic()
-        with ThreadPoolExecutor(6) as pool:
-            found = [pool.submit(produce, proxy.bootstrap, name, name, began + 6, login=False) for _ in range(6)]
-            done = sum(it.result() for it in found)
+        began, done = time.monotonic(), 0
+        while done <= RATE * BURST * 0.8 or not proxy.metric("throttled_requests_total", quota="producer_byte_rate"):
+            with ThreadPoolExecutor(6) as pool:
+                until = time.monotonic() + 3
+                found = [pool.submit(produce, proxy.bootstrap, name, name, until, login=False) for _ in range(6)]
+                done += sum(it.result() for it in found)
+            assert time.monotonic() < began + 60, "nobody is throttled"
         took = time.monotonic() - began
-        assert RATE * BURST * 0.8 < done <= RATE * (BURST + took + 0.5) + 6 * 3 * BATCH
+        assert done <= RATE * (BURST + took + 0.5) + 6 * 3 * BATCH
         assert proxy.metric("workers_up") == WORKERS
         assert proxy.metric("request_bytes_total", api="Produce") >= done, "those of all workers"
-        assert proxy.metric("throttled_requests_total", quota="producer_byte_rate") > 0
         assert proxy.metric("producer_byte_rate_limit", client_id=name, scope="proxy") == RATE, "workers are one proxy"
         assert json.loads(proxy.get("/throttles")[1]).keys() == {"proxy", "enforces_alone", "at", "throttled", "refused_last_hour"}
     boots = {line["boot"] for line in proxy.usage() if line["type"] == "usage" and line["api_key"] == 0}
