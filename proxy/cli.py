@@ -14,6 +14,7 @@ from proxy.compiled import hot_path
 from proxy.config.alone import enforces_alone
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings, deprecated_names
+from proxy.config.tenants import useless
 
 
 class LazyGroup(click.Group):
@@ -140,6 +141,8 @@ def check_config(file: Path | None, print_schema: bool) -> None:
     if (alone := enforces_alone(settings)) is not None:
         click.echo(f"{file}: warning: {alone}", err=True)
     for note in deprecated_names(settings):
+        click.echo(f"{file}: warning: {note}", err=True)
+    for note in useless(settings.tenants):
         click.echo(f"{file}: warning: {note}", err=True)
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
 

@@ -101,7 +101,7 @@ def tables(found: dict[str, Any]) -> Group:
 
 def whose(one: dict[str, Any]) -> str:
     """An entity for people."""
-    named = (("user", "user"), ("client_id", "client-id"), ("topic", "topic"), ("address", "address"))
+    named = (("user", "user"), ("client_id", "client-id"), ("topic", "topic"), ("address", "address"), ("tenant", "tenant"))
     entity = one["entity"]
     return ", ".join(f"{label} {entity[key]}" for key, label in named if entity.get(key) is not None) or "everybody"
 
