@@ -21,6 +21,7 @@ class LazyGroup(click.Group):
     """Commands of other packages are imported when they are run: `serve` needs no Spark."""
 
     others = {  # noqa: RUF012
+        "tenants": ("proxy.operate.tenants", "tenants", "Tenants: who belongs to each, what it owns and uses."),
         "throttles": ("proxy.operate.throttles", "throttles", "Who is throttled now, by which quota, until when."),
         "quotas": ("proxy.operate.quotas", "quotas", "Quotas of a running proxy: describe, alter, export, import, diff."),
         "report": ("reports.cli", "report", "Turn usage logs into the capacity report (PySpark)."),
