@@ -1,5 +1,5 @@
-"""Admin HTTP: /metrics, /healthz, /readyz, /throttles, /tenants, /live, /client and the console for people. In: a source of figures.
-Out: an aiohttp server, on loopback unless told otherwise. Nothing can be changed by it."""
+"""Admin HTTP: /metrics, /healthz, /readyz, /throttles, /tenants, /live, /client and the console for people. In: a source of
+figures. Out: an aiohttp server, on loopback unless told otherwise. Nothing can be changed by it."""
 
 from __future__ import annotations
 
