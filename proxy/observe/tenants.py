@@ -1,5 +1,5 @@
-"""What tenants own and use, for `/tenants`. In: tenants, the engine, sizes of topics. Out: a plain value. A few topics are looked at
-at a time, so that the data path goes on."""
+"""What tenants own and use, for `/tenants`. In: tenants, the engine, sizes of topics. Out: a plain value. It looks at a few
+topics at a time, so that the data path goes on."""
 
 from __future__ import annotations
 

@@ -43,6 +43,12 @@ def command(*arguments: str) -> str:
     return run.stdout
 
 
+def quotas_command(*arguments: str) -> str:
+    run = run_command(["quotas", *arguments], 60)
+    assert run.returncode == 0, (run.stdout, run.stderr)
+    return run.stdout
+
+
 def test_users_of_a_tenant_store_no_more_than_it_may_whatever_they_claim(
     shared: ProxyProcess, tenants3: LocalCluster, name: str
 ) -> None:
@@ -76,6 +82,27 @@ def test_users_of_a_tenant_store_no_more_than_it_may_whatever_they_claim(
     assert one["quotas"][0]["usage"] > RATE / 2
     assert "other, tenan*" in command("--admin", shared.admin)
     assert shared.metric("tenant_producer_byte_rate_limit", tenant="apps") == RATE
+
+
+def test_the_limit_of_a_tenant_is_altered_while_it_runs(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
+    quotas = {"admins": ["ANONYMOUS"], "dynamic": {"topic": name}}
+    settings = {"tenants": {"apps": {"users": ["ANONYMOUS"]}}, "quotas": quotas, "reload": {"interval": "100ms"}}
+    with ProxyProcess(tmp_path, kafka1.bootstrap_servers, settings) as proxy:
+        place = ["--bootstrap-server", proxy.bootstrap, "--entity-type", "tenants"]
+        who = [*place, "--entity-name", "apps"]
+        proxy.wait_for("quotas read")
+        assert "altered" in quotas_command("alter", *who, "--add-config", "cluster_producer_byte_rate=1KiB")
+        changed = proxy.wait_for("quota changed", entity="tenant apps")
+        assert (changed["quota"], changed["old"], changed["new"]) == ("cluster_producer_byte_rate", None, 1024)
+        found = json.loads(quotas_command("describe", *place, "--json"))
+        assert found == [{"entity": {"tenant": "apps"}, "quotas": {"cluster_producer_byte_rate": 1024}}]
+        producer = Producer({"bootstrap.servers": proxy.bootstrap, "log_level": 2})
+        producer.produce(name + "-data", bytes(15_000))
+        assert producer.flush(20) == 0
+        assert proxy.wait_for("over quota", quota="tenant_producer_byte_rate", entity="tenant apps")["limit"] == 1024
+        quotas_command("alter", *who, "--delete-config", "cluster_producer_byte_rate")
+        proxy.wait_for("quota changed", entity="tenant apps", new=None)
+        assert quotas_command("describe", *place) == "no quotas\n"
 
 
 def test_check_config_tells_what_has_no_effect(tmp_path: Path) -> None:
