@@ -22,7 +22,6 @@ from quota.kinds.producer_ids import ProducerIds, Windows
 from quota.kinds.rates import Rates
 from quota.kinds.slowed_rates import SlowedRates
 from quota.kinds.storage import Check, Event, Produced, Storage
-from quota.kinds.tenant_rates import TenantRates
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT
 from quota.ledger import Sums
 from quota.limit_table import ResolvedLimit
@@ -49,7 +48,7 @@ class Engine:
         self.rates = {row.kind: Rates(row.kind, row.title, row.unit.removesuffix("/s")) for row in RATES}
         """by kind: the plain rates of the catalogue"""
         self.tenant_rates = {
-            row.kind: TenantRates(TENANT_RATES[row.kind], f"tenant {row.title}", row.unit.removesuffix("/s")) for row in RATES
+            row.kind: Rates(TENANT_RATES[row.kind], f"tenant {row.title}", row.unit.removesuffix("/s")) for row in RATES
         }
         """by the kind of the plain rate: the same of tenants"""
         self.topic_in = Rates(TOPIC_IN, TOPIC_IN.replace("_", " "), "bytes")

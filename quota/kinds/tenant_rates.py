@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from quota.entity import Entity
-from quota.kinds.rates import RateLimit, RateMeter, Rates
+from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.tenants import NO_TENANTS, Tenants, owner_of
 
@@ -37,10 +37,5 @@ class TenantTable(LimitTable[RateLimit]):
     def of(self, owner: Entity) -> RateLimit | None:
         return self._rates.get(owner.topic or "")
 
-
-class TenantRates(Rates):
-    """The quota of all tenants."""
-
-    def _make(self, owner: Entity) -> RateMeter:
-        """Other proxies of a fleet name owners by their parts; here they are tenants."""
-        return super()._make(owner_of(owner.topic or ""))
+    def owner(self, parts: Entity) -> Entity:
+        return owner_of(parts.topic or "")
