@@ -78,6 +78,20 @@ def test_requests_of_all_users_count(world):
     assert by.topics == (), "the name of a tenant is not the name of a topic"
 
 
+def test_requests_that_come_in_one_read_are_within_both_limits_or_looked_at_one_by_one(world):
+    apps = {"users": ["app-1"], "cluster_request_rate": 1}
+    entity = {"user": "app-1", "cluster_request_rate": 1_000_000}
+    w = world()
+    w.engine.change(limits_of(Settings.model_validate({"tenants": {"apps": apps}, "quotas": {"entities": [entity]}})))
+    d = w.dialogue("app-1")
+    frame = write({("orders", 0): records(100)}, 1, acks=0)
+    d.client(frame * 3)
+    assert d.to_broker == frame * 3
+    d.client(frame * 20)
+    assert d.to_broker == frame * 8, "11 are within the limit of the tenant, or one more, which mutes"
+    assert [(one.quota, str(one.entity)) for one, _ in w.watcher.decisions] == [("tenant_request_rate", "tenant apps")]
+
+
 # ------------------------------------------------------------------ changed while the proxy runs
 
 
