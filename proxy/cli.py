@@ -14,12 +14,14 @@ from proxy.compiled import hot_path
 from proxy.config.alone import enforces_alone
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings, deprecated_names
+from proxy.config.tenants import useless
 
 
 class LazyGroup(click.Group):
     """Commands of other packages are imported when they are run: `serve` needs no Spark."""
 
     others = {  # noqa: RUF012
+        "tenants": ("proxy.operate.tenants", "tenants", "Tenants: who belongs to each, what it owns and uses."),
         "throttles": ("proxy.operate.throttles", "throttles", "Who is throttled now, by which quota, until when."),
         "quotas": ("proxy.operate.quotas", "quotas", "Quotas of a running proxy: describe, alter, export, import, diff."),
         "report": ("reports.cli", "report", "Turn usage logs into the capacity report (PySpark)."),
@@ -140,6 +142,8 @@ def check_config(file: Path | None, print_schema: bool) -> None:
     if (alone := enforces_alone(settings)) is not None:
         click.echo(f"{file}: warning: {alone}", err=True)
     for note in deprecated_names(settings):
+        click.echo(f"{file}: warning: {note}", err=True)
+    for note in useless(settings.tenants):
         click.echo(f"{file}: warning: {note}", err=True)
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
 

@@ -177,7 +177,14 @@ TOPIC_MEASURES: Final = {
 """By kind: the setting of a rate of topics below `quotas.topic_rates.topics`, and what of the usage log it is about."""
 TOPIC_RATES: Final = tuple(TOPIC_MEASURES)
 """Rates of topics: what may be produced and read (`quota.kinds.topic_rates`)."""
-KINDS: Final = (*dict.fromkeys(key.kind for key in _ROWS), "storage", "bytes_in", "address_connection_rate", *TOPIC_RATES)
+TENANT_RATES: Final[Mapping[str, str]] = {key.kind: f"tenant_{key.kind}" for key in RATES}
+"""Plain rates to the same rates of tenants (`quota.kinds.tenant_rates`), by kind."""
+KINDS: Final = (
+    *dict.fromkeys(key.kind for key in _ROWS),
+    *("storage", "bytes_in", "address_connection_rate"),
+    *TOPIC_RATES,
+    *TENANT_RATES.values(),
+)
 """Every kind of quota, as `quotas.observe` names it."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from quota.catalogue import RATES
+from quota.catalogue import RATES, TENANT_RATES
 from quota.confirmed import Confirmations
 from quota.decision import Action, Decision, Verdict
 from quota.fence import Fence
@@ -47,6 +47,10 @@ class Engine:
         self.producer_ids = ProducerIds(NO_LIMITS, hash128, windows)
         self.rates = {row.kind: Rates(row.kind, row.title, row.unit.removesuffix("/s")) for row in RATES}
         """by kind: the plain rates of the catalogue"""
+        self.tenant_rates = {
+            row.kind: Rates(TENANT_RATES[row.kind], f"tenant {row.title}", row.unit.removesuffix("/s")) for row in RATES
+        }
+        """by the kind of the plain rate: the same of tenants"""
         self.topic_in = Rates(TOPIC_IN, TOPIC_IN.replace("_", " "), "bytes")
         self.topic_out = Rates(TOPIC_OUT, TOPIC_OUT.replace("_", " "), "bytes")
         """rates of topics by themselves; `limits_topic_in` and `limits_topic_out`: whether any topic has one"""
@@ -59,7 +63,7 @@ class Engine:
         self.slowed_rates = SlowedRates(self.storage)
         self.kinds: tuple[Kind, ...] = (
             *(self.controller_mutations, self.producer_ids),
-            *self.rates.values(),
+            *(*self.rates.values(), *self.tenant_rates.values()),
             *(self.topic_in, self.topic_out, self.address_connections, self.bytes_in, self.storage, self.slowed_rates),
         )
         self.fence = Fence()
@@ -146,5 +150,6 @@ class Engine:
 
     def _look(self) -> None:
         self.limits_topic_in, self.limits_topic_out = bool(self.topic_in.limits), bool(self.topic_out.limits)
-        limited = bool(self.limits.table("producer_byte_rate")) or self.counts_topics
+        tables = (self.rates["producer_byte_rate"].limits, self.tenant_rates["producer_byte_rate"].limits)
+        limited = any(map(bool, tables)) or self.counts_topics
         self.looks_at_produce = limited or not self.storage.calm

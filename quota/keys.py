@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
+from re import fullmatch
 from typing import Final
 
-from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE
+from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TENANT_RATES
 from quota.entity import DEFAULT, Entity
+from quota.tenants import TENANT_NAME, TenantEntity
 
 Values = Mapping[str, float]
 """Limits of one entity, by the names of their keys."""
@@ -20,7 +22,10 @@ MAX_NAME: Final = 1024
 
 
 def wrong_entity(entity: Entity) -> str | None:
-    """Why this cannot be the name of a user or client id; None if it can."""
+    """Why this cannot be the name of a user, client id or tenant; None if it can."""
+    if isinstance(entity, TenantEntity):
+        right = fullmatch(TENANT_NAME, entity.topic or "")
+        return None if right else "the name of a tenant has 1 to 100 letters, digits, dots, dashes and underscores"
     for what, name in (("user", entity.user), ("client-id", entity.client_id)):
         if name == "":
             return f"the name of the {what} is empty"
@@ -32,6 +37,8 @@ def wrong_entity(entity: Entity) -> str | None:
 def wrong_value(entity: Entity, name: str, value: float) -> str | None:
     """Why an entity cannot have this limit; None when it can, seen for itself."""
     key = KEYS[name]
+    if isinstance(entity, TenantEntity) and key.kind not in TENANT_RATES:
+        return f"{name} is not for tenants; these have rates of bytes, requests and connections"
     if key.users_only and entity.client_id is not None:
         return f"{name} is for users and the default user only, as a client id is whatever a client claims"
     if not (isfinite(value) and 0 < value <= key.maximum):
@@ -58,5 +65,7 @@ def wrong_together(values: Values) -> str | None:
 
 def named(entity: Entity) -> str:
     """An entity of a limit for people, defaults included."""
+    if isinstance(entity, TenantEntity):
+        return str(entity)
     parts = (("user", entity.user), ("client-id", entity.client_id))
     return ", ".join(f"default {what}" if name == DEFAULT else f"{what} {name}" for what, name in parts if name is not None)

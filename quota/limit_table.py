@@ -48,6 +48,10 @@ class LimitTable(Generic[L]):
         others = None if found.owner.client_id is None else self.find(found.owner.user or "", OTHERS)
         return found if others is None or others.limit != found.limit or others.owner.client_id is None else others
 
+    def owner(self, parts: Entity) -> Entity:
+        """The owner of a window by its parts, which is all that other proxies of a fleet tell of it."""
+        return parts
+
     def of(self, owner: Entity) -> L | None:
         """The limit of the owner of a window: what `find` tells of the clients that share it."""
         for level in levels(owner.user or "", owner.client_id or ""):

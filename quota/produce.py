@@ -422,7 +422,7 @@ class TopicRate(Judge):
             return
         for rate, mine in self._by_rate(items):
             size = sum(self.batches[i].size for i in mine)
-            if rate.meter.take(size, now):
+            if rate.take(size, now):
                 continue
             if self._above is not Above.THROTTLE:
                 rate.record(size, now)

@@ -14,6 +14,7 @@ from quota.entity import Entity
 from quota.kinds.rates import RateLimit, RateMeter, Rates
 from quota.limit_table import ResolvedLimit
 from quota.shares import Share
+from quota.tenants import TenantEntity
 
 LATER: Final = 0.1
 """Seconds by which a connection that has had more of a shared rate lets the others go first."""
@@ -24,41 +25,72 @@ COLD: Final = ""
 
 
 class Metered:
-    """A rate that is limited, the window of its owner, and what one connection has of it."""
+    """A rate that is limited, the window of its owner, and what one connection has of it. `beside`: the rate of somebody else that
+    holds too, that of the tenant beside that of the user: both are charged, and the longer throttle is told."""
 
-    __slots__ = ("_engine", "found", "meter", "rates", "share", "since")
+    __slots__ = ("_engine", "beside", "found", "meter", "rates", "share", "since")
 
-    def __init__(self, engine: Engine, rates: Rates, found: ResolvedLimit[RateLimit], now: float) -> None:
+    def __init__(
+        self, engine: Engine, rates: Rates, found: ResolvedLimit[RateLimit], now: float, beside: Metered | None = None
+    ) -> None:
         self._engine = engine
         self.meter: RateMeter = rates.meter(found.owner, now)
         self.rates, self.found = rates, ResolvedLimit(found.limit, self.meter.owner)
+        self.beside = beside
         self.share = Share(self.meter.shares)
         self.since = -inf
         """when the request that waits was held first"""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic that it is a rate of, if it is one of a topic."""
+        owner = self.found.owner
+        return () if owner.topic is None or isinstance(owner, TenantEntity) else (owner.topic,)
+
+    def take(self, amount: float, now: float) -> bool:
+        """Count what is done if it is within the limits; else nothing is counted."""
+        if not self.meter.take(amount, now):
+            return False
+        beside = self.beside
+        if beside is None or beside.take(amount, now):
+            return True
+        self.meter.refund(amount, now)
+        return False
+
+    def has_room(self, amount: float, now: float) -> bool:
+        """Would `take` surely succeed?"""
+        return self.meter.has_room(amount, now) and (self.beside is None or self.beside.has_room(amount, now))
 
     def hold(self, now: float, *, held: bool = False, items: Sequence[int] = ()) -> Decision | None:
         """A request waits while its entity is muted on another connection; None when it need not. `held`: it was held before, and
         is held again only if its connection is ahead of others that share the rate and have not caught up yet."""
         longest = self._may_wait(held, now)
         wait = self._engine.hold(self.rates, self.found, items, now) if longest > 0 else None
-        return None if wait is None else replace(wait, throttle=min(self._later(wait.throttle, now), longest))
+        if wait is not None:
+            wait = replace(wait, throttle=min(self._later(wait.throttle, now), longest))
+        return wait if self.beside is None else _longer(wait, self.beside.hold(now, held=held, items=items))
 
     def charge(self, amount: float, now: float) -> Decision | None:
         """Count what was done. The throttle is capped at `max_throttle`, and the entity is muted for it; the connection a little
         longer if it is ahead of others."""
         self.share.add(amount, now)
         decision = self._engine.enforce(self.rates.charge(self.found, (amount,), now), now).decision
-        if decision is None:
-            return None
-        return replace(decision, throttle=min(self._later(decision.throttle, now), self._engine.limits.max_throttle))
+        if decision is not None:
+            longest = self._engine.limits.max_throttle
+            decision = replace(decision, throttle=min(self._later(decision.throttle, now), longest))
+        return decision if self.beside is None else _longer(decision, self.beside.charge(amount, now))
 
     def record(self, amount: float, now: float) -> None:
         """Count what was done, where nothing follows from it."""
         self.rates.charge(self.found, (amount,), now)
+        if self.beside is not None:
+            self.beside.record(amount, now)
 
     def refund(self, amount: float, now: float) -> None:
         """This amount of what was counted just now did not happen."""
         self.rates.refund(self.found.owner, amount, now)
+        if self.beside is not None:
+            self.beside.refund(amount, now)
 
     def _may_wait(self, held: bool, now: float) -> float:
         """Seconds that a request may be held: once, but a connection that is ahead of the others waits for them again and again,
@@ -71,6 +103,13 @@ class Metered:
 
     def _later(self, seconds: float, now: float) -> float:
         return seconds + LATER if self.share.ahead(now) else seconds
+
+
+def _longer(one: Decision | None, other: Decision | None) -> Decision | None:
+    """The decision with the longer throttle: the tightest limit wins."""
+    if one is None or other is None:
+        return one or other
+    return one if one.throttle >= other.throttle else other
 
 
 class Rules:
@@ -111,9 +150,10 @@ class Rules:
         self.by_client_id = client_id not in exempt.client_ids
         metered: dict[str, Metered] = {}
         for name, rates in engine.rates.items():
-            found = engine.find(rates, user, client_id) if rates.limits else None
-            if found is not None:
-                metered[name] = Metered(engine, rates, found, now)
+            for kind in (engine.tenant_rates[name], rates):
+                found = engine.find(kind, user, client_id) if kind.limits else None
+                if found is not None:
+                    metered[name] = Metered(engine, kind, found, now, metered.get(name))
         self.produce = metered.get("producer_byte_rate")
         self.cold = metered.get("cold_read_rate")
         self.connection = metered.get("connection_rate")

@@ -30,8 +30,11 @@ from quota.catalogue import KEYS
 from quota.entity import DEFAULT, Entity
 from quota.keys import Values, named, wrong_entity, wrong_together, wrong_value
 from quota.overrides import Change
+from quota.tenants import TenantEntity, owner_of
 
 USER, CLIENT_ID = "user", "client-id"
+TENANT: Final = "tenant"
+"""An entity type that no broker knows: entries about it have keys of the proxy only, so they never reach one."""
 NOT_ALLOWED, INVALID = 31, 42
 """CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST"""
 
@@ -41,6 +44,8 @@ UNSAID = Result(-1, "The broker says nothing of this entity.")
 
 def who_of(entity: Entity) -> Who:
     """An entity of a limit as the protocol has it."""
+    if isinstance(entity, TenantEntity):
+        return ((TENANT, entity.topic),)
     parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
     return tuple((kind, None if name == DEFAULT else name) for kind, name in parts if name is not None)
 
@@ -48,9 +53,14 @@ def who_of(entity: Entity) -> Who:
 def entity_of(who: Who) -> Entity:
     """The other way round; ValueError, with a message for people, for what has no limits of the proxy's."""
     names: dict[str, str] = {}
+    if [kind for kind, _ in who] == [TENANT]:
+        tenant = owner_of(who[0][1] or "")
+        if (wrong := wrong_entity(tenant)) is not None:
+            raise ValueError(wrong)
+        return tenant
     for kind, name in who:
         if kind not in (USER, CLIENT_ID):
-            raise ValueError(f"limits of the proxy are of a {USER}, a {CLIENT_ID} or both, not of {kind!r}")
+            raise ValueError(f"limits of the proxy are of a {USER}, a {CLIENT_ID} or both, or of a {TENANT} alone, not of {kind!r}")
         if kind in names:
             raise ValueError(f"{kind} stands twice in one entity")
         if name == DEFAULT:

@@ -169,7 +169,7 @@ def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id:
         return NOT_WITHIN
     if target.exempt:
         limit = None
-    if limit is not None and not limit.meter.take(size, now):
+    if limit is not None and not limit.take(size, now):
         give_back(target, size, None, now, now)
         return NOT_WITHIN
     if not acks or (target.meter is None and limit is None and target.rate is None):
@@ -202,7 +202,7 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
             break
         counted.append((topic, target, size))
     else:
-        if limit is None or not carried or limit.meter.take(carried, now):
+        if limit is None or not carried or limit.take(carried, now):
             if acks:
                 client.charged.append(Counted(now, targets[0], [0], limit, counted))
                 client.unsettled += len(counted)
@@ -217,7 +217,7 @@ def _takes(target: TargetTopic, size: int, now: float) -> bool:
     meter, rate = target.meter, target.rate
     if meter is not None and not meter.take(size, now):
         return False
-    if rate is None or rate.meter.take(size, now):
+    if rate is None or rate.take(size, now):
         return True
     if meter is not None:
         meter.give_back(size, now)

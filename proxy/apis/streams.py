@@ -42,7 +42,7 @@ def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
     now, seconds = client.now, 0.0
     rules = client.rules(now)
     for rate in (rules.answers.get(key), *(rules.read.values() if key in RECORDS else ())):
-        if rate is not None and not rate.meter.has_room(0, now):
+        if rate is not None and not rate.has_room(0, now):
             seconds = max(seconds, client.hold_rate(rate, key, version, now, held=held))
     return seconds
 
@@ -83,7 +83,7 @@ class Delivery:
         client, now = self._client, self._client.now
         rate = client.rules(now).answers.get(self._key)
         self._until = 0.0
-        if rate is not None and not rate.meter.take(size, now):
+        if rate is not None and not rate.take(size, now):
             self._charge(rate, size, now)
 
     def charge_topics(self, topics: Mapping[bytes, int], *, by_id: bool) -> None:
@@ -94,7 +94,7 @@ class Delivery:
         for topic, size in topics.items():
             name = client.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
             rate = rules.topic_out(name) if name and size else None
-            if rate is not None and not rate.meter.take(size, now):
+            if rate is not None and not rate.take(size, now):
                 self._charge(rate, size, now)
 
     def charge_cold(self, size: int) -> None:
@@ -107,7 +107,7 @@ class Delivery:
             return
         rules.read[COLD] = rate
         now = self._client.now
-        if not rate.meter.take(size, now):
+        if not rate.take(size, now):
             self._charge(rate, size, now)
 
     def _charge(self, rate: Metered, size: int, now: float) -> None:

@@ -1,5 +1,5 @@
-"""Admin HTTP: /metrics, /healthz, /readyz, /throttles, /live, /client and the console for people. In: a source of figures. Out: an
-aiohttp server, on loopback unless told otherwise. Nothing can be changed by it."""
+"""Admin HTTP: /metrics, /healthz, /readyz, /throttles, /tenants, /live, /client and the console for people. In: a source of
+figures. Out: an aiohttp server, on loopback unless told otherwise. Nothing can be changed by it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,9 @@ class AdminSource(Protocol):
 
     async def throttles(self) -> dict[str, Any]:
         """Who is throttled, as `ThrottleStatus.seen` tells it."""
+
+    async def tenants(self) -> dict[str, Any]:
+        """What tenants own and use, as `observe.tenants.seen` tells it."""
 
     async def live(self) -> dict[str, Any]:
         """What the console shows, as `live.Live.part` tells it."""
@@ -99,6 +102,11 @@ async def start_admin(
     async def throttles(_: web.Request) -> web.Response:
         return web.Response(body=as_json(await source.throttles()), content_type="application/json", headers=NOT_KEPT)
 
+    async def tenants(_: web.Request) -> web.Response:
+        async with one_at_a_time:
+            told = await source.tenants()
+        return web.Response(body=as_json(told), content_type="application/json", headers=NOT_KEPT)
+
     async def live(request: web.Request) -> web.Response:
         plain, compressed = await answers.get()
         if "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -137,6 +145,7 @@ async def start_admin(
         "/healthz": healthz,
         "/readyz": readyz,
         "/throttles": throttles,
+        "/tenants": tenants,
         "/live": live,
         "/client": client,
         "/": page,

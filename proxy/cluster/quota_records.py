@@ -5,6 +5,7 @@ other's; the last record of a key holds, as compaction has it.
 
 - key: `{"client_id":null,"quota":"producer_ids_rate","user":"alice"}`: names sorted, no blanks, `<default>` for a default, null for
   a part that the entity does not have; always the same bytes for the same limit
+- key of a tenant's: `{"quota":"cluster_request_rate","tenant":"payments"}`
 - value: `{"v":1,"value":5.0}`; none where the limit is taken away
 - header `by`: who did it, for the audit: `{"at":…,"client":…,"client_id":…,"principal":…,"proxy":…}`"""
 
@@ -19,6 +20,7 @@ from quota.catalogue import KEYS
 from quota.entity import Entity
 from quota.keys import wrong_entity, wrong_value
 from quota.overrides import Change
+from quota.tenants import TenantEntity, owner_of
 
 VERSION: Final = 1
 BY: Final = "by"
@@ -41,7 +43,9 @@ class BadRecord(Exception):
 
 def encode(change: Change, by: Mapping[str, Any]) -> Record:
     """The record of a change."""
-    key = {"user": change.entity.user, "client_id": change.entity.client_id, "quota": change.key}
+    entity = change.entity
+    whose = {"tenant": entity.topic} if isinstance(entity, TenantEntity) else {"user": entity.user, "client_id": entity.client_id}
+    key = {**whose, "quota": change.key}
     value = None if change.value is None else orjson.dumps({"v": VERSION, "value": change.value})
     return Record(_json(key), value, [(BY, _json(dict(by)))])
 
@@ -49,9 +53,13 @@ def encode(change: Change, by: Mapping[str, Any]) -> Record:
 def decode(key: bytes | None, value: bytes | None) -> Change:
     """The change that a record is; `BadRecord` for anything else."""
     told = _object("key", key)
-    if set(told) != {"user", "client_id", "quota"}:
-        raise BadRecord(f"its key {_shown(key)} has to have user, client_id and quota, and nothing else")
-    entity, name = Entity(told["user"], told["client_id"]), told["quota"]
+    if set(told) == {"tenant", "quota"}:
+        entity: Entity = owner_of(told["tenant"])
+    elif set(told) == {"user", "client_id", "quota"}:
+        entity = Entity(told["user"], told["client_id"])
+    else:
+        raise BadRecord(f"its key {_shown(key)} has to have user, client_id and quota, or tenant and quota, and nothing else")
+    name = told["quota"]
     if not all(part is None or isinstance(part, str) for part in entity):
         raise BadRecord(f"its key {_shown(key)} has a name that is not text")
     if name not in KEYS:

@@ -61,6 +61,10 @@ class Topics:
     def size(self, name: str) -> int | None:
         return self._sizes.get(name)
 
+    def sizes(self) -> dict[str, int]:
+        """Partitions of all topics that are known to exist."""
+        return dict(self._sizes)
+
     def learn_size(self, name: str, partitions: int) -> None:
         """A broker says that the topic exists, and how many partitions it has."""
         if name in self._listed:

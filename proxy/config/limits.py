@@ -8,7 +8,8 @@ from typing import Any
 
 from proxy.config.models import Settings
 from proxy.config.storage import AvailableLimit, UsedLimit
-from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES
+from proxy.config.tenants import tenants_of
+from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES, TENANT_RATES
 from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds import connections, controller_mutations, producer_ids
@@ -20,15 +21,18 @@ from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Scope, StorageLimits
+from quota.kinds.tenant_rates import TenantTable
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, Above, TopicRateOptions, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
 from quota.overrides import Table
+from quota.tenants import TenantEntity, owner_of
 
 
 def table_of(settings: Settings) -> Table:
     """The limits of these settings, by the names that they have in the protocol."""
-    return {Entity(entity.user, entity.client_id): entity.limits() for entity in settings.quotas.entities}
+    tenants = {owner_of(name): limits for name, one in settings.tenants.items() if (limits := one.limits())}
+    return {Entity(entity.user, entity.client_id): entity.limits() for entity in settings.quotas.entities} | tenants
 
 
 def limits_of(settings: Settings, table: Table | None = None) -> Limits:
@@ -53,17 +57,31 @@ def _tables(settings: Settings, table: Table, observed: Mapping[str, Action]) ->
     """The limits of users and client ids, by kind."""
     algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
     mode = IdMode.THROTTLE if producer_ids.NAME in observed else IdMode(settings.quotas.producer_ids.mode)
-    rated = [(entity, values) for entity, values in table.items() if MUTATIONS_RATE in values]
+    entities = {entity: values for entity, values in table.items() if not isinstance(entity, TenantEntity)}
+    rated = [(entity, values) for entity, values in entities.items() if MUTATIONS_RATE in values]
     mutations = {entity: _mutations(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm) for entity, values in rated}
-    ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in table.items() if PRODUCER_IDS_RATE in values}
+    ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in entities.items() if PRODUCER_IDS_RATE in values}
     tables: dict[str, LimitTable[Any]] = {
-        row.kind: LimitTable({entity: _rate(values[row.name]) for entity, values in table.items() if row.name in values})
+        row.kind: LimitTable({entity: _rate(values[row.name]) for entity, values in entities.items() if row.name in values})
         for row in RATES
     }
+    tables |= _tenant_tables(settings, table)
     rates = settings.quotas.topic_rates.topics
     tables[TOPIC_IN] = TopicTable({topic: _rate(one.bytes_in) for topic, one in rates.items() if one.bytes_in is not None})
     tables[TOPIC_OUT] = TopicTable({topic: _rate(one.bytes_out) for topic, one in rates.items() if one.bytes_out is not None})
     return tables | {controller_mutations.NAME: LimitTable(mutations), producer_ids.NAME: user_limit_table(ids)}
+
+
+def _tenant_tables(settings: Settings, table: Table) -> dict[str, LimitTable[Any]]:
+    """The limits of tenants, by kind."""
+    tenants = tenants_of(settings.tenants)
+    limits = {entity.topic: values for entity, values in table.items() if isinstance(entity, TenantEntity)}
+    return {
+        TENANT_RATES[row.kind]: TenantTable(
+            tenants, {name: _rate(values[row.name]) for name, values in limits.items() if name is not None and row.name in values}
+        )
+        for row in RATES
+    }
 
 
 def _options(settings: Settings, observed: Mapping[str, Action]) -> tuple[object, ...]:

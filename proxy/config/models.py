@@ -8,17 +8,19 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from configfile.base import FileName, Model, Name
 from proxy.config.ledger import TOPIC, Ledger
+from proxy.config.limit_fields import limit_field
 from proxy.config.listeners import Listener, ListenerTls
 from proxy.config.storage import Storage
+from proxy.config.tenants import MAX_TENANTS, TenantName, TenantSettings, tenants_of
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
 from proxy.config.upstream import Upstream
-from quota.catalogue import DEPRECATED, KEYS, KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE, Key
+from quota.catalogue import DEPRECATED, KEYS, KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE
 from quota.entity import DEFAULT
 from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
@@ -221,18 +223,6 @@ class _EntityNames(Model):
         return self
 
 
-def _field(key: Key, name: str) -> Any:
-    """Type and default of a limit, as `create_model` wants them."""
-    number = Annotated[Size, Field(ge=1, le=key.maximum)] if key.size else _number(key.maximum)
-    if name != key.name:
-        return number | None, Field(None, description=f"Deprecated name of `{key.name}`.", json_schema_extra={"deprecated": True})
-    return number | None, Field(None, description=key.help)
-
-
-def _number(maximum: float) -> Any:
-    return Annotated[float, Field(gt=0, le=maximum, allow_inf_nan=False)]
-
-
 if TYPE_CHECKING:
     EntityQuota = _EntityNames
     Kind = str
@@ -244,7 +234,7 @@ else:
         __module__=__name__,
         __doc__="""Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific
     one holds, as in Kafka.""",
-        **{name: _field(key, name) for name, key in {**KEYS, **DEPRECATED}.items()},
+        **{name: limit_field(key, name) for name, key in {**KEYS, **DEPRECATED}.items()},
     )
 
 
@@ -439,6 +429,9 @@ class Settings(Model):
     reload: Reload = Reload()
     exempt: Exempt = Exempt()
     quotas: Quotas = Quotas()
+    tenants: dict[TenantName, TenantSettings] = Field(default_factory=dict, max_length=MAX_TENANTS)
+    """Groups of users that share limits, and own topics: `payments: {user_prefixes: [payments-], topic_prefixes: [payments.],
+    cluster_producer_byte_rate: 20MiB}`."""
     ledger: Ledger = Ledger()
 
     @property
@@ -446,6 +439,12 @@ class Settings(Model):
         """`quotas.producer_ids.state_file` of this proxy."""
         name = self.quotas.producer_ids.state_file
         return None if name is None else Path(name.replace("{proxy_id}", self.proxy_id))
+
+    @field_validator("tenants")
+    @classmethod
+    def _of_one_tenant(cls, tenants: dict[str, TenantSettings]) -> dict[str, TenantSettings]:
+        tenants_of(tenants)
+        return tenants
 
     @field_validator("quotas")
     @classmethod

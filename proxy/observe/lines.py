@@ -14,8 +14,10 @@ from kio.schema.index import api_key_map
 from proxy.session.requester import Requester
 from proxy.session.tally import Row
 from quota.decision import Decision
+from quota.entity import Entity
 from quota.kinds.producer_ids import Usage
 from quota.kinds.storage import Replicas, Volume
+from quota.tenants import TenantEntity
 
 VERSION = 2
 LARGEST_SIZE: Final = 1 << 50
@@ -75,7 +77,7 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
         quota=decision.quota,
         action=decision.action.value,
         mode=mode,
-        entity={"user": decision.entity.user, "client_id": decision.entity.client_id},
+        entity={"user": decision.entity.user, "client_id": decision.entity.client_id, **_tenant(decision.entity)},
         principal=by.principal,
         client_id=by.client_id,
         client_address=by.client_address,
@@ -91,6 +93,11 @@ def decision_line(author: Author, decision: Decision, by: Requester, at: str, le
         message=decision.message,
         left_out=left_out,
     )
+
+
+def _tenant(entity: Entity) -> dict[str, str | None]:
+    """The part that only decisions about tenants have."""
+    return {"tenant": entity.topic} if isinstance(entity, TenantEntity) else {}
 
 
 def volume_line(

@@ -23,7 +23,7 @@ from proxy.observe.metrics import build_labels
 from proxy.observe.throttle_status import named, short
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
-from quota.catalogue import KEYS
+from quota.catalogue import KEYS, TENANT_RATES
 from quota.engine import Engine
 from quota.entity import Entity, levels
 from quota.kind import EntityKind
@@ -41,7 +41,9 @@ STEP: Final = 5
 LATELY: Final = 600.0
 """Seconds for which somebody who was throttled or refused is shown before others."""
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if not key.at_once}
-_UNIT_OF: Final = {key.kind: key.unit for key in KEYS.values() if not key.at_once}
+_UNIT_OF: Final = {
+    kind: key.unit for key in KEYS.values() if not key.at_once for kind in (key.kind, TENANT_RATES.get(key.kind, key.kind))
+}
 _NOTHING: Final[list[list[float]]] = [[0.0] * POINTS, [0.0] * POINTS]
 _SECTIONS: Final = {
     "storage": "quotas.storage",
@@ -49,6 +51,7 @@ _SECTIONS: Final = {
     "topic_producer_byte_rate": "quotas.topics",
     "topic_consumer_byte_rate": "quotas.topics",
     "address_connection_rate": "quotas.connections",
+    **dict.fromkeys(TENANT_RATES.values(), "tenants"),
 }
 """Where the settings file has limits that are not of users and client ids."""
 
@@ -172,7 +175,12 @@ class Live:
     def _limits(self, entity: Entity, now: float) -> list[dict[str, Any]]:
         """Each limit that holds for this client, how much of it is used, and where it comes from."""
         engine, found = self._engine, []
-        kinds: tuple[EntityKind[Any], ...] = (*engine.rates.values(), engine.controller_mutations, engine.producer_ids)
+        kinds: tuple[EntityKind[Any], ...] = (
+            *engine.rates.values(),
+            *engine.tenant_rates.values(),
+            engine.controller_mutations,
+            engine.producer_ids,
+        )
         for kind in kinds:
             if not engine.limits.table(kind.name):
                 continue

@@ -32,6 +32,7 @@ from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import Rates
 from quota.kinds.storage import Reason, VolumeState
+from quota.tenants import TenantEntity
 
 U = TypeVar("U")
 
@@ -224,6 +225,8 @@ class ProxyCollector(Collector):
             yield from self._storage()
         for rates in self._engine.rates.values():
             yield from self._rates(rates)
+        for tenants in self._engine.tenant_rates.values():
+            yield from self._tenant_rate(tenants)
         yield from self._topic_rate(self._engine.topic_in)
         yield from self._topic_rate(self._engine.topic_out)
         yield from self._address_connections()
@@ -239,7 +242,7 @@ class ProxyCollector(Collector):
 
     def _by_entity(self) -> Iterator[Metric]:
         """What quotas did, and to whom; those to whom they did most."""
-        labels = ["quota", "user", "client_id", "topic"]
+        labels = ["quota", "user", "client_id", "topic", "tenant"]
         seconds = _counter_of("entity_throttle_seconds", "Throttle time that clients of this entity were told.", labels)
         requests = _counter_of("entity_throttled_requests", "Requests of this entity that were throttled.", labels)
         items = _counter_of("entity_refused_items", "Topics and partitions that were refused to this entity.", labels)
@@ -249,7 +252,9 @@ class ProxyCollector(Collector):
         )
         known: set[tuple[str, ...]] = set()
         for (quota, _, whose), totals in shown:
-            values = (quota, _label(whose.user), _label(whose.client_id), _label(whose.topic))
+            tenant = whose.topic if isinstance(whose, TenantEntity) else None
+            topic = whose.topic if tenant is None else None
+            values = (quota, _label(whose.user), _label(whose.client_id), _label(topic), _label(tenant))
             if values not in known:  # long names may be shown alike
                 known.add(values)
                 seconds.add_metric(values, totals.throttle_seconds)
@@ -304,6 +309,15 @@ class ProxyCollector(Collector):
         """The rates of topics by themselves, of those that use most of theirs."""
         used = self._shared(f"{rates.name}_used", "Bytes per second on average of a topic with a rate.", ["topic"])
         limit = self._shared(f"{rates.name}_limit", "Bytes per second that are allowed.", ["topic"])
+        for owner, usage in rates.busiest(self._gauges.max_entities(), self._clock()).shown:
+            used.add_metric([_label(owner.topic)], usage.usage)
+            limit.add_metric([_label(owner.topic)], usage.limit)
+        yield from (used, limit)
+
+    def _tenant_rate(self, rates: Rates) -> Iterator[Metric]:
+        """The rates of tenants, of those that use most of theirs."""
+        used = _gauge(f"{rates.name}_used", f"{rates.unit.capitalize()} per second on average of a tenant.", labels=["tenant"])
+        limit = _gauge(f"{rates.name}_limit", f"{rates.unit.capitalize()} per second that are allowed.", labels=["tenant"])
         for owner, usage in rates.busiest(self._gauges.max_entities(), self._clock()).shown:
             used.add_metric([_label(owner.topic)], usage.usage)
             limit.add_metric([_label(owner.topic)], usage.limit)

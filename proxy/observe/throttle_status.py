@@ -17,6 +17,7 @@ from proxy.session.requester import Requester
 from quota.decision import Action, Decision
 from quota.fair_share import FairShare
 from quota.kinds.connections import AddressEntity
+from quota.tenants import TenantEntity
 
 MOST: Final = 1000
 SHOWN: Final = 200
@@ -161,6 +162,8 @@ def named(key: Key) -> dict[str, Any]:
     quota, mode, entity = key
     if isinstance(entity, AddressEntity):
         return {"quota": quota, "mode": mode, "entity": {"user": None, "client_id": None, "topic": None, "address": entity.topic}}
+    if isinstance(entity, TenantEntity):
+        return {"quota": quota, "mode": mode, "entity": {"user": None, "client_id": None, "topic": None, "tenant": entity.topic}}
     whose = {"user": short(entity.user), "client_id": short(entity.client_id), "topic": short(entity.topic)}
     return {"quota": quota, "mode": mode, "entity": whose}
 

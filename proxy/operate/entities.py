@@ -12,7 +12,7 @@ from proxy.wire.client_quotas import ANY_NAME, DEFAULT_NAME, EXACT, Component, F
 from quota.catalogue import DEPRECATED
 from quota.entity import DEFAULT
 
-TYPES: Final = {"users": "user", "clients": "client-id"}
+TYPES: Final = {"users": "user", "clients": "client-id", "tenants": "tenant"}
 """`--entity-type` and what it is called in the protocol"""
 _OF_BROKERS: Final = {
     "producer_byte_rate": "cluster_producer_byte_rate",

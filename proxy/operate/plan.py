@@ -18,6 +18,7 @@ from quota.catalogue import KEYS, TOPIC_MEASURES
 from quota.entity import Entity
 from quota.keys import Values
 from quota.overrides import Difference, Table, differences
+from quota.tenants import TenantEntity
 
 
 def own(found: Mapping[Who, Values]) -> Table:
@@ -49,8 +50,13 @@ def entries_of(found: Iterable[Difference]) -> list[Entry]:
 
 def as_settings(table: Table) -> str:
     """A settings file with these limits."""
-    entities = [_settings_of(entity, values) for entity, values in sorted(table.items(), key=lambda item: _order(item[0]))]
-    return yaml.safe_dump({"quotas": {"entities": entities}}, sort_keys=False, allow_unicode=True, width=1000)
+    made: dict[str, Any] = {"quotas": {"entities": []}}
+    for entity, values in sorted(table.items(), key=lambda item: _order(item[0])):
+        if isinstance(entity, TenantEntity):
+            made.setdefault("tenants", {})[entity.topic] = _limits_of(values)
+        else:
+            made["quotas"]["entities"].append(_names_of(entity) | _limits_of(values))
+    return yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def as_topic_settings(rates: Iterable[tuple[str, str, float]]) -> str:
@@ -62,13 +68,16 @@ def as_topic_settings(rates: Iterable[tuple[str, str, float]]) -> str:
     return yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _order(entity: Entity) -> tuple[str, str]:
-    return entity.user or "", entity.client_id or ""
+def _order(entity: Entity) -> tuple[str, str, str]:
+    return entity.user or "", entity.client_id or "", entity.topic or ""
 
 
-def _settings_of(entity: Entity, values: Values) -> dict[str, Any]:
-    named = {name: part for name, part in entity._asdict().items() if part is not None}
-    return named | {key.name: plain(values[name]) for name, key in KEYS.items() if name in values}
+def _names_of(entity: Entity) -> dict[str, Any]:
+    return {name: part for name, part in entity._asdict().items() if part is not None}
+
+
+def _limits_of(values: Values) -> dict[str, Any]:
+    return {key.name: plain(values[name]) for name, key in KEYS.items() if name in values}
 
 
 def plain(value: float) -> int | float:

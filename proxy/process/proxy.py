@@ -26,6 +26,7 @@ from proxy.compiled import hot_path
 from proxy.config.alone import enforces_alone
 from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
+from proxy.config.tenants import tenants_of
 from proxy.config.units import HostPort
 from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
@@ -33,6 +34,7 @@ from proxy.observe.lines import iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, registry_of
 from proxy.observe.operations import Log
+from proxy.observe.tenants import seen
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.bounds import set_bounds
@@ -119,7 +121,7 @@ class Proxy:
         self.follower = MetadataPoller(
             self.brokers,
             self.directory,
-            lambda: self.engine.counts_topics,
+            lambda: self.engine.counts_topics or bool(self.dynamic_quotas.settings.tenants),
             upstream.metadata_refresh,
             self._upstream,
             log,
@@ -353,6 +355,11 @@ class Proxy:
 
     async def throttles(self) -> dict[str, Any]:
         return {"proxy": self.settings.proxy_id, "enforces_alone": self.enforces_alone(), **self.logs.throttle_status.seen()}
+
+    async def tenants(self) -> dict[str, Any]:
+        tenants, sizes = tenants_of(self.dynamic_quotas.settings.tenants), self.directory.topics.sizes()
+        told = await seen(tenants, self.engine, sizes, self._clock(), partial(asyncio.sleep, 0))
+        return {"proxy": self.settings.proxy_id, **told}
 
     async def live(self) -> dict[str, Any]:
         return await self._live.part()

@@ -109,6 +109,9 @@ class Supervised:
     async def client(self, user: str, client_id: str) -> dict[str, Any]:
         return await self._workers.client(user, client_id)
 
+    async def tenants(self) -> dict[str, Any]:
+        return await self._workers.tenants()
+
     async def throttles(self) -> dict[str, Any]:
         return {**await self._workers.throttles(), "enforces_alone": self._enforces_alone()}
 

@@ -73,7 +73,7 @@ class Worker:
         self._inherited = inherited
         self._proxy: Proxy | None = None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
-        answers = {name: getattr(self, name) for name in ("metrics", "not_ready", "throttles", "live", "client", "use")}
+        answers = {name: getattr(self, name) for name in ("metrics", "not_ready", "throttles", "tenants", "live", "client", "use")}
         self._channel = Channel(socket.socket(fileno=inherited.channel), answers)
 
     async def run(self) -> int:
@@ -120,6 +120,9 @@ class Worker:
 
     async def throttles(self) -> dict[str, Any]:
         return {} if self._proxy is None else await self._proxy.throttles()
+
+    async def tenants(self) -> dict[str, Any]:
+        return {} if self._proxy is None else await self._proxy.tenants()
 
     async def live(self) -> dict[str, Any] | None:
         return None if self._proxy is None else await self._proxy.live()

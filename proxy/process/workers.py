@@ -233,6 +233,11 @@ class Workers:
         told = [answer for _, answer in await self._ask("throttles")]
         return merged_throttles(told) if told else {"proxy": self.current.proxy_id}
 
+    async def tenants(self) -> dict[str, Any]:
+        """One worker knows: all of them share what is used, and follow the same topics."""
+        told = [answer for _, answer in await self._ask("tenants") if answer]
+        return told[0] if told else {"proxy": self.current.proxy_id, "tenants": [], "of_nobody": {"topics": 0, "partitions": 0}}
+
     async def live(self) -> dict[str, Any]:
         parts = [part for _, part in await self._ask("live") if part is not None]
         return {**(merged_live(parts) if parts else EMPTY), "workers": {"count": self.count, "up": len(parts)}}

@@ -270,8 +270,7 @@ class Client:
         if decision is None:
             return 0.0
         self.api_sum(key).throttle_ms += ceil(decision.throttle * 1000)
-        topic = rate.found.owner.topic
-        self.services.watcher.decided(decision, self.requester(key, version, () if topic is None else (topic,)))
+        self.services.watcher.decided(decision, self.requester(key, version, rate.topics))
         return decision.throttle
 
     def charge_connection(self, now: float) -> float:
@@ -280,7 +279,7 @@ class Client:
             return 0.0
         self.counted = True
         rate = self.rules(now).connection
-        if rate is None or rate.meter.take(1, now):
+        if rate is None or rate.take(1, now):
             return 0.0
         decision = rate.charge(1, now)
         if decision is None:

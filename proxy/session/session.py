@@ -594,13 +594,13 @@ class Session:
             return None
         rates, count = self._rates(key, now), float(run.count)
         for rate in rates:
-            if not rate.meter.has_room(count, now):
+            if not rate.has_room(count, now):
                 return None
         forward = alike.take(client, run)
         if forward is None:
             return None
         for rate in rates:
-            rate.meter.take(count, now)
+            rate.take(count, now)
         if self.services.engine.would:
             client.would_have(key, run.shape.version)
         counted_in = client.api_sum(key)
@@ -723,7 +723,7 @@ class Session:
         client = self.client
         throttle = 0.0
         for rate in rates:
-            if not rate.meter.take(1, now):
+            if not rate.take(1, now):
                 throttle = max(throttle, client.charge_rate(rate, 1, key, version, now))
         if self.services.engine.would:
             client.would_have(key, version)
@@ -770,7 +770,7 @@ class Session:
         """Seconds that a request waits as the entity of a rate is muted on another connection; 0 when it need not."""
         seconds = 0.0
         for rate in rates:
-            if not rate.meter.has_room(1, now):
+            if not rate.has_room(1, now):
                 seconds = max(seconds, self.client.hold_rate(rate, key, version, now))
         return seconds
 

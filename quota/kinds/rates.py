@@ -269,7 +269,7 @@ class Rates:
 
     def _learning(self, owner: Entity, now: float) -> RateMeter:
         """The window of an owner of whom others told: it did not come here for that."""
-        meter = self.meter(owner, now)
+        meter = self.meter(self._limits.owner(owner), now)
         self._came.pop(owner, None)
         return meter
 

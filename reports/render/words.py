@@ -12,7 +12,8 @@ MESSAGE_LENGTH = 300
 """Characters of a message, or of a bad line, that are shown."""
 _SOON = 30
 """Days within which a volume that fills is a warning."""
-_BYTES = {"bytes_in", *(key.kind for key in KEYS if key.size), *(one.kind for one in TOPIC_RATES)}
+_SIZES = [key.kind for key in KEYS if key.size]
+_BYTES = {"bytes_in", *_SIZES, *(f"tenant_{kind}" for kind in _SIZES), *(one.kind for one in TOPIC_RATES)}
 _MAX_NAMES = 20
 
 

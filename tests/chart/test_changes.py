@@ -25,6 +25,7 @@ LIVE: dict[str, dict[str, Any]] = {
     "topics": {"settings": {"quotas": {"topics": {"total_bytes_in_per_sec": "1MiB"}}}},
     "limits": {"settings": {"limits": {"max_connections": 5, "memory_total": "300MiB"}}},
     "exempt": {"settings": {"exempt": {"users": ["operator"]}}},
+    "tenants": {"settings": {"tenants": {"apps": {"users": ["a"], "cluster_request_rate": 5}}}},
     "metrics": {"settings": {"metrics": {"max_entities": 5}}},
     "reload": {"settings": {"reload": {"interval": "5s"}}},
     "versions of TLS": {"listeners": {"main": {"tls": {"minVersion": "TLSv1.3"}}}},

@@ -50,6 +50,9 @@ class Source:
     async def not_ready(self) -> None:
         return None
 
+    async def tenants(self) -> dict[str, Any]:
+        return {}
+
     async def throttles(self) -> dict[str, Any]:
         return {}
 

@@ -18,9 +18,11 @@ from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Gap, Reason, StorageLimits, Volume
+from quota.kinds.tenant_rates import TenantTable
 from quota.kinds.topic_rates import TopicTable
 from quota.produce import charge_producer_ids
 from quota.rules import Rules
+from quota.tenants import Tenant, Tenants
 from tests.apis.topic_frames import create
 from tests.messages import request, response
 from tests.observe.support import LogFiles
@@ -304,6 +306,19 @@ def test_rates_of_topics_and_of_addresses(room):
     assert shown["kafka_quota_proxy_connection_rate_addresses"] == 2
 
 
+def test_rates_of_tenants(room):
+    engine = room.world.engine
+    apps = TenantTable(Tenants({"apps": Tenant(users=("alice",))}), {"apps": RateLimit(100)})
+    engine.change(changed(engine.limits, tenant_producer_byte_rate=apps))
+    decision = Rules(engine, "alice", "app", 0.0).produce.charge(1500, 0.0)
+    room.observer.decided(decision, BY)
+    shown = figures(room)
+    used, limit = "kafka_quota_proxy_tenant_producer_byte_rate_used", "kafka_quota_proxy_tenant_producer_byte_rate_limit"
+    assert (shown[f'{used}{{tenant="apps"}}'], shown[f'{limit}{{tenant="apps"}}']) == (150, 100)
+    labels = '{client_id="",quota="tenant_producer_byte_rate",tenant="apps",topic="",user=""}'
+    assert shown[f"kafka_quota_proxy_entity_throttled_requests_total{labels}"] == 1
+
+
 def test_traffic_of_the_busiest_is_shown_whether_limited_or_not(room):
     d = room.world.dialogue()
     d.client(request(12, 4, 1)).broker(response(12, 4, 1))
@@ -323,7 +338,7 @@ def test_what_quotas_did_is_counted_by_entity(room):
         room.observer.decided(decision, BY)
     room.observer.decided(replace(decision, action=Action.REFUSE, items=(0, 1), throttle=0.0), BY)
     room.observer.would_have(replace(decision, entity=Entity("bob", None)), BY)
-    labels = '{client_id="",quota="request_rate",topic="",user="alice"}'
+    labels = '{client_id="",quota="request_rate",tenant="",topic="",user="alice"}'
     shown = figures(room)
     assert shown[f"kafka_quota_proxy_entity_throttle_seconds_total{labels}"] == 5
     assert shown[f"kafka_quota_proxy_entity_throttled_requests_total{labels}"] == 2

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.hashing import murmur3
 from quota.batch import Batch
-from quota.catalogue import KINDS, RATES
+from quota.catalogue import KINDS, RATES, TENANT_RATES
 from quota.decision import Action, Decision
 from quota.engine import Engine
 from quota.entity import DEFAULT, Entity
@@ -21,11 +21,13 @@ from quota.kinds.controller_mutations import MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, StorageLimits, Volume
+from quota.kinds.tenant_rates import TenantTable
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
 from quota.produce import Judging
 from quota.rules import Rules
+from quota.tenants import Tenant, Tenants
 from tests.support import limits_of, rate_table
 
 EVERYBODY = Entity(DEFAULT, None)
@@ -95,18 +97,26 @@ TOPICS = limits_of(TopicLimits(100, {"orders": 10}, "window", Mode.THROTTLE), ma
 ADDRESSES = limits_of(ConnectionLimits(10), max_throttle=CAP)
 TOPIC = TopicTable({"orders": RateLimit(10)})
 STORAGE = limits_of(StorageLimits(Below(100), Below(100)), max_throttle=CAP)
-CASES = {
-    "controller_mutations": Case(MUTATIONS, of_entities("controller_mutations"), 5, 200),
-    "producer_ids": Case(IDS, of_entities("producer_ids"), 5, 20, adds_up=False),
-    "bytes_in": Case(TOPICS, produces, 5, 50_000, of_user=False),
-    "address_connection_rate": Case(ADDRESSES, connects, 5, 500),
-    TOPIC_IN: Case(limits_of(max_throttle=CAP, **{TOPIC_IN: TOPIC}), produces, 5, 500, of_user=False),
-    TOPIC_OUT: Case(limits_of(max_throttle=CAP, **{TOPIC_OUT: TOPIC}), reads, 5, 500, of_user=False),
-    "storage": Case(STORAGE, fills, 5, 950, of_user=False, adds_up=False),
-} | {
-    row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: rate_table({EVERYBODY: 10.0})}), of_entities(row.kind), 5, 500)
-    for row in RATES
-}
+TENANT_OF_ALL = TenantTable(Tenants({"all": Tenant(users=("alice", "bob"))}), {"all": RateLimit(10)})
+CASES = (
+    {
+        "controller_mutations": Case(MUTATIONS, of_entities("controller_mutations"), 5, 200),
+        "producer_ids": Case(IDS, of_entities("producer_ids"), 5, 20, adds_up=False),
+        "bytes_in": Case(TOPICS, produces, 5, 50_000, of_user=False),
+        "address_connection_rate": Case(ADDRESSES, connects, 5, 500),
+        TOPIC_IN: Case(limits_of(max_throttle=CAP, **{TOPIC_IN: TOPIC}), produces, 5, 500, of_user=False),
+        TOPIC_OUT: Case(limits_of(max_throttle=CAP, **{TOPIC_OUT: TOPIC}), reads, 5, 500, of_user=False),
+        "storage": Case(STORAGE, fills, 5, 950, of_user=False, adds_up=False),
+    }
+    | {
+        row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: rate_table({EVERYBODY: 10.0})}), of_entities(row.kind), 5, 500)
+        for row in RATES
+    }
+    | {
+        kind: Case(limits_of(max_throttle=CAP, **{kind: TENANT_OF_ALL}), of_entities(kind), 5, 500, of_user=False)
+        for kind in TENANT_RATES.values()
+    }
+)
 
 
 @pytest.fixture(params=KINDS)

@@ -1,0 +1,64 @@
+"""Settings of tenants: who belongs to them, what they own, and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import Field, create_model
+
+from configfile.base import Model, Name
+from proxy.config.limit_fields import limit_field
+from quota.catalogue import RATES
+from quota.tenants import TENANT_NAME, Tenant, Tenants
+
+TenantName = Annotated[str, Field(pattern=f"^{TENANT_NAME}$")]
+MAX_TENANTS: Final = 10_000
+
+
+class _TenantMembers(Model):
+    users: list[Name] = Field(default_factory=list)
+    """Names of users, as in the principal `User:name`. A user can be listed in one tenant only."""
+    user_prefixes: list[Name] = Field(default_factory=list)
+    """Beginnings of names of users: `payments-` for `payments-etl`. A listed name goes before a prefix, the longest prefix before
+    shorter ones; no two tenants can have the same."""
+    topic_prefixes: list[Name] = Field(default_factory=list)
+    """Beginnings of names of topics that the tenant owns, likewise: the longest prefix wins."""
+
+    def limits(self) -> dict[str, float]:
+        """The limits that are set, by the names of their keys."""
+        given = {row.name: getattr(self, row.name) for row in RATES}
+        return {name: float(value) for name, value in given.items() if value is not None}
+
+    def members(self) -> Tenant:
+        return Tenant(tuple(self.users), tuple(self.user_prefixes), tuple(self.topic_prefixes))
+
+
+if TYPE_CHECKING:
+    TenantSettings = _TenantMembers
+else:
+    TenantSettings = create_model(
+        "TenantSettings",
+        __base__=_TenantMembers,
+        __module__=__name__,
+        __doc__="""A group of users that shares limits, and owns topics. Limits of its users and client ids hold beside these: the
+    tightest wins.""",
+        **{row.name: limit_field(row, row.name) for row in RATES},
+    )
+
+
+def tenants_of(settings: Mapping[str, TenantSettings]) -> Tenants:
+    """Who belongs to which tenant. ValueError where a user or a prefix is of two."""
+    return Tenants({name: one.members() for name, one in settings.items()})
+
+
+def useless(settings: Mapping[str, TenantSettings]) -> list[str]:
+    """What stands in these settings and has no effect."""
+    notes = []
+    for name, one in settings.items():
+        if one.limits() and not (one.users or one.user_prefixes):
+            notes.append(f"`tenants.{name}` has limits and no users: set `users` or `user_prefixes`")
+        for user in one.users:
+            if tenants_of({name: one.model_copy(update={"users": []})}).of_user(user) == name:
+                notes.append(f"`tenants.{name}.users`: `{user}` begins with one of its `user_prefixes` already")
+    return notes

@@ -1,0 +1,89 @@
+"""Tenants: groups of users that share limits and own topics. In: the tenants of the settings file. Out: the tenant of a user, and
+of a topic.
+
+A tenant follows from the user that a broker has confirmed, never from what a client claims: client ids play no part. A name that is
+listed goes before a prefix, a longer prefix before a shorter one. What limits a tenant has is another file:
+`quota/kinds/tenant_rates.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quota.entity import Entity
+
+TENANT_NAME: Final = r"[A-Za-z0-9._-]{1,100}"
+"""Names of tenants, as a regular expression for all of it."""
+
+
+class TenantEntity(Entity):
+    """A tenant as the owner of a window: `topic` holds its name, so that stores of a fleet have no other keys than before."""
+
+    def __str__(self) -> str:
+        return f"tenant {self.topic}"
+
+
+def owner_of(tenant: str) -> TenantEntity:
+    return TenantEntity(None, None, tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who belongs to a tenant, and what it owns."""
+
+    users: tuple[str, ...] = ()
+    user_prefixes: tuple[str, ...] = ()
+    topic_prefixes: tuple[str, ...] = ()
+
+
+class Tenants:
+    """All tenants by name. A look-up takes one step for each length that prefixes have. ValueError where a user, or a prefix, is of
+    two tenants."""
+
+    def __init__(self, tenants: Mapping[str, Tenant]) -> None:
+        self.tenants = dict(tenants)
+        self._users = _owners("user", {name: tenant.users for name, tenant in tenants.items()})
+        self._user_prefixes = Prefixes("user prefix", {name: tenant.user_prefixes for name, tenant in tenants.items()})
+        self._topic_prefixes = Prefixes("topic prefix", {name: tenant.topic_prefixes for name, tenant in tenants.items()})
+
+    def __bool__(self) -> bool:
+        return bool(self.tenants)
+
+    def of_user(self, user: str) -> str | None:
+        """The tenant of a user; None where it has none."""
+        return self._users.get(user) or self._user_prefixes.find(user)
+
+    def of_topic(self, topic: str) -> str | None:
+        """The tenant that owns a topic; None where nobody does."""
+        return self._topic_prefixes.find(topic)
+
+
+class Prefixes:
+    """Prefixes of names, each with its tenant. The longest one wins."""
+
+    def __init__(self, what: str, prefixes: Mapping[str, Iterable[str]]) -> None:
+        self._tenants = _owners(what, prefixes)
+        self._lengths = sorted({len(prefix) for prefix in self._tenants}, reverse=True)
+
+    def find(self, name: str) -> str | None:
+        """The tenant of the longest prefix of this name; None without one."""
+        for length in self._lengths:
+            tenant = self._tenants.get(name[:length])
+            if tenant is not None:
+                return tenant
+        return None
+
+
+def _owners(what: str, names: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Names to the tenant that has them."""
+    owners: dict[str, str] = {}
+    for tenant, its in names.items():
+        for name in its:
+            other = owners.setdefault(name, tenant)
+            if other != tenant:
+                raise ValueError(f"the {what} `{name}` is of two tenants, `{other}` and `{tenant}`; it can be of one")
+    return owners
+
+
+NO_TENANTS: Final = Tenants({})
