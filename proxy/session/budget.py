@@ -209,12 +209,15 @@ class Census:
     def leave(self, guest: Guest) -> None:
         """A connection ended. Of one that is not counted any more that is nothing."""
         if guest.here:
-            guest.here = False
-            self.count -= 1
-            _less(self._by_address, guest.host)
+            self._remove(guest)
             self._tell_address(guest.host, self._by_address[guest.host])
-            if guest.waits:
-                self._wait_no_more(guest)
+
+    def _remove(self, guest: Guest) -> None:
+        guest.here = False
+        self.count -= 1
+        _less(self._by_address, guest.host)
+        if guest.waits:
+            self._wait_no_more(guest)
 
     def identify(self, before: str, user: str) -> bool:
         """A connection turned out to be this user's; whether there may be one more of them. It is counted either way."""
@@ -251,9 +254,11 @@ class Census:
         """The limit that one more connection from there would be over, by its setting's name, once others have made room."""
         self._tell_address(host, self._by_address[host] + 1)
         limit = None
-        if self._crowded(host) and not self._make_room(host):
+        if self._crowded(host) and not self._make_room(host, host):
             limit = "max_connections_per_address"
-        elif self.count >= self.capacity and not (self._largest and self._make_room(next(iter(self._by_number[self._largest])))):
+        elif self.count >= self.capacity and not (
+            self._largest and self._make_room(next(iter(self._by_number[self._largest])), host)
+        ):
             limit = "max_connections"
         if limit is not None:
             self._tell_address(host, self._by_address[host])
@@ -265,13 +270,15 @@ class Census:
             return False
         return self._by_address[host] + self._others.elsewhere(ADDRESS, host) >= self.per_address
 
-    def _make_room(self, host: str) -> bool:
-        """Close the oldest connection from there that was not let in."""
+    def _make_room(self, host: str, coming: str) -> bool:
+        """Close the oldest connection from there that was not let in, for one that comes from `coming`."""
         waiting = self._waiting.get(host)
         if not waiting:
             return False
         oldest = next(iter(waiting))
-        self.leave(oldest)
+        self._remove(oldest)
+        if host != coming:  # else its place is taken: others must not see it free meanwhile
+            self._tell_address(host, self._by_address[host])
         oldest.evict()
         return True
 

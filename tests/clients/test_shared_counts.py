@@ -76,6 +76,17 @@ def test_who_is_refused_takes_no_room_at_other_workers(counts: list[SharedCounts
     assert isinstance(arrive(free, "b"), Guest)
 
 
+def test_a_place_that_is_taken_over_is_never_seen_free(counts: list[SharedCounts]) -> None:
+    """A connection that was not let in makes room for another one of its address."""
+    census, seen = Census(9, per_address=1, others=counts[0]), []
+    evict = lambda: seen.append(counts[1].elsewhere("address", "a"))  # noqa: E731
+    for _ in range(3):
+        assert isinstance(census.arrive("a", evict), Guest)
+    assert len(seen) == 2
+    assert min(seen) >= 1
+    assert counts[1].elsewhere("address", "a") == 1
+
+
 def test_no_user_has_more_connections_than_its_limit_at_all_workers_together(counts: list[SharedCounts]) -> None:
     censuses = [Census(100, per_principal=4, others=each) for each in counts]
     assert [censuses[i % WORKERS].identify("ANONYMOUS", "alice") for i in range(4)] == [True] * 4
