@@ -148,6 +148,21 @@ def test_a_changed_file_is_noticed_and_more_clients_are_let_in(kafka1: LocalClus
         wait_until(lambda: turned_away(proxy.bootstrap), "the limit to hold again")
 
 
+@pytest.mark.kafka
+def test_rates_of_addresses_and_topics_hold_without_a_restart(kafka1: LocalCluster, tmp_path: Path) -> None:
+    settings = Settings(tmp_path, reload=NEVER)
+    with settings.proxy(kafka1.bootstrap_servers) as proxy:
+        assert not turned_away(proxy.bootstrap)
+        topics = {"orders": {"bytes_in": "1MiB"}}
+        quotas = {"connections": {"per_address": 1}, "topic_rates": {"topics": topics}, "cold_read_lag": 5}
+        settings.write(settings.text(quotas=quotas))
+        send_hup(proxy)
+        assert applied(proxy)["after_a_restart"] == []
+        for _ in range(30):
+            alive(proxy.bootstrap).close()
+        wait_until(lambda: turned_away(proxy.bootstrap), "the rate to hold")
+
+
 def test_what_needs_a_restart_is_named_until_then(tmp_path: Path) -> None:
     settings = Settings(tmp_path, reload=NEVER)
     with settings.proxy() as proxy:
