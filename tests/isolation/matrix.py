@@ -72,7 +72,7 @@ class Watch:
             return False
         self.held = max(self.held, figures["memory_held_bytes"])
         self.connections = max(self.connections, figures["client_connections"])
-        self.fences = max(self.fences, figures['sequence_fences{scope="proxy"}'])
+        self.fences = max(self.fences, sum(value for name, value in figures.items() if name.startswith("sequence_fences{")))
         return True
 
 
