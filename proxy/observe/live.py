@@ -71,11 +71,11 @@ class Seen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What only the running process knows. `entities`: those of the settings file in its order; `limits`, `dynamic`: what is in
-    force, and what of it was set while proxies run; `connections`: (client, state, seconds since it came, broker); `about`: of the
-    proxy itself, by name."""
+    """What only the running process knows. `positions`: where each entity stands in the settings file; `limits`, `dynamic`: what
+    is in force, and what of it was set while proxies run; `connections`: (client, state, seconds since it came, broker); `about`:
+    of the proxy itself, by name."""
 
-    entities: Callable[[], Sequence[Entity]]
+    positions: Callable[[], Mapping[Entity, int]]
     limits: Callable[[], Table]
     dynamic: Callable[[], Table]
     connections: Callable[[], Sequence[tuple[Seen, str, float, str]]]
@@ -210,9 +210,7 @@ class Live:
             if level.owner == owner and name in limits.get(level.key, {}):
                 if name in dynamic.get(level.key, {}):
                     return f"quotas alter: {level.key}"
-                entities = self._state.entities()
-                at = f"[{entities.index(level.key)}]" if level.key in entities else "[]"
-                return f"quotas.entities{at}: {level.key}"
+                return f"quotas.entities[{self._state.positions().get(level.key, '')}]: {level.key}"
         return "quotas"
 
     def _decisions(self, wanted: Callable[[Entity], bool], count: int) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from proxy.config.models import Settings
 from proxy.observe.live import Seen, State
 from proxy.observe.metrics import Gauges
 from quota.entity import Entity
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
 def state_of(proxy: Proxy, gauges: Gauges) -> State:
     """Of this proxy."""
 
-    def entities() -> list[Entity]:
-        return [Entity(it.user, it.client_id) for it in proxy.dynamic_quotas.settings.quotas.entities]
+    known: tuple[Settings | None, dict[Entity, int]] = None, {}
+
+    def positions() -> dict[Entity, int]:
+        """Found once for the settings in force: it is asked for with each limit of each client."""
+        nonlocal known
+        settings = proxy.dynamic_quotas.settings
+        if known[0] is not settings:
+            entities = settings.quotas.entities
+            known = settings, {Entity(it.user, it.client_id): i for i, it in reversed(list(enumerate(entities)))}
+        return known[1]
 
     def connections() -> list[tuple[Seen, str, float, str]]:
         return [(it.session.client, it.session.state.name.lower(), it.age, it.broker) for it in proxy.shared.connections]
@@ -29,7 +38,7 @@ def state_of(proxy: Proxy, gauges: Gauges) -> State:
         ]
 
     return State(
-        entities,
+        positions,
         lambda: proxy.dynamic_quotas.table,
         lambda: proxy.dynamic_quotas.dynamic,
         connections,
