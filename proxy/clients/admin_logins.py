@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from configfile.stamp import Stamp, stamp_of
+
 CHALLENGE: Final = 'Basic realm="kafka-quota-proxy", charset="UTF-8"'
 
 
@@ -44,16 +46,15 @@ class _Watched:
 
     def __init__(self, path: Path, parse: Callable[[str], list[bytes]]) -> None:
         self._path, self._parse = path, parse
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: Stamp | None = None
         self._found: list[bytes] = []
         self.read()
 
     def read(self) -> list[bytes]:
         """What stands in it now."""
         try:
-            stat = self._path.stat()
-            stamp = stat.st_ino, stat.st_mtime_ns, stat.st_size
-            if stamp != self._stamp:
+            stamp = stamp_of(self._path)
+            if stamp is None or stamp != self._stamp:
                 self._found = self._parse(self._path.read_text(encoding="utf-8"))
                 self._stamp = stamp
         except OSError as e:

@@ -6,18 +6,18 @@ wrong. A bad file is refused whole."""
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from configfile.stamp import Stamp, stamp_of
 from proxy.config.load import SettingsError
 from proxy.config.models import Settings
 from proxy.observe.operations import Log
 from proxy.tls import TlsError
 
 Use = Callable[[Settings], None]
-Stamps = dict[str, tuple[int, int, int] | None]
+Stamps = dict[str, Stamp | None]
 """What tells one state of files from another, by their names; None for a file that is not there."""
 LIVE = re.compile(
     r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|connections|storage)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
@@ -76,15 +76,7 @@ class Reloader:
 
     def _look(self) -> Stamps:
         """The files of the settings in force, and of newer ones that were refused."""
-        return {name: _stamp(name) for settings in (self._settings, self._newest) for name in self._files(settings)}
-
-
-def _stamp(name: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(name)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return {name: stamp_of(name) for settings in (self._settings, self._newest) for name in self._files(settings)}
 
 
 def _leaves(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
