@@ -197,16 +197,17 @@ class LogFollower:
         for back in (*LOOK_BACK, end):
             start = max(begin, end - back)
             replica = Replica(start)
-            while replica.next_offset < end:
-                await self._take_some(log, replica, SILENCE)
+            await self._read_to(end, log, replica)
             if replica.state is not None or start == begin:
                 break
         while replica.state is None:
             await log.append(UPDATES, Genesis(replica.next_offset - 1, secrets.token_hex(8)).encoded())
-            _, end = await log.ends(UPDATES)
-            while replica.next_offset < end:
-                await self._take_some(log, replica, SILENCE)
+            await self._read_to((await log.ends(UPDATES))[1], log, replica)
         return replica
+
+    async def _read_to(self, end: int, log: SharedLog, replica: Replica) -> None:
+        while replica.next_offset < end:
+            await self._take_some(log, replica, SILENCE)
 
     async def _take_some(self, log: SharedLog, replica: Replica, wait: float) -> bool:
         """Read on. False if there was nothing."""
@@ -418,7 +419,7 @@ class LogStore:
 
 
 def pause_after(size: int, proxies: int) -> float:
-    """Seconds until a proxy may write again that has written so many bytes."""
+    """Seconds for which a proxy that has written `size` bytes writes nothing more."""
     return proxies * max(size / BYTES, 1 / RECORDS)
 
 

@@ -30,7 +30,7 @@ MAX_BATCH: Final = 900_000
 """Bytes of one message: less than the least `max.message.bytes` that clusters have."""
 POLICY: Final = "cleanup.policy"
 _TOPIC_EXISTS: Final = 36
-_DENIED: Final = (29, 31)
+DENIED: Final = (29, 31)
 """TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED"""
 
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # what matters is said here
@@ -90,7 +90,7 @@ class InternalTopic:
         code, message = answer.topic_errors[0][1], (*answer.topic_errors[0], None)[2]
         if code not in (0, _TOPIC_EXISTS):
             reason = f"it cannot be created: {message or error_text(for_code(code)())}"
-            raise TopicError(reason, denied=code in _DENIED)
+            raise TopicError(reason, denied=code in DENIED)
         return all_settings if code == 0 else None
 
     async def policy(self, admin: AIOKafkaAdminClient) -> str | None:

@@ -17,11 +17,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
-    ClusterAuthorizationFailedError,
+    BrokerResponseError,
     InvalidPartitionsError,
     KafkaError,
     OffsetOutOfRangeError,
-    TopicAuthorizationFailedError,
     for_code,
 )
 
@@ -30,7 +29,7 @@ from proxy.fleet.log_records import is_update
 from proxy.fleet.shared_log import EVENTS, PARTITIONS, UPDATES, LogRecord, Page
 from proxy.observe.operations import Log
 from proxy.upstream.connector import TopicError, Upstream
-from proxy.upstream.internal_topic import MAX_BATCH, POLICY, InternalTopic, error_text, started, within
+from proxy.upstream.internal_topic import DENIED, MAX_BATCH, POLICY, InternalTopic, error_text, started, within
 
 _DELETE: Final = "delete"
 KEPT: Final = 2 * 3600.0
@@ -46,7 +45,6 @@ LONGEST_WAIT: Final = 2.0
 """Seconds that one call of aiokafka waits: far less than it may take."""
 ON_THEIR_WAY: Final = 1000
 """Updates of all proxies that may be on their way when the topic is deleted."""
-_DENIED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 
 class LedgerTopic:
@@ -196,11 +194,10 @@ async def _asked(work: Any, what: str) -> Any:
     """What this call of aiokafka returns; `TopicError` for what the brokers refuse."""
     try:
         return await within(work, what)
-    except _DENIED as e:
-        raise TopicError(error_text(e), denied=True) from None
     except (OffsetOutOfRangeError, InvalidPartitionsError):
         raise
     except KafkaError as e:
-        raise TopicError(f"{what} failed: {error_text(e)}") from None
+        denied = isinstance(e, BrokerResponseError) and e.errno in DENIED
+        raise TopicError(error_text(e) if denied else f"{what} failed: {error_text(e)}", denied=denied) from None
     except asyncio.InvalidStateError:  # the client was closed meanwhile
         raise TopicError(f"{what} was broken off") from None
