@@ -241,7 +241,8 @@ class RateWindow:
 
     def only_expected(self, now: float) -> bool:
         """True if only what others are expected to charge is over the limit, and they are heard soon."""
-        return self.heard_soon and -self._guess() < self._over(now) <= 0
+        guess = self._guess()
+        return guess > 0 and self.heard_soon and -guess < self._over(now) <= 0
 
     def _over(self, now: float) -> float:
         """What is over the limit; below 0 what is left."""
