@@ -17,10 +17,10 @@ from proxy.config.models import Settings
 from proxy.config.tenants import tenants_of
 from proxy.observe.tenants import seen
 from quota.rules import Rules
-from tests.messages import batch, produce
+from tests.quota.cost_recognized import Case, compare
 from tests.support import World
 
-REQUESTS, ROUNDS, TENANTS, TOPICS = 5_000, 15, 500, 10_000
+TENANTS, TOPICS = 500, 10_000
 LIMITS = {"cluster_producer_byte_rate": "1TiB", "cluster_request_rate": 1_000_000_000}
 USER: dict[str, Any] = {"quotas": {"entities": [{"user": "alice", **LIMITS}]}}
 CASES: dict[str, dict[str, Any]] = {
@@ -31,37 +31,14 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-class Case:
-    """A client that sent the same before."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        world = World()
-        world.engine.change(limits_of(Settings.model_validate(settings)))
-        self._dialogue = world.dialogue("alice")
-        frame = produce(9, 1, batch(producer_id=7, epoch=0, sequence=0), acks=0)
-        for _ in range(3):
-            self._dialogue.client(frame)
-        self._reads = [frame * 10] * (REQUESTS // 10)
-        self.least = float("inf")
-
-    def round(self) -> None:
-        """acks=0, so that nothing waits for an answer."""
-        session, port = self._dialogue.session, self._dialogue.port
-        start = time.process_time()
-        for read in self._reads:
-            session.client_bytes(read, 1.0)
-        self.least = min(self.least, (time.process_time() - start) / REQUESTS)
-        port.broker.clear()
+def case(settings: dict[str, Any]) -> Case:
+    world = World()
+    world.engine.change(limits_of(Settings.model_validate(settings)))
+    return Case(world)
 
 
 def main() -> None:
-    cases = {name: Case(settings) for name, settings in CASES.items()}
-    for _ in range(ROUNDS):  # in turns, as the machine is not the same all the time
-        for case in cases.values():
-            case.round()
-    base = cases["the user"].least
-    for name, case in cases.items():
-        print(f"{name:<20}{case.least * 1e6:8.2f} µs{(case.least - base) * 1e6:+8.2f}")
+    compare({name: case(settings) for name, settings in CASES.items()}, "the user")
     many = {f"t{i}": {"user_prefixes": [f"t{i}-"], "topic_prefixes": [f"t{i}."], **LIMITS} for i in range(TENANTS)}
     settings = Settings.model_validate({"tenants": many})
     tracemalloc.start()
