@@ -94,7 +94,7 @@ def measure(count: int, case: str, seconds: float) -> Run:
 
 
 def scrapes(count: int) -> Table:
-    """How long it takes to scrape so many workers."""
+    """What a scrape of `count` workers takes, and their memory."""
     with proxy(count, "produce-100") as it:
         took = []
         for _ in range(SCRAPES):

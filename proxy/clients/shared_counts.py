@@ -36,7 +36,7 @@ class SharedCounts:
 
     @classmethod
     def make(cls, workers: int, connections: int) -> tuple[SharedCounts, int]:
-        """Without any connection yet, for so many of all workers together; and the file descriptor."""
+        """Empty counts, and their file descriptor. `connections`: the most that all workers together may have."""
         fd = os.memfd_create("counts")
         sets = max(connections // workers, LEAST_SETS)
         os.truncate(fd, 8 * (_KEY + workers * sets * WAYS * _SLOT))
@@ -44,7 +44,7 @@ class SharedCounts:
         return cls(fd, workers, 0), fd
 
     def tell(self, kind: str, name: str, count: int) -> None:
-        """This worker counts so many now."""
+        """Write the present count of this worker."""
         numbers, digest = self._numbers, self._digest(kind, name)
         start = self._start(self._worker, digest)
         slots = numbers[start : start + WAYS * _SLOT].tolist()

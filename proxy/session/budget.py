@@ -129,7 +129,7 @@ class OtherWorkers(Protocol):
         """All of them, this one too."""
 
     def tell(self, kind: str, name: str, count: int) -> None:
-        """This worker has so many now."""
+        """Write the present count of this worker."""
 
     def elsewhere(self, kind: str, name: str) -> int:
         """Those of the other workers."""
