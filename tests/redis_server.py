@@ -27,7 +27,7 @@ NAMES = ("redis-server", "valkey-server")
 MISSING = (
     "no redis-server and no valkey-server on the PATH: `make redis` installs one as root on Debian, or use your system's package"
 )
-START_LIMIT = 60.0
+START_LIMIT = 120.0
 
 
 def program() -> str | None:
@@ -77,7 +77,7 @@ class RedisServer:
 
     def client(self) -> Any:
         """A client of it, which may do anything."""
-        return redis.Redis(port=self.port, socket_timeout=5, **self._with)
+        return redis.Redis(port=self.port, socket_timeout=60, **self._with)
 
     def freeze(self) -> None:
         """It does not answer any more, and takes connections."""

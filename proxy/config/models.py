@@ -396,7 +396,9 @@ class Quotas(Model):
 
 
 class Reload(Model):
-    """When the settings file and the files that it names are looked at again. SIGHUP does it at once, always."""
+    """When the settings file and the files that it names are looked at again. SIGHUP does it at once, always.
+
+    A changed file is read once it has stayed as it is for a second, or for `interval` where that is shorter."""
 
     interval: Duration = 10.0
     """How often; `0` leaves it to SIGHUP."""

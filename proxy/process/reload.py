@@ -19,6 +19,8 @@ from proxy.tls import TlsError
 Use = Callable[[Settings], None]
 Stamps = dict[str, Stamp | None]
 """What tells one state of files from another, by their names; None for a file that is not there."""
+SETTLED = 1.0
+"""Seconds for which a changed file has to stay as it is before it is read."""
 LIVE = re.compile(
     r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|connections|storage)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
 )
@@ -45,8 +47,10 @@ class Reloader:
         while True:
             interval = self._settings.reload.interval
             await asyncio.sleep(interval or 60.0)
-            if interval and self._look() != self._seen:
-                await self.now("a file changed")
+            if interval and (found := self._look()) != self._seen:
+                await asyncio.sleep(min(interval, SETTLED))
+                if self._look() == found:  # half of a file that is being written may be valid, with fewer quotas
+                    await self.now("a file changed")
 
     async def now(self, why: str) -> None:
         """Read everything again and use it; or say what is wrong, and go on with what there was."""

@@ -39,7 +39,7 @@ class Part:
     def stop(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(20)
+            self._process.wait(90)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -130,7 +130,7 @@ class ApiServer:
         context: SSLContext = create_default_context()
         context.check_hostname, context.verify_mode = False, CERT_NONE
         try:
-            with urllib.request.urlopen(self.url + path, context=context, timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(self.url + path, context=context, timeout=60) as answer:  # noqa: S310
                 return int(answer.status)
         except OSError:
             return 0

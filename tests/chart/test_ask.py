@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 def ask(*listeners: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", (CHART / "files" / "ask.py").read_text(), *listeners]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_every_broker_is_asked_at_the_port_that_clients_are_told(kafka3: LocalCluster, tmp_path: Path) -> None:

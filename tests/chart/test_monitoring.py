@@ -26,7 +26,7 @@ def test_prometheus_accepts_the_alerts(helm: Helm, promtool: Path, tmp_path: Pat
     }
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump(rule["spec"]))
-    done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -34,7 +34,7 @@ class Shipper:
 
     def stop(self) -> int:
         self.process.terminate()
-        code = self.process.wait(20)
+        code = self.process.wait(90)
         self._reader.join(20)
         return code
 

@@ -21,7 +21,7 @@ from proxy.observe.operations import operations_log
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
 EVIL = "<img src=x onerror=document.title='pwned'>"
-START_LIMIT = 60
+START_LIMIT = 120
 
 
 def client(number: int, **more: Any) -> dict[str, Any]:

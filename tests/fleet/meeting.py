@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import uvloop
 
 T = TypeVar("T")
-LIMIT = 60.0
+LIMIT = 120.0
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

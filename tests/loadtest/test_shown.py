@@ -113,7 +113,7 @@ def test_a_browser_shows_it_at_the_width_of_a_laptop_and_a_phone(tmp_path: Path,
     text = page(full_run(EVIL)).replace("</body>", script + "</body>").replace("default-src 'none';", "script-src 'unsafe-inline';")
     file.write_text(text)
     how = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", f"--window-size={width},900"]
-    found = subprocess.run([*how, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=60, check=True).stdout
+    found = subprocess.run([*how, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=300, check=True).stdout
     shown, images, title = found.partition("<title>")[2].partition("</title>")[0].split(" ", 2)
     assert int(shown) <= width  # nothing makes the page wider than the window
     assert int(images) == 0

@@ -26,7 +26,7 @@ def produce(servers: str, topic: str, values: list[str], partitions: int = 1, se
         producer.produce(
             topic, value, partition=number % partitions, on_delivery=lambda error, _message: failed.append(error) if error else None
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     assert failed == []
 
 
@@ -42,12 +42,12 @@ def consume(servers: str, topic: str, count: int, partitions: int = 1) -> list[s
 def create(servers: str, topic: str, partitions: int, replicas: int) -> None:
     """Create a topic and wait until it is there."""
     admin = AdminClient({"bootstrap.servers": servers, **QUIET})
-    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(90)
 
 
 def addresses(server: str) -> dict[int, str]:
     """Node id to address, as one broker tells clients."""
-    metadata = AdminClient({"bootstrap.servers": server, **QUIET}).list_topics(timeout=30)
+    metadata = AdminClient({"bootstrap.servers": server, **QUIET}).list_topics(timeout=90)
     return {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
 
 
@@ -106,7 +106,7 @@ def test_a_killed_broker_comes_back_elsewhere_and_everybody_knows(three: LocalCl
 
 def test_properties_are_those_asked_for(three: LocalCluster) -> None:
     produce(three.bootstrap_servers, "asked", ["x"])
-    metadata = AdminClient({"bootstrap.servers": three.bootstrap_servers, **QUIET}).list_topics("asked", timeout=30)
+    metadata = AdminClient({"bootstrap.servers": three.bootstrap_servers, **QUIET}).list_topics("asked", timeout=90)
     assert len(metadata.topics["asked"].partitions) == 2
 
 

@@ -44,8 +44,8 @@ def test_nothing_is_left_after_a_signal(running: subprocess.Popen[str], number: 
     assert len(members) == 2
     ends = Ends(members)
     running.send_signal(number)
-    assert running.wait(60) == code
-    assert ends.wait(60)
+    assert running.wait(90) == code
+    assert ends.wait(90)
 
 
 def test_wrong_arguments_are_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def children_of(guard_folder: Path) -> list[int]:
 def test_closing_kills_what_runs_and_removes_the_folder(guard: Guard) -> None:
     process = guard.popen(["sleep", "1000"])
     guard.close()
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(90) == -signal.SIGKILL
     assert not guard.folder.exists()
     guard.close()
 
@@ -47,8 +47,8 @@ def test_a_grandchild_is_killed_too(guard: Guard) -> None:
     process = guard.popen(["sh", "-c", f"sleep 1000; echo {guard.folder}"])
     ends = Ends(with_word(str(guard.folder)))
     guard.close()
-    process.wait(10)
-    assert ends.wait(10)
+    process.wait(90)
+    assert ends.wait(90)
 
 
 def test_a_forgotten_process_is_left_alone(guard: Guard) -> None:
@@ -108,8 +108,8 @@ def test_children_end_with_their_parent(start: str, then: str) -> None:
     ends = Ends([*children, *with_word(str(folder))])
     parent.stdin.write("go\n")
     parent.stdin.close()
-    parent.wait(20)
-    assert ends.wait(20)
+    parent.wait(90)
+    assert ends.wait(90)
     assert not folder.exists()
     parent.stdout.close()
 

@@ -207,7 +207,7 @@ def test_of_two_processes_one_fetches_and_the_other_waits(maven: MavenServer) ->
     lines = {first.stdout.readline().partition(" ")[0], second.stdout.readline().partition(" ")[0]}
     assert lines == {"fetching", "waiting"}
     maven.gate.set()
-    folders = {process.communicate(timeout=60)[0].strip() for process in (first, second)}
+    folders = {process.communicate(timeout=300)[0].strip() for process in (first, second)}
     assert folders == {str(fetch())}
     assert sum(path.endswith("/kafka-clients-4.2.0.jar") for path in maven.asked) == 1
 

@@ -250,7 +250,7 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.snapshot
         command = [self._programs["ctr"], "--address", self._socket, "--namespace", "k8s.io", "tasks", "list", "--quiet"]
 
         def tasks() -> list[str]:
-            return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.split()
+            return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False).stdout.split()
 
         with contextlib.suppress(AssertionError):
             self.server.wait(lambda: not tasks(), "pods to end", 60)
@@ -265,5 +265,5 @@ def mounts_below(folder: Path) -> list[str]:
 
 
 def run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"

@@ -60,7 +60,7 @@ def test_the_image_says_how_to_run_it() -> None:
 
 def test_clients_are_told_the_service_and_get_through(release: Release, kafka: LocalCluster, topic: Callable[[int], str]) -> None:
     name = topic(6)
-    brokers = AdminClient({"bootstrap.servers": release.bootstrap}).list_topics(timeout=30).brokers.values()
+    brokers = AdminClient({"bootstrap.servers": release.bootstrap}).list_topics(timeout=90).brokers.values()
     assert {(broker.id, broker.host, broker.port) for broker in brokers} == {(id, ADVERTISED, 9193 + id) for id in range(3)}
     with SteadyProducer(release.bootstrap, name, "records") as producer:
         release.node.wait(lambda: len(producer.acknowledged) > 500, "records to be written")
@@ -98,7 +98,7 @@ def make_two(release: Release, name: str) -> None:
     topics = [NewTopic(f"{name}-{number}", 5, 1) for number in range(2)]
     admin = AdminClient({"bootstrap.servers": release.bootstrap})
     for made in admin.create_topics(topics).values():
-        made.result(30)
+        made.result(90)
 
 
 def throttled(release: Release) -> float:
@@ -106,7 +106,7 @@ def throttled(release: Release) -> float:
 
 
 def scrape(pod: dict[str, Any]) -> list[str]:
-    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9190/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9190/metrics", timeout=60) as answer:
         return str(answer.read().decode()).splitlines()
 
 
@@ -153,7 +153,7 @@ def test_the_usage_log_is_on_standard_output(release: Release) -> None:
         return {line["topic"] for line in map(json.loads, said.splitlines()) if line["type"] == "usage"}
 
     admin = AdminClient({"bootstrap.servers": release.bootstrap})
-    admin.create_topics([NewTopic("logged", 1, 1)])["logged"].result(30)
+    admin.create_topics([NewTopic("logged", 1, 1)])["logged"].result(90)
     with SteadyProducer(release.bootstrap, "logged", "records") as producer:
         release.node.wait(lambda: producer.acknowledged, "records to be written")
         release.node.wait(lambda: "logged" in topics(), "the topic to be in the log")

@@ -95,7 +95,7 @@ class ProxyProcess:
             RUNNING.remove(self)
         self.process.terminate()
         try:
-            code = self.process.wait(30)
+            code = self.process.wait(START_LIMIT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
@@ -116,7 +116,7 @@ class ProxyProcess:
     def get(self, path: str) -> tuple[int, str]:
         """(status, body) of the admin listener."""
         try:
-            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()

@@ -87,7 +87,7 @@ class Flicker:
 def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, user: str | None = None) -> None:
     """A topic that takes records, and keeps those of raw producers too, whose timestamps are long ago."""
     admin = AdminClient({**access(bootstrap, user), "log_level": 0})
-    admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])[topic].result(90)
     asked = [{"name": topic, "partitions": [{"partition_index": n, "timestamp": -1} for n in range(partitions)]}]
     with logged_in(bootstrap, user) as connection:
         until(

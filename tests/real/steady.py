@@ -40,7 +40,7 @@ class SteadyProducer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(180)
         del self._producer  # it refers to this object and so would live on, and connect again and again
 
     def _run(self) -> None:
@@ -51,7 +51,7 @@ class SteadyProducer:
             self._producer.produce(self._topic, value.encode(), on_delivery=self._delivered)
             self._producer.poll(0)
             self._stop.wait(PAUSE)  # a poll for so long would end with the first delivery
-        self.unsent = self._producer.flush(50)
+        self.unsent = self._producer.flush(90)
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         value = message.value().decode()
@@ -83,7 +83,7 @@ class SteadyConsumer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(180)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -104,7 +104,7 @@ def create(bootstrap: str, topic: str, partitions: int = 6) -> None:
     """A topic that survives the loss of a broker."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     settings = {"min.insync.replicas": "2"}
-    admin.create_topics([NewTopic(topic, partitions, 3, config=settings)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 3, config=settings)])[topic].result(90)
 
 
 def read_all(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
@@ -123,11 +123,11 @@ def read_by_leader(bootstrap: str, topic: str, partitions: int = 6) -> Counter[s
 
 
 def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """The first offset and the end of a partition. Leaders may move still: so it asks again, for 20 s."""
-    deadline = time.monotonic() + 20
+    """The first offset and the end of a partition. Leaders may move still: so it asks again, for 90 s."""
+    deadline = time.monotonic() + 90
     while True:
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=90)
         except KafkaException as e:
             moving = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
             if e.args[0].code() not in moving or time.monotonic() > deadline:
@@ -157,7 +157,7 @@ def _read(
         ends = [watermarks(consumer, topic, n)[1] for n in range(partitions)]
         consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
         left = set(range(partitions))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while left:
             assert time.monotonic() < deadline, f"partitions {left} cannot be read to their ends"
             for message in consumer.consume(1000, 0.2):

@@ -22,7 +22,7 @@ SOON = i32Timedelta.parse(datetime.timedelta(milliseconds=100))
 @pytest.fixture(scope="module")
 def topic(kafka3: LocalCluster) -> str:
     admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
-    admin.create_topics([NewTopic("addresses", 3, 1)])["addresses"].result(20)
+    admin.create_topics([NewTopic("addresses", 3, 1)])["addresses"].result(90)
     for node in kafka3.brokers:  # a broker hears of a new topic a moment after the controller made it
         with connect(node.address) as connection:
             wait_until(lambda at=connection: led(at), f"broker {node.node_id} to know the topic")

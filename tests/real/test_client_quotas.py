@@ -356,7 +356,7 @@ def altered_to(house: House, rate: float) -> bool:
 def command(house: House, *arguments: str, code: int = 0, user: str = "admin") -> str:
     """What `kafka-quota-proxy quotas` prints."""
     how = ("--bootstrap-server", house.one.bootstrap, "--command-config", house.properties(user))
-    run = run_command(["quotas", arguments[0], *how, *arguments[1:]], 60)
+    run = run_command(["quotas", arguments[0], *how, *arguments[1:]], 300)
     assert run.returncode == code, (run.stdout, run.stderr)
     return run.stdout + run.stderr
 

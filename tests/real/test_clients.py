@@ -22,7 +22,7 @@ RECORDS = 300
 
 def create(proxy: ProxyProcess, topic: str, partitions: int = 6) -> None:
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(90)
 
 
 def produce(proxy: ProxyProcess, topic: str, **settings: object) -> None:
@@ -30,7 +30,7 @@ def produce(proxy: ProxyProcess, topic: str, **settings: object) -> None:
     producer = Producer({"bootstrap.servers": proxy.bootstrap, **settings})
     for i in range(RECORDS):
         producer.produce(topic, str(i).encode(), str(i).encode(), on_delivery=lambda e, _: e and failed.append(e))
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     assert not failed
 
 
@@ -61,7 +61,7 @@ def test_a_producer_that_wants_no_answers(proxy: ProxyProcess, name: str) -> Non
     first = Producer({"bootstrap.servers": proxy.bootstrap})
     for partition in range(6):
         first.produce(name, b"-1", partition=partition)
-    assert first.flush(30) == 0
+    assert first.flush(90) == 0
     produce(proxy, name, acks=0)
     assert consume(proxy, name, name, RECORDS + 6) == [-1] * 6 + list(range(RECORDS))
 
@@ -78,8 +78,8 @@ def test_groups_share_the_work_and_remember_offsets(proxy: ProxyProcess, name: s
     produce(proxy, name)
     assert consume(proxy, name, name, **{"group.protocol": protocol}) == list(range(RECORDS))
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
-    group = admin.describe_consumer_groups([name])[name].result(20)
-    assert str(group.coordinator.port) in {str(broker.port) for broker in admin.list_topics(timeout=20).brokers.values()}
+    group = admin.describe_consumer_groups([name])[name].result(90)
+    assert str(group.coordinator.port) in {str(broker.port) for broker in admin.list_topics(timeout=90).brokers.values()}
     committed = Consumer({"bootstrap.servers": proxy.bootstrap, "group.id": name}).committed(
         [TopicPartition(name, partition) for partition in range(6)], timeout=20
     )
@@ -103,11 +103,11 @@ def test_transactions_commit_and_abort(proxy: ProxyProcess, name: str) -> None:
 def test_librdkafka_admin(proxy: ProxyProcess, kafka3: LocalCluster, name: str) -> None:
     create(proxy, name, 2)
     through, direct = (AdminClient({"bootstrap.servers": servers}) for servers in (proxy.bootstrap, kafka3.bootstrap_servers))
-    wait_until(lambda: len(through.list_topics(name, timeout=20).topics[name].partitions) == 2, "the topic")
-    described, real = (admin.describe_cluster().result(20) for admin in (through, direct))
+    wait_until(lambda: len(through.list_topics(name, timeout=90).topics[name].partitions) == 2, "the topic")
+    described, real = (admin.describe_cluster().result(90) for admin in (through, direct))
     assert described.cluster_id == real.cluster_id
     assert {node.id for node in described.nodes} == {node.id for node in real.nodes}
-    through.delete_topics([name])[name].result(20)
+    through.delete_topics([name])[name].result(90)
 
 
 def test_aiokafka(proxy: ProxyProcess, name: str) -> None:

@@ -58,13 +58,13 @@ def kafka() -> Iterator[LocalCluster]:
     with LocalCluster(1, sasl=USERS, properties=AUTHORIZER, jvm_flags=QUICK_START) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **login("admin")})
         for made in admin.create_topics([NewTopic(name, 2, 1) for name in ("orders", "others")]).values():
-            made.result(20)
+            made.result(90)
         right = AclBinding(
             *(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.WRITE),
             AclPermissionType.ALLOW,
         )
         for done in admin.create_acls([right]).values():
-            done.result(20)
+            done.result(90)
         yield cluster
 
 
@@ -148,7 +148,7 @@ def produce(proxy: ProxyProcess, rate: int, seconds: float, **settings: Any) -> 
         sent += 1
         time.sleep(max(begin + sent / 20 - time.monotonic(), 0))
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     return failed.count(False), failed.count(True)
 
 

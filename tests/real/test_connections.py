@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kafka
 
 def test_nothing_is_lost_or_fails_while_connections_end_of_age(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
     admin = AdminClient(access(tenants3.bootstrap_servers))
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(90)
     settings = {"upstream": upstream(), "limits": {"max_connection_age": "2s"}}
     errors: list[str] = []
     with ProxyProcess(tmp_path, tenants3.bootstrap_servers, settings) as proxy:
@@ -39,8 +39,8 @@ def test_nothing_is_lost_or_fails_while_connections_end_of_age(tenants3: LocalCl
             sent += 1
             producer.poll(0.005)
             got += consumer.consume(100, 0.0)
-        assert producer.flush(30) == 0
-        deadline = time.monotonic() + 30
+        assert producer.flush(90) == 0
+        deadline = time.monotonic() + 90
         while len([one for one in got if not one.error()]) < sent and time.monotonic() < deadline:
             got += consumer.consume(100, 0.2)
         consumer.close()

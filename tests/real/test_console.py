@@ -100,10 +100,10 @@ def test_who_may_read(kafka1: LocalCluster, tmp_path: Path) -> None:
             return "Basic " + base64.b64encode(text.encode()).decode()
 
         command = ["throttles", "--admin", proxy.admin.replace("127.0.0.1", "localhost"), "--ca-file", str(authority.file)]
-        refused = run_command(command, 60)
+        refused = run_command(command, 300)
         assert refused.returncode == 1
         assert "it wants a login: give --token-file" in refused.stderr
-        allowed = run_command([*command, "--json", "--token-file", str(token)], 60)
+        allowed = run_command([*command, "--json", "--token-file", str(token)], 300)
         assert json.loads(allowed.stdout)["throttled"] == [], allowed.stderr
         for path in ("/live", "/", "/metrics", "/throttles", "/client", "/nothing"):
             assert status(path) == 401

@@ -22,7 +22,7 @@ from tests.real.raw import connect, make
 
 pytestmark = pytest.mark.kafka
 
-LIMIT = 60
+LIMIT = 120
 """Seconds after which a socket of these tests has waited in vain."""
 API_VERSIONS = encode_request(1, "raw", make(load_request_schema(18, 2)))
 LONG = datetime.timedelta(minutes=10)

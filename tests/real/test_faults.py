@@ -32,7 +32,7 @@ def dialogue(address: str, data: bytes) -> bytes:
 
 def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_cluster_that_is_away_is_said_once_and_clients_are_closed(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def ends(cluster: LocalCluster, topic: str, isolation: str = "read_uncommitted")
     """The end of each partition for such a consumer."""
     consumer = Consumer(access(cluster.bootstrap_servers, **{"group.id": "nobody", "isolation.level": isolation}))
     try:
-        return [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=20)[1] for n in range(PARTITIONS)]
+        return [consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=90)[1] for n in range(PARTITIONS)]
     finally:
         consumer.close()
 

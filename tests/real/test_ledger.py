@@ -63,7 +63,7 @@ def fleet(tenants1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def create(kafka: LocalCluster, name: str) -> None:
     admin = AdminClient(access(kafka.bootstrap_servers))
-    admin.create_topics([NewTopic(name, 6, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, 6, 1)])[name].result(90)
 
 
 def produce(
@@ -174,7 +174,7 @@ def test_a_producer_that_comes_to_another_proxy_is_not_new(fleet: Fleet, tenants
     before = fleet.proxies[1].metric("producer_ids_active", user="tenant")
     producer = Producer(access(fleet.proxies[0].bootstrap, **{"enable.idempotence": True, "client.id": name}))
     producer.produce(name, b"one")
-    assert producer.flush(20) == 0
+    assert producer.flush(90) == 0
 
     def known() -> bool:
         return fleet.proxies[1].metric("producer_ids_active", user="tenant") > before + 0.5

@@ -130,7 +130,7 @@ def test_what_somebody_else_writes_is_skipped_and_counted(kafka3: LocalCluster, 
         producer = Producer({"bootstrap.servers": kafka3.bootstrap_servers})
         for partition in (0, 1):
             producer.produce(topic, b"something else", partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(90) == 0
         wait_until(lambda: all(it.metric("ledger_records_skipped_total") >= 2 for it in proxies), "the records to be skipped", 30)
         assert all(len(proxy.lines("ledger record skipped")) == 1 for proxy in proxies)
         assert shared(proxies)
@@ -143,7 +143,7 @@ def test_a_topic_that_is_deleted_is_made_again_and_all_go_on(kafka3: LocalCluste
     with fleet(kafka3, tmp_path, topic) as proxies:
         through(proxies, name, 3)
         admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
-        admin.delete_topics([topic])[topic].result(20)
+        admin.delete_topics([topic])[topic].result(90)
         wait_until(lambda: all(it.metric("ledger_restarts_total") >= 1 for it in proxies), "a new generation at all", 60)
         wait_until(lambda: shared(proxies), "all proxies to share the ledger again", 60)
         began = time.monotonic()
@@ -160,10 +160,10 @@ def test_a_topic_that_would_lose_amounts_is_not_used(
     kafka3: LocalCluster, tmp_path: Path, name: str, partitions: int, policy: str, said: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, 1, config={"cleanup.policy": policy})])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, 1, config={"cleanup.policy": policy})])[name].result(90)
     producer = Producer({"bootstrap.servers": kafka3.bootstrap_servers})
     producer.produce(name, b"of somebody", b"key", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(90) == 0
     with ProxyProcess(tmp_path, kafka3.bootstrap_servers, settings_of(name)) as proxy:
         assert said in proxy.wait_for("ledger topic is away")["reason"]
         assert proxy.metric("ledger_up") == 0
@@ -184,7 +184,7 @@ def test_a_proxy_that_may_not_use_the_topic_says_so_once_and_counts_for_itself(
             for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE)
         ]
         for made in admin.create_acls(rights).values():
-            made.result(20)
+            made.result(90)
         wait_until(lambda: proxy.metric("ledger_up") == 1, "the ledger to be up", 60)
         assert proxy.metric("enforces_alone") == 0
         assert len(proxy.lines("quotas are not shared")) == 1

@@ -44,7 +44,7 @@ def proxy_of(folder: Path, kafka: LocalCluster, topic: str, **usage: Any) -> Pro
 
 def traffic(proxy: ProxyProcess) -> None:
     """Something that gives lines: each call a line or more, once its interval ends."""
-    AdminClient({"bootstrap.servers": proxy.bootstrap}).list_topics(timeout=20)
+    AdminClient({"bootstrap.servers": proxy.bootstrap}).list_topics(timeout=90)
 
 
 def records(kafka: LocalCluster, topic: str) -> list[tuple[bytes, bytes]]:
@@ -54,7 +54,7 @@ def records(kafka: LocalCluster, topic: str) -> list[tuple[bytes, bytes]]:
     found = []
     try:
         # A broker that has not heard of a new topic yet tells of no partitions.
-        partitions = wait_until(lambda: consumer.list_topics(topic, timeout=20).topics[topic].partitions, "the topic")
+        partitions = wait_until(lambda: consumer.list_topics(topic, timeout=90).topics[topic].partitions, "the topic")
         for partition in partitions:
             low, high = watermarks(consumer, topic, partition)
             consumer.assign([TopicPartition(topic, partition, low)])
@@ -104,7 +104,7 @@ def test_the_topic_has_the_lines_of_the_folder(kafka3: LocalCluster, tmp_path: P
     assert created["replicas"] == 3
     resource = ConfigResource(ResourceType.TOPIC, name)
     admin = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
-    settings = admin.describe_configs([resource])[resource].result(20)
+    settings = admin.describe_configs([resource])[resource].result(90)
     kept = {key: settings[key].value for key in ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")}
     assert kept == {"cleanup.policy": "delete", "min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
@@ -123,7 +123,7 @@ def test_brokers_that_go_and_come_again(kafka1: LocalCluster, tmp_path: Path, na
     with proxy_of(tmp_path, kafka1, name) as proxy:
         proxy.wait_for("usage log topic is up")
         admin = AdminClient({"bootstrap.servers": kafka1.bootstrap_servers})
-        admin.create_topics([NewTopic(f"{name}-load", 1, 1)])[f"{name}-load"].result(20)
+        admin.create_topics([NewTopic(f"{name}-load", 1, 1)])[f"{name}-load"].result(90)
         with SteadyProducer(proxy.bootstrap, f"{name}-load", "records") as producer:
             wait_until(lambda: len(producer.acknowledged) > 20 and lines_of(kafka1, name), "load, and lines in the topic")
             kafka1.kill_broker(0)
@@ -147,7 +147,7 @@ def test_brokers_that_go_and_come_again(kafka1: LocalCluster, tmp_path: Path, na
 def test_a_topic_that_is_there_is_taken_as_it_is(kafka1: LocalCluster, tmp_path: Path, name: str, partitions: int) -> None:
     """All lines of a proxy are in one partition, in their order."""
     admin = AdminClient({"bootstrap.servers": kafka1.bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(90)
     with proxy_of(tmp_path, kafka1, name) as proxy:
         traffic(proxy)
     assert not proxy.lines("usage log topic created")
@@ -157,13 +157,13 @@ def test_a_topic_that_is_there_is_taken_as_it_is(kafka1: LocalCluster, tmp_path:
 def test_a_topic_that_would_lose_lines_is_not_used(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
     """Compacted, it would keep the last line of each proxy. The proxy serves clients, and goes on once the topic is mended."""
     admin = AdminClient({"bootstrap.servers": kafka1.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(20)
+    admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(90)
     with proxy_of(tmp_path, kafka1, name) as proxy:
         assert "its cleanup.policy is compact" in proxy.wait_for("usage log topic is away")["reason"]
         traffic(proxy)
         op = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[op])
-        admin.incremental_alter_configs([resource])[resource].result(20)
+        admin.incremental_alter_configs([resource])[resource].result(90)
         proxy.wait_for("usage log topic is up")
     assert by_identity(lines_of(kafka1, name)) == by_identity(proxy.usage())
 
@@ -187,19 +187,19 @@ def test_rights_that_are_missing_keep_no_client_waiting(tmp_path: Path, name: st
     ):
         assert "cannot be created" in proxy.wait_for("usage log topic is away")["reason"]
         through = AdminClient({"bootstrap.servers": proxy.bootstrap, **login})
-        assert through.list_topics(timeout=20).brokers
+        assert through.list_topics(timeout=90).brokers
         rights = (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.WRITE)
         given = [
             AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:proxy", "*", right, AclPermissionType.ALLOW)
             for right in rights
         ]
         for done in through.create_acls(given).values():
-            done.result(20)
+            done.result(90)
         proxy.wait_for("usage log topic is up")
 
         def end() -> int:
             (asked,) = through.list_offsets({TopicPartition(name, 0): OffsetSpec.latest()}).values()
-            return int(asked.result(20).offset)
+            return int(asked.result(90).offset)
 
         wait_until(end, "the lines to be in the topic")
         assert not [secret for secret in users.values() if secret in str(proxy.events)]
@@ -294,7 +294,7 @@ def test_lines_that_are_sent_twice_count_once(
 def test_lines_that_the_topic_takes_a_few_at_once_of(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
     """A batch that is too large is halved until it is not; a line that is too large alone is lost, and told of."""
     admin = AdminClient({"bootstrap.servers": kafka1.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "4000"})])[name].result(20)
+    admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "4000"})])[name].result(90)
 
     async def script(made: Direct) -> None:
         made.servers = servers(kafka1)

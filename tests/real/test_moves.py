@@ -31,14 +31,14 @@ def brokers(proxy: ProxyProcess) -> set[int]:
 
 def test_a_broker_leaves_comes_back_elsewhere_and_no_record_is_lost(proxy: ProxyProcess, restored: LocalCluster, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
-    admin.create_topics([NewTopic(name, 6, 3)])[name].result(20)
+    admin.create_topics([NewTopic(name, 6, 3)])[name].result(90)
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": proxy.bootstrap, "enable.idempotence": True, "acks": "all"})
 
     def produce(values: range) -> None:
         for value in values:
             producer.produce(name, str(value).encode(), on_delivery=lambda e, _: e and failed.append(e))
-        assert producer.flush(60) == 0
+        assert producer.flush(90) == 0
 
     produce(range(100))
     restored.stop_broker(2)

@@ -65,7 +65,7 @@ def topic(name: str, partitions: int) -> dict[str, Any]:
 
 def sizes(kafka: LocalCluster, name: str) -> dict[str, int]:
     """Topics of this test and their numbers of partitions, as the cluster itself says."""
-    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
+    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=90).topics
     return {topic: len(found[topic].partitions) for topic in found if topic.startswith(f"{name}-")}
 
 
@@ -102,10 +102,10 @@ def test_librdkafka_is_slowed_and_never_refused(limited: ProxyProcess, tenants3:
     """It speaks CreatePartitions 2 and DeleteTopics 4."""
     admin = AdminClient(access(limited.bootstrap, **{"client.id": f"slow-{name}"}))
     before = limited.metric("throttled_requests_total", quota="controller_mutations")
-    admin.create_topics([NewTopic(f"{name}-0", 30, 1)])[f"{name}-0"].result(30)
-    admin.create_partitions([NewPartitions(f"{name}-0", 40)])[f"{name}-0"].result(30)
+    admin.create_topics([NewTopic(f"{name}-0", 30, 1)])[f"{name}-0"].result(90)
+    admin.create_partitions([NewPartitions(f"{name}-0", 40)])[f"{name}-0"].result(90)
     wait_until(lambda: sizes(tenants3, name) == {f"{name}-0": 40}, "ten partitions more")
-    admin.delete_topics([f"{name}-0"])[f"{name}-0"].result(30)
+    admin.delete_topics([f"{name}-0"])[f"{name}-0"].result(90)
     wait_until(lambda: not sizes(tenants3, name), "the topic to go")
     assert limited.metric("throttled_requests_total", quota="controller_mutations") > before
 
@@ -190,7 +190,7 @@ def test_a_producer_and_a_consumer_create_no_topics_beyond_the_quota(
     assert sizes(tenants3, name).keys() == {f"{name}-used-4"}
     producer = Producer(access(limited.bootstrap, **{"client.id": f"rich-{name}"}))
     producer.produce(f"{name}-allowed", b"x")
-    assert producer.flush(20) == 0
+    assert producer.flush(90) == 0
     assert f"{name}-allowed" in sizes(tenants3, name)
 
 

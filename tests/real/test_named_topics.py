@@ -34,7 +34,7 @@ def limited(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def existing(kafka: LocalCluster, prefix: str) -> dict[str, int]:
     """Topics and their numbers of partitions, as the broker says."""
-    found = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=20).topics
+    found = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=90).topics
     return {topic: len(found[topic].partitions) for topic in found if topic.startswith(prefix)}
 
 
@@ -87,7 +87,7 @@ def test_a_producer_to_many_absent_topics_writes_to_all_of_them(limited: ProxyPr
     errors: list[Any] = []
     for topic in names:
         producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     assert errors == [None] * len(names)
     assert existing(kafka1, f"{name}-").keys() == set(names)
 

@@ -55,7 +55,7 @@ class Client:
 
     def send(self, topic: str) -> None:
         self.producer.produce(topic, b"x", on_delivery=self._done)
-        assert self.producer.flush(60) == 0
+        assert self.producer.flush(90) == 0
         self.producer.poll(0)
 
     def _done(self, error: object, _: object) -> None:

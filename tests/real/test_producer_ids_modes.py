@@ -64,7 +64,7 @@ class Known:
             self.producer.produce(topic, value.encode(), on_delivery=self._done)
 
     def flush(self) -> None:
-        assert self.producer.flush(60) == 0
+        assert self.producer.flush(90) == 0
         self.producer.poll(0)
 
     def _done(self, error: KafkaError | None, _: Message) -> None:
@@ -150,7 +150,7 @@ def written(kafka: LocalCluster, topic: str) -> list[str]:
 def create(kafka: LocalCluster, *topics: str) -> None:
     admin = AdminClient(access(kafka.bootstrap_servers))
     for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-        made.result(20)
+        made.result(90)
 
 
 def test_known_producers_go_on_and_new_ones_wait_for_room_and_lose_nothing(

@@ -43,7 +43,7 @@ def topics(name: str, count: int, partitions: int = 10) -> list[dict[str, object
 
 
 def exists(kafka: LocalCluster, name: str) -> set[str]:
-    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
+    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=90).topics
     return {topic for topic in found if topic.startswith(f"{name}-")}
 
 
@@ -87,7 +87,7 @@ def test_a_client_too_old_for_the_error_is_accepted_and_muted(limited: ProxyProc
     admin = AdminClient(access(limited.bootstrap, **{"client.id": name}))
     futures = admin.create_topics([NewTopic(f"{name}-{i}", 20, 1) for i in range(2)])
     for future in futures.values():
-        future.result(20)
+        future.result(90)
     throttled = limited.wait_for("over quota", client_id=name)
     assert throttled["action"] == "throttle"
     assert throttled["throttle_seconds"] > 0
@@ -109,7 +109,7 @@ def test_the_mute_holds_other_connections_of_the_entity_too(limited: ProxyProces
         with ThreadPoolExecutor(2) as pool:
             answers = [pool.submit(connection.ask, 19, 7, topics=topics(f"{name}b", 1, 1)) for connection in (first, second)]
             for answer in answers:
-                answer.result(30)
+                answer.result(90)
         # not how fast it is, but that it is not answered before the throttle time is over
         assert time.monotonic() - told >= throttle - 0.05
 
@@ -121,7 +121,7 @@ def test_what_only_validates_and_who_is_exempt_is_not_charged(limited: ProxyProc
             assert [topic.error_code for topic in answer.topics] == [0]
     operator = AdminClient(access(limited.bootstrap, **{"client.id": "operator"}))
     for i in range(3):
-        operator.create_topics([NewTopic(f"{name}-op-{i}", 30, 1)])[f"{name}-op-{i}"].result(20)
+        operator.create_topics([NewTopic(f"{name}-op-{i}", 30, 1)])[f"{name}-op-{i}"].result(90)
     assert not limited.lines("over quota", client_id="operator")
 
 

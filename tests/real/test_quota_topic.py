@@ -33,7 +33,7 @@ def alter(connection: Connection, user: str, rate: float) -> tuple[int, str | No
 
 
 def create(admin: AdminClient, name: str, partitions: int, **settings: str) -> None:
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(90)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_topic_that_would_forget_is_not_used(
         if policy == "delete":
             op = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[op])
-            admin.incremental_alter_configs([resource])[resource].result(20)
+            admin.incremental_alter_configs([resource])[resource].result(90)
             proxy.wait_for("quota topic is up")
             assert alter(connection, "x", 5) == (0, None)
 
@@ -66,14 +66,14 @@ def test_a_topic_that_is_deleted_is_made_and_filled_again(
     with proxy_of(tmp_path / "one", kafka1, name) as proxy, connect(proxy.bootstrap) as connection:
         for rate in range(2, 5):
             assert alter(connection, "a", rate) == (0, None)
-        admin.delete_topics([name])[name].result(20)
+        admin.delete_topics([name])[name].result(90)
         assert proxy.wait_for("quotas written again")["limits"] == 1
         assert wait_until(lambda: described(connection) == 4 and alter(connection, "b", 7) == (0, None), "an alteration")
         assert not proxy.lines("quota changed", old=4.0)
         with proxy_of(tmp_path / "two", kafka1, name) as other, connect(other.bootstrap) as second:
             assert described(second) == 4
         resource = ConfigResource(ResourceType.TOPIC, name)
-        assert admin.describe_configs([resource])[resource].result(20)["cleanup.policy"].value == "compact"
+        assert admin.describe_configs([resource])[resource].result(90)["cleanup.policy"].value == "compact"
 
 
 def described(connection: Connection) -> float:
@@ -85,7 +85,7 @@ def test_too_few_replicas(kafka3: LocalCluster, tmp_path: Path, name: str) -> No
     """What too few brokers have is not acknowledged; it goes on when they are back."""
     how = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers})
     settings = {"cleanup.policy": "compact", "min.insync.replicas": "3"}
-    how.create_topics([NewTopic(name, 1, 3, config=settings)])[name].result(20)
+    how.create_topics([NewTopic(name, 1, 3, config=settings)])[name].result(90)
     with proxy_of(tmp_path, kafka3, name) as proxy:
         assert altered(proxy, 2) == 0
         kafka3.stop_broker(2)
@@ -109,7 +109,7 @@ def test_partitions_that_are_added_later(kafka1: LocalCluster, admin: AdminClien
     """Whoever runs goes on with the first; whoever starts says what is wrong."""
     with proxy_of(tmp_path / "one", kafka1, name) as proxy, connect(proxy.bootstrap) as connection:
         assert alter(connection, "a", 2) == (0, None)
-        admin.create_partitions([NewPartitions(name, 3)])[name].result(20)
+        admin.create_partitions([NewPartitions(name, 3)])[name].result(90)
         assert alter(connection, "a", 3) == (0, None)
         with proxy_of(tmp_path / "two", kafka1, name) as other:
             assert "it has 3 partitions" in other.wait_for("quota topic is away")["reason"]

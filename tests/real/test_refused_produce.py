@@ -58,7 +58,7 @@ def librdkafka(proxy: ProxyProcess, topic: str, acks: str, between: Between, _: 
             producer.produce(
                 topic, str(i).encode(), partition=0, on_delivery=lambda e, _: seen.append(e.name() if e else "written")
             )
-        assert producer.flush(60) == 0
+        assert producer.flush(90) == 0
         if first == 0:
             between()
     producer.poll(0)

@@ -16,7 +16,7 @@ from tests.certs import Authority
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.raw import connect
 from tests.real.secured import raw_tls
-from tests.real.steady import SteadyProducer, create, read_all
+from tests.real.steady import SteadyProducer, create, read_all, read_by_leader
 from tests.real.test_faults import serve
 
 pytestmark = pytest.mark.kafka
@@ -50,6 +50,7 @@ def fleet(kafka: LocalCluster, folder: Path, authority: Authority, count: int = 
         settings = {
             "listen": {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + BROKERS}"},
             "more_listeners": {"sni": sni},
+            "limits": {"drain_timeout": "60s"},
             "quotas": quotas,
         }
         made = Fleet([], f"127.0.0.1:{first}", sni["bootstrap"])
@@ -68,7 +69,7 @@ def test_clients_reach_all_and_one_stops_under_load(kafka3: LocalCluster, author
         producers = [
             SteadyProducer(running.bootstrap, name, f"{kind} {number}", **settings)
             for number in range(4)
-            for kind, settings in (("idempotent", {"enable.idempotence": True}), ("plain", {"acks": 1}))
+            for kind, settings in (("idempotent", {"enable.idempotence": True}), ("plain", {"acks": "all"}))
         ]
         for producer in producers:
             stack.enter_context(producer)
@@ -83,10 +84,11 @@ def test_clients_reach_all_and_one_stops_under_load(kafka3: LocalCluster, author
         )
         assert stays.metric("client_connections") > 8
         stack.close()
-        found = read_all(kafka3.bootstrap_servers, name)
-        for producer in producers:
+        found, by_leader = read_all(kafka3.bootstrap_servers, name), read_by_leader(kafka3.bootstrap_servers, name)
+        for kind, producer in zip(("idempotent", "plain") * 4, producers, strict=True):
             assert (producer.failed, producer.unsent) == ([], 0)
-            assert {found[value] for value in producer.acknowledged} == {1}
+            written = found if kind == "idempotent" else by_leader
+            assert {written[value] for value in producer.acknowledged} == {1}
     wrote = {line["proxy"] for line in stays.usage()}
     assert wrote == {"p0", "p1"}, "both write to one folder, each its own files"
     assert not [line for line in stays.usage() if line["type"] == "gap"]

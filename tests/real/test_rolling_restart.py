@@ -29,7 +29,7 @@ class Pair:
     def __init__(self, folder: Path, kafka: LocalCluster, first: int) -> None:
         self._folder, self._kafka = folder, kafka
         listen = {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + PORTS - 1}", "reuse_port": True}
-        self._settings = {"listen": listen, "limits": {"drain_timeout": "10s"}}
+        self._settings = {"listen": listen, "limits": {"drain_timeout": "60s"}}
         self.bootstrap = f"127.0.0.1:{first}"
         self.running: dict[str, ProxyProcess] = {}
         self.ended: list[ProxyProcess] = []
@@ -73,7 +73,7 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
     thread.start()
     producers = {
         "idempotent": SteadyProducer(pair.bootstrap, name, "idempotent", **{"enable.idempotence": True}),
-        "plain": SteadyProducer(pair.bootstrap, name, "plain", acks=1),
+        "plain": SteadyProducer(pair.bootstrap, name, "plain", acks="all"),
         "zstd": SteadyProducer(pair.bootstrap, name, "zstd", **{"compression.type": "zstd", "acks": "all"}),
     }
     consumers = [SteadyConsumer(pair.bootstrap, name, name) for _ in range(2)]
@@ -94,13 +94,13 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
                     )
                     pair.start(which)
             stop.touch()
-            thread.join(60)
+            thread.join(180)
             acknowledged = {value for producer in producers.values() for value in producer.acknowledged}
             for read in (lambda: {value for consumer in consumers for value in consumer.read}, lambda: set(new.read)):
                 wait_until(lambda read=read: acknowledged <= read(), "the groups to read everything")
     finally:
         stop.touch()
-        thread.join(60)
+        thread.join(180)
     assert len(pair.ended) == 4
     for proxy in pair.ended:
         assert not proxy.lines("drain timeout")

@@ -109,7 +109,7 @@ def test_librdkafka(proxy: ProxyProcess, authority: Authority, each: Any) -> Non
         failed: list[object] = []
         for i in range(10):
             producer.produce(topic, str(i), on_delivery=lambda e, _: failed.append(e) if e else None)
-        assert producer.flush(30) == 0
+        assert producer.flush(90) == 0
         assert not failed
         consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
         consumer.subscribe([topic])
@@ -264,4 +264,4 @@ def test_plain_text_at_a_listener_with_tls_ends_that_connection_only(proxy: Prox
         connection.ask(18, 0)
     assert "TLS" in proxy.wait_for("client connection closed")["reason"]
     settings = librdkafka(proxy.bootstrap, authority, **librdkafka_login("PLAIN", "alice"))
-    assert AdminClient(settings).list_topics(timeout=20).brokers
+    assert AdminClient(settings).list_topics(timeout=90).brokers

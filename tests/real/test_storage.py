@@ -48,12 +48,12 @@ def create(bootstrap: str, topic: str, brokers: list[list[int]]) -> None:
     admin = AdminClient(access(bootstrap, log_level=0))
     admin.create_topics([NewTopic(topic, len(brokers), replica_assignment=brokers, config={"min.insync.replicas": "1"})])[
         topic
-    ].result(20)
+    ].result(90)
 
 
 def delete(bootstrap: str, topic: str) -> None:
     admin = AdminClient(access(bootstrap, log_level=0))
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(90)
 
 
 class Flood:

@@ -37,11 +37,11 @@ OFTEN = {"group.streams.min.heartbeat.interval.ms": 500, "group.streams.heartbea
 def kafka(kafka_version: str) -> Iterator[LocalCluster]:
     with LocalCluster(1, version=kafka_version, properties=OFTEN, jvm_flags=QUICK_START) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic("words", PARTITIONS, 1)])["words"].result(20)
+        admin.create_topics([NewTopic("words", PARTITIONS, 1)])["words"].result(90)
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         for i in range(RECORDS):
             producer.produce("words", ("one", "two", "three")[i % 3], partition=i % PARTITIONS)
-        assert producer.flush(30) == 0
+        assert producer.flush(90) == 0
         yield cluster
 
 

@@ -46,7 +46,7 @@ def busy(kafka1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def command(*arguments: str, code: int = 0) -> str:
-    run = run_command(["throttles", *arguments], 60)
+    run = run_command(["throttles", *arguments], 300)
     assert run.returncode == code, (run.stdout, run.stderr)
     return run.stdout + run.stderr
 
@@ -74,7 +74,7 @@ def test_the_listener_changes_nothing(busy: ProxyProcess) -> None:
 
     for method in ("POST", "PUT", "DELETE"):
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(f"http://{busy.admin}/throttles", method=method), timeout=5)
+            urllib.request.urlopen(urllib.request.Request(f"http://{busy.admin}/throttles", method=method), timeout=60)
         assert refused.value.code == 405
 
 

@@ -31,7 +31,7 @@ RATE, SIZE, MESSAGES, PARTITIONS = 100_000, 5000, 280, 3
 
 def test_refused_batches_are_written_once_and_in_order(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
     admin = AdminClient(access(tenants3.bootstrap_servers))
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(90)
     rates = {"topics": {name: {"bytes_in": RATE}}, "mode": "transient"}
     with ProxyProcess(tmp_path, tenants3.bootstrap_servers, {"quotas": {"topic_rates": rates}, "upstream": upstream()}) as proxy:
         settings = {"enable.idempotence": True, "batch.size": 3 * SIZE, "log_level": 2, "retry.backoff.ms": 50}
@@ -45,14 +45,14 @@ def test_refused_batches_are_written_once_and_in_order(tenants3: LocalCluster, t
                 partition=number % PARTITIONS,
                 on_delivery=lambda error, _: errors.append(str(error)) if error is not None else None,
             )
-        assert producer.flush(60) == 0
+        assert producer.flush(90) == 0
         assert time.monotonic() - began >= 3, "what is above the rate takes time"
         assert not errors
         assert proxy.lines("over quota", quota="topic_producer_byte_rate", action="refuse")
     consumer = Consumer({**access(tenants3.bootstrap_servers), "group.id": name, "log_level": 2})
     consumer.assign([TopicPartition(name, i, OFFSET_BEGINNING) for i in range(PARTITIONS)])
     got: dict[int | None, list[int]] = {}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while sum(map(len, got.values())) < MESSAGES and time.monotonic() < deadline:
         for message in consumer.consume(100, 0.2):
             assert message.error() is None

@@ -29,7 +29,7 @@ from tests.real.raw import connect, make
 from tests.real.steady import SteadyProducer, create, read_all
 from tests.real.twins import ms
 
-LIMIT = 60.0
+LIMIT = 120.0
 HUNG = 0
 """The broker that hangs: the one that the proxy asks first."""
 QUICK = {"upstream": {"connect_timeout": "1s"}}
@@ -85,7 +85,7 @@ class AioProducer:
 def one_partition_each(bootstrap: str, topic: str) -> None:
     """Partition n is on broker n, and nowhere else."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 3, replica_assignment=[[0], [1], [2]])])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 3, replica_assignment=[[0], [1], [2]])])[topic].result(90)
 
 
 def live(address: str) -> set[int]:
@@ -182,8 +182,8 @@ def test_admins_and_producers_go_on_when_the_controller_changes(kafka3: LocalClu
             survivor = kafka3.brokers[(before + 1) % 3].address
             wait_until(lambda: active_controller(survivor) not in (before, -1), "another controller", LIMIT)
             # librdkafka may wait for the old one, directly too, until it asks for metadata again.
-            wait_until(lambda: admin.list_topics(timeout=20).controller_id != before, "the admin to notice", LIMIT)
-            admin.create_topics([NewTopic(f"{name}-after", 1, 2)], request_timeout=30)[f"{name}-after"].result(60)
+            wait_until(lambda: admin.list_topics(timeout=90).controller_id != before, "the admin to notice", LIMIT)
+            admin.create_topics([NewTopic(f"{name}-after", 1, 2)], request_timeout=90)[f"{name}-after"].result(60)
             seen = len(producer.acknowledged)
             wait_until(lambda: len(producer.acknowledged) > seen + 200, "the producer to go on", LIMIT)
             assert active_controller(proxy.bootstrap) != before
@@ -194,7 +194,7 @@ def test_admins_and_producers_go_on_when_the_controller_changes(kafka3: LocalClu
     assert not producer.unsent
     found = read_all(kafka3.bootstrap_servers, name)
     assert {found[value] for value in producer.acknowledged} == {1}
-    assert f"{name}-after" in admin.list_topics(timeout=20).topics
+    assert f"{name}-after" in admin.list_topics(timeout=90).topics
 
 
 def connections_to(pid: int, ports: set[int]) -> int:
@@ -312,14 +312,14 @@ def test_requests_of_100_mb_and_answers_larger_than_the_memory_of_all(roomy: Loc
     limits = {"memory_total": LARGE + 5_000_000, "max_frame": LARGE + 5_000_000}
     direct = roomy.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": direct})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(90)
     values = [os.urandom(LARGE) for _ in range(2)]
     with ProxyProcess(tmp_path, direct, {"limits": limits}) as proxy:
         errors: list[bool] = []
         producer = Producer({"bootstrap.servers": proxy.bootstrap, "message.max.bytes": 150_000_000, "linger.ms": 0})
         for value in values:
             producer.produce(name, value, partition=0, on_delivery=lambda error, _: errors.append(error is not None))
-            assert producer.flush(60) == 0
+            assert producer.flush(90) == 0
         assert errors == [False, False]
         assert proxy.metric("request_bytes_total", api="Produce") > RESPONSES
         wait_until(lambda: proxy.metric("memory_held_bytes") == 0, "nothing to be held")

@@ -51,7 +51,7 @@ def _await_worker(page: str, log: Path) -> None:
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         try:
-            said = urllib.request.urlopen(page, timeout=5).read()  # noqa: S310  our own page
+            said = urllib.request.urlopen(page, timeout=60).read()  # noqa: S310  our own page
             if said.count(b'"ALIVE"') >= 2:  # the master and the worker
                 return
         except OSError:

@@ -141,7 +141,7 @@ def test_a_topic_is_followed_and_no_line_counts_twice_after_a_kill(
     def send(lines: list[bytes]) -> None:
         for line in lines:
             producer.produce("usage-log", line)
-        assert producer.flush(60) == 0
+        assert producer.flush(90) == 0
 
     log, out = Log(), tmp_path / "out"
     for at in range(50):
@@ -175,7 +175,7 @@ def test_a_topic_is_read_once_and_then_from_where_it_was_left(kafka1: LocalClust
         log.lines.clear()
         for line in [*log.usage(at, request_bytes=1).lines, b"torn"]:
             producer.produce(topic, line)
-        assert producer.flush(60) == 0
+        assert producer.flush(90) == 0
         done = subprocess.run(
             [*command, "--incremental", "--master", "local[2]", *QUICK],
             cwd=ROOT,
