@@ -16,11 +16,13 @@ from localkafka import LocalCluster
 from localkafka.versions import TESTED, full_version, release_of
 from tests import parallel, properties  # noqa: F401  properties has the profiles
 from tests.apis.topic_frames import FIVE, create, created
+from tests.cluster_pool import ClusterPool
 from tests.cpu import CpuReport
 from tests.support import ANYBODY, World
 
 # The quick compiler only: two cores have better to do in short tests than to optimise a broker. Benchmarks do without this.
 QUICK_START = ["-XX:TieredStopAtLevel=1"]
+CLUSTERS = "clusters"
 
 
 def _say(line: str) -> None:
@@ -51,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so, and children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("nightly" if config.getoption("--nightly") else "quick" if config.getoption("--quick") else "push")
+    config.pluginmanager.register(ClusterPool(), CLUSTERS)
     if config.getoption("--cpu"):
         config.pluginmanager.register(CpuReport())
 
@@ -108,17 +111,23 @@ def kafka_version(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka1(kafka_version: str) -> Iterator[LocalCluster]:
+def clusters(pytestconfig: pytest.Config) -> ClusterPool:
+    """Those that files share. What rests on one of them lasts no longer than a file (`scope="module"`)."""
+    pool = pytestconfig.pluginmanager.get_plugin(CLUSTERS)
+    assert isinstance(pool, ClusterPool)
+    return pool
+
+
+@pytest.fixture(scope="module")
+def kafka1(clusters: ClusterPool, kafka_version: str) -> LocalCluster:
     """One broker. A test that uses it makes topics of its own, and leaves the broker running."""
-    with LocalCluster(1, version=kafka_version, jvm_flags=QUICK_START, progress=_say) as cluster:
-        yield cluster
+    return clusters.get("kafka1", lambda: LocalCluster(1, version=kafka_version, jvm_flags=QUICK_START, progress=_say))
 
 
-@pytest.fixture(scope="session")
-def kafka3(kafka_version: str) -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module")
+def kafka3(clusters: ClusterPool, kafka_version: str) -> LocalCluster:
     """Three brokers. A test that stops one starts it again."""
-    with LocalCluster(3, version=kafka_version, jvm_flags=QUICK_START, progress=_say) as cluster:
-        yield cluster
+    return clusters.get("kafka3", lambda: LocalCluster(3, version=kafka_version, jvm_flags=QUICK_START, progress=_say))
 
 
 @pytest.fixture

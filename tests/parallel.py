@@ -2,8 +2,9 @@
 and in which order.
 
 The tests of a file stay together, as its fixtures are shared by them; so do files that need Spark, of which there is one at a time.
-What takes longest comes first. A worker keeps to files that need the clusters that it has started already, so that each of them
-is started once, as long as there are others. Nothing depends on it: in any other order, and in one process, tests pass as well.
+What takes longest comes first. Files that share a cluster come one after the other in the same worker, as long as there are
+others for the other workers, so that each cluster is started once and ends early (`tests/cluster_pool.py`). Nothing depends on it:
+in any other order, and in one process, tests pass as well.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TOGETHER = {
 """Name → the beginnings of paths. They are a unit, as a file is otherwise."""
 
 CLUSTERS = ("kafka1", "kafka3", "tenants1", "tenants3", "secure_kafka")
-"""Fixtures that live as long as their worker."""
+"""Fixtures that several files share."""
 
 SECONDS = {
     SPARK: 1300,
@@ -66,11 +67,12 @@ def clusters_of(text: str) -> frozenset[str]:
 
 
 def choose(waiting: dict[str, frozenset[str]], own: frozenset[str], taken: frozenset[str]) -> str:
-    """The unit that a worker gets. `waiting`: unit → the clusters it needs; `own`: those of the worker; `taken`: of all workers."""
+    """The unit that a worker gets. `waiting`: unit → the clusters it needs; `own`: those of the unit that the worker got before;
+    `taken`: those of all workers."""
 
     def worth(unit: str) -> tuple[bool, int, int]:
         needs = waiting[unit]
-        return not (needs - own) & taken, seconds_of(unit), len(needs)
+        return not (needs - own) & taken, len(needs & own), seconds_of(unit)
 
     return max(waiting, key=worth)
 
@@ -114,7 +116,7 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
             own = self._own.get(node, frozenset())
             waiting = {unit: self._needs[unit] for unit in self.workqueue}
             unit = choose(waiting, own, frozenset().union(*self._own.values()))
-            self._own[node] = own | self._needs[unit]
+            self._own[node] = self._needs[unit]
             self.workqueue.move_to_end(unit, last=False)
             super()._assign_work_unit(node)
 

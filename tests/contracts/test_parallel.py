@@ -35,9 +35,11 @@ def needing(**needs: str) -> dict[str, frozenset[str]]:
         (needing(brief="", long="kafka3", middle="kafka1"), "kafka1", "kafka3 kafka1", MIDDLE),
         (needing(long="kafka3 kafka1", middle="kafka1"), "kafka1", "kafka3 kafka1", MIDDLE),
         (needing(long="kafka3", middle="kafka1"), "", "kafka3 kafka1", LONG),
+        (needing(brief="kafka1", long="", middle="kafka3"), "kafka1", "kafka1", BRIEF),
+        (needing(long="", middle="kafka3"), "kafka1", "kafka1", LONG),
     ],
 )
-def test_the_longest_comes_first_whose_clusters_no_other_worker_has(
+def test_files_of_a_cluster_come_one_after_the_other_and_the_longest_first(
     waiting: dict[str, frozenset[str]], own: str, taken: str, chosen: str
 ) -> None:
     assert choose(waiting, frozenset(own.split()), frozenset(taken.split())) == chosen
@@ -58,6 +60,66 @@ def test_the_clusters_of_a_file_are_found() -> None:
     assert clusters_of("def test_it(proxy: ProxyProcess, name: str) -> None:") == {"kafka3"}, "which that fixture needs"
     assert clusters_of("def proxy() -> ProxyProcess:\ndef test_it(proxy: ProxyProcess)") == NOBODYS, "a proxy of its own"
     assert all(hasattr(conftest, name) or hasattr(real, name) for name in CLUSTERS)
+
+
+ASKS = """
+import pathlib
+import pytest
+from tests.cluster_pool import ClusterPool
+
+pytestmark = pytest.mark.parametrize("name", {names})
+
+class Cluster:
+    def __init__(self, name):
+        self.name = name
+    def __enter__(self):
+        self.say("starts")
+        return self
+    def __exit__(self, *_):
+        self.say("ends")
+    def say(self, what):
+        with pathlib.Path("said").open("a") as said:
+            said.write(f"{{self.name}} {{what}}\\n")
+
+@pytest.fixture(scope="module")
+def pool(pytestconfig):
+    return pytestconfig.pluginmanager.get_plugin("clusters")
+
+def test_it(name, pool):
+    pool.get(name, lambda: Cluster(name)).say("is used")
+"""
+POOLS = """
+from tests import parallel
+from tests.cluster_pool import ClusterPool
+
+def pytest_configure(config):
+    config.pluginmanager.register(ClusterPool(), "clusters")
+"""
+
+
+ONE, BOTH, OTHER = ["kafka1 is used"], ["kafka1 is used", "kafka3 starts", "kafka3 is used"], ["kafka3 is used"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        (1, ["kafka1 starts", *ONE, *BOTH, "kafka1 ends", *OTHER, "kafka3 ends"]),
+        (0, ["kafka1 starts", *ONE, *BOTH, *OTHER]),
+    ],
+)
+def test_a_cluster_ends_before_a_file_that_does_not_ask_for_it(tmp_path: Path, workers: int, said: list[str]) -> None:
+    """Without workers all last to the end."""
+    (tmp_path / "conftest.py").write_text(POOLS)
+    for file, names in {"test_a": ["kafka1"], "test_b": ["kafka1", "kafka3"], "test_c": ["kafka3"]}.items():
+        (tmp_path / f"{file}.py").write_text(ASKS.format(names=names))
+    command = [sys.executable, "-m", "pytest", "-n", str(workers), "-p", "no:cacheprovider", "--dist", "load"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stdout
+    lines = (tmp_path / "said").read_text().splitlines()
+    assert lines[: len(said)] == said
+    assert sorted(lines[len(said) :]) == ([] if workers else ["kafka1 ends", "kafka3 ends"])
 
 
 def test_all_that_is_named_is_there() -> None:

@@ -28,7 +28,7 @@ SLACK = 60
 """partitions: a topic is created as a whole while the burst is not used up, and spreading lets a second one pass soon after"""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
     try:
         with matrix(tmp_path_factory.mktemp("isolation")) as made:

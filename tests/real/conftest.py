@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from localkafka import LocalCluster, Tls
 from tests.certs import Authority
+from tests.cluster_pool import ClusterPool
 from tests.conftest import QUICK_START
 from tests.real import secured
 from tests.real.proxies import ProxyProcess
@@ -37,7 +39,7 @@ def _served(request: pytest.FixtureRequest) -> None:
             pytest.skip(f"Kafka {request.getfixturevalue('kafka_version')} does not serve version {version} of API {key}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(kafka3: LocalCluster) -> dict[int, tuple[int, int]]:
     """API key -> versions, as the brokers say."""
     with connect(kafka3.brokers[0].address) as connection:
@@ -57,26 +59,25 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.fixture(scope="session")
-def tenants1(kafka_version: str) -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module")
+def tenants1(clusters: ClusterPool, kafka_version: str) -> LocalCluster:
     """One broker with logins and an authorizer (`tenancy`)."""
-    with tenant_cluster(1, version=kafka_version) as cluster:
-        yield cluster
+    return clusters.get("tenants1", lambda: tenant_cluster(1, version=kafka_version))
 
 
-@pytest.fixture(scope="session")
-def tenants3(kafka_version: str) -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module")
+def tenants3(clusters: ClusterPool, kafka_version: str) -> LocalCluster:
     """Three such brokers. A test that stops one starts it again."""
-    with tenant_cluster(3, version=kafka_version) as cluster:
-        yield cluster
+    return clusters.get("tenants3", lambda: tenant_cluster(3, version=kafka_version))
 
 
-@pytest.fixture(scope="session")
-def secure_kafka(authority: Authority, kafka_version: str) -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module")
+def secure_kafka(clusters: ClusterPool, authority: Authority, kafka_version: str) -> LocalCluster:
     """One broker that speaks TLS and takes four kinds of logins."""
-    own = authority.server("broker", "localhost", "127.0.0.1")
-    tls = Tls(own.cert, own.key)
-    with LocalCluster(
-        1, version=kafka_version, sasl=secured.USERS, tls=tls, properties=secured.PROPERTIES, jvm_flags=QUICK_START
-    ) as cluster:
-        yield cluster
+
+    def make() -> LocalCluster:
+        own = authority.server("broker", "localhost", "127.0.0.1")
+        how: dict[str, Any] = {"sasl": secured.USERS, "tls": Tls(own.cert, own.key), "properties": secured.PROPERTIES}
+        return LocalCluster(1, version=kafka_version, jvm_flags=QUICK_START, **how)
+
+    return clusters.get("secure_kafka", make)
