@@ -49,6 +49,7 @@ def test_it_can_be_observed_only(start: Any) -> None:
     assert proxy.metric("would_have_total", action="throttle", quota=KIND) > 0
 
 
+@pytest.mark.nightly  # tests/quota/test_kinds.py: what one proxy charges, another learns
 @needs_redis
 def test_proxies_of_a_fleet_add_up(start: Any, tmp_path: Path) -> None:
     with RedisServer(tmp_path) as redis:

@@ -174,12 +174,14 @@ def login(mechanism: str, user: str, password: str) -> dict[str, str]:
     return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
 
 
+@pytest.mark.nightly  # tests/real/test_sasl_clients.py logs in by each mechanism, and with a wrong password
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize(("user", "password"), [("alice", "s3cret:/?"), ("bob", "b")])
 def test_users_log_in(secure: LocalCluster, mechanism: str, user: str, password: str) -> None:
     produce(secure.bootstrap_servers, "secure", ["x"], settings=login(mechanism, user, password))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "settings", [{}, login("PLAIN", "alice", "b"), login("SCRAM-SHA-512", "alice", "b"), login("PLAIN", "eve", "b")]
 )
@@ -188,6 +190,7 @@ def test_others_do_not(secure: LocalCluster, settings: dict[str, str]) -> None:
         AdminClient({"bootstrap.servers": secure.bootstrap_servers, **QUIET, **settings}).list_topics(timeout=1)
 
 
+@pytest.mark.nightly  # tests/real/test_confirmed_topics.py has users without rights
 def test_with_an_authorizer_only_super_users_may_do_something_at_first() -> None:
     with LocalCluster(1, jvm_flags=QUICK, sasl={"root": "r", "bob": "b"}, super_users=["root"]) as cluster:
         produce(cluster.bootstrap_servers, "of-root", ["x"], settings=login("PLAIN", "root", "r"))
@@ -197,6 +200,7 @@ def test_with_an_authorizer_only_super_users_may_do_something_at_first() -> None
         assert not seen.topics
 
 
+@pytest.mark.nightly  # tests/real/test_upstream_security.py goes to brokers by TLS with certificates and with logins
 def test_clients_come_by_tls_with_a_certificate_and_a_login(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     broker, client = authority.server("broker", HOST), authority.client("client")

@@ -14,7 +14,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-PAUSE = 0.005
+PAUSE = 0.01
 """Seconds between two records of a producer."""
 
 

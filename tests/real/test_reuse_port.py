@@ -62,6 +62,7 @@ def fleet(kafka: LocalCluster, folder: Path, authority: Authority, count: int = 
         yield made
 
 
+@pytest.mark.nightly  # tests/real/test_rolling_restart.py stops each of two such proxies under load
 def test_clients_reach_all_and_one_stops_under_load(kafka3: LocalCluster, authority: Authority, tmp_path: Path, name: str) -> None:
     """Which proxy a connection comes to is up to the kernel, so some connections are made until all have had theirs."""
     create(kafka3.bootstrap_servers, name)

@@ -65,7 +65,10 @@ def pair(kafka3: LocalCluster, tmp_path: Path) -> Iterator[Pair]:
         yield running
 
 
-def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.nightly)])
+def test_nothing_is_lost_and_no_client_fails(
+    pair: Pair, kafka3: LocalCluster, tmp_path: Path, name: str, rounds: int
+) -> None:
     create(kafka3.bootstrap_servers, name)
     source, stop = Path(__file__).parent / "java" / "Steady.java", tmp_path / "stop"
     java: list[str] = []
@@ -83,13 +86,13 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
             for client in (*producers.values(), *consumers, new):
                 stack.enter_context(client)
             wait_until(lambda: stop.with_name("stop.going").exists() or not thread.is_alive(), "the Java producers to be at work")
-            for _ in range(2):
+            for _ in range(rounds):
                 for which in ("a", "b"):
                     seen = {key: len(producer.acknowledged) for key, producer in producers.items()}
                     wait_until(lambda which=which: pair.running[which].metric("client_connections") > 3, f"clients at {which}")
                     pair.stop(which)
                     wait_until(
-                        lambda seen=seen: all(len(producers[key].acknowledged) > seen[key] + 200 for key in producers),
+                        lambda seen=seen: all(len(producers[key].acknowledged) > seen[key] + 100 for key in producers),
                         "clients to go on at the other proxy",
                     )
                     pair.start(which)
@@ -101,7 +104,7 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
     finally:
         stop.touch()
         thread.join(180)
-    assert len(pair.ended) == 4
+    assert len(pair.ended) == 2 * rounds
     for proxy in pair.ended:
         assert not proxy.lines("drain timeout")
         assert not [line for line in proxy.events if line["level"] in ("error", "critical")]
