@@ -66,9 +66,7 @@ def pair(kafka3: LocalCluster, tmp_path: Path) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.nightly)])
-def test_nothing_is_lost_and_no_client_fails(
-    pair: Pair, kafka3: LocalCluster, tmp_path: Path, name: str, rounds: int
-) -> None:
+def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, tmp_path: Path, name: str, rounds: int) -> None:
     create(kafka3.bootstrap_servers, name)
     source, stop = Path(__file__).parent / "java" / "Steady.java", tmp_path / "stop"
     java: list[str] = []
