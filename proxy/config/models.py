@@ -396,12 +396,11 @@ class Quotas(Model):
 
 
 class Reload(Model):
-    """When the settings file and the files that it names are looked at again. SIGHUP does it at once, always.
-
-    A changed file is read once it has stayed as it is for a second, or for `interval` where that is shorter."""
+    """When the settings file and the files that it names are looked at again. SIGHUP does it at once, always."""
 
     interval: Duration = 10.0
-    """How often; `0` leaves it to SIGHUP."""
+    """How often; `0` leaves it to SIGHUP. A changed file is read once it has stayed as it is for a second, or for `interval` where
+    that is shorter: half of a file that is being written may be valid, with fewer quotas."""
 
 
 def _default_workers() -> int | str:
