@@ -13,6 +13,8 @@ from quota.ledger import Away
 
 PLAN = Plan(4, seconds=80, warm=20, requests=120)
 """Four proxies, 64 connections in skewed shares; 60 s are compared."""
+MANY = pytest.param(20, marks=pytest.mark.nightly)
+"""Proxies; those who move from one to another do so between 20 before every push, too."""
 
 
 def test_the_rate_of_the_fleet_is_the_quota() -> None:
@@ -21,19 +23,21 @@ def test_the_rate_of_the_fleet_is_the_quota() -> None:
 
 
 @pytest.mark.parametrize("skew", [0.0, 2.0])
-@pytest.mark.parametrize("proxies", [2, 20])
+@pytest.mark.parametrize("proxies", [2, MANY])
 def test_however_connections_are_spread(proxies: int, skew: float) -> None:
     assert run(replace(PLAN, proxies=proxies, skew=skew)).rate == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("interval", [0.1, 0.5])
-@pytest.mark.parametrize("proxies", [2, 4, 20])
+@pytest.mark.parametrize("proxies", [2, 4, MANY])
 def test_the_bound_of_the_overshoot_holds(proxies: int, interval: float) -> None:
     plan = replace(PLAN, proxies=proxies, interval=interval, seconds=40)
     assert overshoot(plan, run(plan)) <= bound(plan)
 
 
-@pytest.mark.parametrize(("proxies", "connections", "moves"), [(4, 64, 0.5), (20, 8, 0.2), (50, 8, 1.0)])
+@pytest.mark.parametrize(
+    ("proxies", "connections", "moves"), [(4, 64, 0.5), (20, 8, 0.2), pytest.param(50, 8, 1.0, marks=pytest.mark.nightly)]
+)
 def test_whoever_moves_from_proxy_to_proxy_gets_the_quota_and_no_more(proxies: int, connections: int, moves: float) -> None:
     """Neither a burst at each proxy, nor a debt twice. A proxy to which it just came waits until the others are heard, so that it
     gets a little less where it comes to another of many every second."""
