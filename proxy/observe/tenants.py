@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from quota.catalogue import RATES
+from quota.catalogue import TENANT_KINDS, TENANT_ROWS
 from quota.engine import Engine
+from quota.kind import LimitedKind
 from quota.limit_table import ResolvedLimit
 from quota.tenants import Tenants, owner_of
 
@@ -50,18 +51,20 @@ def _quotas(tenant: str, engine: Engine, now: float) -> list[dict[str, Any]]:
     """How a tenant stands against each of its limits."""
     found = []
     owner = owner_of(tenant)
-    for row in RATES:
-        rates = engine.tenant_rates[row.kind]
-        limit = rates.limits.of(owner)
+    of_tenants: tuple[LimitedKind[Any], ...] = (*engine.tenant_rates.values(), *engine.topic_numbers)
+    kinds = {kind.name: kind for kind in of_tenants}
+    for row in TENANT_ROWS:
+        kind = kinds[TENANT_KINDS[row.kind]]
+        limit = engine.limits.table(kind.name).of(owner)
         if limit is not None:
-            stands = rates.stands(ResolvedLimit(limit, owner), now)
+            stands = kind.stands(ResolvedLimit(limit, owner), now)
             found.append(
                 {
-                    "quota": rates.name,
+                    "quota": kind.name,
                     "unit": row.unit,
                     "usage": round(stands.usage, 3),
                     "limit": stands.limit,
-                    "observed": rates.name in engine.limits.observed,
+                    "observed": kind.name in engine.limits.observed,
                 }
             )
     return found

@@ -100,7 +100,9 @@ class Proxy:
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
-        self.directory = Directory(self.brokers, Topics(self.engine.bytes_in), settings.quotas.default_partitions)
+        self.directory = Directory(
+            self.brokers, Topics(self.engine.bytes_in, self.engine.owned.topic_sized), settings.quotas.default_partitions
+        )
         self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
         self.snapshot = ProducerIdSnapshot(
             settings.producer_ids_file,
@@ -121,7 +123,7 @@ class Proxy:
         self.follower = MetadataPoller(
             self.brokers,
             self.directory,
-            lambda: self.engine.counts_topics or bool(self.dynamic_quotas.settings.tenants),
+            self._wants_topics,
             upstream.metadata_refresh,
             self._upstream,
             log,
@@ -143,6 +145,11 @@ class Proxy:
         self._live = Live(
             self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time, partial(asyncio.sleep, 0)
         )
+
+    def _wants_topics(self) -> bool:
+        """True if it matters which topics there are."""
+        engine = self.engine
+        return engine.counts_topics or engine.limits_topic_numbers or bool(self.dynamic_quotas.settings.tenants)
 
     def _served(self) -> None:
         """The cluster answered the proxy; without an identity of its own, that shows that the cluster wants no logins."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, name_at
+from proxy.wire.items import NO_ID, Item, ItemApi, Refusal, name_at
 from proxy.wire.layout import TEXT, Array, Entity, Fixed, Layout, old_array, old_entity
 from proxy.wire.primitives import INT16, INT32, Buffer, array, encode_array_length, encode_string
 
 KEY: Final = 19
+_FIRST_FLEXIBLE: Final = 5
+_NOTHING_MADE: Final = INT32.pack(-1) + INT16.pack(-1) + encode_array_length(0, compact=True) + b"\0"
+"""No partitions, no replication factor, no configs, no tagged fields."""
 
 
 def _old_request(*last: tuple[str, Layout]) -> Entity:
@@ -47,11 +50,12 @@ class _CreateTopics(ItemApi):
             partitions = assigned if assigned > 0 else -1
         return Item(name, NO_ID, partitions, start, stop)
 
-    def refused(self, topic: Item, version: int, message: str) -> bytes:
-        """No id, no partitions, no configs."""
-        name = encode_string(topic.name or "", compact=True) + (NO_ID if version >= 7 else b"")
-        error = INT16.pack(QUOTA_EXCEEDED) + encode_string(message, compact=True)
-        return name + error + INT32.pack(-1) + INT16.pack(-1) + encode_array_length(0, compact=True) + b"\0"
+    def refused(self, topic: Item, version: int, refusal: Refusal) -> bytes:
+        """No id, no partitions, no configs. Version 0 has no message."""
+        tagged = version >= _FIRST_FLEXIBLE
+        name = encode_string(topic.name or "", compact=tagged) + (NO_ID if version >= 7 else b"")
+        error = INT16.pack(refusal.error) + (encode_string(refusal.message, compact=tagged) if version else b"")
+        return name + error + (_NOTHING_MADE if tagged else b"")
 
 
 CREATE_TOPICS: Final = _CreateTopics()

@@ -1,22 +1,24 @@
-"""A tenant of two users with real clients and logins: together they store no more than the tenant may, whatever client ids they
-claim, and its limit is altered while they run."""
+"""Tenants with real clients and logins: users of one store together no more than it may, whatever client ids they claim, and its
+limit is altered while they run; it has no more topics and partitions than it may."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from localkafka import LocalCluster
+from localkafka import LocalCluster, tool
 from proxy.cli import main
 from tests.real.launcher import run_command
-from tests.real.proxies import ProxyProcess
-from tests.real.tenancy import access, upstream
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.tenancy import USERS, access, java_properties, upstream
 from tests.real.test_rates import create, stored
 
 pytestmark = pytest.mark.kafka
@@ -111,3 +113,74 @@ def test_check_config_tells_what_has_no_effect(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "`tenants.a.users`: `a-1` begins with one of its `user_prefixes` already" in result.output
     assert "`tenants.b` has limits and no users" in result.output
+
+
+def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """With librdkafka, Kafka's own tools and a producer whose topics brokers create."""
+    prefix = f"{name}."
+    apps = {"users": ["tenant"], "topic_prefixes": [prefix], "max_topics": 3, "max_partitions": 20}
+    settings = {"tenants": {"apps": apps}, "upstream": upstream()}
+    with ProxyProcess(tmp_path, tenants3.bootstrap_servers, settings) as proxy:
+        admin = AdminClient(access(proxy.bootstrap, "other"))
+        assert attempts(admin.create_topics([NewTopic(prefix + "a", 5, 1), NewTopic(prefix + "b", 16, 1)])) == {
+            prefix + "a": None,
+            prefix + "b": "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many.",
+        }
+        assert attempts(admin.create_topics([NewTopic(prefix + "a", 1, 1)]))[prefix + "a"] == f"Topic '{prefix}a' already exists."
+        grown = attempts(admin.create_partitions([NewPartitions(prefix + "a", 21)]))
+        assert grown[prefix + "a"] == "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many."
+        only_asked = attempts(admin.create_topics([NewTopic(prefix + "b", 16, 1)], validate_only=True))
+        assert only_asked[prefix + "b"] == "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many."
+        assert set(attempts(admin.create_topics([NewTopic(prefix + x, 1, 1) for x in "bc"])).values()) == {None}
+        tool_says = tool(
+            *("topics", "--bootstrap-server", proxy.bootstrap, "--command-config", java_properties(tmp_path)),
+            *("--create", "--topic", prefix + "d"),
+        )
+        assert tool_says.returncode != 0
+        assert "tenant apps has 3 of 3 topics (max_topics); 1 more is too many." in tool_says.stdout + tool_says.stderr
+        producer = Producer({**access(proxy.bootstrap), "log_level": 2, "message.timeout.ms": 3000})
+        producer.produce(prefix + "by-itself", b"x")
+        assert producer.flush(10) == 0
+        proxy.wait_for("over quota", quota="tenant_topic_count", api="Metadata")
+        assert owned(tenants3, prefix) == {prefix + "a", prefix + "b", prefix + "c"}
+        (one,) = json.loads(command("--admin", proxy.admin, "--json"))["tenants"]
+        assert [(it["quota"], it["usage"], it["limit"]) for it in one["quotas"]] == [
+            ("tenant_topic_count", 3, 3),
+            ("tenant_partition_count", 7, 20),
+        ]
+        assert proxy.metric("tenant_topic_count_used", tenant="apps") == 3
+        assert attempts(admin.delete_topics([prefix + "a"])) == {prefix + "a": None}
+        assert attempts(admin.create_topics([NewTopic(prefix + "d", 1, 1)])) == {prefix + "d": None}
+
+
+def test_two_proxies_notice_what_the_other_let_create(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """Without a ledger: within `upstream.metadata_refresh`."""
+    prefix = f"{name}."
+    sees_all = {"mechanism": "SCRAM-SHA-512", "username": "operator", "password": USERS["operator"]}
+    settings = {
+        "tenants": {"apps": {"topic_prefixes": [prefix], "max_topics": 1}},
+        "upstream": {"sasl": sees_all, "metadata_refresh": "200ms"},
+    }
+    with (
+        ProxyProcess(tmp_path / "one", tenants3.bootstrap_servers, settings) as one,
+        ProxyProcess(tmp_path / "two", tenants3.bootstrap_servers, settings) as two,
+    ):
+        here, there = AdminClient(access(one.bootstrap)), AdminClient(access(two.bootstrap))
+        assert attempts(here.create_topics([NewTopic(prefix + "a", 1, 1)])) == {prefix + "a": None}
+        wait_until(lambda: two.metric("tenant_topic_count_used", tenant="apps") == 1, "the other to hear of it")
+        refused = attempts(there.create_topics([NewTopic(prefix + "b", 1, 1)]))
+        assert refused == {prefix + "b": "tenant apps has 1 of 1 topics (max_topics); 1 more is too many."}
+
+
+def attempts(futures: dict[str, Future[object]]) -> dict[str, str | None]:
+    """What became of each topic: the message of its error."""
+    told: dict[str, str | None] = {}
+    for topic, future in futures.items():
+        error = future.exception(30)
+        told[topic] = None if error is None else error.args[0].str()
+    return told
+
+
+def owned(kafka: LocalCluster, prefix: str) -> set[str]:
+    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
+    return {topic for topic in found if topic.startswith(prefix)}
