@@ -212,6 +212,7 @@ KINDS: Final = (
     *("storage", "bytes_in", "address_connection_rate"),
     *TOPIC_RATES,
     *TENANT_KINDS.values(),
+    "topic_policy",
 )
 """Every kind of quota, as `quotas.observe` names it."""
 

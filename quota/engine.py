@@ -23,6 +23,7 @@ from quota.kinds.rates import Rates
 from quota.kinds.slowed_rates import SlowedRates
 from quota.kinds.storage import Check, Event, Produced, Storage
 from quota.kinds.topic_numbers import kinds_of
+from quota.kinds.topic_policy import TopicPolicies
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT
 from quota.ledger import Sums
 from quota.limit_table import ResolvedLimit
@@ -64,6 +65,7 @@ class Engine:
         self.topic_numbers = kinds_of(self.owned)
         """numbers of topics and partitions of users and tenants; `limits_topic_numbers`: whether any of them has a limit"""
         self.limits_topic_numbers = False
+        self.topic_policies = TopicPolicies()
         self.address_connections = AddressConnections()
         self.bytes_in = BytesIn()
         self.storage = Storage()
@@ -72,6 +74,7 @@ class Engine:
             *(self.controller_mutations, self.producer_ids),
             *(*self.rates.values(), *self.tenant_rates.values()),
             *self.topic_numbers,
+            self.topic_policies,
             *(self.topic_in, self.topic_out, self.address_connections, self.bytes_in, self.storage, self.slowed_rates),
         )
         self.fence = Fence()

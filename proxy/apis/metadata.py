@@ -8,7 +8,7 @@ itself: it is the same load, and otherwise the way round.
 - Once the quota is exhausted, further names are left out of the request, in all versions: the client is told that there is no
   such topic, as it is told while one is being created, and tries again by itself. What fits is created, so that each try gets
   further. The connection is not muted for it, as a producer has other topics too.
-- Names that would pass a number of topics or partitions of their owner (`topic_numbers`) are left out in the same way: Metadata has
+- Names that would pass a number of topics or partitions of their owner (`violations`) are left out in the same way: Metadata has
   no message for a topic, and brokers say no more when a policy of theirs refuses one.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 
-from proxy.apis import topic_numbers
+from proxy.apis import violations
 from proxy.apis.addresses import Patch
 from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import NOT_TOLD, Client
@@ -37,7 +37,7 @@ class Metadata:
     versions = wire.VERSIONS
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
-        if _limit(client) is None and not topic_numbers.limited(client):
+        if _limit(client) is None and not violations.limited(client):
             return Forward(_Learn(self.key, request.version, client))
         return self._judged(client, request)
 
@@ -67,11 +67,11 @@ class Metadata:
 
     def _too_many(self, client: Client, request: Request, new: list[str]) -> Generator[None, None, dict[str, None]]:
         """Those of these topics that would pass a number of topics or partitions of their owner."""
-        if not new or not topic_numbers.limited(client):
+        if not new or not violations.limited(client):
             return {}
         each = client.services.cluster.default_partitions
         wanted = [WantedTopic(name, each, True) for name in new]
-        refused = yield from topic_numbers.admit(client, request, wanted, WITHIN, whole=False)
+        refused = yield from violations.admit(client, request, wanted, WITHIN, whole=False)
         return {new[i]: None for i in refused}
 
     def _without(self, client: Client, request: Request, refused: Iterable[str]) -> Handling:

@@ -22,7 +22,7 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-from proxy.apis import topic_numbers
+from proxy.apis import violations
 from proxy.apis.asking import Told, ask_sizes
 from proxy.session.client import HIDDEN, Client
 from proxy.session.plans import FORWARD, Answer, Forward, Handling, Hold, InSteps, Request, given_back
@@ -96,11 +96,11 @@ class MutationApi(ABC):
             request.join()
             items = yield from self.wire.read(request.buf, request.body, request.end, request.version)
         except BadBytes:
-            if self._limit(client) is None and not topic_numbers.limited(client):  # for the broker to judge
+            if self._limit(client) is None and not violations.judged(client):  # for the broker to judge
                 return FORWARD
             raise
-        if topic_numbers.limited(client):
-            return (yield from topic_numbers.handle(self.wire, client, request, items, self._mutations))
+        if violations.judged(client):
+            return (yield from violations.handle(self.wire, client, request, items, self._mutations))
         return (yield from self._mutations(client, request, items))
 
     def _mutations(self, client: Client, request: Request, items: Items) -> Handling:

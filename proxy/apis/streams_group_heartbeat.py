@@ -9,7 +9,7 @@ charged to `controller_mutations`, as if the member had created them itself.
   join, until it was seen to exist.
 - A topology is admitted as a whole, as a part of it would be no use. When the quota is exhausted the heartbeat is held, 10 s at
   most, then answered with an error after which members try again: 14 COORDINATOR_LOAD_IN_PROGRESS.
-- A topology whose topics would pass a number of topics or partitions of their owner (`topic_numbers`) is refused as a whole with 44
+- A topology whose topics would pass a number of topics or partitions of their owner (`violations`) is refused as a whole with 44
   POLICY_VIOLATION, which ends the member.
 - A group's topology is remembered while heartbeats come, as a later one creates topics too. Where there is no room for it, the
   member is told to try again.
@@ -21,7 +21,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from proxy.apis import topic_numbers
+from proxy.apis import violations
 from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import Client
 from proxy.session.expected import Charge
@@ -46,7 +46,7 @@ class StreamsGroupHeartbeat:
     versions = wire.VERSIONS
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
-        return FORWARD if _limit(client) is None and not topic_numbers.limited(client) else self._judged(client, request)
+        return FORWARD if _limit(client) is None and not violations.limited(client) else self._judged(client, request)
 
     def _judged(self, client: Client, request: Request) -> Handling:
         request.join()
@@ -63,7 +63,7 @@ class StreamsGroupHeartbeat:
             topology = topologies.join(client.user, heartbeat.group, heartbeat.topology, client.now)
             if topology is None:
                 return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
-        if topic_numbers.limited(client):
+        if violations.limited(client):
             refused = yield from _too_many(client, request, topology)
             if refused is not None:
                 return Answer(wire.violation(request.correlation_id, request.version, heartbeat, refused.message))
@@ -139,7 +139,7 @@ def _too_many(client: Client, request: Request, topology: Topology) -> Generator
     """The decision if its internal topics would pass a number of topics or partitions of their owner; else they are reserved."""
     new = yield from _missing(client, request, topology)
     wanted = [WantedTopic(name, partitions, True) for name, partitions in new.items()]
-    refused = yield from topic_numbers.admit(client, request, wanted, RESERVED_FOR, whole=True)
+    refused = yield from violations.admit(client, request, wanted, RESERVED_FOR, whole=True)
     return next(iter(refused.values()), None)
 
 

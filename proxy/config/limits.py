@@ -22,6 +22,8 @@ from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Scope, StorageLimits
 from quota.kinds.tenant_rates import TenantTable
+from quota.kinds.topic_policy import NAME as TOPIC_POLICY
+from quota.kinds.topic_policy import TopicPolicyOptions
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, Above, TopicRateOptions, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
@@ -95,6 +97,8 @@ def _options(settings: Settings, observed: Mapping[str, Action]) -> tuple[object
         tenants_of(settings.tenants),
         ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new),
     ]
+    of_tenants = {name: policy for name, one in settings.tenants.items() if (policy := one.topic_policy.policy()).rules}
+    options.append(TopicPolicyOptions(settings.quotas.topic_policy.policy(), of_tenants))
     above = Above.THROTTLE if TOPIC_IN in observed else Above(settings.quotas.topic_rates.mode)
     options += [TopicRateOptions(above), ColdReads(settings.quotas.cold_read_lag)]
     came = settings.quotas.connections
@@ -113,6 +117,7 @@ def observed_of(settings: Settings) -> dict[str, Action]:
     refuses = {
         "producer_ids": quotas.producer_ids.mode == "reject",
         connections.NAME: True,
+        TOPIC_POLICY: True,
         **{kind: True for row in TOPIC_NUMBERS for kind in (row.kind, TENANT_KINDS[row.kind])},
         TOPIC_IN: quotas.topic_rates.mode != "throttle",
         "bytes_in": quotas.topics is not None and quotas.topics.mode != "throttle",

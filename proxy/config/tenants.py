@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 
 from configfile.base import Model, Name
 from proxy.config.limit_fields import limit_field
+from proxy.config.topic_policy import TopicPolicySettings
 from quota.catalogue import TENANT_ROWS, TOPIC_NUMBERS
 from quota.tenants import TENANT_NAME, Tenant, Tenants
 
@@ -26,6 +27,9 @@ class _TenantMembers(Model):
     shorter ones; no two tenants can have the same."""
     topic_prefixes: list[Name] = Field(default_factory=list)
     """Beginnings of names of topics that the tenant owns, likewise: the longest prefix wins."""
+
+    topic_policy: TopicPolicySettings = TopicPolicySettings()
+    """What requests may give to its topics. Each rule holds in the place of the same one of `quotas.topic_policy`."""
 
     def limits(self) -> dict[str, float]:
         """The limits that are set, by the names of their keys."""

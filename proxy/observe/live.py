@@ -51,6 +51,7 @@ _SECTIONS: Final = {
     "topic_producer_byte_rate": "quotas.topics",
     "topic_consumer_byte_rate": "quotas.topics",
     "address_connection_rate": "quotas.connections",
+    "topic_policy": "quotas.topic_policy",
     **dict.fromkeys(TENANT_KINDS.values(), "tenants"),
 }
 """Where the settings file has limits that are not of users and client ids."""

@@ -20,7 +20,7 @@ Use = Callable[[Settings], None]
 Stamps = dict[str, Stamp | None]
 """What tells one state of files from another, by their names; None for a file that is not there."""
 LIVE = re.compile(
-    r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|connections|storage)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
+    r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|topic_policy|connections|storage)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
 )
 """Settings that take effect while the proxy runs; the others do at a restart."""
 

@@ -129,6 +129,10 @@ class ItemApi(ABC):
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:
         """The topic of a request that stands at [start, stop)."""
 
+    def named(self, buf: Buffer, spans: dict[str, tuple[int, int]], compact: bool) -> Key:
+        """Name and id of the topic whose fields stand there."""
+        return string(buf, *spans["name"], compact)[0], id_at(buf, spans)
+
     @abstractmethod
     def refused(self, topic: Item, version: int, refusal: Refusal) -> bytes:
         """Its result when it is refused, as Kafka writes it."""
@@ -200,10 +204,9 @@ class ItemApi(ABC):
             error = INT16.unpack_from(frame, spans["error_code"][0])[0]
             made = INT32.unpack_from(frame, spans["num_partitions"][0])[0] if "num_partitions" in spans else -1
             told.append(ResultEntry(pos, stop, Result(error, made), spans.get("error_message")))
-            name, _ = string(frame, *spans["name"], topics.compact)
+            name, topic_id = self.named(frame, spans, topics.compact)
             if name is not None and places.setdefault((name, NO_ID), at) != at:
                 again.setdefault((name, NO_ID), deque()).append(at)
-            topic_id = id_at(frame, spans)
             if (topic_id != NO_ID or name is None) and places.setdefault((None, topic_id), at) != at:
                 again.setdefault((None, topic_id), deque()).append(at)
             pos = stop

@@ -1,5 +1,5 @@
 """Tenants with real clients and logins: users of one store together no more than it may, whatever client ids they claim, and its
-limit is altered while they run; it has no more topics and partitions than it may."""
+limit is altered while they run; it has no more topics and partitions than it may; and policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from localkafka import LocalCluster, tool
 from proxy.cli import main
@@ -184,3 +191,42 @@ def attempts(futures: dict[str, Future[object]]) -> dict[str, str | None]:
 def owned(kafka: LocalCluster, prefix: str) -> set[str]:
     found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
     return {topic for topic in found if topic.startswith(prefix)}
+
+
+def test_policies_of_topics_hold_for_creating_growing_and_altering(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """With librdkafka and Kafka's own tool."""
+    prefix = f"{name}."
+    policy = {"partitions": {"max": 4}, "retention_ms": {"max": 100_000}, "cleanup_policy": ["delete"]}
+    settings = {
+        "quotas": {"topic_policy": {"replication_factor": {"max": 2}}},
+        "tenants": {"apps": {"topic_prefixes": [prefix], "topic_policy": policy}},
+        "upstream": upstream(),
+    }
+    retention = "is against the topic policy of tenant apps; allowed: at most 100000."
+    with ProxyProcess(tmp_path, tenants3.bootstrap_servers, settings) as proxy:
+        admin = AdminClient(access(proxy.bootstrap))
+        one, two, three = (prefix + x for x in "abc")
+        wanted = [
+            NewTopic(one, 4, 2, config={"retention.ms": "100000"}),
+            NewTopic(two, 1, 3),
+            NewTopic(three, 1, 1, config={"retention.ms": "-1"}),
+        ]
+        assert attempts(admin.create_topics(wanted)) == {
+            one: None,
+            two: "replication factor 3 is against the topic policy; allowed: at most 2.",
+            three: f"retention.ms -1 {retention}",
+        }
+        grown = attempts(admin.create_partitions([NewPartitions(one, 5)]))
+        assert grown[one] == "partitions 5 is against the topic policy of tenant apps; allowed: at most 4."
+        entries = [ConfigEntry("retention.ms", "100001", incremental_operation=AlterConfigOpType.SET)]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, one, incremental_configs=entries)
+        (future,) = admin.incremental_alter_configs([resource]).values()
+        assert attempts({one: future}) == {one: f"retention.ms 100001 {retention}"}
+        how = ("configs", "--bootstrap-server", proxy.bootstrap, "--command-config", java_properties(tmp_path))
+        which = ("--alter", "--entity-type", "topics", "--entity-name", one, "--add-config")
+        refused = tool(*how, *which, "cleanup.policy=compact")
+        assert refused.returncode != 0
+        assert "cleanup.policy compact is against the topic policy of tenant apps" in refused.stdout + refused.stderr
+        allowed = tool(*how, *which, "retention.ms=5000")
+        assert allowed.returncode == 0, allowed.stderr
+        assert proxy.wait_for("over quota", quota="topic_policy", action="refuse", entity="tenant apps")

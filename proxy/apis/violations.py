@@ -1,32 +1,39 @@
-"""What CreateTopics, CreatePartitions and DeleteTopics do with the numbers of topics and partitions of users and tenants
-(`max_topics`, `max_partitions`).
+"""What is refused with 44 POLICY_VIOLATION: topics that would pass a number of topics or partitions of their owner (`max_topics`,
+`max_partitions`), and what is against a policy of topics (`topic_policy`).
 
-- A topic that would pass a limit of its owner is refused with 44 POLICY_VIOLATION and a message that says how many there are of how
-  many; the others go on, and the two answers are merged in the order of the request. When none is left the proxy answers. All
-  versions alike, requests that only validate too.
-- Before a topic is refused the broker is asked whether it is there already: then the broker answers that.
+- CreateTopics, CreatePartitions, AlterConfigs and IncrementalAlterConfigs: such topics are refused with a message that says what is
+  allowed, or how many there are of how many. The others go on, and the two answers are merged in the order of the request. When
+  none is left the proxy answers. All versions alike, requests that only validate too.
+- Before a topic is refused because of a number, the broker is asked whether it is there already: then the broker answers that.
 - Topics that stand twice are the broker's: it refuses both.
-- What is admitted is reserved until the broker answers; then what it did counts, and what it did not do is given back.
+- What is admitted is reserved until the broker answers; then what it did counts, and what it did not do is given back. So answers
+  to DeleteTopics are looked at too.
+- What a request leaves to the brokers is not judged by policies.
 
-It leaves to others: the arithmetic (`quota.kinds.topic_numbers`), and rates of mutations (`mutations`), to which what is refused
-here is not charged."""
+It leaves to others: the arithmetic (`quota.kinds.topic_numbers`, `quota.kinds.topic_policy`), and rates of mutations (`mutations`),
+to which what is refused here is not charged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from proxy.apis.asking import Told, ask_sizes
 from proxy.session.client import HIDDEN, Client
 from proxy.session.plans import Answer, Forward, Handling, InSteps, Pause, Plan, Request, given_back
+from proxy.wire.create_partitions import KEY as CREATE_PARTITIONS
+from proxy.wire.create_topics import CREATE_TOPICS as CREATE_TOPICS_WIRE
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
 from proxy.wire.items import POLICY_VIOLATION, Answered, Item, ItemApi, Items, Key, Refusal, Result
 from proxy.wire.primitives import INT32, Buffer
 from proxy.wire.steps import FEW, MANY, freed
+from proxy.wire.topic_configs import APPEND, SET, AlterConfigsApi, Config, is_topic
 from quota.decision import Decision
+from quota.kinds import topic_policy
 from quota.kinds.topic_numbers import Judged, conclude, judging
+from quota.kinds.topic_policy import CONFIGS, PARTITIONS, REPLICATION_FACTOR, AskedTopic
 from quota.owned_topics import RESERVED_FOR, WantedTopic
 
 REQUEST_TIMED_OUT: Final = 7
@@ -35,6 +42,7 @@ LABELLED: Final = 100
 """Topics of one decision whose names are told."""
 
 Admitting = Generator[None, None, Mapping[int, Decision]]
+_CREATING: Final = (CREATE_TOPICS, CREATE_PARTITIONS)
 Rest = Callable[[Client, Request, Items], Handling]
 """What becomes of the topics that are not refused."""
 
@@ -44,12 +52,19 @@ def limited(client: Client) -> bool:
     return client.services.engine.limits_topic_numbers
 
 
+def judged(client: Client) -> bool:
+    """True if topics may be refused, or their numbers matter."""
+    return limited(client) or bool(client.services.engine.topic_policies)
+
+
 def handle(wire: ItemApi, client: Client, request: Request, items: Items, rest: Rest) -> Handling:
     """Refuse topics that would pass a limit, and handle the others."""
     judged, refused = Judged(), dict[int, Refusal]()
     with given_back(client, partial(_release, client, judged)):
-        if wire.key != DELETE_TOPICS:
-            refused = yield from _refused(wire, client, request, items, judged)
+        if not client.services.engine.limits.exempt.everywhere(client.user, client.client_id or ""):
+            refused = yield from _against_policy(wire, client, request, items)
+            if limited(client) and wire.key in _CREATING:
+                refused |= yield from _too_many(wire, client, request, items, refused, judged)
         if items.validate_only:
             _release(client, judged, client.now)
         if not refused:
@@ -67,13 +82,49 @@ def handle(wire: ItemApi, client: Client, request: Request, items: Items, rest: 
     return Forward(_Settle(decided.plan, settling), [request.buf] if refused and decided.pieces is None else decided.pieces)
 
 
-def _refused(
-    wire: ItemApi, client: Client, request: Request, items: Items, judged: Judged
-) -> Generator[Pause, None, dict[int, Refusal]]:
-    """Topics that are refused, by item; what is admitted is reserved in `judged`."""
+def _against_policy(wire: ItemApi, client: Client, request: Request, items: Items) -> Generator[None, None, dict[int, Refusal]]:
+    """Topics that are against a policy."""
     engine = client.services.engine
-    if engine.limits.exempt.everywhere(client.user, client.client_id or ""):
+    if not engine.topic_policies or wire.key == DELETE_TOPICS:
         return {}
+    twice = yield from _twice(items)
+    asked: list[AskedTopic | None] = []
+    for i, topic in enumerate(items.topics):
+        if i % FEW == FEW - 1:
+            yield
+        name = topic.name or ""
+        skipped = topic.key in twice or name in engine.limits.exempt.topics
+        asked.append(None if skipped else AskedTopic(name, wire.key == CREATE_TOPICS, _values(wire, topic, request)))
+    refused = yield from topic_policy.judging(engine, client.user, asked, client.now)
+    decisions = {i: decision for i, (decision, _) in refused.items()}
+    messages = {i: message for i, (_, message) in refused.items()}
+    return (yield from _told(wire, client, request, items, decisions, messages))
+
+
+def _values(wire: ItemApi, topic: Item, request: Request) -> dict[str, str | int]:
+    """What a request asks for of a topic, without what it leaves to the brokers."""
+    found: dict[str, str | int] = {}
+    configs: Iterable[Config] = ()
+    if wire is CREATE_TOPICS_WIRE:
+        shape = CREATE_TOPICS_WIRE.shape(topic, request.buf, request.version)
+        found, configs = {PARTITIONS: shape.partitions, REPLICATION_FACTOR: shape.replication_factor}, shape.configs
+    elif isinstance(wire, AlterConfigsApi):
+        configs = wire.configs(topic, request.buf, request.version) if is_topic(topic) else ()
+    else:
+        found = {PARTITIONS: topic.amount}
+    found = {thing: value for thing, value in found.items() if value != -1}
+    for name, value, operation in configs:
+        if name in CONFIGS and value is not None and operation in (SET, APPEND):
+            found[name] = value
+    return found
+
+
+def _too_many(
+    wire: ItemApi, client: Client, request: Request, items: Items, refused: Mapping[int, Refusal], judged: Judged
+) -> Generator[Pause, None, dict[int, Refusal]]:
+    """Topics that would pass a number, by item; what is admitted is reserved in `judged`. `refused`: topics that are refused
+    already."""
+    engine = client.services.engine
     twice = yield from _twice(items)
     told: Told = {}
     while True:
@@ -82,7 +133,7 @@ def _refused(
         for i, topic in enumerate(items.topics):
             if i % MANY == MANY - 1:
                 yield None
-            one = None if topic.key in twice else _wanted(wire, client, topic, told)
+            one = None if i in refused or topic.key in twice else _wanted(wire, client, topic, told)
             if isinstance(one, WantedTopic) or one is None:
                 wanted.append(one)
             else:
@@ -91,7 +142,9 @@ def _refused(
             yield from judging(engine, client.user, wanted, client.now + RESERVED_FOR, judged)
             unknown = {key: None for i in judged.items if (key := items.topics[i].key) not in told}
         if not unknown:
-            return (yield from _told(wire, client, request, items, conclude(engine, judged, client.now)))
+            decisions = conclude(engine, judged, client.now)
+            messages = {i: decision.message for i, decision in decisions.items()}
+            return (yield from _told(wire, client, request, items, decisions, messages))
         _release(client, judged, client.now)
         judged.over.clear()
         yield from ask_sizes(client, request, unknown, told)
@@ -129,17 +182,22 @@ def _twice(items: Items) -> Generator[None, None, set[Key]]:
 
 
 def _told(
-    wire: ItemApi, client: Client, request: Request, items: Items, refused: Mapping[int, Decision]
+    wire: ItemApi,
+    client: Client,
+    request: Request,
+    items: Items,
+    refused: Mapping[int, Decision],
+    messages: Mapping[int, str],
 ) -> Generator[None, None, dict[int, Refusal]]:
     """Tell the observers; what each topic is answered with."""
     if client.services.engine.would:
         client.would_have(wire.key, request.version)
     tell(client, wire.key, request.version, refused, lambda i: items.topics[i].label)
     found: dict[int, Refusal] = {}
-    for n, (i, decision) in enumerate(refused.items()):
+    for n, (i, message) in enumerate(messages.items()):
         if n % MANY == MANY - 1:
             yield
-        found[i] = Refusal(POLICY_VIOLATION, decision.message)
+        found[i] = Refusal(POLICY_VIOLATION, message)
     return found
 
 
@@ -207,7 +265,7 @@ class _Settling:
 
     def settle(self, answer: Answered) -> Generator[None, None, None]:
         """Count what the broker did; give back what it did not do."""
-        if self._items.validate_only:
+        if self._items.validate_only or isinstance(self._wire, AlterConfigsApi):
             return
         owned, topics = self._client.services.engine.owned, self._items.topics
         for n, (i, result) in enumerate(answer.results):
