@@ -46,6 +46,8 @@ class Topics:
 
     def __init__(self, watch: TopicWatch | None = None, sized: Callable[[str, int], None] = _nobody) -> None:
         self._watch, self._sized = watch, sized
+        self.listed = False
+        """True once a response that names all topics was read."""
         self._names: dict[bytes, str] = {}
         self._sizes: dict[str, int] = {}
         self._waiting: deque[tuple[Buffer, int, int | None]] = deque()
@@ -164,6 +166,7 @@ class Topics:
             if name not in self._heard:
                 self.forget(name)
         if self._missing is not None:
+            self.listed = True
             self._heard.clear()
             self._missing = None
 

@@ -34,7 +34,7 @@ from proxy.observe.lines import iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, registry_of
 from proxy.observe.operations import Log
-from proxy.observe.tenants import seen
+from proxy.observe.tenants import PrefixWarnings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.bounds import set_bounds
@@ -100,9 +100,9 @@ class Proxy:
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
-        self.directory = Directory(
-            self.brokers, Topics(self.engine.bytes_in, self.engine.owned.topic_sized), settings.quotas.default_partitions
-        )
+        topics = Topics(self.engine.bytes_in, self.engine.owned.topic_sized)
+        self.directory = Directory(self.brokers, topics, settings.quotas.default_partitions)
+        self._prefixes, self._warns_of_prefixes = PrefixWarnings(topics.sizes, log), worker is None or worker.saves
         self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
         self.snapshot = ProducerIdSnapshot(
             settings.producer_ids_file,
@@ -398,11 +398,17 @@ class Proxy:
             await asyncio.sleep(LOOK_EVERY)
         tell_service_manager("READY=1")
 
+    async def _look_at_prefixes(self) -> None:
+        self._prefixes.topics_known = self.directory.topics.listed
+        await self._prefixes.look(tenants_of(self.dynamic_quotas.settings.tenants), partial(asyncio.sleep, 0))
+
     async def _sweeps(self) -> None:
         while True:
             await asyncio.sleep(SWEEP)
             self.engine.sweep(self._clock())
             self.logs.observer.sweep()
+            if self._warns_of_prefixes:
+                await self._look_at_prefixes()
             lasting = () if self.engine.storage.calm else (self.engine.storage.name,)
             self.logs.observer.forget_quiet(set(self.engine.mutes.active(self._clock())), lasting)
 

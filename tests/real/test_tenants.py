@@ -165,7 +165,7 @@ def test_two_proxies_notice_what_the_other_let_create(tenants3: LocalCluster, tm
     prefix = f"{name}."
     sees_all = {"mechanism": "SCRAM-SHA-512", "username": "operator", "password": USERS["operator"]}
     settings = {
-        "tenants": {"apps": {"topic_prefixes": [prefix], "max_topics": 1}},
+        "tenants": {"apps": {"topic_prefixes": [prefix], "max_topics": 1}, "idle": {"topic_prefixes": ["nothing-begins-so"]}},
         "upstream": {"sasl": sees_all, "metadata_refresh": "200ms"},
     }
     with (
@@ -177,6 +177,8 @@ def test_two_proxies_notice_what_the_other_let_create(tenants3: LocalCluster, tm
         wait_until(lambda: two.metric("tenant_topic_count_used", tenant="apps") == 1, "the other to hear of it")
         refused = attempts(there.create_topics([NewTopic(prefix + "b", 1, 1)]))
         assert refused == {prefix + "b": "tenant apps has 1 of 1 topics (max_topics); 1 more is too many."}
+        assert one.wait_for("prefixes without topics", tenant="idle")["topic_prefixes"] == ["nothing-begins-so"]
+        assert not one.lines("prefixes without topics", tenant="apps")
 
 
 def attempts(futures: dict[str, Future[object]]) -> dict[str, str | None]:
