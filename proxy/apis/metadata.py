@@ -37,7 +37,7 @@ class Metadata:
     versions = wire.VERSIONS
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
-        if _limit(client) is None and not violations.limited(client):
+        if _limit(client) is None and not violations.limits_names(client):
             return Forward(_Learn(self.key, request.version, client))
         return self._judged(client, request)
 
@@ -67,7 +67,7 @@ class Metadata:
 
     def _too_many(self, client: Client, request: Request, new: list[str]) -> Generator[None, None, dict[str, None]]:
         """Those of these topics that would pass a number of topics or partitions of their owner."""
-        if not new or not violations.limited(client):
+        if not new or not violations.limits_names(client):
             return {}
         each = client.services.cluster.default_partitions
         wanted = [WantedTopic(name, each, True) for name in new]

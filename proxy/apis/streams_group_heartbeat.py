@@ -46,7 +46,7 @@ class StreamsGroupHeartbeat:
     versions = wire.VERSIONS
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
-        return FORWARD if _limit(client) is None and not violations.limited(client) else self._judged(client, request)
+        return FORWARD if _limit(client) is None and not violations.limits_names(client) else self._judged(client, request)
 
     def _judged(self, client: Client, request: Request) -> Handling:
         request.join()
@@ -63,7 +63,7 @@ class StreamsGroupHeartbeat:
             topology = topologies.join(client.user, heartbeat.group, heartbeat.topology, client.now)
             if topology is None:
                 return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
-        if violations.limited(client):
+        if violations.limits_names(client):
             refused = yield from _too_many(client, request, topology)
             if refused is not None:
                 return Answer(wire.violation(request.correlation_id, request.version, heartbeat, refused.message))

@@ -52,6 +52,12 @@ def limited(client: Client) -> bool:
     return client.services.engine.limits_topic_numbers
 
 
+def limits_names(client: Client) -> bool:
+    """True if topics that this client names may be too many: it is not exempt."""
+    exempt = client.services.engine.limits.exempt
+    return limited(client) and not exempt.everywhere(client.user, client.client_id or "")
+
+
 def judged(client: Client) -> bool:
     """True if topics may be refused, or their numbers matter."""
     return limited(client) or bool(client.services.engine.topic_policies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import pack
 from typing import Any
 
 import pytest
@@ -310,3 +311,32 @@ def test_a_topology_whose_topics_fit_goes_on_and_counts_once(world):
         d.broker(beat(number))
         assert d.to_client == beat(number)
     assert w.engine.owned.used(APPS, "alice") == (3, 9)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_oldest_versions_are_refused_in_their_own_form(full, version):
+    """Version 0 has neither a message nor a throttle time; brokers before 4.0 speak both."""
+
+    def text(value: str) -> bytes:
+        return pack(">h", len(value)) + value.encode()
+
+    def framed(body: bytes) -> bytes:
+        return pack(">i", len(body)) + body
+
+    def asked(*names: str) -> bytes:
+        made = b"".join(text(name) + pack(">ihii", 1, 1, 0, 0) for name in names)
+        last = pack(">i", 1000) + (b"\0" if version else b"")
+        return framed(pack(">hhi", 19, version, 1) + text("app") + pack(">i", len(names)) + made + last)
+
+    def told(*results: tuple[str, int, str]) -> bytes:
+        made = b"".join(text(name) + pack(">h", error) + (text(message) if version else b"") for name, error, message in results)
+        return framed(pack(">ii", 1, len(results)) + made)
+
+    d = full.dialogue("bob")
+    d.client(asked("apps.new", "other"))
+    assert d.to_broker.endswith(asked("other"))
+    d.broker(told(("other", 0, "")))
+    assert d.to_client == told(("apps.new", 44, MESSAGE), ("other", 0, ""))
+    d.client(asked("apps.new"))
+    d.to_broker  # noqa: B018
+    assert d.to_client == told(("apps.new", 44, MESSAGE))
