@@ -181,6 +181,35 @@ def test_two_proxies_notice_what_the_other_let_create(tenants3: LocalCluster, tm
         assert not one.lines("prefixes without topics", tenant="apps")
 
 
+def test_with_a_ledger_proxies_tell_each_other_of_new_topics_at_once(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """They ask the cluster once an hour, so that they can know it from each other only."""
+    prefix = f"{name}."
+    sees_all = {"mechanism": "SCRAM-SHA-512", "username": "operator", "password": USERS["operator"]}
+    settings = {
+        "tenants": {"apps": {"topic_prefixes": [prefix], "max_topics": 1}},
+        "upstream": {"sasl": sees_all, "metadata_refresh": "1h"},
+        "ledger": {"kind": "kafka", "topic": f"{name}-ledger", "replicas": 2},
+    }
+    with (
+        ProxyProcess(tmp_path / "one", tenants3.bootstrap_servers, {**settings, "proxy_id": "one"}) as one,
+        ProxyProcess(tmp_path / "two", tenants3.bootstrap_servers, {**settings, "proxy_id": "two"}) as two,
+    ):
+        for proxy in (one, two):
+            wait_until(lambda proxy=proxy: proxy.metric("ledger_proxies") == 2, "the other proxy")
+        here, there = AdminClient(access(one.bootstrap)), AdminClient(access(two.bootstrap))
+        other = [NewTopic(prefix + "b", 1, 1)]
+        assert attempts(there.create_topics(other, validate_only=True)) == {prefix + "b": None}
+        assert attempts(here.create_topics([NewTopic(prefix + "a", 1, 1)])) == {prefix + "a": None}
+
+        def refused() -> bool:
+            return attempts(there.create_topics(other, validate_only=True))[prefix + "b"] is not None
+
+        wait_until(refused, "the other to be told")
+        assert attempts(there.create_topics(other)) == {
+            prefix + "b": "tenant apps has 1 of 1 topics (max_topics); 1 more is too many."
+        }
+
+
 def attempts(futures: dict[str, Future[object]]) -> dict[str, str | None]:
     """What became of each topic: the message of its error."""
     told: dict[str, str | None] = {}
