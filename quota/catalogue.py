@@ -20,6 +20,8 @@ MAX_VALUE: Final = 1e12
 """The largest limit, except for bytes and requests."""
 MAX_BYTES: Final = 1 << 50
 """The largest rate of bytes, per second."""
+MAX_TOPICS: Final = 10_000_000
+"""The largest number of topics or partitions."""
 MAX_REQUESTS: Final = 1e9
 """The largest rate of requests, per second."""
 
@@ -43,7 +45,7 @@ class Measure(NamedTuple):
 class Key:
     """One limit. `name`: in the Kafka protocol and under `quotas.entities` of the settings file. `kind`: its quota,
     as decisions and `quotas.observe` name it. `users_only`: it cannot be set for client ids. `size`: in bytes, so whole numbers and
-    units (`20MiB`). `at_once`: a burst, not a rate. `measure`: None where the usage log does not show it."""
+    units (`20MiB`). `at_once`: a burst, not a rate. `whole`: no fractions. `measure`: None where the usage log does not show it."""
 
     name: str
     kind: str
@@ -54,6 +56,7 @@ class Key:
     maximum: float = MAX_VALUE
     size: bool = False
     at_once: bool = False
+    whole: bool = False
 
     @property
     def deprecated(self) -> str:
@@ -159,6 +162,25 @@ _ROWS: Final = (
         users_only=True,
         maximum=MAX_REQUESTS,
     ),
+    Key(
+        "max_topics",
+        "topic_count",
+        "topics",
+        "Topics that may exist at the same time, of a user those that it created as far as that is known; further ones are\n"
+        "refused with 44 POLICY_VIOLATION. For users only.",
+        users_only=True,
+        maximum=MAX_TOPICS,
+        whole=True,
+    ),
+    Key(
+        "max_partitions",
+        "partition_count",
+        "partitions",
+        "Partitions that these topics may have together, in the same way. For users only.",
+        users_only=True,
+        maximum=MAX_TOPICS,
+        whole=True,
+    ),
 )
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS}
 """By name in the Kafka protocol."""
@@ -179,11 +201,18 @@ TOPIC_RATES: Final = tuple(TOPIC_MEASURES)
 """Rates of topics: what may be produced and read (`quota.kinds.topic_rates`)."""
 TENANT_RATES: Final[Mapping[str, str]] = {key.kind: f"tenant_{key.kind}" for key in RATES}
 """Plain rates to the same rates of tenants (`quota.kinds.tenant_rates`), by kind."""
+TOPIC_NUMBERS: Final = (KEYS["max_topics"], KEYS["max_partitions"])
+"""How many topics and partitions there may be (`quota.kinds.topic_numbers`)."""
+TENANT_KINDS: Final[Mapping[str, str]] = {**TENANT_RATES} | {row.kind: f"tenant_{row.kind}" for row in TOPIC_NUMBERS}
+"""All limits that tenants can have: kinds of users to the kinds of tenants."""
+TENANT_ROWS: Final = (*RATES, *TOPIC_NUMBERS)
+"""The rows of these limits."""
 KINDS: Final = (
     *dict.fromkeys(key.kind for key in _ROWS),
     *("storage", "bytes_in", "address_connection_rate"),
     *TOPIC_RATES,
-    *TENANT_RATES.values(),
+    *TENANT_KINDS.values(),
+    "topic_policy",
 )
 """Every kind of quota, as `quotas.observe` names it."""
 

@@ -13,7 +13,7 @@ from quota.catalogue import RATES, TENANT_RATES
 from quota.confirmed import Confirmations
 from quota.decision import Action, Decision, Verdict
 from quota.fence import Fence
-from quota.kind import EntityKind, Kind
+from quota.kind import EntityKind, Kind, LimitedKind
 from quota.kinds.bytes_in import BytesIn
 from quota.kinds.cold_reads import ColdReads
 from quota.kinds.connections import AddressConnections
@@ -22,11 +22,15 @@ from quota.kinds.producer_ids import ProducerIds, Windows
 from quota.kinds.rates import Rates
 from quota.kinds.slowed_rates import SlowedRates
 from quota.kinds.storage import Check, Event, Produced, Storage
+from quota.kinds.topic_numbers import kinds_of
+from quota.kinds.topic_policy import TopicPolicies
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT
 from quota.ledger import Sums
 from quota.limit_table import ResolvedLimit
 from quota.limits import NO_LIMITS, Limits
 from quota.mutes import Mutes
+from quota.owned_topics import OwnedTopics
+from quota.tenants import NO_TENANTS, Tenants
 from quota.windows.bloom import Hash
 
 L = TypeVar("L")
@@ -57,6 +61,11 @@ class Engine:
         self.limits_topic_in = self.limits_topic_out = False
         self.cold_lag = 0
         """offsets behind the end of the log from which on a read is cold"""
+        self.owned = OwnedTopics()
+        self.topic_numbers = kinds_of(self.owned)
+        """numbers of topics and partitions of users and tenants; `limits_topic_numbers`: whether any of them has a limit"""
+        self.limits_topic_numbers = False
+        self.topic_policies = TopicPolicies()
         self.address_connections = AddressConnections()
         self.bytes_in = BytesIn()
         self.storage = Storage()
@@ -64,6 +73,8 @@ class Engine:
         self.kinds: tuple[Kind, ...] = (
             *(self.controller_mutations, self.producer_ids),
             *(*self.rates.values(), *self.tenant_rates.values()),
+            *self.topic_numbers,
+            self.topic_policies,
             *(self.topic_in, self.topic_out, self.address_connections, self.bytes_in, self.storage, self.slowed_rates),
         )
         self.fence = Fence()
@@ -82,6 +93,8 @@ class Engine:
         self.limits = limits
         for kind in self.kinds:
             kind.configure(limits)
+        self.owned.configure(limits.option(Tenants) or NO_TENANTS)
+        self.limits_topic_numbers = any(kind.limits for kind in self.topic_numbers)
         self.cold_lag = (limits.option(ColdReads) or ColdReads()).lag
         self.limits_version += 1
         self._look()
@@ -94,6 +107,7 @@ class Engine:
         """Forget what has passed; call it now and then, memory is bounded by what is in force."""
         for kind in self.kinds:
             kind.sweep(now)
+        self.owned.sweep(now)
         self.mutes.sweep(now)
         self.confirmed.sweep(now)
         self.fence.sweep(now)
@@ -105,7 +119,7 @@ class Engine:
         self._look()
         return events
 
-    def find(self, kind: EntityKind[L], user: str, client_id: str) -> ResolvedLimit[L] | None:
+    def find(self, kind: LimitedKind[L], user: str, client_id: str) -> ResolvedLimit[L] | None:
         """The limit of this kind that holds for a client; None when it has none or is exempt."""
         exempt = self.limits.exempt
         if exempt.everywhere(user, client_id):

@@ -39,7 +39,8 @@ NOBODY: Final = ""
 Event = list[Any]
 """[what, ...]: `ids`, user, ids; `refused`, user, id, epoch, sequence, topic, partition, error code, quota, whether it is unsure;
 `still`, the same, as it is refused still; `admitted`, user, id, epoch, sequence, topic, partition; `overflow`, user; `mute`, quota,
-user, client id, topic, seconds left. Fences without a user, as older proxies tell them, are ignored."""
+user, client id, topic, seconds left; `topic`, user, topic that a broker created or enlarged for it, partitions. Fences without a
+user, as older proxies tell them, are ignored."""
 
 TimedEvent = tuple[float, Event]
 """When an event came, and what it is."""
@@ -64,6 +65,7 @@ class FleetEvents:
         engine.mutes.tell = self._mute
         engine.fence.tell = self._fence
         engine.producer_ids.tell = self._ids
+        engine.owned.tell = self._topic
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -111,6 +113,8 @@ class FleetEvents:
                 if age < left:
                     until = now + min(left, engine.limits.max_throttle) - age
                     engine.mutes.learn(quota, Entity(_name(user), _name(client_id), _name(topic)), until)
+            case ["topic", str(user), str(topic), int(partitions)] if partitions > 0:
+                engine.owned.hear(user, topic, partitions, now)
             case _ if self.others is not None:
                 self.others(who, event, age, now)
 
@@ -132,6 +136,10 @@ class FleetEvents:
 
     def _ids(self, user: str, ids: list[int]) -> None:
         self.tell(["ids", user, ids], user)
+
+    def _topic(self, user: str, topic: str, partitions: int) -> None:
+        if self._engine.limits_topic_numbers:
+            self.tell(["topic", user, topic, partitions], user)
 
     def _fence(self, what: str, user: str, *of: object) -> None:
         if not self.tell([what, user, *of], user) and what != "admitted":

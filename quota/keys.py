@@ -8,7 +8,7 @@ from math import isfinite
 from re import fullmatch
 from typing import Final
 
-from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TENANT_RATES
+from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TENANT_KINDS
 from quota.entity import DEFAULT, Entity
 from quota.tenants import TENANT_NAME, TenantEntity
 
@@ -37,14 +37,16 @@ def wrong_entity(entity: Entity) -> str | None:
 def wrong_value(entity: Entity, name: str, value: float) -> str | None:
     """Why an entity cannot have this limit; None when it can, seen for itself."""
     key = KEYS[name]
-    if isinstance(entity, TenantEntity) and key.kind not in TENANT_RATES:
-        return f"{name} is not for tenants; these have rates of bytes, requests and connections"
+    if isinstance(entity, TenantEntity) and key.kind not in TENANT_KINDS:
+        return f"{name} is not for tenants; these have rates of bytes, requests and connections, `max_topics` and `max_partitions`"
     if key.users_only and entity.client_id is not None:
         return f"{name} is for users and the default user only, as a client id is whatever a client claims"
     if not (isfinite(value) and 0 < value <= key.maximum):
         return f"{name} {value:g} is out of range; must be more than 0 and at most {key.maximum:g} {key.unit}"
     if key.size and value % 1:
         return f"{name} {value:g} is not a whole number of bytes"
+    if key.whole and value % 1:
+        return f"{name} {value:g} is not a whole number"
     return None
 
 

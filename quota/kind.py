@@ -33,14 +33,18 @@ class Kind(Protocol):
         each other of events instead, or where each of them sees the same by itself."""
 
 
-class EntityKind(Kind, Protocol[L]):
-    """A kind with limits of users and client ids."""
+class LimitedKind(Kind, Protocol[L]):
+    """A kind with limits of users, client ids or tenants."""
 
     def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[L] | None:
         """The limit that holds for a client; None without one. `client_ids` False: limits of client ids alone do not hold."""
 
     def stands(self, found: ResolvedLimit[L], now: float) -> Standing:
         """How the owner of a limit stands. A look records nothing."""
+
+
+class EntityKind(LimitedKind[L], Protocol[L]):
+    """One that requests are charged to."""
 
     def charge(self, found: ResolvedLimit[L], items: Sequence[int], now: float) -> Verdict:
         """Charge one request. `items`: for each of its items the amount, or the producer id. The throttle is not capped."""

@@ -7,7 +7,7 @@ listed goes before a prefix, a longer prefix before a shorter one. What limits a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,6 +54,11 @@ class Tenants:
         """The tenant of a user; None where it has none."""
         return self._users.get(user) or self._user_prefixes.find(user)
 
+    @property
+    def topic_prefixes(self) -> Prefixes:
+        """The prefixes of topics, each with its tenant."""
+        return self._topic_prefixes
+
     def of_topic(self, topic: str) -> str | None:
         """The tenant that owns a topic; None where nobody does."""
         return self._topic_prefixes.find(topic)
@@ -65,6 +70,18 @@ class Prefixes:
     def __init__(self, what: str, prefixes: Mapping[str, Iterable[str]]) -> None:
         self._tenants = _owners(what, prefixes)
         self._lengths = sorted({len(prefix) for prefix in self._tenants}, reverse=True)
+
+    def beginning(self, name: str) -> Iterator[str]:
+        """The prefixes that this name begins with."""
+        return (name[:length] for length in self._lengths if name[:length] in self._tenants)
+
+    def others(self, prefixes: Collection[str]) -> dict[str, list[str]]:
+        """All prefixes but these, by tenant."""
+        found: dict[str, list[str]] = {}
+        for prefix, tenant in self._tenants.items():
+            if prefix not in prefixes:
+                found.setdefault(tenant, []).append(prefix)
+        return found
 
     def find(self, name: str) -> str | None:
         """The tenant of the longest prefix of this name; None without one."""

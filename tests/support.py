@@ -88,6 +88,7 @@ class Cluster:
         self.names: dict[bytes, str] = {}
         self.sizes: dict[str, int] = {}
         self.default_partitions = 1
+        self.sized: Callable[[str, int], None] = lambda _name, _partitions: None
 
     def learn_brokers(self, brokers: list[Broker]) -> None:
         self.brokers = brokers
@@ -103,9 +104,11 @@ class Cluster:
 
     def learn_size(self, name: str, partitions: int) -> None:
         self.sizes[name] = partitions
+        self.sized(name, partitions)
 
     def forget_topic(self, name: str) -> None:
         self.sizes.pop(name, None)
+        self.sized(name, 0)
 
     def learn_default_partitions(self, partitions: int) -> None:
         self.default_partitions = partitions
@@ -256,6 +259,7 @@ class World:
             options.append(replace(self.topics, mode=self.topics_mode))
         limits = limits_of(*options, max_throttle=self.max_throttle, exempt=self.exempt, observed=self.observed, **tables)
         self.engine = Engine(limits, murmur3)
+        self.cluster.sized = self.engine.owned.topic_sized
         if not self.strangers:
             self.engine.confirmed = AllConfirmed()
         self.services = Services(

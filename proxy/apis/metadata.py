@@ -8,17 +8,20 @@ itself: it is the same load, and otherwise the way round.
 - Once the quota is exhausted, further names are left out of the request, in all versions: the client is told that there is no
   such topic, as it is told while one is being created, and tries again by itself. What fits is created, so that each try gets
   further. The connection is not muted for it, as a producer has other topics too.
+- Names that would pass a number of topics or partitions of their owner (`violations`) are left out in the same way: Metadata has
+  no message for a topic, and brokers say no more when a policy of theirs refuses one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 
+from proxy.apis import violations
 from proxy.apis.addresses import Patch
 from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import NOT_TOLD, Client
-from proxy.session.expected import Charge
+from proxy.session.expected import WITHIN, Charge
 from proxy.session.plans import Decided, Forward, Handling, InSteps, Request, given_back
 from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID
@@ -26,6 +29,7 @@ from proxy.wire.primitives import INT32, Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from quota.kinds.controller_mutations import MutationLimit, Receipt
 from quota.limit_table import ResolvedLimit
+from quota.owned_topics import WantedTopic
 
 
 class Metadata:
@@ -33,7 +37,9 @@ class Metadata:
     versions = wire.VERSIONS
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
-        return Forward(_Learn(self.key, request.version, client)) if _limit(client) is None else self._judged(client, request)
+        if _limit(client) is None and not violations.limits_names(client):
+            return Forward(_Learn(self.key, request.version, client))
+        return self._judged(client, request)
 
     def _judged(self, client: Client, request: Request) -> Handling:
         request.join()
@@ -51,10 +57,33 @@ class Metadata:
             if absent and not self._is_expected(client, name, client.now):
                 new.append(name)
         yield from freed(told)
+        refused = yield from self._too_many(client, request, new)
+        if refused:
+            new = [name for name in new if name not in refused]
         found = _limit(client)
         if found is None or not new:
+            return (yield from self._without(client, request, refused))
+        return (yield from self._charge(client, request, new, refused, found))
+
+    def _too_many(self, client: Client, request: Request, new: list[str]) -> Generator[None, None, dict[str, None]]:
+        """Those of these topics that would pass a number of topics or partitions of their owner."""
+        if not new or not violations.limits_names(client):
+            return {}
+        each = client.services.cluster.default_partitions
+        wanted = [WantedTopic(name, each, True) for name in new]
+        refused = yield from violations.admit(client, request, wanted, WITHIN, whole=False)
+        return {new[i]: None for i in refused}
+
+    def _without(self, client: Client, request: Request, refused: Iterable[str]) -> Handling:
+        """The request without these topics."""
+        names = list(refused)
+        if not names:
             return Forward(_Learn(self.key, request.version, client))
-        return (yield from self._charge(client, request, new, found))
+        header = request.buf[request.start + 4 : request.body]
+        yield None
+        kept = yield from wire.without(request.buf, request.body, request.end, request.version, set(names))
+        plan = _Merge(self.key, request.version, client, names)
+        return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
 
     def _unknown(self, client: Client, names: list[str]) -> Generator[None, None, list[str]]:
         """Those of these topics that are not known to exist."""
@@ -70,12 +99,14 @@ class Metadata:
                 unknown.append(name)
         return unknown
 
-    def _charge(self, client: Client, request: Request, new: list[str], found: ResolvedLimit[MutationLimit]) -> Handling:
+    def _charge(
+        self, client: Client, request: Request, new: list[str], cut: Iterable[str], found: ResolvedLimit[MutationLimit]
+    ) -> Handling:
         receipt = Receipt(found, {})
         with given_back(client, partial(_undo, client, new, receipt)):
-            return (yield from self._charged(client, request, new, receipt))
+            return (yield from self._charged(client, request, new, cut, receipt))
 
-    def _charged(self, client: Client, request: Request, new: list[str], receipt: Receipt) -> Handling:
+    def _charged(self, client: Client, request: Request, new: list[str], cut: Iterable[str], receipt: Receipt) -> Handling:
         engine, total, now, found = client.services.engine, client.api_sum(self.key), client.now, receipt.found
         each = client.services.cluster.default_partitions
         costs = [each] * len(new)
@@ -92,14 +123,11 @@ class Metadata:
             if i not in refused:
                 client.services.expected.add(client.user, name, Charge(verdict.receipt, i, each, now))
         if decision is None:
-            return Forward(_Learn(self.key, request.version, client))
-        plan = _Merge(self.key, request.version, client, [new[i] for i in decision.items])
-        total.refuse(decision.quota, len(plan.refused))
-        client.services.watcher.decided(decision, client.requester(self.key, request.version, tuple(plan.refused)))
-        header = request.buf[request.start + 4 : request.body]
-        yield None
-        kept = yield from wire.without(request.buf, request.body, request.end, request.version, set(plan.refused))
-        return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
+            return (yield from self._without(client, request, cut))
+        names = tuple(new[i] for i in decision.items)
+        total.refuse(decision.quota, len(names))
+        client.services.watcher.decided(decision, client.requester(self.key, request.version, names))
+        return (yield from self._without(client, request, (*names, *cut)))
 
     def _is_expected(self, client: Client, name: str, now: float) -> bool:
         """Was its principal charged for it a moment ago? One that was charged before that and is still not there is credited

@@ -22,13 +22,14 @@ from functools import partial
 from math import ceil
 from typing import Final
 
+from proxy.apis import violations
 from proxy.apis.asking import Told, ask_sizes
 from proxy.session.client import HIDDEN, Client
 from proxy.session.plans import FORWARD, Answer, Forward, Handling, Hold, InSteps, Request, given_back
 from proxy.session.tally import Sum
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
-from proxy.wire.items import Answered, Item, ItemApi, Items, Key, Result
+from proxy.wire.items import QUOTA_EXCEEDED, Answered, Item, ItemApi, Items, Key, Refusal, Result
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from quota.decision import Action, Decision, Verdict
@@ -91,16 +92,22 @@ class MutationApi(ABC):
         return free
 
     def request(self, client: Client, request: Request) -> Handling:
-        engine = client.services.engine
         try:
             request.join()
             items = yield from self.wire.read(request.buf, request.body, request.end, request.version)
         except BadBytes:
-            if self._limit(client) is None:  # for the broker to judge
+            if self._limit(client) is None and not violations.judged(client):  # for the broker to judge
                 return FORWARD
             raise
+        if violations.judged(client):
+            return (yield from violations.handle(self.wire, client, request, items, self._mutations))
+        return (yield from self._mutations(client, request, items))
+
+    def _mutations(self, client: Client, request: Request, items: Items) -> Handling:
+        """What becomes of these topics by the rates of mutations."""
         if items.validate_only:
             return FORWARD
+        engine = client.services.engine
         free = yield from self.free(items)
         free |= yield from self._exempt(client, items)
         told: Told = {}
@@ -214,10 +221,11 @@ class MutationApi(ABC):
             return Forward(_Amend(told))
         if len(decision.items) == len(items.topics):
             throttle_ms = ceil(decision.throttle * 1000)
-            frame = yield from self.wire.refusal(request.correlation_id, request.version, items, decision.message, throttle_ms)
+            refused = _refused(decision)
+            frame = yield from self.wire.refusal(request.correlation_id, request.version, items, refused, throttle_ms)
             return Answer(frame, told.left())
         yield None
-        refused = set(decision.items)
+        refused = _refused(decision)
         yield None
         kept = yield from self.wire.without(items, refused, request.buf, request.body, request.end, request.version)
         header = request.buf[request.start + 4 : request.body]
@@ -240,6 +248,10 @@ def _with_twins(decision: Decision, items: Items) -> Generator[None, None, Decis
             found.append(i)
     yield from freed(refused)
     return replace(decision, items=tuple(found))
+
+
+def _refused(decision: Decision) -> dict[int, Refusal]:
+    return dict.fromkeys(decision.items, Refusal(QUOTA_EXCEEDED, decision.message))
 
 
 def _labels(items: Items, which: Sequence[int]) -> tuple[str, ...]:
@@ -366,5 +378,5 @@ class _Amend(_Settle):
         self.mute = told.left()
         throttle_ms = ceil(self.mute * 1000)
         if decision.action is Action.REFUSE:
-            return (yield from told.wire.with_refused(answer, told.items, set(decision.items), decision.message, throttle_ms))
+            return (yield from told.wire.with_refused(answer, told.items, _refused(decision), throttle_ms))
         return (yield from told.wire.with_throttle(answer, decision.items, decision.message, throttle_ms))

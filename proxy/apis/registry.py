@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from proxy.apis.addresses import ADDRESS_APIS
+from proxy.apis.alter_configs import AlterConfigs
 from proxy.apis.api_versions import ApiVersions
 from proxy.apis.charged_answers import ChargedAnswers
 from proxy.apis.client_quotas import AlterClientQuotas, DescribeClientQuotas
@@ -21,6 +22,7 @@ from proxy.apis.share_fetch import ShareFetch
 from proxy.apis.streams_group_heartbeat import StreamsGroupHeartbeat
 from proxy.session.plans import Handler
 from proxy.wire import api_versions as wire
+from proxy.wire.topic_configs import APIS as ALTER_CONFIGS_APIS
 from quota.catalogue import ANSWERED
 
 
@@ -29,7 +31,8 @@ def default_handlers() -> list[Handler]:
     records: list[Handler] = [Produce(), InitProducerId(), Fetch(), ShareFetch()]
     connections: list[Handler] = [SaslHandshake(), ApiVersions(), SaslAuthenticate()]
     topics: list[Handler] = [Metadata(), CreateTopics(), CreatePartitions(), DeleteTopics(), StreamsGroupHeartbeat()]
-    own = [*records, *connections, *topics, DescribeClientQuotas(), AlterClientQuotas(), *ADDRESS_APIS]
+    configs = map(AlterConfigs, ALTER_CONFIGS_APIS)
+    own = [*records, *connections, *topics, *configs, DescribeClientQuotas(), AlterClientQuotas(), *ADDRESS_APIS]
     return [*own, *(ChargedAnswers(key) for key in ANSWERED.keys() - {handler.key for handler in own})]
 
 

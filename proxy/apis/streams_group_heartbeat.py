@@ -9,6 +9,8 @@ charged to `controller_mutations`, as if the member had created them itself.
   join, until it was seen to exist.
 - A topology is admitted as a whole, as a part of it would be no use. When the quota is exhausted the heartbeat is held, 10 s at
   most, then answered with an error after which members try again: 14 COORDINATOR_LOAD_IN_PROGRESS.
+- A topology whose topics would pass a number of topics or partitions of their owner (`violations`) is refused as a whole with 44
+  POLICY_VIOLATION, which ends the member.
 - A group's topology is remembered while heartbeats come, as a later one creates topics too. Where there is no room for it, the
   member is told to try again.
 """
@@ -19,6 +21,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from itertools import chain
 
+from proxy.apis import violations
 from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import Client
 from proxy.session.expected import Charge
@@ -33,6 +36,7 @@ from quota.decision import Action, Decision
 from quota.engine import MAX_HOLD
 from quota.kinds.controller_mutations import MutationLimit, Receipt
 from quota.limit_table import ResolvedLimit
+from quota.owned_topics import RESERVED_FOR, WantedTopic
 
 NO_ROOM = "The topology names too many topics, or those of all Streams groups of this principal do; try again later."
 
@@ -42,7 +46,7 @@ class StreamsGroupHeartbeat:
     versions = wire.VERSIONS
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
-        return FORWARD if _limit(client) is None else self._judged(client, request)
+        return FORWARD if _limit(client) is None and not violations.limits_names(client) else self._judged(client, request)
 
     def _judged(self, client: Client, request: Request) -> Handling:
         request.join()
@@ -59,6 +63,10 @@ class StreamsGroupHeartbeat:
             topology = topologies.join(client.user, heartbeat.group, heartbeat.topology, client.now)
             if topology is None:
                 return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
+        if violations.limits_names(client):
+            refused = yield from _too_many(client, request, topology)
+            if refused is not None:
+                return Answer(wire.violation(request.correlation_id, request.version, heartbeat, refused.message))
         held = False
         while (found := _limit(client)) is not None:
             new = yield from _new(client, request, topology)
@@ -107,6 +115,14 @@ def _limit(client: Client) -> ResolvedLimit[MutationLimit] | None:
 
 def _new(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, dict[str, int]]:
     """Internal topics that are created for this topology and not charged yet, with their partitions."""
+    wanted = yield from _missing(client, request, topology)
+    free = client.services.engine.limits.exempt.topics
+    yield None
+    return {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, client.now)}
+
+
+def _missing(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, dict[str, int]]:
+    """Internal topics that are created for this topology, with their partitions."""
     told: Told = {}
     sizes = yield from _sizes(client, topology)
     if missing := [(name, NO_ID) for name, size in sizes.items() if size is None]:
@@ -116,10 +132,15 @@ def _new(client: Client, request: Request, topology: Topology) -> Generator[Paus
     if not all(known[name] for part in topology for name in part.sources):
         return {}
     yield None
-    wanted = yield from _wanted(topology, known, client.services.cluster.default_partitions)
-    free = client.services.engine.limits.exempt.topics
-    yield None
-    return {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, client.now)}
+    return (yield from _wanted(topology, known, client.services.cluster.default_partitions))
+
+
+def _too_many(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, Decision | None]:
+    """The decision if its internal topics would pass a number of topics or partitions of their owner; else they are reserved."""
+    new = yield from _missing(client, request, topology)
+    wanted = [WantedTopic(name, partitions, True) for name, partitions in new.items()]
+    refused = yield from violations.admit(client, request, wanted, RESERVED_FOR, whole=True)
+    return next(iter(refused.values()), None)
 
 
 def _over(client: Client, new: Mapping[str, int], found: ResolvedLimit[MutationLimit]) -> Decision | None:

@@ -12,7 +12,7 @@ like the last is not read again."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from proxy.wire.metadata import FIRST_TOPIC_ID, Topic, read_topics
@@ -37,11 +37,17 @@ class TopicWatch(Protocol):
     def topic_went(self, name: str) -> None: ...
 
 
-class Topics:
-    """Names of topics by id. `watch` is called when topics come and go."""
+def _nobody(_name: str, _partitions: int, /) -> None: ...
 
-    def __init__(self, watch: TopicWatch | None = None) -> None:
-        self._watch = watch
+
+class Topics:
+    """Names of topics by id. `watch` is called when topics come and go, `sized` with the partitions whenever they are told, 0 when
+    a topic is gone."""
+
+    def __init__(self, watch: TopicWatch | None = None, sized: Callable[[str, int], None] = _nobody) -> None:
+        self._watch, self._sized = watch, sized
+        self.listed = False
+        """True once a response that names all topics was read."""
         self._names: dict[bytes, str] = {}
         self._sizes: dict[str, int] = {}
         self._waiting: deque[tuple[Buffer, int, int | None]] = deque()
@@ -77,6 +83,7 @@ class Topics:
         self._heard.discard(name)
         if self._sizes.pop(name, None) is not None:
             self._seen.clear()
+            self._sized(name, 0)
             if self._watch is not None:
                 self._watch.topic_went(name)
 
@@ -148,7 +155,10 @@ class Topics:
     def _keep_size(self, name: str, partitions: int) -> None:
         if self._watch is not None and name not in self._sizes:
             self._watch.topic_came(name)
-        _keep(self._sizes, name, partitions)
+        pushed_out = _keep(self._sizes, name, partitions)
+        if pushed_out is not None:
+            self._sized(pushed_out, 0)
+        self._sized(name, partitions)
 
     def _forget_missing(self) -> None:
         """A response that names all topics is read: what it does not name is gone, but for what was heard of since the last one."""
@@ -156,11 +166,16 @@ class Topics:
             if name not in self._heard:
                 self.forget(name)
         if self._missing is not None:
+            self.listed = True
             self._heard.clear()
             self._missing = None
 
 
-def _keep(known: dict[K, V], key: K, value: V) -> None:
+def _keep(known: dict[K, V], key: K, value: V) -> K | None:
+    """Remember this; what was pushed out by it, if anything was."""
+    pushed_out = None
     if len(known) >= MAX_TOPICS and key not in known:
-        del known[next(iter(known))]
+        pushed_out = next(iter(known))
+        del known[pushed_out]
     known[key] = value
+    return pushed_out

@@ -12,11 +12,15 @@ from quota.catalogue import Key
 
 def limit_field(key: Key, name: str) -> Any:
     """Type and default of a limit, as `create_model` wants them. `name`: another one than that of the row is deprecated."""
-    number = Annotated[Size, Field(ge=1, le=key.maximum)] if key.size else _number(key.maximum)
+    number = _number(key)
     if name != key.name:
         return number | None, Field(None, description=f"Deprecated name of `{key.name}`.", json_schema_extra={"deprecated": True})
     return number | None, Field(None, description=key.help)
 
 
-def _number(maximum: float) -> Any:
-    return Annotated[float, Field(gt=0, le=maximum, allow_inf_nan=False)]
+def _number(key: Key) -> Any:
+    if key.size:
+        return Annotated[Size, Field(ge=1, le=key.maximum)]
+    if key.whole:
+        return Annotated[int, Field(ge=1, le=int(key.maximum))]
+    return Annotated[float, Field(gt=0, le=key.maximum, allow_inf_nan=False)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from proxy.config.models import Settings
 from proxy.config.storage import AvailableLimit, UsedLimit
 from proxy.config.tenants import tenants_of
-from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES, TENANT_RATES
+from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES, TENANT_KINDS, TOPIC_NUMBERS, Key
 from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds import connections, controller_mutations, producer_ids
@@ -22,6 +22,8 @@ from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Scope, StorageLimits
 from quota.kinds.tenant_rates import TenantTable
+from quota.kinds.topic_policy import NAME as TOPIC_POLICY
+from quota.kinds.topic_policy import TopicPolicyOptions
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, Above, TopicRateOptions, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
@@ -65,6 +67,10 @@ def _tables(settings: Settings, table: Table, observed: Mapping[str, Action]) ->
         row.kind: LimitTable({entity: _rate(values[row.name]) for entity, values in entities.items() if row.name in values})
         for row in RATES
     }
+    tables |= {
+        row.kind: LimitTable({entity: int(values[row.name]) for entity, values in entities.items() if row.name in values})
+        for row in TOPIC_NUMBERS
+    }
     tables |= _tenant_tables(settings, table)
     rates = settings.quotas.topic_rates.topics
     tables[TOPIC_IN] = TopicTable({topic: _rate(one.bytes_in) for topic, one in rates.items() if one.bytes_in is not None})
@@ -75,19 +81,24 @@ def _tables(settings: Settings, table: Table, observed: Mapping[str, Action]) ->
 def _tenant_tables(settings: Settings, table: Table) -> dict[str, LimitTable[Any]]:
     """The limits of tenants, by kind."""
     tenants = tenants_of(settings.tenants)
-    limits = {entity.topic: values for entity, values in table.items() if isinstance(entity, TenantEntity)}
-    return {
-        TENANT_RATES[row.kind]: TenantTable(
-            tenants, {name: _rate(values[row.name]) for name, values in limits.items() if name is not None and row.name in values}
-        )
-        for row in RATES
-    }
+    limits = {entity.topic or "": values for entity, values in table.items() if isinstance(entity, TenantEntity)}
+
+    def of_tenants(row: Key, made: Callable[[float], Any]) -> TenantTable[Any]:
+        return TenantTable(tenants, {name: made(values[row.name]) for name, values in limits.items() if row.name in values})
+
+    rates: dict[str, LimitTable[Any]] = {TENANT_KINDS[row.kind]: of_tenants(row, _rate) for row in RATES}
+    return rates | {TENANT_KINDS[row.kind]: of_tenants(row, int) for row in TOPIC_NUMBERS}
 
 
 def _options(settings: Settings, observed: Mapping[str, Action]) -> tuple[object, ...]:
     """What kinds have besides."""
     ids, topics, storage = settings.quotas.producer_ids, settings.quotas.topics, storage_of(settings)
-    options: list[object] = [ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new)]
+    options: list[object] = [
+        tenants_of(settings.tenants),
+        ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new),
+    ]
+    of_tenants = {name: policy for name, one in settings.tenants.items() if (policy := one.topic_policy.policy()).rules}
+    options.append(TopicPolicyOptions(settings.quotas.topic_policy.policy(), of_tenants))
     above = Above.THROTTLE if TOPIC_IN in observed else Above(settings.quotas.topic_rates.mode)
     options += [TopicRateOptions(above), ColdReads(settings.quotas.cold_read_lag)]
     came = settings.quotas.connections
@@ -106,6 +117,8 @@ def observed_of(settings: Settings) -> dict[str, Action]:
     refuses = {
         "producer_ids": quotas.producer_ids.mode == "reject",
         connections.NAME: True,
+        TOPIC_POLICY: True,
+        **{kind: True for row in TOPIC_NUMBERS for kind in (row.kind, TENANT_KINDS[row.kind])},
         TOPIC_IN: quotas.topic_rates.mode != "throttle",
         "bytes_in": quotas.topics is not None and quotas.topics.mode != "throttle",
     }

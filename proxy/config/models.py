@@ -18,6 +18,7 @@ from proxy.config.limit_fields import limit_field
 from proxy.config.listeners import Listener, ListenerTls
 from proxy.config.storage import Storage
 from proxy.config.tenants import MAX_TENANTS, TenantName, TenantSettings, tenants_of
+from proxy.config.topic_policy import TopicPolicySettings
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
 from proxy.config.upstream import Upstream
 from quota.catalogue import DEPRECATED, KEYS, KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE
@@ -381,6 +382,8 @@ class Quotas(Model):
     topic_rates: TopicRates = TopicRates()
     topics: TopicQuotas | None = None
     """Thresholds for bytes in. Not set: none."""
+    topic_policy: TopicPolicySettings = TopicPolicySettings()
+    """What requests may give to topics, whose tenant has no rule of its own for it."""
 
     @model_validator(mode="after")
     def _unique(self) -> Quotas:

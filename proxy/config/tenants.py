@@ -9,11 +9,14 @@ from pydantic import Field, create_model
 
 from configfile.base import Model, Name
 from proxy.config.limit_fields import limit_field
-from quota.catalogue import RATES
+from proxy.config.topic_policy import TopicPolicySettings
+from quota.catalogue import TENANT_ROWS, TOPIC_NUMBERS
 from quota.tenants import TENANT_NAME, Tenant, Tenants
 
 TenantName = Annotated[str, Field(pattern=f"^{TENANT_NAME}$")]
 MAX_TENANTS: Final = 10_000
+_OF_TOPICS: Final = frozenset(row.name for row in TOPIC_NUMBERS)
+"""Limits that a tenant may have without users, as they are about its topics."""
 
 
 class _TenantMembers(Model):
@@ -25,9 +28,12 @@ class _TenantMembers(Model):
     topic_prefixes: list[Name] = Field(default_factory=list)
     """Beginnings of names of topics that the tenant owns, likewise: the longest prefix wins."""
 
+    topic_policy: TopicPolicySettings = TopicPolicySettings()
+    """What requests may give to its topics. Each rule holds in the place of the same one of `quotas.topic_policy`."""
+
     def limits(self) -> dict[str, float]:
         """The limits that are set, by the names of their keys."""
-        given = {row.name: getattr(self, row.name) for row in RATES}
+        given = {row.name: getattr(self, row.name) for row in TENANT_ROWS}
         return {name: float(value) for name, value in given.items() if value is not None}
 
     def members(self) -> Tenant:
@@ -43,7 +49,7 @@ else:
         __module__=__name__,
         __doc__="""A group of users that shares limits, and owns topics. Limits of its users and client ids hold beside these: the
     tightest wins.""",
-        **{row.name: limit_field(row, row.name) for row in RATES},
+        **{row.name: limit_field(row, row.name) for row in TENANT_ROWS},
     )
 
 
@@ -56,8 +62,10 @@ def useless(settings: Mapping[str, TenantSettings]) -> list[str]:
     """What stands in these settings and has no effect."""
     notes = []
     for name, one in settings.items():
-        if one.limits() and not (one.users or one.user_prefixes):
+        if one.limits().keys() - _OF_TOPICS and not (one.users or one.user_prefixes):
             notes.append(f"`tenants.{name}` has limits and no users: set `users` or `user_prefixes`")
+        if one.limits().keys() & _OF_TOPICS and not (one.users or one.user_prefixes or one.topic_prefixes):
+            notes.append(f"`tenants.{name}` limits topics and can own none: set `topic_prefixes`, or its users")
         for user in one.users:
             if tenants_of({name: one.model_copy(update={"users": []})}).of_user(user) == name:
                 notes.append(f"`tenants.{name}.users`: `{user}` begins with one of its `user_prefixes` already")

@@ -23,10 +23,10 @@ from proxy.observe.metrics import build_labels
 from proxy.observe.throttle_status import named, short
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
-from quota.catalogue import KEYS, TENANT_RATES
+from quota.catalogue import KEYS, TENANT_KINDS
 from quota.engine import Engine
 from quota.entity import Entity, levels
-from quota.kind import EntityKind
+from quota.kind import LimitedKind
 from quota.kinds.storage import VolumeState
 from quota.overrides import Table
 
@@ -42,7 +42,7 @@ LATELY: Final = 600.0
 """Seconds for which somebody who was throttled or refused is shown before others."""
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if not key.at_once}
 _UNIT_OF: Final = {
-    kind: key.unit for key in KEYS.values() if not key.at_once for kind in (key.kind, TENANT_RATES.get(key.kind, key.kind))
+    kind: key.unit for key in KEYS.values() if not key.at_once for kind in (key.kind, TENANT_KINDS.get(key.kind, key.kind))
 }
 _NOTHING: Final[list[list[float]]] = [[0.0] * POINTS, [0.0] * POINTS]
 _SECTIONS: Final = {
@@ -51,7 +51,8 @@ _SECTIONS: Final = {
     "topic_producer_byte_rate": "quotas.topics",
     "topic_consumer_byte_rate": "quotas.topics",
     "address_connection_rate": "quotas.connections",
-    **dict.fromkeys(TENANT_RATES.values(), "tenants"),
+    "topic_policy": "quotas.topic_policy",
+    **dict.fromkeys(TENANT_KINDS.values(), "tenants"),
 }
 """Where the settings file has limits that are not of users and client ids."""
 
@@ -175,11 +176,12 @@ class Live:
     def _limits(self, entity: Entity, now: float) -> list[dict[str, Any]]:
         """Each limit that holds for this client, how much of it is used, and where it comes from."""
         engine, found = self._engine, []
-        kinds: tuple[EntityKind[Any], ...] = (
+        kinds: tuple[LimitedKind[Any], ...] = (
             *engine.rates.values(),
             *engine.tenant_rates.values(),
             engine.controller_mutations,
             engine.producer_ids,
+            *engine.topic_numbers,
         )
         for kind in kinds:
             if not engine.limits.table(kind.name):

@@ -32,6 +32,7 @@ from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import Rates
 from quota.kinds.storage import Reason, VolumeState
+from quota.kinds.topic_numbers import TopicNumbers
 from quota.tenants import TenantEntity
 
 U = TypeVar("U")
@@ -227,6 +228,8 @@ class ProxyCollector(Collector):
             yield from self._rates(rates)
         for tenants in self._engine.tenant_rates.values():
             yield from self._tenant_rate(tenants)
+        for numbers in self._engine.topic_numbers:
+            yield from self._topic_numbers(numbers)
         yield from self._topic_rate(self._engine.topic_in)
         yield from self._topic_rate(self._engine.topic_out)
         yield from self._address_connections()
@@ -321,6 +324,18 @@ class ProxyCollector(Collector):
         for owner, usage in rates.busiest(self._gauges.max_entities(), self._clock()).shown:
             used.add_metric([_label(owner.topic)], usage.usage)
             limit.add_metric([_label(owner.topic)], usage.limit)
+        yield from (used, limit)
+
+    def _topic_numbers(self, numbers: TopicNumbers) -> Iterator[Metric]:
+        """Topics or partitions of users or tenants with a limit, of those that are nearest to theirs."""
+        whose = "tenant" if numbers.of_tenants else "user"
+        used = _gauge(f"{numbers.name}_used", f"{numbers.unit.capitalize()} of a {whose}, as far as is known.", labels=[whose])
+        limit = _gauge(f"{numbers.name}_limit", f"{numbers.unit.capitalize()} that are allowed.", labels=[whose])
+        standing = numbers.standing().items()
+        for owner, stands in nlargest(self._gauges.max_entities(), standing, key=lambda it: it[1].usage / it[1].limit):
+            label = [_label(owner.topic if numbers.of_tenants else owner.user)]
+            used.add_metric(label, stands.usage)
+            limit.add_metric(label, stands.limit)
         yield from (used, limit)
 
     def _address_connections(self) -> Iterator[Metric]:

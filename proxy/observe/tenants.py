@@ -1,5 +1,5 @@
-"""What tenants own and use, for `/tenants`. In: tenants, the engine, sizes of topics. Out: a plain value. It looks at a few
-topics at a time, so that the data path goes on."""
+"""What tenants own and use, for `/tenants`; and prefixes that no topic has, for the log. In: tenants, the engine, sizes of topics.
+Out: a plain value, log lines. It looks at a few topics at a time, so that the data path goes on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from quota.catalogue import RATES
+from proxy.observe.operations import Log
+from quota.catalogue import TENANT_KINDS, TENANT_ROWS
 from quota.engine import Engine
+from quota.kind import LimitedKind
 from quota.limit_table import ResolvedLimit
-from quota.tenants import Tenants, owner_of
+from quota.owned_topics import OwnedTopics
+from quota.tenants import Tenant, TenantEntity, Tenants, owner_of
 
 STEP: Final = 500
 """Topics, or tenants, that are looked at before the data path goes on."""
@@ -22,12 +25,15 @@ async def seen(
     """`sizes`: partitions of each topic that is known to exist. `pause` lets the data path go on."""
     topics: Counter[str | None] = Counter()
     partitions: Counter[str | None] = Counter()
+    matched: set[str] = set()
     for i, (topic, size) in enumerate(sizes.items()):
         if i % STEP == STEP - 1:
             await pause()
-        tenant = tenants.of_topic(topic)
+        tenant = _owner(engine.owned, topic)
         topics[tenant] += 1
         partitions[tenant] += size
+        matched.update(tenants.topic_prefixes.beginning(topic))
+    unmatched = tenants.topic_prefixes.others(matched)
     told = []
     for i, (name, one) in enumerate(sorted(tenants.tenants.items())):
         if i % STEP == STEP - 1:
@@ -38,6 +44,7 @@ async def seen(
                 "users": list(one.users),
                 "user_prefixes": list(one.user_prefixes),
                 "topic_prefixes": list(one.topic_prefixes),
+                "prefixes_without_topics": unmatched.get(name, []),
                 "topics": topics[name],
                 "partitions": partitions[name],
                 "quotas": _quotas(name, engine, now),
@@ -46,22 +53,55 @@ async def seen(
     return {"tenants": told, "of_nobody": {"topics": topics[None], "partitions": partitions[None]}}
 
 
+def _owner(owned: OwnedTopics, topic: str) -> str | None:
+    """The tenant that owns a topic, by its name or by who created it."""
+    owners = owned.owners(topic, owned.creator(topic))
+    return next((owner.topic for owner in owners if isinstance(owner, TenantEntity)), None)
+
+
+class PrefixWarnings:
+    """Says which prefixes of tenants no topic has: once all topics are known, and again when tenants are others. `sizes`:
+    partitions of each topic that is known to exist."""
+
+    def __init__(self, sizes: Callable[[], Mapping[str, int]], log: Log) -> None:
+        self._sizes, self._log = sizes, log
+        self._told: Mapping[str, Tenant] | None = None
+        self.topics_known = False
+        """True once a broker has named all topics"""
+
+    async def look(self, tenants: Tenants, pause: Callable[[], Awaitable[None]]) -> None:
+        """To be called now and then."""
+        if not self.topics_known or tenants.tenants == self._told:
+            return
+        self._told = tenants.tenants
+        matched: set[str] = set()
+        for i, topic in enumerate(self._sizes()):
+            if i % STEP == STEP - 1:
+                await pause()
+            matched.update(tenants.topic_prefixes.beginning(topic))
+        for tenant, prefixes in sorted(tenants.topic_prefixes.others(matched).items()):
+            detail = "no topic that the proxy knows of begins with them"
+            self._log.warning("prefixes without topics", tenant=tenant, topic_prefixes=prefixes, detail=detail)
+
+
 def _quotas(tenant: str, engine: Engine, now: float) -> list[dict[str, Any]]:
     """How a tenant stands against each of its limits."""
     found = []
     owner = owner_of(tenant)
-    for row in RATES:
-        rates = engine.tenant_rates[row.kind]
-        limit = rates.limits.of(owner)
+    of_tenants: tuple[LimitedKind[Any], ...] = (*engine.tenant_rates.values(), *engine.topic_numbers)
+    kinds = {kind.name: kind for kind in of_tenants}
+    for row in TENANT_ROWS:
+        kind = kinds[TENANT_KINDS[row.kind]]
+        limit = engine.limits.table(kind.name).of(owner)
         if limit is not None:
-            stands = rates.stands(ResolvedLimit(limit, owner), now)
+            stands = kind.stands(ResolvedLimit(limit, owner), now)
             found.append(
                 {
-                    "quota": rates.name,
+                    "quota": kind.name,
                     "unit": row.unit,
                     "usage": round(stands.usage, 3),
                     "limit": stands.limit,
-                    "observed": rates.name in engine.limits.observed,
+                    "observed": kind.name in engine.limits.observed,
                 }
             )
     return found

@@ -33,7 +33,8 @@ def tables(found: dict[str, Any]) -> Group:
     made = show.table("tenant", "users", "topic prefixes", "topics", "partitions", "quota", "usage", "limit", "unit")
     for one in found["tenants"]:
         users = ", ".join([*one["users"], *(f"{prefix}*" for prefix in one["user_prefixes"])])
-        whose = (one["tenant"], users, ", ".join(one["topic_prefixes"]), f"{one['topics']:,}", f"{one['partitions']:,}")
+        prefixes = ", ".join(f"{it} (no topics)" if it in one["prefixes_without_topics"] else it for it in one["topic_prefixes"])
+        whose = (one["tenant"], users, prefixes, f"{one['topics']:,}", f"{one['partitions']:,}")
         for i, quota in enumerate(one["quotas"] or [None]):
             name = "" if quota is None else quota["quota"] + (" (observed only)" if quota["observed"] else "")
             figures = ("", "", "") if quota is None else (f"{quota['usage']:,.4g}", f"{quota['limit']:,g}", quota["unit"])

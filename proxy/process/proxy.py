@@ -34,7 +34,7 @@ from proxy.observe.lines import iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, registry_of
 from proxy.observe.operations import Log
-from proxy.observe.tenants import seen
+from proxy.observe.tenants import PrefixWarnings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.bounds import set_bounds
@@ -100,7 +100,9 @@ class Proxy:
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
-        self.directory = Directory(self.brokers, Topics(self.engine.bytes_in), settings.quotas.default_partitions)
+        topics = Topics(self.engine.bytes_in, self.engine.owned.topic_sized)
+        self.directory = Directory(self.brokers, topics, settings.quotas.default_partitions)
+        self._prefixes, self._warns_of_prefixes = PrefixWarnings(topics.sizes, log), worker is None or worker.saves
         self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
         self.snapshot = ProducerIdSnapshot(
             settings.producer_ids_file,
@@ -121,7 +123,7 @@ class Proxy:
         self.follower = MetadataPoller(
             self.brokers,
             self.directory,
-            lambda: self.engine.counts_topics or bool(self.dynamic_quotas.settings.tenants),
+            self._wants_topics,
             upstream.metadata_refresh,
             self._upstream,
             log,
@@ -143,6 +145,11 @@ class Proxy:
         self._live = Live(
             self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time, partial(asyncio.sleep, 0)
         )
+
+    def _wants_topics(self) -> bool:
+        """True if it matters which topics there are."""
+        engine = self.engine
+        return engine.counts_topics or engine.limits_topic_numbers or bool(self.dynamic_quotas.settings.tenants)
 
     def _served(self) -> None:
         """The cluster answered the proxy; without an identity of its own, that shows that the cluster wants no logins."""
@@ -391,11 +398,17 @@ class Proxy:
             await asyncio.sleep(LOOK_EVERY)
         tell_service_manager("READY=1")
 
+    async def _look_at_prefixes(self) -> None:
+        self._prefixes.topics_known = self.directory.topics.listed
+        await self._prefixes.look(tenants_of(self.dynamic_quotas.settings.tenants), partial(asyncio.sleep, 0))
+
     async def _sweeps(self) -> None:
         while True:
             await asyncio.sleep(SWEEP)
             self.engine.sweep(self._clock())
             self.logs.observer.sweep()
+            if self._warns_of_prefixes:
+                await self._look_at_prefixes()
             lasting = () if self.engine.storage.calm else (self.engine.storage.name,)
             self.logs.observer.forget_quiet(set(self.engine.mutes.active(self._clock())), lasting)
 

@@ -22,7 +22,7 @@ Stamps = dict[str, Stamp | None]
 SETTLED = 1.0
 """Seconds for which a changed file has to stay as it is before it is read."""
 LIVE = re.compile(
-    r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|connections|storage)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
+    r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|topic_policy|connections|storage)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
 )
 """Settings that take effect while the proxy runs; the others do at a restart."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, name_at
+from proxy.wire.items import NO_ID, Item, ItemApi, Refusal, name_at
 from proxy.wire.layout import Array
 from proxy.wire.primitives import INT16, INT32, Buffer, encode_string
 
 KEY: Final = 37
+_FIRST_FLEXIBLE: Final = 2
 
 
 class _CreatePartitions(ItemApi):
@@ -24,9 +25,10 @@ class _CreatePartitions(ItemApi):
         name, pos = name_at(buf, start, stop, topics.compact)
         return Item(name, NO_ID, INT32.unpack_from(buf, pos)[0], start, stop)
 
-    def refused(self, topic: Item, version: int, message: str) -> bytes:  # noqa: ARG002
-        error = INT16.pack(QUOTA_EXCEEDED) + encode_string(message, compact=True)
-        return encode_string(topic.name or "", compact=True) + error + b"\0"
+    def refused(self, topic: Item, version: int, refusal: Refusal) -> bytes:
+        tagged = version >= _FIRST_FLEXIBLE
+        error = INT16.pack(refusal.error) + encode_string(refusal.message, compact=tagged)
+        return encode_string(topic.name or "", compact=tagged) + error + (b"\0" if tagged else b"")
 
 
 CREATE_PARTITIONS: Final = _CreatePartitions()

@@ -5,13 +5,17 @@ the broker's default decides. Sources: CreateTopicsRequest/Response.json of Apac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
-from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, name_at
+from proxy.wire.items import NO_ID, Item, ItemApi, Refusal, name_at
 from proxy.wire.layout import TEXT, Array, Entity, Fixed, Layout, old_array, old_entity
 from proxy.wire.primitives import INT16, INT32, Buffer, array, encode_array_length, encode_string
+from proxy.wire.topic_configs import Config, read_configs
 
 KEY: Final = 19
+_FIRST_FLEXIBLE: Final = 5
+_NOTHING_MADE: Final = INT32.pack(-1) + INT16.pack(-1) + encode_array_length(0, compact=True) + b"\0"
+"""No partitions, no replication factor, no configs, no tagged fields."""
 
 
 def _old_request(*last: tuple[str, Layout]) -> Entity:
@@ -27,6 +31,14 @@ def _old_request(*last: tuple[str, Layout]) -> Entity:
 
 def _old_response(*last: tuple[str, Layout]) -> Entity:
     return old_entity(("topics", old_array(("name", TEXT), ("error_code", Fixed(2)), *last)))
+
+
+class Shape(NamedTuple):
+    """What a topic is to be like: partitions and replication factor, -1 where the broker's default decides, and its configs."""
+
+    partitions: int
+    replication_factor: int
+    configs: list[Config]
 
 
 class _CreateTopics(ItemApi):
@@ -47,11 +59,25 @@ class _CreateTopics(ItemApi):
             partitions = assigned if assigned > 0 else -1
         return Item(name, NO_ID, partitions, start, stop)
 
-    def refused(self, topic: Item, version: int, message: str) -> bytes:
-        """No id, no partitions, no configs."""
-        name = encode_string(topic.name or "", compact=True) + (NO_ID if version >= 7 else b"")
-        error = INT16.pack(QUOTA_EXCEEDED) + encode_string(message, compact=True)
-        return name + error + INT32.pack(-1) + INT16.pack(-1) + encode_array_length(0, compact=True) + b"\0"
+    def shape(self, topic: Item, buf: Buffer, version: int) -> Shape:
+        """What a topic of a request is to be like. A replication factor of assignments is that of the first."""
+        topics = self.request_layout(version).array("topics")
+        element = topics.element
+        assert isinstance(element, Entity)
+        spans = element.spans(buf, topic.start, topic.stop)
+        replicas = INT16.unpack_from(buf, spans["replication_factor"][0])[0]
+        assignments = element.array("assignments")
+        count, pos = assignments.count(buf, *spans["assignments"])
+        if count > 0:
+            replicas = array(buf, pos + 4, topic.stop, topics.compact)[0]
+        return Shape(topic.amount, replicas, list(read_configs(element.array("configs"), buf, *spans["configs"])))
+
+    def refused(self, topic: Item, version: int, refusal: Refusal) -> bytes:
+        """No id, no partitions, no configs. Version 0 has no message."""
+        tagged = version >= _FIRST_FLEXIBLE
+        name = encode_string(topic.name or "", compact=tagged) + (NO_ID if version >= 7 else b"")
+        error = INT16.pack(refusal.error) + (encode_string(refusal.message, compact=tagged) if version else b"")
+        return name + error + (_NOTHING_MADE if tagged else b"")
 
 
 CREATE_TOPICS: Final = _CreateTopics()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from proxy.wire.items import NO_ID, QUOTA_EXCEEDED, Item, ItemApi, id_at, name_at
+from proxy.wire.items import NO_ID, Item, ItemApi, Refusal, id_at, name_at
 from proxy.wire.layout import TEXT, Array, Entity, Fixed, old_array, old_entity
 from proxy.wire.primitives import INT16, Buffer, encode_string, string
 
@@ -37,11 +37,11 @@ class _DeleteTopics(ItemApi):
             return Item(string(buf, *spans["name"], topics.compact)[0], id_at(buf, spans), 0, start, stop)
         return Item(name_at(buf, start, stop, topics.compact)[0], NO_ID, 0, start, stop)
 
-    def refused(self, topic: Item, version: int, message: str) -> bytes:
+    def refused(self, topic: Item, version: int, refusal: Refusal) -> bytes:
         """Name and id as they were asked for."""
         name = b"\0" if topic.name is None else encode_string(topic.name, compact=True)
         topic_id = topic.topic_id if version >= _FIRST_WITH_IDS else b""
-        return name + topic_id + INT16.pack(QUOTA_EXCEEDED) + encode_string(message, compact=True) + b"\0"
+        return name + topic_id + INT16.pack(refusal.error) + encode_string(refusal.message, compact=True) + b"\0"
 
 
 DELETE_TOPICS: Final = _DeleteTopics()

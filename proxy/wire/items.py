@@ -19,6 +19,8 @@ from proxy.wire.steps import FEW, MANY
 
 QUOTA_EXCEEDED: Final = 89
 """THROTTLING_QUOTA_EXCEEDED (KIP-599)"""
+POLICY_VIOLATION: Final = 44
+"""POLICY_VIOLATION (KIP-108)"""
 NO_ID: Final = bytes(16)
 
 Key = tuple[str | None, bytes]
@@ -44,6 +46,13 @@ class Item(NamedTuple):
     def label(self) -> str:
         """For people."""
         return self.name if self.name is not None else f"topic id {self.topic_id.hex()}"
+
+
+class Refusal(NamedTuple):
+    """Why a topic is refused: an error code, and a message for people."""
+
+    error: int
+    message: str
 
 
 class Items(NamedTuple):
@@ -120,9 +129,13 @@ class ItemApi(ABC):
     def item(self, topics: Array, buf: Buffer, start: int, stop: int, version: int) -> Item:
         """The topic of a request that stands at [start, stop)."""
 
+    def named(self, buf: Buffer, spans: dict[str, tuple[int, int]], compact: bool) -> Key:
+        """Name and id of the topic whose fields stand there."""
+        return string(buf, *spans["name"], compact)[0], id_at(buf, spans)
+
     @abstractmethod
-    def refused(self, topic: Item, version: int, message: str) -> bytes:
-        """Its result when it is refused, as Kafka 4.2 writes it."""
+    def refused(self, topic: Item, version: int, refusal: Refusal) -> bytes:
+        """Its result when it is refused, as Kafka writes it."""
 
     # ------------------------------------------------------------------ requests
 
@@ -160,16 +173,18 @@ class ItemApi(ABC):
     # ------------------------------------------------------------------ responses
 
     def refusal(
-        self, correlation_id: int, version: int, items: Items, message: str, throttle_ms: int
+        self, correlation_id: int, version: int, items: Items, refused: Mapping[int, Refusal], throttle_ms: int
     ) -> Generator[None, None, bytes]:
         """A whole response frame that refuses all topics, in steps."""
         topics: list[bytes] = []
         for i, topic in enumerate(items.topics):
             if i % FEW == FEW - 1:
                 yield
-            topics.append(self.refused(topic, version, message))
-        body = INT32.pack(throttle_ms) + encode_array_length(len(topics), compact=True) + b"".join(topics) + b"\0"
-        return response_frame(correlation_id, body, tagged=True)
+            topics.append(self.refused(topic, version, refused[i]))
+        tagged = flexible(self.key, version)
+        throttle = INT32.pack(throttle_ms) if version >= self.first_throttle else b""
+        body = throttle + encode_array_length(len(topics), compact=tagged) + b"".join(topics) + (b"\0" if tagged else b"")
+        return response_frame(correlation_id, body, tagged=tagged)
 
     def answer(self, frame: Buffer, version: int, items: Items) -> Generator[None, None, Answered]:
         """The results in a response, and which topic of the request each is of, in steps."""
@@ -189,10 +204,9 @@ class ItemApi(ABC):
             error = INT16.unpack_from(frame, spans["error_code"][0])[0]
             made = INT32.unpack_from(frame, spans["num_partitions"][0])[0] if "num_partitions" in spans else -1
             told.append(ResultEntry(pos, stop, Result(error, made), spans.get("error_message")))
-            name, _ = string(frame, *spans["name"], topics.compact)
+            name, topic_id = self.named(frame, spans, topics.compact)
             if name is not None and places.setdefault((name, NO_ID), at) != at:
                 again.setdefault((name, NO_ID), deque()).append(at)
-            topic_id = id_at(frame, spans)
             if (topic_id != NO_ID or name is None) and places.setdefault((None, topic_id), at) != at:
                 again.setdefault((None, topic_id), deque()).append(at)
             pos = stop
@@ -207,7 +221,7 @@ class ItemApi(ABC):
         return Answered(frame, version, body, start, pos, told, of)
 
     def with_refused(
-        self, answer: Answered, items: Items, refused: Collection[int], message: str, throttle_ms: int
+        self, answer: Answered, items: Items, refused: Mapping[int, Refusal], throttle_ms: int
     ) -> Generator[None, None, list[Buffer]]:
         """The broker's response with these topics refused besides, all in the order of the request, and a throttle time of
         `throttle_ms` at least; in steps."""
@@ -222,7 +236,7 @@ class ItemApi(ABC):
                 pieces.append(b"".join(part))
                 part.clear()
             if i in refused:
-                part.append(self.refused(topic, answer.version, message))
+                part.append(self.refused(topic, answer.version, refused[i]))
             elif (at := answer.of.get(i)) is not None and at not in written:
                 written.add(at)
                 part.append(view[answer.told[at].start : answer.told[at].stop])
@@ -235,11 +249,9 @@ class ItemApi(ABC):
             if at not in written:
                 part.append(view[start:stop])
                 count += 1
-        head: list[Buffer] = [
-            _throttled(frame, body, throttle_ms),
-            view[body + 4 : answer.start],
-            encode_array_length(count, compact=True),
-        ]
+        head: list[Buffer] = [view[body : answer.start], encode_array_length(count, compact=flexible(self.key, answer.version))]
+        if answer.version >= self.first_throttle:
+            head[:1] = [_throttled(frame, body, throttle_ms), view[body + 4 : answer.start]]
         return _framed(frame, body, [*head, *pieces, b"".join(part), view[answer.stop :]])
 
     def with_throttle(

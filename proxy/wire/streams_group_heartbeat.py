@@ -123,10 +123,20 @@ def error_of(frame: Buffer, version: int) -> int:
 def try_again(correlation_id: int, version: int, heartbeat: Heartbeat, message: str) -> bytes:
     """A whole response frame: 14 COORDINATOR_LOAD_IN_PROGRESS, the error after which a member goes on trying at the same broker.
     It takes 89 for the end."""
+    return _refusal(correlation_id, version, heartbeat, ErrorCode.coordinator_load_in_progress, message)
+
+
+def violation(correlation_id: int, version: int, heartbeat: Heartbeat, message: str) -> bytes:
+    """A whole response frame: 44 POLICY_VIOLATION, which is the end of a member."""
+    return _refusal(correlation_id, version, heartbeat, ErrorCode.policy_violation, message)
+
+
+def _refusal(correlation_id: int, version: int, heartbeat: Heartbeat, error: ErrorCode, message: str) -> bytes:
+    """A whole response frame with this error."""
     schema: Any = load_response_schema(KEY, version)
     body = schema(
         throttle_time=_NO_TIME,
-        error_code=ErrorCode.coordinator_load_in_progress,
+        error_code=error,
         error_message=message,
         member_id=heartbeat.member,
         member_epoch=heartbeat.epoch,

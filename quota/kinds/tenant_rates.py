@@ -1,8 +1,9 @@
-"""Rates of tenants: bytes, requests and connections per second that all users of a tenant may have together, in the whole cluster.
+"""The limits of tenants by name: rates of bytes, requests and connections that all its users may have together, in the whole
+cluster, and numbers of topics (`topic_numbers`).
 
-Each is a `Rates` whose windows belong to tenants, so that all users of a tenant share its rate. It holds beside the limits of users
-and client ids: a request is charged to both, and the longer throttle is told (`quota.rules.Metered`). In: who belongs to which
-tenant, the rates of each. Out: the rate that holds for a user. It leaves to others: the arithmetic (`rates`), who belongs to a
+Each rate is a `Rates` whose windows belong to tenants, so that all users of a tenant share its rate. It holds beside the limits of
+users and client ids: a request is charged to both, the longer throttle is told (`quota.rules.Metered`). In: who belongs to which
+tenant, the limits of each. Out: the limit that holds for a user. It leaves to others: the arithmetic (`rates`), who belongs to a
 tenant (`quota.tenants`).
 
 Memory: a window for each tenant."""
@@ -12,30 +13,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from quota.entity import Entity
-from quota.kinds.rates import RateLimit
-from quota.limit_table import LimitTable, ResolvedLimit
+from quota.limit_table import L, LimitTable, ResolvedLimit
 from quota.tenants import NO_TENANTS, Tenants, owner_of
 
 
-class TenantTable(LimitTable[RateLimit]):
-    """The rates of tenants, by name."""
+class TenantTable(LimitTable[L]):
+    """The limits of one kind of tenants, by name."""
 
-    def __init__(self, tenants: Tenants = NO_TENANTS, rates: Mapping[str, RateLimit] | None = None) -> None:
+    def __init__(self, tenants: Tenants = NO_TENANTS, limits: Mapping[str, L] | None = None) -> None:
         super().__init__({})
         self._tenants = tenants
-        self._rates = {name: rate for name, rate in (rates or {}).items() if name in tenants.tenants}
+        self._of_tenants = {name: limit for name, limit in (limits or {}).items() if name in tenants.tenants}
 
     def __bool__(self) -> bool:
-        return bool(self._rates)
+        return bool(self._of_tenants)
 
-    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[RateLimit] | None:  # noqa: ARG002
-        """The rate of the tenant of this user. Client ids play no part."""
+    def find(self, user: str, client_id: str, *, client_ids: bool = True) -> ResolvedLimit[L] | None:  # noqa: ARG002
+        """The limit of the tenant of this user. Client ids play no part."""
         tenant = self._tenants.of_user(user)
-        limit = None if tenant is None else self._rates.get(tenant)
+        limit = None if tenant is None else self._of_tenants.get(tenant)
         return None if limit is None or tenant is None else ResolvedLimit(limit, owner_of(tenant))
 
-    def of(self, owner: Entity) -> RateLimit | None:
-        return self._rates.get(owner.topic or "")
+    def of(self, owner: Entity) -> L | None:
+        return self._of_tenants.get(owner.topic or "")
 
     def owner(self, parts: Entity) -> Entity:
         return owner_of(parts.topic or "")

@@ -65,6 +65,8 @@ KEYS: Final = (
     Key("controller_mutations_rate", "controller_mutations", False, False, Measure("mutations", (), False)),
     Key("controller_mutations_burst", "controller_mutations", False, True, Measure("mutations", (), False)),
     Key("producer_ids_rate", "producer_ids", False, False, None),
+    Key("max_topics", "topic_count", False, False, None),
+    Key("max_partitions", "partition_count", False, False, None),
 )
 TOPIC_RATES: Final = (
     TopicRate("bytes_in", "topic_producer_byte_rate", Measure("record_bytes", (0,), True)),

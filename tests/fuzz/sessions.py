@@ -22,11 +22,13 @@ from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import MutationLimit
 from quota.kinds.producer_ids import Mode as IdMode
+from quota.kinds.topic_policy import PARTITIONS, Rule, TopicPolicy, TopicPolicyOptions
+from quota.limit_table import LimitTable
 from quota.overrides import Change
 from tests.fuzz import bystander
 from tests.fuzz.corpus import AUTHENTICATE, HANDSHAKE, PAIRS, TOKENS, Pair, corpus, logins
 from tests.fuzz.mutations import mutate
-from tests.support import ANYBODY, HANDLERS, Port, World, endpoint
+from tests.support import ANYBODY, HANDLERS, Port, World, changed, endpoint
 
 KEYS = sorted(HANDLERS)
 PER_CORPUS = 20_000
@@ -58,6 +60,11 @@ def cut(data: bytes, chance: Random) -> list[bytes]:
         return [data]
     inner = (1 + int(chance.random() * (len(data) - 1)) for _ in range(1 + int(chance.random() * 5)))
     return [data[a:b] for a, b in itertools.pairwise(sorted({0, len(data), *inner}))]
+
+
+POLICY = TopicPolicyOptions(TopicPolicy({PARTITIONS: Rule(most=3), "retention.ms": Rule(most=1000)}))
+FEW_TOPICS = {"topic_count": LimitTable({ANYBODY: 2}), "partition_count": LimitTable({ANYBODY: 50})}
+"""What refuses topics with 44, in half of the worlds."""
 
 
 class DynamicQuotas(NoDynamicQuotas):
@@ -94,6 +101,8 @@ class Victim:
             memory_total=memory_total,
             dynamic_quotas=DynamicQuotas(),
         )
+        if first % 2:
+            self.world.engine.change(changed(self.world.engine.limits, POLICY, **FEW_TOPICS))
         self.port = Port()
         self.session = Session(self.world.services, HANDLERS, self.port, Peer("10.0.0.1:1", endpoint))
         self.now = 0.0

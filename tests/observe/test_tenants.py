@@ -12,11 +12,12 @@ from proxy.config.limits import limits_of
 from proxy.config.models import Settings
 from proxy.config.tenants import tenants_of
 from proxy.hashing import murmur3
-from proxy.observe.tenants import seen
+from proxy.observe.tenants import PrefixWarnings, seen
 from proxy.operate.show import console
 from proxy.operate.tenants import tables, tenants
 from quota.engine import Engine
 from quota.rules import Rules
+from quota.tenants import Tenant, Tenants
 
 SETTINGS = Settings.model_validate(
     {
@@ -43,6 +44,53 @@ def test_what_a_tenant_owns_and_uses_is_told():
     assert (b["tenant"], b["topics"], b["partitions"], b["quotas"]) == ("b", 1, 5, [])
     assert a["quotas"] == [{"quota": "tenant_request_rate", "unit": "requests/s", "usage": 2.0, "limit": 10.0, "observed": True}]
     assert told()["of_nobody"] == {"topics": 1, "partitions": 7}
+
+
+def test_topics_of_no_prefix_are_those_of_the_tenant_of_who_created_them():
+    engine = Engine(limits_of(SETTINGS), murmur3)
+    engine.owned.created("else", "a-1")
+    found = asyncio.run(seen(tenants_of(SETTINGS.tenants), engine, {"else": 7}, 0.0, partial(asyncio.sleep, 0)))
+    assert [(one["tenant"], one["topics"], one["partitions"]) for one in found["tenants"]] == [("a", 1, 7), ("b", 0, 0)]
+    assert found["of_nobody"] == {"topics": 0, "partitions": 0}
+
+
+def test_prefixes_without_topics_are_told():
+    a, b = told()["tenants"]
+    assert (a["prefixes_without_topics"], b["prefixes_without_topics"]) == ([], [])
+    engine = Engine(limits_of(SETTINGS), murmur3)
+    found = asyncio.run(seen(tenants_of(SETTINGS.tenants), engine, {"b.c.1": 2}, 0.0, partial(asyncio.sleep, 0)))
+    assert [one["prefixes_without_topics"] for one in found["tenants"]] == [["a."], []], "`b.c.1` begins with `b.` too"
+    made = console()
+    with made.capture() as shown:
+        made.print(tables({"proxy": "p", **found}))
+    assert "(no topics)" in shown.get()
+
+
+def test_prefixes_without_topics_are_logged_once_all_topics_are_known_and_again_for_other_tenants():
+    lines, sizes = LinesLog(), {"b.c.1": 2}
+    warnings = PrefixWarnings(lambda: sizes, lines)  # type: ignore[arg-type]
+
+    def look(tenants: Tenants) -> list[tuple[str, list[str]]]:
+        asyncio.run(warnings.look(tenants, partial(asyncio.sleep, 0)))
+        told, lines.told = lines.told, []
+        return told
+
+    tenants = tenants_of(SETTINGS.tenants)
+    assert look(tenants) == []
+    warnings.topics_known = True
+    assert look(tenants) == [("a", ["a."])]
+    assert look(tenants_of(SETTINGS.tenants)) == [], "said once"
+    assert look(Tenants({"x": Tenant(topic_prefixes=("x.", "y."))})) == [("x", ["x.", "y."])]
+
+
+class LinesLog:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[str]]] = []
+
+    def warning(self, event: str, *, tenant: str, topic_prefixes: list[str], detail: str) -> None:
+        assert event == "prefixes without topics"
+        assert detail
+        self.told.append((tenant, topic_prefixes))
 
 
 def test_people_get_a_table():

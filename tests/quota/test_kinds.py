@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import pytest
 
 from proxy.hashing import murmur3
 from quota.batch import Batch
-from quota.catalogue import KINDS, RATES, TENANT_RATES
+from quota.catalogue import KINDS, RATES, TENANT_KINDS, TENANT_RATES, TOPIC_NUMBERS
 from quota.decision import Action, Decision
 from quota.engine import Engine
 from quota.entity import DEFAULT, Entity
 from quota.kind import EntityKind
+from quota.kinds import topic_policy
 from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import MutationLimit
@@ -22,11 +24,15 @@ from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, StorageLimits, Volume
 from quota.kinds.tenant_rates import TenantTable
+from quota.kinds.topic_numbers import Judged, conclude, judging
+from quota.kinds.topic_policy import PARTITIONS, AskedTopic, Rule, TopicPolicy, TopicPolicyOptions
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
+from quota.owned_topics import WantedTopic
 from quota.produce import Judging
 from quota.rules import Rules
+from quota.steps import finish_at_once
 from quota.tenants import Tenant, Tenants
 from tests.support import limits_of, rate_table
 
@@ -91,13 +97,34 @@ def connects(engine: Engine, user: str, amount: int, now: float) -> Decision | N
     return next((decision for decision in decided if decision is not None), None)
 
 
+def creates(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """A request that creates so many topics, all of one tenant."""
+    if engine.limits.exempt.everywhere(user, "app"):
+        return None
+    judged, names = Judged(), count(len(engine.owned))
+    wanted = [WantedTopic(f"all.{next(names)}", 1, True) for _ in range(amount)]
+    finish_at_once(judging(engine, user, wanted, now + 10, judged))
+    return next(iter(conclude(engine, judged, now).values()), None)
+
+
+def shapes(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """A request that creates a topic with so many partitions."""
+    asked = [AskedTopic("t", True, {PARTITIONS: amount})]
+    if engine.limits.exempt.everywhere(user, "app"):
+        return None
+    found = finish_at_once(topic_policy.judging(engine, user, asked, now))
+    return next((decision for decision, _ in found.values()), None)
+
+
 MUTATIONS = limits_of(controller_mutations=LimitTable({EVERYBODY: MutationLimit.of(5, 50)}), max_throttle=CAP)
 IDS = limits_of(producer_ids=user_limit_table({EVERYBODY: ProducerIdLimit(10)}), max_throttle=CAP)
 TOPICS = limits_of(TopicLimits(100, {"orders": 10}, "window", Mode.THROTTLE), max_throttle=CAP)
 ADDRESSES = limits_of(ConnectionLimits(10), max_throttle=CAP)
 TOPIC = TopicTable({"orders": RateLimit(10)})
 STORAGE = limits_of(StorageLimits(Below(100), Below(100)), max_throttle=CAP)
-TENANT_OF_ALL = TenantTable(Tenants({"all": Tenant(users=("alice", "bob"))}), {"all": RateLimit(10)})
+POLICY = limits_of(TopicPolicyOptions(TopicPolicy({PARTITIONS: Rule(most=10)})), max_throttle=CAP)
+TENANTS = Tenants({"all": Tenant(users=("alice", "bob"))})
+TENANT_OF_ALL = TenantTable(TENANTS, {"all": RateLimit(10)})
 CASES = (
     {
         "controller_mutations": Case(MUTATIONS, of_entities("controller_mutations"), 5, 200),
@@ -111,6 +138,18 @@ CASES = (
     | {
         row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: rate_table({EVERYBODY: 10.0})}), of_entities(row.kind), 5, 500)
         for row in RATES
+    }
+    | {"topic_policy": Case(POLICY, shapes, 5, 20, adds_up=False)}
+    | {
+        row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: LimitTable({EVERYBODY: 10})}), creates, 5, 20, adds_up=False)
+        for row in TOPIC_NUMBERS
+    }
+    | {
+        TENANT_KINDS[row.kind]: Case(
+            limits_of(TENANTS, max_throttle=CAP, **{TENANT_KINDS[row.kind]: TenantTable(TENANTS, {"all": 10})}),
+            *(creates, 5, 20, False, False),
+        )
+        for row in TOPIC_NUMBERS
     }
     | {
         kind: Case(limits_of(max_throttle=CAP, **{kind: TENANT_OF_ALL}), of_entities(kind), 5, 500, of_user=False)

@@ -1,22 +1,31 @@
-"""A tenant of two users with real clients and logins: together they store no more than the tenant may, whatever client ids they
-claim, and its limit is altered while they run."""
+"""Tenants with real clients and logins: users of one store together no more than it may, whatever client ids they claim, and its
+limit is altered while they run; it has no more topics and partitions than it may; and policies."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
-from localkafka import LocalCluster
+from localkafka import LocalCluster, tool
 from proxy.cli import main
 from tests.real.launcher import run_command
-from tests.real.proxies import ProxyProcess
-from tests.real.tenancy import access, upstream
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.tenancy import USERS, access, java_properties, upstream
 from tests.real.test_rates import create, stored
 
 pytestmark = pytest.mark.kafka
@@ -111,3 +120,144 @@ def test_check_config_tells_what_has_no_effect(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "`tenants.a.users`: `a-1` begins with one of its `user_prefixes` already" in result.output
     assert "`tenants.b` has limits and no users" in result.output
+
+
+def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """With librdkafka, Kafka's own tools and a producer whose topics brokers create."""
+    prefix = f"{name}."
+    apps = {"users": ["tenant"], "topic_prefixes": [prefix], "max_topics": 3, "max_partitions": 20}
+    settings = {"tenants": {"apps": apps}, "upstream": upstream()}
+    with ProxyProcess(tmp_path, tenants3.bootstrap_servers, settings) as proxy:
+        admin = AdminClient(access(proxy.bootstrap, "other"))
+        assert attempts(admin.create_topics([NewTopic(prefix + "a", 5, 1), NewTopic(prefix + "b", 16, 1)])) == {
+            prefix + "a": None,
+            prefix + "b": "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many.",
+        }
+        assert attempts(admin.create_topics([NewTopic(prefix + "a", 1, 1)]))[prefix + "a"] == f"Topic '{prefix}a' already exists."
+        grown = attempts(admin.create_partitions([NewPartitions(prefix + "a", 21)]))
+        assert grown[prefix + "a"] == "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many."
+        only_asked = attempts(admin.create_topics([NewTopic(prefix + "b", 16, 1)], validate_only=True))
+        assert only_asked[prefix + "b"] == "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many."
+        assert set(attempts(admin.create_topics([NewTopic(prefix + x, 1, 1) for x in "bc"])).values()) == {None}
+        tool_says = tool(
+            *("topics", "--bootstrap-server", proxy.bootstrap, "--command-config", java_properties(tmp_path)),
+            *("--create", "--topic", prefix + "d"),
+        )
+        assert tool_says.returncode != 0
+        assert "tenant apps has 3 of 3 topics (max_topics); 1 more is too many." in tool_says.stdout + tool_says.stderr
+        producer = Producer({**access(proxy.bootstrap), "log_level": 2, "message.timeout.ms": 3000})
+        producer.produce(prefix + "by-itself", b"x")
+        assert producer.flush(10) == 0
+        proxy.wait_for("over quota", quota="tenant_topic_count", api="Metadata")
+        assert owned(tenants3, prefix) == {prefix + "a", prefix + "b", prefix + "c"}
+        (one,) = json.loads(command("--admin", proxy.admin, "--json"))["tenants"]
+        assert [(it["quota"], it["usage"], it["limit"]) for it in one["quotas"]] == [
+            ("tenant_topic_count", 3, 3),
+            ("tenant_partition_count", 7, 20),
+        ]
+        assert proxy.metric("tenant_topic_count_used", tenant="apps") == 3
+        assert attempts(admin.delete_topics([prefix + "a"])) == {prefix + "a": None}
+        assert attempts(admin.create_topics([NewTopic(prefix + "d", 1, 1)])) == {prefix + "d": None}
+
+
+def test_two_proxies_notice_what_the_other_let_create(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """Without a ledger: within `upstream.metadata_refresh`."""
+    prefix = f"{name}."
+    sees_all = {"mechanism": "SCRAM-SHA-512", "username": "operator", "password": USERS["operator"]}
+    settings = {
+        "tenants": {"apps": {"topic_prefixes": [prefix], "max_topics": 1}, "idle": {"topic_prefixes": ["nothing-begins-so"]}},
+        "upstream": {"sasl": sees_all, "metadata_refresh": "200ms"},
+    }
+    with (
+        ProxyProcess(tmp_path / "one", tenants3.bootstrap_servers, settings) as one,
+        ProxyProcess(tmp_path / "two", tenants3.bootstrap_servers, settings) as two,
+    ):
+        here, there = AdminClient(access(one.bootstrap)), AdminClient(access(two.bootstrap))
+        assert attempts(here.create_topics([NewTopic(prefix + "a", 1, 1)])) == {prefix + "a": None}
+        wait_until(lambda: two.metric("tenant_topic_count_used", tenant="apps") == 1, "the other to hear of it")
+        refused = attempts(there.create_topics([NewTopic(prefix + "b", 1, 1)]))
+        assert refused == {prefix + "b": "tenant apps has 1 of 1 topics (max_topics); 1 more is too many."}
+        assert one.wait_for("prefixes without topics", tenant="idle")["topic_prefixes"] == ["nothing-begins-so"]
+        assert not one.lines("prefixes without topics", tenant="apps")
+
+
+def test_with_a_ledger_proxies_tell_each_other_of_new_topics_at_once(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """They ask the cluster once an hour, so that they can know it from each other only."""
+    prefix = f"{name}."
+    sees_all = {"mechanism": "SCRAM-SHA-512", "username": "operator", "password": USERS["operator"]}
+    settings = {
+        "tenants": {"apps": {"topic_prefixes": [prefix], "max_topics": 1}},
+        "upstream": {"sasl": sees_all, "metadata_refresh": "1h"},
+        "ledger": {"kind": "kafka", "topic": f"{name}-ledger", "replicas": 2},
+    }
+    with (
+        ProxyProcess(tmp_path / "one", tenants3.bootstrap_servers, {**settings, "proxy_id": "one"}) as one,
+        ProxyProcess(tmp_path / "two", tenants3.bootstrap_servers, {**settings, "proxy_id": "two"}) as two,
+    ):
+        for proxy in (one, two):
+            wait_until(lambda proxy=proxy: proxy.metric("ledger_proxies") == 2, "the other proxy")
+        here, there = AdminClient(access(one.bootstrap)), AdminClient(access(two.bootstrap))
+        other = [NewTopic(prefix + "b", 1, 1)]
+        assert attempts(there.create_topics(other, validate_only=True)) == {prefix + "b": None}
+        assert attempts(here.create_topics([NewTopic(prefix + "a", 1, 1)])) == {prefix + "a": None}
+
+        def refused() -> bool:
+            return attempts(there.create_topics(other, validate_only=True))[prefix + "b"] is not None
+
+        wait_until(refused, "the other to be told")
+        assert attempts(there.create_topics(other)) == {
+            prefix + "b": "tenant apps has 1 of 1 topics (max_topics); 1 more is too many."
+        }
+
+
+def attempts(futures: dict[str, Future[object]]) -> dict[str, str | None]:
+    """What became of each topic: the message of its error."""
+    told: dict[str, str | None] = {}
+    for topic, future in futures.items():
+        error = future.exception(30)
+        told[topic] = None if error is None else error.args[0].str()
+    return told
+
+
+def owned(kafka: LocalCluster, prefix: str) -> set[str]:
+    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
+    return {topic for topic in found if topic.startswith(prefix)}
+
+
+def test_policies_of_topics_hold_for_creating_growing_and_altering(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """With librdkafka and Kafka's own tool."""
+    prefix = f"{name}."
+    policy = {"partitions": {"max": 4}, "retention_ms": {"max": 100_000}, "cleanup_policy": ["delete"]}
+    settings = {
+        "quotas": {"topic_policy": {"replication_factor": {"max": 2}}},
+        "tenants": {"apps": {"topic_prefixes": [prefix], "topic_policy": policy}},
+        "upstream": upstream(),
+    }
+    retention = "is against the topic policy of tenant apps; allowed: at most 100000."
+    with ProxyProcess(tmp_path, tenants3.bootstrap_servers, settings) as proxy:
+        admin = AdminClient(access(proxy.bootstrap))
+        one, two, three = (prefix + x for x in "abc")
+        wanted = [
+            NewTopic(one, 4, 2, config={"retention.ms": "100000"}),
+            NewTopic(two, 1, 3),
+            NewTopic(three, 1, 1, config={"retention.ms": "-1"}),
+        ]
+        assert attempts(admin.create_topics(wanted)) == {
+            one: None,
+            two: "replication factor 3 is against the topic policy; allowed: at most 2.",
+            three: f"retention.ms -1 {retention}",
+        }
+        grown = attempts(admin.create_partitions([NewPartitions(one, 5)]))
+        assert grown[one] == "partitions 5 is against the topic policy of tenant apps; allowed: at most 4."
+        entries = [ConfigEntry("retention.ms", "100001", incremental_operation=AlterConfigOpType.SET)]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, one, incremental_configs=entries)
+        (future,) = admin.incremental_alter_configs([resource]).values()
+        assert attempts({one: future}) == {one: f"retention.ms 100001 {retention}"}
+        how = ("configs", "--bootstrap-server", proxy.bootstrap, "--command-config", java_properties(tmp_path))
+        which = ("--alter", "--entity-type", "topics", "--entity-name", one, "--add-config")
+        refused = tool(*how, *which, "cleanup.policy=compact")
+        assert refused.returncode != 0
+        assert "cleanup.policy compact is against the topic policy of tenant apps" in refused.stdout + refused.stderr
+        allowed = tool(*how, *which, "retention.ms=5000")
+        assert allowed.returncode == 0, allowed.stderr
+        assert proxy.wait_for("over quota", quota="topic_policy", action="refuse", entity="tenant apps")

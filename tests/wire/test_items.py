@@ -18,7 +18,7 @@ from proxy.wire.create_partitions import CREATE_PARTITIONS
 from proxy.wire.create_topics import CREATE_TOPICS
 from proxy.wire.delete_topics import DELETE_TOPICS
 from proxy.wire.headers import client_id_end, flexible, request_body
-from proxy.wire.items import NO_ID, Answered, ItemApi, Items, Result
+from proxy.wire.items import NO_ID, Answered, ItemApi, Items, Refusal, Result
 from proxy.wire.kio_bridge import encode_response
 from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.steps import finish_at_once
@@ -27,6 +27,7 @@ from tests.support import bad
 
 APIS = (CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
 IDS = [UUID(int=0xA0 + i) for i in range(10)]
+WHY = Refusal(89, "why")
 FIRST_OF_KIO = {19: 2, 20: 1, 37: 0}
 
 
@@ -196,8 +197,17 @@ def results(api: ItemApi, frame: Buffer, version: int, items: Items) -> dict[int
     return dict(answered(api, version, items, frame).results)
 
 
-def merge(api: ItemApi, version: int, items: Items, refused: set[int], frame: bytes, throttle_ms: int = 0) -> bytes:
-    return b"".join(finish_at_once(api.with_refused(answered(api, version, items, frame), items, refused, "why", throttle_ms)))
+def merge(
+    api: ItemApi,
+    version: int,
+    items: Items,
+    which: set[int],
+    frame: bytes,
+    throttle_ms: int = 0,
+    refused: dict[int, Refusal] | None = None,
+) -> bytes:
+    refused = refused or dict.fromkeys(which, WHY)
+    return b"".join(finish_at_once(api.with_refused(answered(api, version, items, frame), items, refused, throttle_ms)))
 
 
 def explain(api: ItemApi, version: int, items: Items, told: set[int], frame: bytes, throttle_ms: int = 0) -> bytes:
@@ -533,7 +543,7 @@ def kafka_refuses(api: ItemApi, version: int, name: str | None, topic_id: UUID |
 def test_a_refusal_of_everything_is_what_kafka_writes(api, version, message):
     topics: list[Topic] = [Topic("x"), Topic("ü" * 200), *([of_id(3)] if has_ids(api, version) else [])]
     items = items_of(api, version, *topics)
-    frame = finish_at_once(api.refusal(6, version, items, message, 1200))
+    frame = finish_at_once(api.refusal(6, version, items, dict.fromkeys(range(len(topics)), Refusal(89, message)), 1200))
     schema: Any = load_response_schema(api.key, version)
     rows = tuple(kafka_refuses(api, version, topic.name, topic.topic_id, message) for topic in topics)
     assert frame == encode_response(6, schema(throttle_time=timedelta(milliseconds=1200), **{api.answered: rows}))
@@ -547,8 +557,20 @@ def test_a_refusal_of_everything_is_what_kafka_writes(api, version, message):
 def test_a_refusal_is_the_merger_with_an_answer_about_nothing(api, version):
     items = items_of(api, version, "x", "y")
     assert merge(api, version, items, {0, 1}, answer(api, version), 700) == finish_at_once(
-        api.refusal(1, version, items, "why", 700)
+        api.refusal(1, version, items, dict.fromkeys(range(2), WHY), 700)
     )
+
+
+@cases(lambda api, version: api is not DELETE_TOPICS and version >= FIRST_OF_KIO[api.key])
+def test_a_violation_of_a_policy_is_told_in_all_versions(api, version):
+    """44 POLICY_VIOLATION is older than the quota of mutations (KIP-108)."""
+    items = items_of(api, version, "x", "y")
+    refused = {1: Refusal(44, "too many")}
+    got = merge(api, version, items, {1}, answer(api, version, Told("x", 0)), refused=refused)
+    assert names_and_errors(api, version, got) == [("x", 0), ("y", 44)]
+    alone = finish_at_once(api.refusal(1, version, items, {0: refused[1], 1: refused[1]}, 0))
+    assert names_and_errors(api, version, alone) == [("x", 44), ("y", 44)]
+    assert [row.error_message for row in rows_of(api, version, alone)] == ["too many"] * 2
 
 
 OWN_AND_WANTED = pytest.mark.parametrize(("own", "wanted"), [(0, 700), (699, 700), (700, 700), (9000, 9000)])
