@@ -12,7 +12,7 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: mutants setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
+.PHONY: mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
@@ -49,6 +49,14 @@ mutants: setup
 # What the compiled build replaces, as it is read.
 test-pure: setup
 	KAFKA_QUOTA_PROXY_PURE=1 $(BIN)/pytest tests/wire tests/session tests/apis tests/fuzz $(PYTEST_ARGS)
+
+# The compiled hot path beside the same sources as pure Python, a million frames of each API that it reads; `make fuzz ARGS="--seed 2"`.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz.compare --frames 1000000 $(ARGS)
+
+# The same with fewer frames and AddressSanitizer; gcc builds the hot path for it, which takes some minutes.
+fuzz-asan: setup
+	$(BIN)/python -m tests.fuzz.sanitized --frames 100000 $(ARGS)
 
 # The chart on a real API server (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead.
 test-chart: setup chart-tools
