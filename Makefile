@@ -12,7 +12,7 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: mutants setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
+.PHONY: mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
@@ -50,6 +50,14 @@ mutants: setup
 test-pure: setup
 	KAFKA_QUOTA_PROXY_PURE=1 $(BIN)/pytest tests/wire tests/session tests/apis tests/fuzz $(PYTEST_ARGS)
 
+# The compiled hot path beside the same sources as pure Python, a million frames of each API that it reads; `make fuzz ARGS="--seed 2"`.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz.compare --frames 1000000 $(ARGS)
+
+# The same with fewer frames and AddressSanitizer; gcc builds the hot path for it, which takes some minutes.
+fuzz-asan: setup
+	$(BIN)/python -m tests.fuzz.sanitized --frames 100000 $(ARGS)
+
 # The chart on a real API server (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead.
 test-chart: setup chart-tools
 	$(BIN)/pytest tests/chart --api-server $(PYTEST_ARGS)
@@ -69,16 +77,17 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Beside a pass-through in C. `make bench ARGS=--check` says what became worse since the last quiet run (docs/loadtest-results.md).
 bench: setup
-	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench $(ARGS)
 
 # What a second process at the same port gains; a minute.
 bench-fleet: setup kafka
-	$(BIN)/python -m benchmarks.bench.fleet $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench.fleet $(ARGS)
 
-# 1, 2 and 4 workers, each held to a fifth of a processor (as root); memory and metrics of many (`BENCH_ARGS="--scrape 100"`).
+# 1, 2 and 4 workers, each held to a fifth of a processor (as root); memory and metrics of many (`ARGS="--scrape 100"`).
 bench-workers: setup
-	$(BIN)/python -m benchmarks.bench.workers $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench.workers $(ARGS)
 	$(BIN)/python -m tests.fleet.cost_ledger_topic
 
 # How well a fleet of proxies holds one quota, and what that costs Redis, in simulated time: the figures of docs/fleet.md; some 20 minutes.
@@ -86,21 +95,21 @@ simulate-fleet: setup
 	$(BIN)/python -m benchmarks.fleet_simulation
 
 # Scenarios of the load test on a real cluster, directly and behind proxies with different quotas: `make bench-mutations` and others;
-# some minutes for each row (`BENCH_ARGS="--way direct --scale 0.3"`).
+# some minutes for each row (`ARGS="--way direct --scale 0.3"`).
 EXPERIMENTS := mutations producer-ids produce-rate read-rate request-rate shared-rate topic-bytes-in
 $(EXPERIMENTS:%=bench-%): bench-%: kafka
-	$(BIN)/python -m benchmarks.experiments $* $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.experiments $* $(ARGS)
 
 # Quotas beside what real clients get.
 bench-rates: bench-produce-rate bench-read-rate bench-request-rate bench-shared-rate bench-topic-bytes-in
 
 # What each attack of docs/isolation.md costs somebody else; some 20 minutes.
 bench-isolation: kafka
-	$(BIN)/python -m benchmarks.isolation $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.isolation $(ARGS)
 
 # How fast the capacity report is, beside DuckDB.
 bench-report: setup java
-	$(BIN)/python -m benchmarks.report $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.report $(ARGS)
 
 docs: setup
 	$(BIN)/python -m proxy.config.reference > docs/settings.md

@@ -1,6 +1,6 @@
 """Benchmarks and experiments of this project. They are not in the wheel: run them in a checkout, `python -m benchmarks.NAME`.
 
-- `bench`        what the proxy costs: CPU per frame beside a pass-through of raw sockets, in one run (`make bench`)
+- `bench`        what the proxy costs: CPU per frame beside a pass-through in C, in one run (`make bench`)
 - `logs`         usage logs of realistic shape, without a proxy
 - `report`       how fast the capacity report is, beside DuckDB (`make bench-report`)
 - `idle`         what thousands of silent connections cost

@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.__main__ import PROXY, raise_file_limit
-from benchmarks.bench.measure import cpu_seconds, in_front, line, loading, memory
+from benchmarks.bench.measure import cpu_seconds, in_front, line, loading, memory, silent
 
-CASE, OTHER = "produce-100", "paced-2000"
+CASE, OTHER = "produce-100", "paced-100"
 ROUNDS, SECONDS = 3, 3.0
 """measurements of the other client, before and meanwhile; medians count"""
 WAVES = 4
@@ -40,8 +40,8 @@ CLOSE_LIMIT = 60.0
 def main(count: int, silence: float) -> None:
     """What thousands of silent connections cost the proxy, and those who are not silent."""
     enough_files(2 * count + SPARE)
-    with tempfile.TemporaryDirectory() as folder, in_front(command(Path(folder), count), CASE) as (pid, listen):
-        proxy = Proxy(pid, listen, count)
+    with tempfile.TemporaryDirectory() as folder, in_front(command(Path(folder), count), [CASE]) as parts:
+        proxy = Proxy(parts.proxy, parts.listen, count)
         quick_before = proxy.quickness()
         before = proxy.resident
         with proxy.silent_ones():
@@ -92,7 +92,7 @@ class Proxy:
         return statistics.median(self._p50() for _ in range(ROUNDS))
 
     def _p50(self) -> float:
-        with loading("load", self._listen, OTHER, str(SECONDS)) as load:
+        with loading(self._listen, OTHER, SECONDS) as load:
             took: float = line(load)["p50"]
             return took
 
@@ -106,8 +106,7 @@ class Proxy:
     def silent_ones(self) -> Iterator[None]:
         """The silent connections, from when each was answered once; at the end they are closed, and the proxy has noticed."""
         before = self._open_files()
-        with loading("load", self._listen, CASE, "idle", str(self._count)) as load:
-            line(load)
+        with silent(self._listen, CASE, self._count):
             yield
         deadline = time.monotonic() + CLOSE_LIMIT
         while self._open_files() > before + SPARE // 2:

@@ -5,6 +5,7 @@ answers, connections that come and go, hundreds of client ids and topics, before
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.__main__ import PROXY
-from benchmarks.bench.measure import cpu_seconds, in_front, line, loading, memory
+from benchmarks.bench.measure import cpu_seconds, in_front, line, memory, started
 from benchmarks.bench.mixed import KINDS
 
 HOUR = 7_200_000
@@ -51,10 +52,12 @@ def main(requests: int, hour: bool, points: int) -> None:
 
 def soak(requests: int, points: int) -> list[Sample]:
     """Send this number of requests; what the proxy took after each part of them."""
-    with tempfile.TemporaryDirectory() as logs, in_front([*PROXY, "--logs", logs], ",".join(KINDS)) as (pid, listen):
+    with tempfile.TemporaryDirectory() as logs, in_front([*PROXY, "--logs", logs], list(KINDS)) as parts:
+        pid = parts.proxy
         began, used = time.monotonic(), cpu_seconds(pid)
         samples = []
-        with loading("mixed", listen, str(requests), str(points)) as load:
+        command = [sys.executable, "-m", "benchmarks.bench.mixed", str(parts.listen), str(requests), str(points)]
+        with started(command) as load:
             for _ in range(points):
                 said = line(load)
                 passed, cpu = time.monotonic() - began, cpu_seconds(pid) - used

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.bench`: the proxy beside the baseline, in turn. In: options. Out: a table, and JSON if wanted."""
+"""`python -m benchmarks.bench`: the proxy beside the baseline, in turn. In: options. Out: a table, a line in the
+history, and JSON if wanted."""
 
 from __future__ import annotations
 
@@ -18,13 +19,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.frames import CASES
-from benchmarks.bench.history import FILE, Entry, HistoryError, append, entry, last_like, worse
-from benchmarks.bench.measure import Figure, measure, memory_per_idle_connection
+from benchmarks.bench.history import Entry, HistoryError, append, entry, last_quiet, read, worse
+from benchmarks.bench.measure import Figure, hop_ns, measure, memory_per_idle_connection
+from benchmarks.bench.native import program
+from benchmarks.bench.syscalls import system_calls
+from benchmarks.bench.syscalls import table as table_of_calls
 from benchmarks.local_proxy import serve_command
+from localkafka.jars import cache_dir
 
 T = TypeVar("T")
 
-BASELINE = [sys.executable, "-m", "benchmarks.bench.baseline", "{listen}", "{upstream}"]
 LISTEN = ["--listen", "127.0.0.1:{listen}", "--admin", "127.0.0.1:{admin}"]
 PROXY = serve_command("--upstream", "127.0.0.1:{upstream}", *LISTEN)
 
@@ -60,11 +64,11 @@ IDLE_CASE = "produce-100"
 @click.option("--rounds", default=3, show_default=True, help="Measurements of each; medians are shown.")
 @click.option("--seconds", default=3.0, show_default=True, help="Length of each.")
 @click.option("--idle", default=400, show_default=True, help="Silent connections whose memory is measured; 0 for none.")
-@click.option("--quotas", is_flag=True, help="Instead: the proxy with every kind of quota, nothing exceeded, beside one without.")
+@click.option("--quotas", is_flag=True, help="Beside the proxy without quotas, not beside the pass-through.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
-@click.option("--record", is_flag=True, help="Append the ratios to the history.")
-@click.option("--check", is_flag=True, help="Exit code 1 if a ratio is over 10% above the last of such a machine in the history.")
-@click.option("--history", type=click.Path(path_type=Path), default=FILE, help="The file of the history.")
+@click.option("--check", is_flag=True, help="Exit code 1 if a case became worse than in the last quiet run, by more than noise.")
+@click.option("--history", type=click.Path(path_type=Path), help="The file of the history [default: in the cache folder].")
+@click.option("--syscalls", is_flag=True, help="Instead: count the system calls of a request (needs strace).")
 def main(
     cases: tuple[str, ...],
     rounds: int,
@@ -72,82 +76,66 @@ def main(
     idle: int,
     quotas: bool,
     json_file: Path | None,
-    record: bool,
     check: bool,
-    history: Path,
+    history: Path | None,
+    syscalls: bool,
 ) -> None:
-    """What the proxy costs, beside a pass-through of raw sockets in the same run."""
-    table = Table(
-        *(
-            "case",
-            "frames/s",
-            "CPU s/100k",
-            "baseline",
-            "ratio",
-            "p50 µs",
-            "baseline",
-            "ratio",
-            "p99 µs",
-            "baseline",
-            "ratio",
-            "peak MiB",
-        ),
-        title=f"The proxy {'with every quota beside one without' if quotas else 'beside a pass-through'}, usage log on."
-        " CPU, time to the answer, memory",
-    )
+    """What the proxy costs with every kind of quota, nothing exceeded, beside a pass-through in the same run."""
+    console, chosen = Console(width=140), cases or tuple(CASES)
     measured = partial(side_by_side, quotas=quotas)
-    figures: dict[str, Any] = {}
-    found: dict[str, list[tuple[Figure, Figure]]] = {}
+    beside = "no quotas" if quotas else "C"
+    if syscalls:
+        console.print(
+            table_of_calls({case: measured(partial(system_calls, case=case, seconds=seconds)) for case in chosen}, beside)
+        )
+        return
+    hop = hop_ns()
+    found = {case: [measured(partial(measure, case=case, seconds=seconds)) for _ in range(rounds)] for case in chosen}
+    console.print(table(found, beside, seconds))
+    figures: dict[str, Any] = {case: [[asdict(figure) for figure in pair] for pair in pairs] for case, pairs in found.items()}
     sizes: list[tuple[float, float]] = []
-    for case in cases or CASES:
-        pairs = [measured(partial(measure, case=case, seconds=seconds)) for _ in range(rounds)]
-        found[case] = pairs
-        figures[case] = [[asdict(figure) for figure in pair] for pair in pairs]
-        table.add_row(case, *row(pairs, seconds))
     if idle:
         raise_file_limit()
         sizes = [measured(partial(memory_per_idle_connection, case=IDLE_CASE, count=idle)) for _ in range(rounds)]
         figures["idle"] = sizes
-    Console(width=140).print(table)
-    if idle:
         ours, base, ratio = compare(sizes, lambda size: size / 1024)
-        print(f"memory per idle connection: {ours:.1f} KiB, pass-through {base:.1f} KiB: {ratio:.2f}x (of {idle})")
+        print(f"memory per idle connection: {ours:.1f} KiB, {beside} {base:.1f} KiB: {ratio:.2f}x (of {idle})")
     if json_file:
         json_file.write_text(json.dumps(figures, indent=1))
-    if record or check:
-        sys.exit(in_history(entry(found, sizes, quotas=quotas, seconds=seconds), history, record=record, check=check))
+    new = entry(found, sizes, beside=beside, seconds=seconds, hop_ns=hop)
+    sys.exit(in_history(new, history or cache_dir() / "bench" / "history.jsonl", check=check))
 
 
-def in_history(new: Entry, history: Path, *, record: bool, check: bool) -> int:
-    """The exit code: 0, 1 for a regression, 2 if the file is not right."""
+def in_history(new: Entry, file: Path, *, check: bool) -> int:
+    """Append to the file. The exit code: 0, 1 if something is worse, 2 if the file is not right."""
     try:
-        last = last_like(history, new)
+        history = read(file)
     except HistoryError as e:
         print(e, file=sys.stderr)
         return 2
-    if record:
-        append(history, new)
+    append(file, new)
+    if busy := [case for case in new.cases if not new.quiet(case)]:
+        print(f"not quiet, so later runs are not compared with it: {', '.join(busy)}")
     if not check:
         return 0
-    if last is None:
-        print("the history has no measurement of such a machine: nothing to compare")
-        return 0
-    regressions = worse(last, new)
-    for regression in regressions:
-        print(f"slower than {last.commit} of {last.date}: {regression}")
-    print(f"{len(regressions)} regressions since {last.commit} of {last.date}")
-    return 1 if regressions else 0
+    if unknown := [case for case in new.cases if last_quiet(history, new, case) is None]:
+        print(f"no quiet run of such a machine to compare with: {', '.join(unknown)}")
+    found = worse(history, new)
+    for each in found:
+        print(f"worse: {each}")
+    if not found:
+        print(f"nothing is worse in {len(new.cases) - len(unknown)} compared cases")
+    return 1 if found else 0
 
 
 def side_by_side(measured: Callable[[list[str]], T], *, quotas: bool) -> tuple[T, T]:
     """(the pass-through, or the proxy without quotas; the proxy), one after the other."""
     with tempfile.TemporaryDirectory() as folder:
         logging = [*PROXY, "--logs", f"{folder}/logs"]
-        if not quotas:
-            return measured(BASELINE), measured(logging)
         settings = Path(folder) / "settings.json"
         settings.write_text(json.dumps(EVERY_QUOTA))  # JSON is YAML
-        return measured(logging), measured([*logging, "--config", str(settings)])
+        base = logging if quotas else [program("baseline"), "{listen}", "{upstream}"]
+        return measured(base), measured([*logging, "--config", str(settings)])
 
 
 PICKS: tuple[tuple[Callable[[Figure], float], int], ...] = (
@@ -158,13 +146,23 @@ PICKS: tuple[tuple[Callable[[Figure], float], int], ...] = (
 """what the cells of a case show, and with how many digits"""
 
 
+def table(found: dict[str, list[tuple[Figure, Figure]]], beside: str, seconds: float) -> Table:
+    """A row for each case."""
+    compared = (column for name in ("CPU s/100k", "p50 µs", "p99 µs") for column in (name, beside, "ratio"))
+    shown = Table("case", "frames/s", *compared, "peak MiB", "others", title=f"With every quota beside {beside}, usage log on")
+    for case, pairs in found.items():
+        shown.add_row(case, *row(pairs, seconds))
+    return shown
+
+
 def row(pairs: list[tuple[Figure, Figure]], seconds: float) -> list[str]:
     """The cells of a case."""
     cells = [f"{statistics.median(ours.frames for _, ours in pairs) / seconds:,.0f}"]
     for pick, digits in PICKS:
         ours, base, ratio = compare(pairs, pick)
         cells += [f"{ours:.{digits}f}", f"{base:.{digits}f}", f"{ratio:.2f}x"]
-    return [*cells, f"{max(ours.peak for _, ours in pairs) / 2**20:.0f}"]
+    others = statistics.median(max(base.others, ours.others) for base, ours in pairs)
+    return [*cells, f"{max(ours.peak for _, ours in pairs) / 2**20:.0f}", f"{others:.0%}"]
 
 
 def compare(pairs: Sequence[tuple[T, T]], pick: Callable[[T], float]) -> tuple[float, float, float]:

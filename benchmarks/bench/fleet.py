@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.frames import CASES
-from benchmarks.bench.measure import cpu_seconds, line, loading, running
+from benchmarks.bench.measure import cpu_seconds, line, loading, running, sink_at
 from benchmarks.local_proxy import metrics_of, serve_command
 from localkafka.ports import free_ports
 
@@ -86,7 +85,7 @@ def row(case: str, runs: list[Run], gain: str) -> list[str]:
 def measure(count: int, case: str, seconds: float) -> Run:
     """Several proxies at one port between load and sink."""
     with proxies(count, case) as (listen, pids, sink, admins):
-        with loading("load", listen, case, str(seconds), str(CONNECTIONS)) as load:
+        with loading(listen, case, seconds, CONNECTIONS) as load:
             if count > 1:
                 os.sched_setaffinity(load.pid, os.sched_getaffinity(0))
             clients = [round(metrics_of(f"127.0.0.1:{admin}")["client_connections"]) for admin in admins]
@@ -103,17 +102,13 @@ def proxies(count: int, case: str) -> Iterator[tuple[int, list[int], int, list[i
     cpus = sorted(os.sched_getaffinity(0))
     listen, upstream, *admins = free_ports(2 + count)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        sink = stack.enter_context(
-            running([sys.executable, "-m", "benchmarks.bench.sink", str(upstream), case], cpus[-1], upstream)
-        )
-        if count > 1:
-            os.sched_setaffinity(sink, cpus)
+        sink = stack.enter_context(sink_at(upstream, [case], cpus if count > 1 else cpus[-1:]))
         pids = []
         for number, admin in enumerate(admins):
             own = ["--admin", f"127.0.0.1:{admin}", "--proxy-id", f"p{number}", "--logs", folder]
             at = ["--upstream", f"127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{listen}", "--reuse-port"]
             command = serve_command(*at, *own)
-            pids.append(stack.enter_context(running(command, cpus[number % len(cpus)], admin)))
+            pids.append(stack.enter_context(running(command, [cpus[number % len(cpus)]], admin)))
         yield listen, pids, sink, admins
 
 

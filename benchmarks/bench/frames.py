@@ -1,10 +1,12 @@
-"""The requests of each case, and what the sink answers, made with kio. In: a case's name. Out: bytes."""
+"""The requests of each case, and what the sink answers, made with kio. In: a case's name. Out: bytes, and files for the sink."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import accumulate
+from pathlib import Path
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -14,13 +16,16 @@ from loadtest.entities import milliseconds, record_batch, request_frame, respons
 CLIENT_ID: Final = "bench"
 _TOPIC: Final = uuid.UUID(int=1)
 PRODUCE, FETCH, API_VERSIONS, METADATA = 0, 1, 18, 3
-PRODUCE_VERSION, FETCH_VERSION = 9, 16
+PRODUCE_VERSION, FETCH_VERSION, API_VERSIONS_VERSION, METADATA_VERSION = 9, 16, 3, 12
+PRODUCER_ID: Final = 0x5EED_1DE0_CAFE_F00D
+"""Bytes that a request has nowhere else. The load puts the number of its connection there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """`size` in bytes of the records of one partition; `topics` with as many partitions each; `connections` with `depth`
-    requests in flight each or, if there is a `rate`, that number of requests per second in all, at even intervals."""
+    requests in flight each or, if there is a `rate`, that number of requests per second in all, at even intervals. The batches of
+    `idempotent` producers have a producer id and a sequence, which the load sets."""
 
     key: int
     size: int
@@ -28,16 +33,25 @@ class Case:
     depth: int
     topics: int = 1
     rate: int | None = None
+    idempotent: bool = False
 
     def request(self) -> bytes:
         """With correlation id 0."""
-        return _produce_request(self.topics, self.size) if self.key == PRODUCE else _fetch_request()
+        return _produce_request(self.topics, self.size, self.idempotent) if self.key == PRODUCE else _fetch_request()
 
     def answer(self) -> bytes:
         """With correlation id 0."""
         return _produce_response(self.topics) if self.key == PRODUCE else _fetch_response(self.size)
 
+    def producer_offsets(self) -> list[int]:
+        """Where the request has producer ids, each followed by epoch and base sequence; none unless the producer is idempotent."""
+        parts = self.request().split(PRODUCER_ID.to_bytes(8, "big")) if self.idempotent else []
+        ends = accumulate(len(part) + 8 for part in parts[:-1])
+        return [end - 8 for end in ends]
 
+
+IN_FLIGHT_AT_A_RATE = 256
+"""Requests of a connection: when so many are not answered, the next ones wait, and their time to the answer counts."""
 CASES = {
     "produce-100": Case(PRODUCE, 10, 8, 5),
     "produce-16k": Case(PRODUCE, 16 << 10, 8, 5),
@@ -46,14 +60,29 @@ CASES = {
     "produce-10x10": Case(PRODUCE, 1 << 10, 4, 3, topics=10),
     "fetch-64k": Case(FETCH, 64 << 10, 8, 2),
     "fetch-1m": Case(FETCH, 1 << 20, 4, 2),
-    "paced-2000": Case(PRODUCE, 10, 8, 1, rate=2000),
+    "idempotent-100": Case(PRODUCE, 10, 8, 5, idempotent=True),
+    "idempotent-16k": Case(PRODUCE, 16 << 10, 8, 5, idempotent=True),
+    "idempotent-10x10": Case(PRODUCE, 1 << 10, 4, 3, topics=10, idempotent=True),
+    "paced-100": Case(PRODUCE, 10, 8, IN_FLIGHT_AT_A_RATE, rate=2000),
+    "paced-16k": Case(PRODUCE, 16 << 10, 8, IN_FLIGHT_AT_A_RATE, rate=2000),
 }
 
 
+def write_responses(folder: Path, cases: list[str], port: int) -> None:
+    """The files of a sink at this port: `KEY` for each API that has a case, `KEY.VERSION` for what a proxy asks brokers."""
+    answers = dict.fromkeys((PRODUCE, FETCH), CASES[cases[0]].answer()) | {CASES[case].key: CASES[case].answer() for case in cases}
+    for key, answer in answers.items():
+        (folder / str(key)).write_bytes(answer)
+    for key, highest in ((API_VERSIONS, API_VERSIONS_VERSION), (METADATA, METADATA_VERSION)):
+        for version in range(highest + 1):
+            (folder / f"{key}.{version}").write_bytes(_other_response(key, version, port))
+
+
 @cache
-def _produce_request(topics: int, size: int) -> bytes:
+def _produce_request(topics: int, size: int, idempotent: bool) -> bytes:
     """Topics with this number of partitions each; a record has this number of bytes."""
-    partitions = [{"index": i, "records": record_batch(bytes(size))} for i in range(topics)]
+    batch = partial(record_batch, producer_id=PRODUCER_ID, epoch=0, sequence=0) if idempotent else record_batch
+    partitions = [{"index": i, "records": batch(bytes(size))} for i in range(topics)]
     data = [{"name": f"t{i}", "partition_data": partitions} for i in range(topics)]
     return request_frame(PRODUCE, PRODUCE_VERSION, 0, CLIENT_ID, acks=-1, timeout=milliseconds(30_000), topic_data=data)
 
@@ -78,12 +107,15 @@ def _fetch_response(size: int) -> bytes:
     return response_frame(FETCH, FETCH_VERSION, error_code=ErrorCode.none, responses=[topic])
 
 
-def other_response(key: int, version: int, port: int) -> bytes | None:
-    """What the sink answers to a proxy that asks for versions or brokers; None for what it does not know."""
-    if key == API_VERSIONS:
-        ranges = {PRODUCE: (3, PRODUCE_VERSION), FETCH: (4, FETCH_VERSION), METADATA: (0, 12), API_VERSIONS: (0, 3)}
-        apis = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in ranges.items()]
-        return response_frame(key, version, error_code=ErrorCode.none, api_keys=apis)
+def _other_response(key: int, version: int, port: int) -> bytes:
+    """What the sink at this port answers to a proxy that asks for versions or brokers."""
     if key == METADATA:
         return response_frame(key, version, brokers=[{"node_id": 1, "host": "127.0.0.1", "port": port}])
-    return None
+    ranges = {
+        PRODUCE: (3, PRODUCE_VERSION),
+        FETCH: (4, FETCH_VERSION),
+        METADATA: (0, METADATA_VERSION),
+        API_VERSIONS: (0, API_VERSIONS_VERSION),
+    }
+    apis = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in ranges.items()]
+    return response_frame(key, version, error_code=ErrorCode.none, api_keys=apis)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Final
+from struct import Struct
+from typing import Final, cast
 
 import uvloop
 
 from benchmarks.bench.frames import CASES, Case
-from benchmarks.bench.load import Client
+
+START = Struct(">ii")
 
 KINDS: Final = {"produce-100": (8, 1000), "produce-16k": (4, 200), "fetch-64k": (2, 100), "produce-1m": (1, 5)}
 """Case to the number of connections in a round and of requests on each. Nine in ten requests are small."""
@@ -49,9 +51,9 @@ class Run:
         number, self.opened = self.opened, self.opened + 1
         case, requests = self._kinds[number * 7 % len(self._kinds)]
         loop = asyncio.get_running_loop()
-        _, client = await loop.create_connection(lambda: Passing(case, number, requests, self), "127.0.0.1", self.port)
+        _, client = await loop.create_connection(lambda: Client(case, number, requests, self), "127.0.0.1", self.port)
         for _ in range(case.depth):
-            client.send(0.0)
+            client.send()
 
     def count(self) -> None:
         """One request more is answered."""
@@ -63,29 +65,56 @@ class Run:
                 self.over.set_result(None)
 
 
-class Passing(Client):
+class Client(asyncio.Protocol):
     """A connection that closes after a number of answers. Its client id and its topic have `number` in their names."""
 
     def __init__(self, case: Case, number: int, requests: int, run: Run) -> None:
-        super().__init__(case)
-        self._tail = named(self._tail, number)
+        request = case.request()
+        self._head, self._tail = request[:8], named(request[12:], number)
+        self._answer_size = len(case.answer())
+        self._start = b""  # of an answer that has begun
+        self._left = 0  # bytes to come of it
+        self._sent = self._answered = 0
         self._requests, self._run = requests, run
 
-    def _done(self, now: float) -> None:
-        self.answered += 1
-        self._run.count()
-        if self._sent < self._requests:
-            self.send(now)
-        elif self.answered == self._sent:
-            self._transport.close()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
 
-    def send(self, due: float) -> None:  # noqa: ARG002
+    def send(self) -> None:
+        """One request more."""
         self._transport.writelines([self._head, self._sent.to_bytes(4, "big"), self._tail])
         self._sent += 1
 
+    def data_received(self, data: bytes) -> None:
+        pos, size = 0, len(data)
+        while pos < size:
+            if not self._left:
+                need = START.size - len(self._start)
+                self._start += data[pos : pos + need]
+                pos += need
+                if len(self._start) < START.size:
+                    return
+                length, correlation_id = START.unpack(self._start)
+                if (length + 4, correlation_id) != (self._answer_size, self._answered):
+                    sys.exit(f"answer {correlation_id} of {length} bytes where {self._answered} was due")
+                self._start, self._left = b"", length - 4
+            step = min(self._left, size - pos)
+            self._left -= step
+            pos += step
+            if not self._left:
+                self._done()
+
+    def _done(self) -> None:
+        self._answered += 1
+        self._run.count()
+        if self._sent < self._requests:
+            self.send()
+        elif self._answered == self._sent:
+            self._transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.answered < self._requests:
-            super().connection_lost(exc)
+        if self._answered < self._requests:
+            sys.exit(f"a connection was closed: {exc}")
         self._run.open_one()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -25,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bench.frames import CASES
-from benchmarks.bench.measure import cpu_seconds, line, loading, memory, running
+from benchmarks.bench.measure import cpu_seconds, line, loading, memory, sink_at
 from benchmarks.local_proxy import metrics_of, serve_command
 from localkafka.ports import free_ports
 
@@ -35,7 +34,7 @@ PART: Final = 0.2
 PERIOD: Final = 100_000
 """Microseconds in which a worker may use its part: what the kernel takes by default. It gives time in slices of 5 ms."""
 COUNTS: Final = (1, 2, 4)
-CONNECTIONS: Final = "32"
+CONNECTIONS: Final = 32
 SCRAPES: Final = 5
 MIB: Final = 1 << 20
 
@@ -83,7 +82,7 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, scrape: int) -> No
 
 def measure(count: int, case: str, seconds: float) -> Run:
     """Workers between load and sink."""
-    with proxy(count, case) as it, limited(it.workers), loading("load", it.listen, case, str(seconds), CONNECTIONS) as load:
+    with proxy(count, case) as it, limited(it.workers), loading(it.listen, case, seconds, CONNECTIONS) as load:
         os.sched_setaffinity(load.pid, os.sched_getaffinity(0))
         pids = [*it.workers, it.supervisor]
         before = [cpu_seconds(pid) for pid in pids]
@@ -118,11 +117,9 @@ def scrapes(count: int) -> Table:
 @contextmanager
 def proxy(count: int, case: str) -> Iterator[Running]:
     """A proxy before a sink, once all workers serve. All processes may use all processors."""
-    every = os.sched_getaffinity(0)
     listen, upstream, admin = free_ports(3)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        sink = stack.enter_context(running([sys.executable, "-m", "benchmarks.bench.sink", str(upstream), case], 0, upstream))
-        os.sched_setaffinity(sink, every)
+        stack.enter_context(sink_at(upstream, [case], sorted(os.sched_getaffinity(0))))
         config = Path(folder, "settings.yaml")
         config.write_text(yaml.safe_dump({"workers": count, "limits": {"memory_total": f"{count * 128}MiB"}}))
         at = ["--upstream", f"127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}"]

@@ -11,13 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.cluster.topics import Topics
 from proxy.session.dynamic_quotas import Alteration, NoDynamicQuotas, Refusal
 from proxy.session.port import Peer
 from proxy.session.requester import Requester
 from proxy.session.session import Session, State
+from proxy.session.tally import Row
 from quota.decision import Action
 from quota.entity import DEFAULT, Entity
 from quota.kinds.controller_mutations import MutationLimit
@@ -48,10 +49,11 @@ class Broken(AssertionError):
 
 
 class Outcome(NamedTuple):
-    """`end`: what became of the connection. `frames`: how many broken frames it saw."""
+    """`end`: what became of the connection. `frames`: how many broken frames it saw. `transcript`: all that came out of it."""
 
     end: str
     frames: int
+    transcript: tuple[object, ...] = ()
 
 
 def cut(data: bytes, chance: Random) -> list[bytes]:
@@ -88,8 +90,9 @@ class DynamicQuotas(NoDynamicQuotas):
 class Victim:
     """A session that is checked after every step. Its world lasts as long as it does."""
 
-    def __init__(self, memory_total: int = AMPLE, first: int = 0) -> None:
-        """`first`: which exchange the bystander begins with; by it, new producer ids above the limit are slowed down or refused."""
+    def __init__(self, memory_total: int = AMPLE, first: int = 0, max_in_flight: int = 4, **limits: Any) -> None:
+        """`first`: which exchange the bystander begins with; by it, new producer ids above the limit are slowed down or refused.
+        `limits`: of rates, as of `World`."""
         mode = IdMode.REJECT if first % 3 == 0 else IdMode.THROTTLE
         self.world = World(
             LIMITS,
@@ -97,9 +100,10 @@ class Victim:
             mode,
             max_frame=1 << 16,
             max_held_response=200,
-            max_in_flight=4,
+            max_in_flight=max_in_flight,
             memory_total=memory_total,
             dynamic_quotas=DynamicQuotas(),
+            **limits,
         )
         if first % 2:
             self.world.engine.change(changed(self.world.engine.limits, POLICY, **FEW_TOPICS))
@@ -107,6 +111,7 @@ class Victim:
         self.session = Session(self.world.services, HANDLERS, self.port, Peer("10.0.0.1:1", endpoint))
         self.now = 0.0
         self._bystander = bystander.Bystander(self.world, first) if memory_total >= AMPLE else None
+        self._rows: list[Row] = []
 
     def bystander(self) -> None:
         """The other principal has a turn."""
@@ -154,7 +159,7 @@ class Victim:
         assert self.session.state is State.CLOSED
         assert self.port.closes == 1, f"{self.port.closes} closes"
         assert world.services.budget.held == world.services.budget.waiting == 0, "memory is still charged"
-        world.tally.close_interval()
+        self._rows = world.rows()
         assert not len(world.tally), "sums are still held"
         if self._bystander is not None:
             self._bystander = bystander.Bystander(world, bystander.PRODUCES)
@@ -182,6 +187,13 @@ class Victim:
             reports += watcher.decisions[-1][0].action is Action.REFUSE
         assert reports == self.port.closes == int(state is State.CLOSED), f"{reports} reports, {self.port.closes} closes, {state}"
         assert state is not State.OPEN or self.port.reading, "open, and never read again"
+
+    def transcript(self) -> tuple[object, ...]:
+        """What came out: bytes, decisions, reports, sums; and the time, which goes on while a throttle is waited for."""
+        watcher = self.world.watcher
+        reports = watcher.client_failures, watcher.broker_failures, watcher.limits, watcher.would, watcher.silent
+        broker, client = b"".join(self.port.broker), b"".join(self.port.client)
+        return broker, client, watcher.decisions, reports, self._rows, self.now
 
     @property
     def forwarded(self) -> int:
@@ -218,7 +230,7 @@ def one(key: int, seed: int) -> Outcome:
         victim.leave(politely=rnd() < 0.5)
     except Exception as e:
         raise Broken(f"API {key}, seed {seed}, {what}: {type(e).__name__}: {e}") from e
-    return Outcome(end, frames)
+    return Outcome(end, frames, victim.transcript())
 
 
 def _break_request(victim: Victim, pair: Pair, chance: Random) -> int:
