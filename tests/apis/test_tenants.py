@@ -16,12 +16,14 @@ from proxy.operate.throttles import whose
 from proxy.session.requester import Requester
 from proxy.session.session import State
 from quota.decision import Action
+from quota.entity import Entity
 from quota.keys import wrong_value
 from quota.overrides import Change
 from quota.tenants import owner_of
 from tests.apis.produce_frames import records, throttle, write, written
 from tests.apis.test_client_quotas import DynamicQuotas, alter, altered, describe, described, results, seen
-from tests.apis.topic_frames import HEARTBEAT
+from tests.apis.test_topic_numbers import topics
+from tests.apis.topic_frames import HEARTBEAT, create
 
 APPS = owner_of("apps")
 RATE = "cluster_producer_byte_rate"
@@ -125,6 +127,30 @@ def test_what_no_tenant_can_have_is_refused(world, who, key):
     d.client(alter(1, (who, {key: 5.0})))
     assert results(d.to_client) == [(who, 42)]
     assert not quotas.asked
+
+
+def test_numbers_of_topics_are_altered_for_tenants_and_users_in_whole_numbers(world):
+    quotas = DynamicQuotas()
+    d = world(dynamic_quotas=quotas).dialogue("admin")
+    apps, bob = (("tenant", "apps"),), (("user", "bob"),)
+    d.client(alter(1, (apps, {"max_topics": 5.0}), (bob, {"max_partitions": 9.0})))
+    quotas.done()
+    assert results(d.to_client) == [(apps, 0), (bob, 0)]
+    assert quotas.table == {APPS: {"max_topics": 5.0}, Entity("bob", None): {"max_partitions": 9.0}}
+    pair = (("user", "bob"), ("client-id", "app"))
+    d.client(alter(2, (apps, {"max_topics": 2.5}), (pair, {"max_topics": 5.0})))
+    assert results(d.to_client) == [(apps, 42), (pair, 42)]
+
+
+def test_numbers_that_were_altered_are_in_force(world):
+    settings = Settings.model_validate({"tenants": {"apps": {"topic_prefixes": ["apps."], "max_topics": 9}}})
+    w = world(knows_nothing=True)
+    w.engine.change(limits_of(settings, table_of(settings) | {APPS: {"max_topics": 1.0}}))
+    w.cluster.learn_size("apps.0", 1)
+    d = w.dialogue("bob")
+    d.client(create(7, 1, ("apps.1", 1)))
+    d.to_broker  # noqa: B018
+    assert topics(d.to_client, 19, 7) == [("apps.1", 44, "tenant apps has 1 of 1 topics (max_topics); 1 more is too many.")]
 
 
 def test_a_limit_of_a_tenant_is_kept_as_a_record_that_older_versions_skip():
