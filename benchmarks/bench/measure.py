@@ -59,7 +59,7 @@ def measure(proxy: list[str], case: str, seconds: float) -> Figure:
         said = line(load)
         own = [cpu_seconds(pid) - was for pid, was in zip(pids, before, strict=True)]
         passed = (time.monotonic() - began) * (os.cpu_count() or 1)
-        others = max(machine_seconds() - machine - sum(own), 0.0) / passed
+        others = min(max(machine_seconds() - machine - sum(own), 0.0) / passed, 1.0)
         return Figure(own[0], said["frames"], memory(parts.proxy, "VmHWM"), said["p50"], said["p99"], round(others, 3))
 
 

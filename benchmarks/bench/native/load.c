@@ -4,8 +4,8 @@
 // in a second at even intervals, and DEPTH is the most that may be in flight. Each OFFSET is where a batch of an idempotent producer has
 // its producer id, epoch and base sequence: a connection is one producer, and the sequence grows with each request.
 //
-// Prints "start" after half a second, and SECONDS later a line of JSON: answers since then, answers in all, and the seconds that half of them and all but one in
-// a hundred took at most, from when the request was due. With SECONDS 0 the line comes when there are as many answers as connections.
+// Prints "start" after half a second, and SECONDS later, once there is an answer, a line of JSON: answers since then, answers in all, and
+// the seconds that half of them and all but one in a hundred took at most, from when the request was due. With SECONDS 0 the line comes when there are as many answers as connections.
 // Connections stay open until standard input ends. An answer with another size or correlation id than is due ends the program.
 #include "sockets.h"
 #include <sys/prctl.h>
@@ -154,7 +154,8 @@ int main(int count, char **arguments) {
       counting = true;
       puts("start"), fflush(stdout);
     }
-    if (seconds && time >= end) break;
+    if (seconds && time >= end && took_count) break; // one answer at least, also where others have all of the machine
+    if (time >= end) wake = time + 10000000;
     if (rate) {
       uint64_t due;
       for (; (due = began + sent * 1000000000ull / rate) <= time; sent++) {
