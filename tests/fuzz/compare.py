@@ -103,7 +103,8 @@ def _worker(pure: str, python: str, *arguments: str) -> Iterator[Iterator[str]]:
     with subprocess.Popen(command, env=environment, cwd=ROOT.parent, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield (line.rstrip("\n") for line in process.stdout)
+            # Of a process that is killed, the last line may lack its end.
+            yield (line.rstrip("\n") for line in process.stdout if line.endswith("\n"))
         finally:
             process.kill()
 
