@@ -20,7 +20,8 @@ from benchmarks.bench.native import program
 from localkafka.ports import free_ports
 
 START_LIMIT = 90.0
-NANO = 1e-9
+SCHEDULED = 2
+"""Of a process id, makes the clock of its CPU time that Linux counts in ns (CPUCLOCK_SCHED)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +163,8 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, all its threads."""
-    total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-            total += int(file.read().split()[0])
-    return total * NANO
+    """CPU time of a process: of all its threads, those that have ended too."""
+    return time.clock_gettime((~pid << 3) | SCHEDULED)
 
 
 def machine_seconds() -> float:
