@@ -199,14 +199,14 @@ TOPIC_MEASURES: Final = {
 """By kind: the setting of a rate of topics below `quotas.topic_rates.topics`, and what of the usage log it is about."""
 TOPIC_RATES: Final = tuple(TOPIC_MEASURES)
 """Rates of topics: what may be produced and read (`quota.kinds.topic_rates`)."""
-TENANT_RATES: Final[Mapping[str, str]] = {key.kind: f"tenant_{key.kind}" for key in RATES}
-"""Plain rates to the same rates of tenants (`quota.kinds.tenant_rates`), by kind."""
 TOPIC_NUMBERS: Final = (KEYS["max_topics"], KEYS["max_partitions"])
 """How many topics and partitions there may be (`quota.kinds.topic_numbers`)."""
-TENANT_KINDS: Final[Mapping[str, str]] = {**TENANT_RATES} | {row.kind: f"tenant_{row.kind}" for row in TOPIC_NUMBERS}
-"""All limits that tenants can have: kinds of users to the kinds of tenants."""
 TENANT_ROWS: Final = (*RATES, *TOPIC_NUMBERS)
-"""The rows of these limits."""
+"""All limits that tenants can have."""
+TENANT_KINDS: Final[Mapping[str, str]] = {row.kind: f"tenant_{row.kind}" for row in TENANT_ROWS}
+"""Their kinds, of users to those of tenants."""
+TENANT_RATES: Final[Mapping[str, str]] = {row.kind: TENANT_KINDS[row.kind] for row in RATES}
+"""Plain rates to the same rates of tenants (`quota.kinds.tenant_rates`), by kind."""
 KINDS: Final = (
     *dict.fromkeys(key.kind for key in _ROWS),
     *("storage", "bytes_in", "address_connection_rate"),

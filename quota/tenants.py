@@ -64,6 +64,11 @@ class Tenants:
         return self._topic_prefixes.find(topic)
 
 
+def tenant_among(owners: Iterable[Entity]) -> TenantEntity | None:
+    """The tenant of these owners; None where there is none."""
+    return next((owner for owner in owners if isinstance(owner, TenantEntity)), None)
+
+
 class Prefixes:
     """Prefixes of names, each with its tenant. The longest one wins."""
 

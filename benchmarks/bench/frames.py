@@ -51,7 +51,7 @@ class Case:
 
 
 IN_FLIGHT_AT_A_RATE = 256
-"""Requests of a connection: when so many are not answered, the next ones wait, and their time to the answer counts."""
+"""The most requests of a connection that wait for answers. Further ones wait to be sent, which counts as time to the answer."""
 CASES = {
     "produce-100": Case(PRODUCE, 10, 8, 5),
     "produce-16k": Case(PRODUCE, 16 << 10, 8, 5),

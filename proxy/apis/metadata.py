@@ -25,7 +25,7 @@ from proxy.session.expected import WITHIN, Charge
 from proxy.session.plans import Decided, Forward, Handling, InSteps, Request, given_back
 from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID
-from proxy.wire.primitives import INT32, Buffer
+from proxy.wire.primitives import Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from quota.kinds.controller_mutations import MutationLimit, Receipt
 from quota.limit_table import ResolvedLimit
@@ -79,11 +79,10 @@ class Metadata:
         names = list(refused)
         if not names:
             return Forward(_Learn(self.key, request.version, client))
-        header = request.buf[request.start + 4 : request.body]
         yield None
         kept = yield from wire.without(request.buf, request.body, request.end, request.version, set(names))
         plan = _Merge(self.key, request.version, client, names)
-        return Forward(plan, [INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
+        return Forward(plan, request.with_body(kept))
 
     def _unknown(self, client: Client, names: list[str]) -> Generator[None, None, list[str]]:
         """Those of these topics that are not known to exist."""

@@ -30,19 +30,13 @@ from proxy.session.tally import Sum
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
 from proxy.wire.items import QUOTA_EXCEEDED, Answered, Item, ItemApi, Items, Key, Refusal, Result
-from proxy.wire.primitives import INT32, BadBytes, Buffer
+from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from quota.decision import Action, Decision, Verdict
 from quota.kinds.controller_mutations import MutationLimit, Part, Receipt
 from quota.limit_table import ResolvedLimit
 
 TOPIC_ALREADY_EXISTS: Final = 36
-REQUEST_TIMED_OUT: Final = 7
-"""The broker did not wait for the end: it may be done all the same."""
-
-
-LABELLED: Final = 100
-"""Topics of one decision whose names are told."""
 
 
 class MutationApi(ABC):
@@ -228,9 +222,7 @@ class MutationApi(ABC):
         refused = _refused(decision)
         yield None
         kept = yield from self.wire.without(items, refused, request.buf, request.body, request.end, request.version)
-        header = request.buf[request.start + 4 : request.body]
-        size = len(header) + sum(len(piece) for piece in kept)
-        return Forward(_Amend(told), [INT32.pack(size), header, *kept])
+        return Forward(_Amend(told), request.with_body(kept))
 
 
 def _with_twins(decision: Decision, items: Items) -> Generator[None, None, Decision]:
@@ -255,7 +247,7 @@ def _refused(decision: Decision) -> dict[int, Refusal]:
 
 
 def _labels(items: Items, which: Sequence[int]) -> tuple[str, ...]:
-    return tuple(items.topics[i].label for i in which[:LABELLED])
+    return tuple(items.topics[i].label for i in which[: violations.LABELLED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,13 +288,13 @@ class _Told:
             if result.error == 0 and topics[i].amount == -1 and result.partitions > 0:
                 client.services.cluster.learn_default_partitions(result.partitions)
                 charged += engine.controller_mutations.correct(receipt, i, result.partitions, client.now)
-            if result.error not in (0, REQUEST_TIMED_OUT):
+            if result.error not in (0, violations.REQUEST_TIMED_OUT):
                 undone.append(i)
         costs: list[int] = []
         for n, i in enumerate(self.late):
             if n % MANY == MANY - 1:
                 yield
-            if i in answer.of and answer.told[answer.of[i]].result.error in (0, REQUEST_TIMED_OUT):
+            if i in answer.of and answer.told[answer.of[i]].result.error in (0, violations.REQUEST_TIMED_OUT):
                 costs.append(self.api.unseen(client, topics[i]))
         charging = engine.controller_mutations.charging(self.found, costs, refusable=False, now=client.now)
         verdict = engine.enforce((yield from charging), client.now, mute=False)
@@ -325,7 +317,7 @@ class _Told:
         cluster = self.client.services.cluster
         name = topic.name or cluster.topic_name(topic.topic_id) or ""
         self._expect_no_more(name, result.error)
-        if self.wire.key == DELETE_TOPICS and result.error in (0, REQUEST_TIMED_OUT):
+        if self.wire.key == DELETE_TOPICS and result.error in (0, violations.REQUEST_TIMED_OUT):
             cluster.forget_topic(name)
         elif result.error == 0 and topic.name is not None and (size := max(result.partitions, topic.amount)) > 0:
             cluster.learn_size(name, size)

@@ -26,7 +26,7 @@ from proxy.session.client import Client, Counted, TargetTopic
 from proxy.session.plans import FORWARD, NO_REPLY, Answer, Decided, Forward, Handling, Hold, Request, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
-from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
+from proxy.wire.primitives import BadBytes, Buffer, int32
 from proxy.wire.produce import (
     FIRST_TOPIC_ID,
     MAX_PRODUCER_IDS,
@@ -297,8 +297,7 @@ def _refuse(client: Client, request: Request, shapes: RequestShapes, judged: Jud
     kept: list[Buffer] = []
     if not everything:
         kept = yield from without(pieces, judged.found, version, refused)
-        header = bytes(request.buf[request.start + 4 : request.body])
-        kept = [INT32.pack(len(header) + sum(map(len, kept))), header, *kept]
+        kept = request.with_body(kept)
     if not acks:
         return Forward(pieces=kept, reply=False, close=True)
     plan = Merge(version, parts, refused, _usual(client, request, shapes, judged).plan)

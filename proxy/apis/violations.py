@@ -27,7 +27,7 @@ from proxy.wire.create_topics import CREATE_TOPICS as CREATE_TOPICS_WIRE
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS
 from proxy.wire.items import POLICY_VIOLATION, Answered, Item, ItemApi, Items, Key, Refusal, Result
-from proxy.wire.primitives import INT32, Buffer
+from proxy.wire.primitives import Buffer
 from proxy.wire.steps import FEW, MANY, freed
 from proxy.wire.topic_configs import APPEND, SET, AlterConfigsApi, Config, is_topic
 from quota.decision import Decision
@@ -54,8 +54,11 @@ def limited(client: Client) -> bool:
 
 def limits_names(client: Client) -> bool:
     """True if topics that this client names may be too many: it is not exempt."""
-    exempt = client.services.engine.limits.exempt
-    return limited(client) and not exempt.everywhere(client.user, client.client_id or "")
+    return limited(client) and not _is_exempt(client)
+
+
+def _is_exempt(client: Client) -> bool:
+    return client.services.engine.limits.exempt.everywhere(client.user, client.client_id or "")
 
 
 def judged(client: Client) -> bool:
@@ -67,7 +70,7 @@ def handle(wire: ItemApi, client: Client, request: Request, items: Items, rest: 
     """Refuse topics that would pass a limit, and handle the others."""
     judged, refused = Judged(), dict[int, Refusal]()
     with given_back(client, partial(_release, client, judged)):
-        if not client.services.engine.limits.exempt.everywhere(client.user, client.client_id or ""):
+        if not _is_exempt(client):
             refused = yield from _against_policy(wire, client, request, items)
             if limited(client) and wire.key in _CREATING:
                 refused |= yield from _too_many(wire, client, request, items, refused, judged)
@@ -208,13 +211,12 @@ def _told(
 
 
 def admit(client: Client, request: Request, wanted: Sequence[WantedTopic], seconds: float, *, whole: bool) -> Admitting:
-    """Judge topics that are not there and that brokers create for another request; what is admitted is reserved for so many
-    seconds. `whole`: all of them or none. Returns the decisions that hold, by index."""
+    """Judge topics that are not there and that brokers create for another request; what is admitted is reserved for
+    `seconds`. `whole`: all of them or none. Returns the decisions that hold, by index."""
     engine, judged = client.services.engine, Judged()
-    exempt = engine.limits.exempt
-    if exempt.everywhere(client.user, client.client_id or ""):
+    if _is_exempt(client):
         return {}
-    judging_them = [None if one.name in exempt.topics else one for one in wanted]
+    judging_them = [None if one.name in engine.limits.exempt.topics else one for one in wanted]
     with given_back(client, partial(_release, client, judged)):
         yield from judging(engine, client.user, judging_them, client.now + seconds, judged)
         refused = conclude(engine, judged, client.now)
@@ -237,8 +239,7 @@ def tell(client: Client, key: int, version: int, refused: Mapping[int, Decision]
 def _without(wire: ItemApi, request: Request, items: Items, refused: Mapping[int, Refusal]) -> Generator[None, None, Request]:
     """The same request without these topics."""
     kept = yield from wire.without(items, refused, request.buf, request.body, request.end, request.version)
-    header = request.buf[request.start + 4 : request.body]
-    frame = b"".join([INT32.pack(len(header) + sum(map(len, kept))), header, *kept])
+    frame = b"".join(request.with_body(kept))
     return Request(
         request.key, request.version, request.correlation_id, (frame, 0, len(frame), None), request.header_stop - request.start
     )

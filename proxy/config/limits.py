@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from proxy.config.models import Settings
 from proxy.config.storage import AvailableLimit, UsedLimit
 from proxy.config.tenants import tenants_of
-from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, RATES, TENANT_KINDS, TOPIC_NUMBERS, Key
+from quota.catalogue import KINDS, MUTATIONS_BURST, MUTATIONS_RATE, PRODUCER_IDS_RATE, TENANT_KINDS, TENANT_ROWS, TOPIC_NUMBERS
 from quota.decision import Action
 from quota.entity import Entity
 from quota.kinds import connections, controller_mutations, producer_ids
@@ -28,7 +28,7 @@ from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, Above, TopicRateOptions
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
 from quota.overrides import Table
-from quota.tenants import TenantEntity, owner_of
+from quota.tenants import TenantEntity, Tenants, owner_of
 
 
 def table_of(settings: Settings) -> Table:
@@ -39,11 +39,11 @@ def table_of(settings: Settings) -> Table:
 
 def limits_of(settings: Settings, table: Table | None = None) -> Limits:
     """The quota limits of these settings, with the limits of a table in the place of their own."""
-    exempt = settings.exempt
+    exempt, tenants = settings.exempt, tenants_of(settings.tenants)
     observed = observed_of(settings)
     return Limits(
-        _tables(settings, table_of(settings) if table is None else table, observed),
-        _options(settings, observed),
+        _tables(settings, table_of(settings) if table is None else table, tenants, observed),
+        (tenants, *_options(settings, observed)),
         settings.limits.max_throttle,
         Exempt(
             frozenset(exempt.users),
@@ -55,48 +55,31 @@ def limits_of(settings: Settings, table: Table | None = None) -> Limits:
     )
 
 
-def _tables(settings: Settings, table: Table, observed: Mapping[str, Action]) -> dict[str, LimitTable[Any]]:
-    """The limits of users and client ids, by kind."""
+def _tables(settings: Settings, table: Table, tenants: Tenants, observed: Mapping[str, Action]) -> dict[str, LimitTable[Any]]:
+    """The limits of users, client ids, tenants and topics, by kind."""
     algorithm = Algorithm(settings.quotas.controller_mutations_algorithm)
     mode = IdMode.THROTTLE if producer_ids.NAME in observed else IdMode(settings.quotas.producer_ids.mode)
     entities = {entity: values for entity, values in table.items() if not isinstance(entity, TenantEntity)}
     rated = [(entity, values) for entity, values in entities.items() if MUTATIONS_RATE in values]
     mutations = {entity: _mutations(values[MUTATIONS_RATE], values.get(MUTATIONS_BURST), algorithm) for entity, values in rated}
     ids = {entity: _ids(values[PRODUCER_IDS_RATE], mode) for entity, values in entities.items() if PRODUCER_IDS_RATE in values}
-    tables: dict[str, LimitTable[Any]] = {
-        row.kind: LimitTable({entity: _rate(values[row.name]) for entity, values in entities.items() if row.name in values})
-        for row in RATES
-    }
-    tables |= {
-        row.kind: LimitTable({entity: int(values[row.name]) for entity, values in entities.items() if row.name in values})
-        for row in TOPIC_NUMBERS
-    }
-    tables |= _tenant_tables(settings, table)
+    of_tenants = {entity.topic or "": values for entity, values in table.items() if isinstance(entity, TenantEntity)}
+    tables: dict[str, LimitTable[Any]] = {}
+    for row in TENANT_ROWS:
+        made = int if row.whole else _rate
+        limits = {entity: made(values[row.name]) for entity, values in entities.items() if row.name in values}
+        shared = {name: made(values[row.name]) for name, values in of_tenants.items() if row.name in values}
+        tables[row.kind], tables[TENANT_KINDS[row.kind]] = LimitTable(limits), TenantTable(tenants, shared)
     rates = settings.quotas.topic_rates.topics
     tables[TOPIC_IN] = TopicTable({topic: _rate(one.bytes_in) for topic, one in rates.items() if one.bytes_in is not None})
     tables[TOPIC_OUT] = TopicTable({topic: _rate(one.bytes_out) for topic, one in rates.items() if one.bytes_out is not None})
     return tables | {controller_mutations.NAME: LimitTable(mutations), producer_ids.NAME: user_limit_table(ids)}
 
 
-def _tenant_tables(settings: Settings, table: Table) -> dict[str, LimitTable[Any]]:
-    """The limits of tenants, by kind."""
-    tenants = tenants_of(settings.tenants)
-    limits = {entity.topic or "": values for entity, values in table.items() if isinstance(entity, TenantEntity)}
-
-    def of_tenants(row: Key, made: Callable[[float], Any]) -> TenantTable[Any]:
-        return TenantTable(tenants, {name: made(values[row.name]) for name, values in limits.items() if row.name in values})
-
-    rates: dict[str, LimitTable[Any]] = {TENANT_KINDS[row.kind]: of_tenants(row, _rate) for row in RATES}
-    return rates | {TENANT_KINDS[row.kind]: of_tenants(row, int) for row in TOPIC_NUMBERS}
-
-
 def _options(settings: Settings, observed: Mapping[str, Action]) -> tuple[object, ...]:
     """What kinds have besides."""
     ids, topics, storage = settings.quotas.producer_ids, settings.quotas.topics, storage_of(settings)
-    options: list[object] = [
-        tenants_of(settings.tenants),
-        ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new),
-    ]
+    options: list[object] = [ProducerIdOptions(ids.count_unlimited, ids.cleanup_interval, ids.hold_new)]
     of_tenants = {name: policy for name, one in settings.tenants.items() if (policy := one.topic_policy.policy()).rules}
     options.append(TopicPolicyOptions(settings.quotas.topic_policy.policy(), of_tenants))
     above = Above.THROTTLE if TOPIC_IN in observed else Above(settings.quotas.topic_rates.mode)

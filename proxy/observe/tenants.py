@@ -4,7 +4,7 @@ Out: a plain value, log lines. It looks at a few topics at a time, so that the d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from proxy.observe.operations import Log
@@ -13,7 +13,7 @@ from quota.engine import Engine
 from quota.kind import LimitedKind
 from quota.limit_table import ResolvedLimit
 from quota.owned_topics import OwnedTopics
-from quota.tenants import Tenant, TenantEntity, Tenants, owner_of
+from quota.tenants import NO_TENANTS, Tenants, owner_of, tenant_among
 
 STEP: Final = 500
 """Topics, or tenants, that are looked at before the data path goes on."""
@@ -25,15 +25,13 @@ async def seen(
     """`sizes`: partitions of each topic that is known to exist. `pause` lets the data path go on."""
     topics: Counter[str | None] = Counter()
     partitions: Counter[str | None] = Counter()
-    matched: set[str] = set()
     for i, (topic, size) in enumerate(sizes.items()):
         if i % STEP == STEP - 1:
             await pause()
         tenant = _owner(engine.owned, topic)
         topics[tenant] += 1
         partitions[tenant] += size
-        matched.update(tenants.topic_prefixes.beginning(topic))
-    unmatched = tenants.topic_prefixes.others(matched)
+    unmatched = await _without_topics(tenants, sizes, pause)
     told = []
     for i, (name, one) in enumerate(sorted(tenants.tenants.items())):
         if i % STEP == STEP - 1:
@@ -55,8 +53,18 @@ async def seen(
 
 def _owner(owned: OwnedTopics, topic: str) -> str | None:
     """The tenant that owns a topic, by its name or by who created it."""
-    owners = owned.owners(topic, owned.creator(topic))
-    return next((owner.topic for owner in owners if isinstance(owner, TenantEntity)), None)
+    tenant = tenant_among(owned.owners(topic, owned.creator(topic)))
+    return None if tenant is None else tenant.topic
+
+
+async def _without_topics(tenants: Tenants, topics: Iterable[str], pause: Callable[[], Awaitable[None]]) -> dict[str, list[str]]:
+    """Prefixes that none of these topics begins with, by tenant."""
+    matched: set[str] = set()
+    for i, topic in enumerate(topics):
+        if i % STEP == STEP - 1:
+            await pause()
+        matched.update(tenants.topic_prefixes.beginning(topic))
+    return tenants.topic_prefixes.others(matched)
 
 
 class PrefixWarnings:
@@ -65,21 +73,16 @@ class PrefixWarnings:
 
     def __init__(self, sizes: Callable[[], Mapping[str, int]], log: Log) -> None:
         self._sizes, self._log = sizes, log
-        self._told: Mapping[str, Tenant] | None = None
+        self._told = NO_TENANTS
         self.topics_known = False
         """True once a broker has named all topics"""
 
     async def look(self, tenants: Tenants, pause: Callable[[], Awaitable[None]]) -> None:
         """To be called now and then."""
-        if not self.topics_known or tenants.tenants == self._told:
+        if not self.topics_known or tenants is self._told or tenants.tenants == self._told.tenants:
             return
-        self._told = tenants.tenants
-        matched: set[str] = set()
-        for i, topic in enumerate(self._sizes()):
-            if i % STEP == STEP - 1:
-                await pause()
-            matched.update(tenants.topic_prefixes.beginning(topic))
-        for tenant, prefixes in sorted(tenants.topic_prefixes.others(matched).items()):
+        self._told = tenants
+        for tenant, prefixes in sorted((await _without_topics(tenants, self._sizes(), pause)).items()):
             detail = "no topic that the proxy knows of begins with them"
             self._log.warning("prefixes without topics", tenant=tenant, topic_prefixes=prefixes, detail=detail)
 

@@ -26,7 +26,6 @@ from proxy.compiled import hot_path
 from proxy.config.alone import enforces_alone
 from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
-from proxy.config.tenants import tenants_of
 from proxy.config.units import HostPort
 from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
@@ -62,6 +61,7 @@ from proxy.upstream.metadata_poller import MetadataPoller
 from proxy.upstream.volumes import Watch
 from quota.engine import Engine
 from quota.kinds.producer_ids import Usage
+from quota.tenants import NO_TENANTS, Tenants
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
@@ -145,6 +145,10 @@ class Proxy:
         self._live = Live(
             self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time, partial(asyncio.sleep, 0)
         )
+
+    @property
+    def _tenants(self) -> Tenants:
+        return self.engine.limits.option(Tenants) or NO_TENANTS
 
     def _wants_topics(self) -> bool:
         """True if it matters which topics there are."""
@@ -364,8 +368,8 @@ class Proxy:
         return {"proxy": self.settings.proxy_id, "enforces_alone": self.enforces_alone(), **self.logs.throttle_status.seen()}
 
     async def tenants(self) -> dict[str, Any]:
-        tenants, sizes = tenants_of(self.dynamic_quotas.settings.tenants), self.directory.topics.sizes()
-        told = await seen(tenants, self.engine, sizes, self._clock(), partial(asyncio.sleep, 0))
+        sizes = self.directory.topics.sizes()
+        told = await seen(self._tenants, self.engine, sizes, self._clock(), partial(asyncio.sleep, 0))
         return {"proxy": self.settings.proxy_id, **told}
 
     async def live(self) -> dict[str, Any]:
@@ -400,7 +404,7 @@ class Proxy:
 
     async def _look_at_prefixes(self) -> None:
         self._prefixes.topics_known = self.directory.topics.listed
-        await self._prefixes.look(tenants_of(self.dynamic_quotas.settings.tenants), partial(asyncio.sleep, 0))
+        await self._prefixes.look(self._tenants, partial(asyncio.sleep, 0))
 
     async def _sweeps(self) -> None:
         while True:

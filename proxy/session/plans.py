@@ -5,7 +5,7 @@ looked at meanwhile)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
@@ -14,7 +14,7 @@ from proxy.session.client import Client
 from proxy.session.pending import Pending
 from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
-from proxy.wire.primitives import BadBytes, Buffer
+from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.runs import Run
 from proxy.wire.steps import finish_at_once
 
@@ -61,6 +61,11 @@ class Request:
         if self.chunks is not None:
             return self.chunks
         return [self.buf if self.end - self.start == len(self.buf) else memoryview(self.buf)[self.start : self.end]]
+
+    def with_body(self, body: Sequence[Buffer]) -> list[Buffer]:
+        """The frame of this request with another body, in pieces."""
+        header = bytes(self.buf[self.start + 4 : self.body])
+        return [INT32.pack(len(header) + sum(map(len, body))), header, *body]
 
     def body_places(self) -> list[Place]:
         """The body, without joining what came in pieces."""

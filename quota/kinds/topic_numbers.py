@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from quota.catalogue import TOPIC_NUMBERS
+from quota.catalogue import TENANT_KINDS, TOPIC_NUMBERS
 from quota.decision import Action, Decision, Standing, Verdict
 from quota.entity import Entity
 from quota.ledger import Sums
@@ -92,7 +92,7 @@ def kinds_of(owned: OwnedTopics) -> tuple[TopicNumbers, ...]:
     return tuple(
         TopicNumbers(name, row.name, row.unit, owned, tenants=name != row.kind)
         for row in TOPIC_NUMBERS
-        for name in (row.kind, f"tenant_{row.kind}")
+        for name in (row.kind, TENANT_KINDS[row.kind])
     )
 
 

@@ -18,7 +18,7 @@ from quota.decision import Action, Decision, Verdict
 from quota.entity import Entity
 from quota.ledger import Sums
 from quota.limits import Limits
-from quota.tenants import TenantEntity
+from quota.tenants import TenantEntity, tenant_among
 
 if TYPE_CHECKING:
     from quota.engine import Engine
@@ -106,7 +106,7 @@ class TopicPolicies:
 
     def violation(self, values: Mapping[str, str | int], owners: Sequence[Entity]) -> Violation | None:
         """The first thing that is against the policy of a topic of these owners; None if all is allowed."""
-        tenant = next((owner for owner in owners if isinstance(owner, TenantEntity)), None)
+        tenant = tenant_among(owners)
         own = {} if tenant is None else self._options.tenants.get(tenant.topic or "", TopicPolicy()).rules
         for thing, value in values.items():
             rule = own.get(thing) or self._options.default.rules.get(thing)

@@ -98,7 +98,7 @@ def connects(engine: Engine, user: str, amount: int, now: float) -> Decision | N
 
 
 def creates(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
-    """A request that creates so many topics, all of one tenant."""
+    """A request that creates `amount` topics, all of one tenant."""
     if engine.limits.exempt.everywhere(user, "app"):
         return None
     judged, names = Judged(), count(len(engine.owned))
@@ -108,7 +108,7 @@ def creates(engine: Engine, user: str, amount: int, now: float) -> Decision | No
 
 
 def shapes(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
-    """A request that creates a topic with so many partitions."""
+    """A request that creates a topic with `amount` partitions."""
     asked = [AskedTopic("t", True, {PARTITIONS: amount})]
     if engine.limits.exempt.everywhere(user, "app"):
         return None
