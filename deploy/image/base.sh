@@ -3,7 +3,7 @@
 # Needs root, buildah and mmdebstrap (apt-get install buildah mmdebstrap), and a mirror of Debian.
 #
 #   deploy/image/base.sh localhost/debian-python
-#   buildah build --build-arg BASE=localhost/debian-python --format docker --target proxy -t kafka-quota-proxy:0.1.0 -f deploy/image/Dockerfile .
+#   buildah build --build-arg BASE=localhost/debian-python --format docker --target proxy -t kafka-quota-proxy:0.2.0 -f deploy/image/Dockerfile .
 set -eu
 name=${1:?name of the image}
 suite=${SUITE:-bookworm}

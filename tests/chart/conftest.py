@@ -32,6 +32,11 @@ def promtool(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
+def prometheus(request: pytest.FixtureRequest) -> Path:
+    return need(request, "prometheus")
+
+
+@pytest.fixture(scope="session")
 def unittest(request: pytest.FixtureRequest) -> Path:
     """It takes Go a minute or two to make, so other tests run it only where `make test-chart` has made it."""
     if not (request.config.getoption("--api-server") or made("helm-unittest")):

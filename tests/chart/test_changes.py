@@ -69,7 +69,7 @@ def waiting(folder: Path, *states: list[Manifest]) -> list[str]:
 
 @pytest.mark.parametrize("change", LIVE.values(), ids=LIVE)
 def test_pods_stay_for_what_a_running_proxy_takes(helm: Helm, values: Path, change: dict[str, Any], tmp_path: Path) -> None:
-    before, after = helm.template(values), helm.template(values, values=change)
+    before, after = helm.template(values, hooks=False), helm.template(values, values=change, hooks=False)
     assert before != after
     assert template(before) == template(after)
     assert waiting(tmp_path, before, after) == []
@@ -77,7 +77,7 @@ def test_pods_stay_for_what_a_running_proxy_takes(helm: Helm, values: Path, chan
 
 @pytest.mark.parametrize("change", AT_START.values(), ids=AT_START)
 def test_pods_are_rolled_for_what_is_read_at_start(helm: Helm, values: Path, change: dict[str, Any], tmp_path: Path) -> None:
-    before, after = helm.template(values), helm.template(values, values=change)
+    before, after = helm.template(values, hooks=False), helm.template(values, values=change, hooks=False)
     key = "checksum/restart"
     assert template(before)["metadata"]["annotations"][key] != template(after)["metadata"]["annotations"][key]
     assert waiting(tmp_path, before, after) != []

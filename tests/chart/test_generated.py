@@ -60,7 +60,7 @@ def test_every_value_is_in_the_schema_with_its_default() -> None:
 def test_every_value_is_used_by_some_file_in_ci() -> None:
     """Sections that no file in ci/ sets would not be tried on an API server."""
     given = {key for file in VALUES for key in yaml.safe_load(file.read_text())}
-    untried = {"nameOverride", "revisionHistoryLimit", "minReadySeconds", "clusterDomain", "listenerDefaults", "admin", "resources"}
+    untried = {"nameOverride", "revisionHistoryLimit", "minReadySeconds", "clusterDomain", "listenerDefaults", "resources"}
     untried |= {"podSecurityContext", "securityContext", "probes"}
     assert set(yaml.safe_load((CHART / "values.yaml").read_text())) - given == untried
 

@@ -82,6 +82,15 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a topic's name": ({"usageLog": {"enabled": True, "topic": "a topic"}}, ["usageLog", "topic"]),
     "a broker without id": ({"upstream": {"brokers": {"one": "kafka-1:9092"}}}, ["brokers", "one"]),
     "a broker by id without port": ({"upstream": {"brokers": {"1": "kafka-1"}}}, ["brokers", "kafka-1"]),
+    "two brokers for one port": (
+        {"upstream": {"brokers": {"101": "a:9092", "201": "b:9092"}}},
+        ["listeners.main.brokerPorts: brokers 101 and 201", "listeners.main.brokerIds"],
+    ),
+    "a broker that is not among the ids": (
+        {"upstream": {"brokers": {"1": "a:9092"}}, **main(brokerIds=[2])},
+        ["listeners.main.brokerIds: clients could not reach broker 1"],
+    ),
+    "more ids than ports": (main(brokerIds=[1, 2, 3], brokerPorts={"count": 2}), ["2 ports are too few for 3 brokerIds"]),
     "a report of nothing": ({"report": {"enabled": True}}, ["report.enabled", "set usageLog.enabled to true", "report.logs"]),
     "a report of a topic alone": (
         {"report": {"enabled": True}, "usageLog": {"enabled": True, "volume": "none", "topic": "usage"}},
@@ -95,13 +104,25 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a setting of Spark that is no text": ({"report": {"spark": {"conf": {"spark.ui.enabled": False}}}}, ["report", "conf"]),
     "scaling by nothing": (
-        {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}},
+        {"autoscaling": {"enabled": True, "targetProcessorPercentage": 0}},
         ["autoscaling: by what?"],
     ),
     "most below fewest": ({"autoscaling": {"enabled": True, "maxReplicas": 1}}, ["autoscaling.maxReplicas: 1 is below"]),
     "scaling by a request that is not there": (
         {"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": None}}},
         ["resources.requests.cpu"],
+    ),
+    "scaling by what is never reached": (
+        {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 240}, "resources": {"requests": {"cpu": 1}}},
+        ["autoscaling.targetCPUUtilizationPercentage: a proxy with these workers uses 100% of its CPU request at the most"],
+    ),
+    "scaling by more than memory has workers for": (
+        {
+            "autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 70},
+            "resources": {"requests": {"cpu": "8"}},
+            "settings": {"limits": {"memory_total": "512MiB"}},
+        },
+        ["uses 62% of its CPU request at the most"],
     ),
     "a ledger nowhere": ({"ledger": {"kind": "redis"}}, ["ledger.servers: which Redis?", "redis.enabled"]),
     "a Redis that nobody uses": ({"ledger": {"kind": "kafka"}, "redis": {"enabled": True}}, ["redis.enabled: nobody would use it"]),
@@ -130,7 +151,15 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a password of Redis in the settings": ({"settings": {"ledger": {"password": "x"}}}, ["settings", "ledger", "password"]),
     "workers among the settings": ({"settings": {"workers": 2}}, ["settings", "workers"]),
     "no workers": ({"workers": 0}, ["workers"]),
-    "no way to brokers": ({"networkPolicy": {"enabled": True, "brokerPorts": []}}, ["networkPolicy.brokerPorts"]),
+    "monitors that cannot get in": (
+        {"monitoring": {"podMonitor": {"enabled": True}}},
+        ["networkPolicy.adminFrom: Prometheus could not reach the admin port"],
+    ),
+    "a token without Secret": ({"admin": {"auth": {"usersKey": "users"}}}, ["admin.auth.existingSecret"]),
+    "a login for nobody": ({"admin": {"auth": {"existingSecret": "a", "tokenKey": ""}}}, ["admin.auth.tokenKey"]),
+    "a size that is none": ({"settings": {"limits": {"max_frame": "1 meg"}}}, ["settings", "limits", "max_frame"]),
+    "a duration that is none": ({"settings": {"limits": {"idle_timeout": "ten minutes"}}}, ["limits", "idle_timeout"]),
+    "a duration without unit": ({"settings": {"limits": {"idle_timeout": 600}}}, ["limits", "idle_timeout"]),
 }
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from proxy.cli import main
 from proxy.config.load import load_settings
 from proxy.config.models import Settings
 from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
@@ -66,7 +68,7 @@ def test_files_that_settings_name_are_mounted(helm: Helm, values: Path, tmp_path
     manifests = helm.template(values)
     settings = settings_of(manifests, tmp_path).model_dump()
     pod = next(pod for pod in pods(manifests) if pod["metadata"]["labels"]["app.kubernetes.io/component"] == "proxy")
-    (proxy,) = pod["spec"]["containers"]
+    proxy = pod["spec"]["containers"][0]
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
     folders = {mount["mountPath"]: volumes.get(mount["name"], {}) for mount in proxy["volumeMounts"]}
     for name, file in files_in(settings):
@@ -155,7 +157,7 @@ def test_a_pod_is_given_the_time_it_takes(helm: Helm, values: Path, tmp_path: Pa
     drain = settings_of(manifests, tmp_path).limits.drain_timeout
     for pod in pods(manifests):
         if pod["metadata"]["labels"]["app.kubernetes.io/component"] == "proxy":
-            (proxy,) = pod["spec"]["containers"]
+            proxy = pod["spec"]["containers"][0]
             before = proxy["lifecycle"]["preStop"]["sleep"]["seconds"]
             assert pod["spec"]["terminationGracePeriodSeconds"] >= before + drain + 5
 
@@ -180,9 +182,111 @@ def test_certificates_name_what_clients_are_told(helm: Helm) -> None:
 
 
 def test_no_password_is_in_the_settings(helm: Helm) -> None:
-    text = one(helm.template(CHART / "ci" / "sasl-values.yaml"), "ConfigMap")["data"]["settings.yaml"]
+    text = one(helm.template(CHART / "ci" / "sasl-values.yaml", hooks=False), "ConfigMap")["data"]["settings.yaml"]
     assert yaml.safe_load(text)["upstream"]["sasl"] == {
         "mechanism": "SCRAM-SHA-512",
         "username": "quota-proxy",
         "password_file": "/etc/kafka-quota-proxy/upstream-sasl/password",
     }
+
+
+def test_brokers_can_be_reached_at_the_ports_that_the_values_name(helm: Helm) -> None:
+    """Nothing has to be said twice: a port that is left out would be an outage."""
+    upstream = {"bootstrapServers": ["kafka-bootstrap.kafka:9093", "[fd00::1]:9094"], "brokers": {"0": "kafka-0.kafka:9095"}}
+    values = {"upstream": upstream, "networkPolicy": {"enabled": True, "brokerPorts": [9096]}}
+    policy = one(helm.template(CHART / "ci" / "default-values.yaml", values=values), "NetworkPolicy")["spec"]
+    _, brokers = policy["egress"]
+    assert [port["port"] for port in brokers["ports"]] == [9096, 9093, 9094, 9095]
+
+
+def test_nobody_but_who_is_named_reaches_the_admin_port(helm: Helm) -> None:
+    prometheus = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    for given, allowed in (({}, []), ({"adminFrom": prometheus}, [prometheus])):
+        manifests = helm.template(CHART / "ci" / "default-values.yaml", values={"networkPolicy": given})
+        policy = one(manifests, "NetworkPolicy")["spec"]
+        assert policy["policyTypes"] == ["Ingress"]
+        rules = {port["port"]: rule.get("from") for rule in policy["ingress"] for port in rule["ports"]}
+        assert rules == {9192: None, 9193: None} | ({9190: prometheus} if allowed else {})
+    off = {"networkPolicy": {"admin": False}}
+    assert of_kind(helm.template(CHART / "ci" / "default-values.yaml", values=off), "NetworkPolicy") == []
+
+
+def test_monitors_and_probes_go_where_the_admin_port_has_a_token_and_tls(helm: Helm, tmp_path: Path) -> None:
+    admin = {"auth": {"existingSecret": "readers", "usersKey": "users"}, "tls": {"existingSecret": "admin-tls"}}
+    manifests = helm.template(CHART / "ci" / "monitoring-values.yaml", values={"admin": admin})
+    for kind, key in (("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")):
+        (endpoint,) = one(manifests, kind)["spec"][key]
+        assert endpoint["authorization"] == {"credentials": {"name": "readers", "key": "token"}}
+        assert endpoint["scheme"] == "https"
+    (proxy,) = workload_of(manifests)["spec"]["template"]["spec"]["containers"]
+    assert {proxy[f"{name}Probe"]["httpGet"]["scheme"] for name in ("startup", "readiness", "liveness")} == {"HTTPS"}
+    settings = settings_of(manifests, tmp_path).admin
+    assert settings.auth is not None
+    assert settings.tls is not None
+    mounts = {mount["mountPath"] for mount in proxy["volumeMounts"]}
+    files = [settings.auth.token_file, settings.auth.users_file, settings.tls.cert_file, settings.tls.key_file]
+    assert {str(Path(str(file)).parent) for file in files} <= mounts
+
+
+def test_the_hook_refuses_what_the_proxy_refuses(helm: Helm, tmp_path: Path) -> None:
+    """What the Job runs is run here, with the settings that it is given."""
+    settings = {"quotas": {"entities": [{"user": "a", "client_id": "b", "producer_ids_rate": 5}]}}
+    for values, code in (({}, 0), ({"settings": settings}, 2)):
+        manifests = helm.template(CHART / "ci" / "tls-values.yaml", values=values)
+        job = next(item for item in of_kind(manifests, "Job") if item["metadata"]["name"].endswith("check-config"))
+        assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+        spec = job["spec"]["template"]["spec"]
+        assert "serviceAccountName" not in spec, "that of the release is not there yet"
+        (volume,), (container,) = spec["volumes"], spec["containers"]
+        (given,) = [it for it in of_kind(manifests, "ConfigMap") if it["metadata"]["name"] == volume["configMap"]["name"]]
+        assert int(given["metadata"]["annotations"]["helm.sh/hook-weight"]) < 0, "before the Job"
+        (mount,) = container["volumeMounts"]
+        (tmp_path / "settings.yaml").write_text(given["data"]["settings.yaml"])
+        arguments = [part.replace(mount["mountPath"], str(tmp_path)) for part in container["args"]]
+        assert CliRunner().invoke(main, arguments).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("values", "target"),
+    [
+        ({}, 240),  # 60 % of one worker, by a request of 250m
+        ({"resources": {"requests": {"cpu": "1"}}}, 60),
+        ({"resources": {"requests": {"cpu": "2500m"}}}, 72),  # three workers
+        ({"workers": 4, "resources": {"requests": {"cpu": "1"}}}, 240),
+        ({"workers": 4, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}, 120),
+        ({"resources": {"requests": {"cpu": "8"}}}, 37),  # memory_total has room for five workers
+        ({"autoscaling": {"targetCPUUtilizationPercentage": 90}, "resources": {"requests": {"cpu": "1"}}}, 90),
+    ],
+)
+def test_the_target_of_cpu_can_be_reached(helm: Helm, values: Manifest, target: int) -> None:
+    manifests = helm.template(CHART / "ci" / "autoscaling-values.yaml", values=values)
+    (cpu,) = [it for it in one(manifests, "HorizontalPodAutoscaler")["spec"]["metrics"] if it["type"] == "ContainerResource"]
+    assert cpu["containerResource"]["target"]["averageUtilization"] == target
+
+
+def test_what_is_added_to_pods_is_there(helm: Helm) -> None:
+    manifests = helm.template(CHART / "ci" / "scheduling-values.yaml")
+    spec = workload_of(manifests)["spec"]["template"]["spec"]
+    assert [container["name"] for container in spec["initContainers"]] == ["before"]
+    proxy, beside = spec["containers"]
+    assert beside["name"] == "beside"
+    assert proxy["image"].startswith("registry.example.com/mirror/kafka-quota-proxy@sha256:")
+    assert proxy["args"][-2:] == ["--proxy-id", "edge"]
+    assert proxy["envFrom"] == [{"secretRef": {"name": "more", "optional": True}}]
+    assert [secret["name"] for secret in spec["imagePullSecrets"]] == ["mirror", "registry"]
+    for key in ("runtimeClassName", "hostAliases", "dnsPolicy", "dnsConfig"):
+        assert spec[key], key
+    assert "edge-more" in {item["metadata"]["name"] for item in of_kind(manifests, "ConfigMap")}
+    assert one(manifests, "Service")["metadata"]["labels"]["exposed"] == "false"
+
+
+@pytest.mark.parametrize(("where", "account"), [("s3", "edge-kafka-quota-proxy-report"), ("gcs", "usage-log-reader")])
+def test_the_report_reads_an_object_store_as_an_account_of_its_own(helm: Helm, where: str, account: str) -> None:
+    manifests = helm.template(CHART / "ci" / f"report-{where}-values.yaml")
+    (made,) = [it for it in of_kind(manifests, "ServiceAccount") if it["metadata"]["name"] == account]
+    assert len(made["metadata"]["annotations"]) == 1
+    template = one(manifests, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]
+    assert template["spec"]["serviceAccountName"] == account
+    (report,) = template["spec"]["containers"]
+    assert "PYSPARK_SUBMIT_ARGS" in {variable["name"] for variable in report["env"]}
+    assert {mount["name"] for mount in report["volumeMounts"]} == {volume["name"] for volume in template["spec"]["volumes"]}

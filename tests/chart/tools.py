@@ -2,7 +2,7 @@
 cannot be had.
 
 - helm, kubectl   from a wheel that carries both
-- promtool, etcd  on PATH, else out of Debian's packages, without installing them
+- prometheus, promtool, etcd  on PATH, else out of Debian's packages, without installing them
 - the rest        built by Go from the modules in `go/`; each is kept under the hash of its go.sum, so a new version is a new file
 
 `python -m tests.chart.tools [NAME…]` makes them ahead, as CI does in the background: the API server takes minutes. `node` stands
@@ -59,7 +59,7 @@ CRDS = (
     *("sparkapplications", "scheduledsparkapplications"),
 )
 """Of the kinds that the chart writes."""
-DEBIAN = {"promtool": "prometheus", "etcd": "etcd-server"}
+DEBIAN = {"promtool": "prometheus", "prometheus": "prometheus", "etcd": "etcd-server"}
 LIMIT = 3000.0
 """Seconds for one command."""
 

@@ -58,24 +58,45 @@ annotations:
 {{- end }}
 
 {{- define "kqp.image" -}}
+{{- $registry := (.root.Values.global).imageRegistry | default .image.registry }}
+{{- $repository := ternary (printf "%s/%s" $registry .image.repository) .image.repository (not (empty $registry)) }}
 {{- $tag := .image.tag | default .root.Chart.AppVersion }}
-{{- if .image.digest }}{{ .image.repository }}@{{ .image.digest }}{{ else }}{{ .image.repository }}:{{ $tag }}{{ end }}
+{{- if .image.digest }}{{ $repository }}@{{ .image.digest }}{{ else }}{{ $repository }}:{{ $tag }}{{ end }}
 {{- end }}
 
 {{- define "kqp.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (ternary (include "kqp.fullname" .) "default" .Values.serviceAccount.create) }}
 {{- end }}
 
-{{/* What all pods have in common. */}}
+{{/* What all pods have in common, but for the ServiceAccount. */}}
 {{- define "kqp.podSpec" -}}
 serviceAccountName: {{ include "kqp.serviceAccountName" . }}
+{{ include "kqp.podBase" . }}
+{{- end }}
+
+{{/* The same of a pod that runs before the chart's ServiceAccount is there. */}}
+{{- define "kqp.podBase" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- with .Values.imagePullSecrets }}
+{{- with concat ((.Values.global).imagePullSecrets | default list) .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
@@ -113,4 +134,32 @@ tolerations:
 {{- end }}
 {{- define "kqp.hasData" -}}
 {{- if or (include "kqp.hasFolder" .) (eq .Values.kind "StatefulSet") }}true{{ end }}
+{{- end }}
+
+{{/* Thousandths of a processor in a quantity such as 250m, 2 or 1.5; 0 for none. */}}
+{{- define "kqp.millicores" -}}
+{{- $text := toString (. | default "0") }}
+{{- if hasSuffix "m" $text }}{{ trimSuffix "m" $text }}{{ else }}{{ mulf (float64 $text) 1000 | int }}{{ end }}
+{{- end }}
+
+{{/* Bytes in a size of the settings, such as 64MiB. */}}
+{{- define "kqp.bytes" -}}
+{{- $factors := dict "" 1 "B" 1 "kB" 1000 "KB" 1000 "MB" 1000000 "GB" 1000000000 "TB" 1000000000000 "KiB" 1024 "MiB" 1048576 "GiB" 1073741824 "TiB" 1099511627776 }}
+{{- $text := ternary (toString .) (printf "%.0f" .) (kindIs "string" .) | trim }}
+{{- mulf (regexFind "^[0-9.]+" $text | float64) (get $factors (regexFind "[A-Za-z]*$" $text)) | int64 }}
+{{- end }}
+
+{{/* Thousandths of processors that the workers of a proxy can use, as the proxy itself counts workers. */}}
+{{- define "kqp.usableMillicores" -}}
+{{- $request := include "kqp.millicores" (dig "requests" "cpu" "" .Values.resources) | int }}
+{{- $limit := include "kqp.millicores" (dig "limits" "cpu" "" .Values.resources) | int }}
+{{- $usable := 0 }}
+{{- if kindIs "string" .Values.workers }}
+{{- $limits := .Values.settings.limits | default dict }}
+{{- $fit := div (include "kqp.bytes" ($limits.memory_total | default "1GiB") | int64) (include "kqp.bytes" ($limits.max_frame | default "100MiB") | int64) | int }}
+{{- $usable = mul 1000 (max 1 (min (divf $request 1000 | ceil | int) $fit)) | int }}
+{{- else }}
+{{- $usable = mul 1000 (int .Values.workers) | int }}
+{{- end }}
+{{- ternary (min $usable $limit) $usable (gt $limit 0) }}
 {{- end }}

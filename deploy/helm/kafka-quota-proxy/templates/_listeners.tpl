@@ -38,6 +38,19 @@
 {{- range $i := until (int $l.brokerPorts.count) }}
 {{- $_ := set $ports (printf "broker-%d" $i) (add $first $i | int) }}
 {{- end }}
+{{- if gt (len $l.brokerIds) (int $l.brokerPorts.count) }}{{ fail (printf "%s.brokerPorts.count: %d ports are too few for %d brokerIds" $at (int $l.brokerPorts.count) (len $l.brokerIds)) }}{{ end }}
+{{- $owners := dict }}
+{{- $ids := list }}
+{{- range $l.brokerIds }}{{ $ids = append $ids (int64 . | toString) }}{{ end }}
+{{- range $id := keys $root.Values.upstream.brokers | sortAlpha }}
+{{- if $l.brokerIds }}
+{{- if not (has $id $ids) }}{{ fail (printf "%s.brokerIds: clients could not reach broker %s of upstream.brokers: name its id too" $at $id) }}{{ end }}
+{{- else }}
+{{- $place := mod (int64 $id) (int $l.brokerPorts.count) | toString }}
+{{- if hasKey $owners $place }}{{ fail (printf "%s.brokerPorts: brokers %s and %s of upstream.brokers would have one port; name all ids in %s.brokerIds, or raise brokerPorts.count" $at (get $owners $place) $id $at) }}{{ end }}
+{{- $_ := set $owners $place $id }}
+{{- end }}
+{{- end }}
 {{- if gt (add $first (int $l.brokerPorts.count) -1 | int) 65535 }}{{ fail (printf "%s.brokerPorts: the last one is above 65535" $at) }}{{ end }}
 {{- if and (le $first (int $l.port)) (gt (add $first (int $l.brokerPorts.count) | int) (int $l.port)) }}{{ fail (printf "%s.brokerPorts: the bootstrap port %d is among them" $at (int $l.port)) }}{{ end }}
 {{- end }}

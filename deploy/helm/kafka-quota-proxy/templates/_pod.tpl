@@ -9,6 +9,10 @@
 {{- if $l.tls.clientCaSecret }}{{ $_ := set $out (printf "listener-%s-clients" $name) $l.tls.clientCaSecret }}{{ end }}
 {{- end }}
 {{- end }}
+{{- with .Values.admin }}
+{{- if .auth.existingSecret }}{{ $_ := set $out "admin-auth" .auth.existingSecret }}{{ end }}
+{{- if .tls.existingSecret }}{{ $_ := set $out "admin-tls" .tls.existingSecret }}{{ end }}
+{{- end }}
 {{- with .Values.upstream }}
 {{- if .tls.caSecret }}{{ $_ := set $out "upstream-ca" .tls.caSecret }}{{ end }}
 {{- if .tls.certSecret }}{{ $_ := set $out "upstream-cert" .tls.certSecret }}{{ end }}
@@ -29,6 +33,7 @@
 {{- $listeners := include "kqp.listeners" . | fromYaml }}
 {{- $secrets := include "kqp.secretVolumes" . | fromYaml }}
 {{- $ship := and .Values.usageLog.enabled (eq .Values.usageLog.volume "stdout") }}
+{{- $scheme := ternary ", scheme: HTTPS" "" (not (empty .Values.admin.tls.existingSecret)) }}
 {{- $clean := and (include "kqp.hasFolder" .) (not $ship) (gt (int .Values.usageLog.keepHours) 0) }}
 metadata:
   labels:
@@ -59,8 +64,13 @@ spec:
       {{- end }}
     {{- end }}
   {{- end }}
-  {{- if or $clean $ship }}
+  {{- if or $clean $ship .Values.initContainers }}
   initContainers:
+    {{- with .Values.initContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+  {{- if or $clean $ship }}
     # Runs beside the proxy, and ends after it: the proxy deletes no file.
     - name: usage-log
       image: {{ include "kqp.image" (dict "root" . "image" .Values.image) }}
@@ -97,7 +107,7 @@ spec:
     - name: proxy
       image: {{ include "kqp.image" (dict "root" . "image" .Values.image) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
-      args: [serve, --config, /etc/kafka-quota-proxy/settings/settings.yaml]
+      args: {{ toJson (concat (list "serve" "--config" "/etc/kafka-quota-proxy/settings/settings.yaml") .Values.extraArgs) }}
       env:
         # For `workers: auto`: rounded up.
         - name: KAFKA_QUOTA_PROXY_PROCESSORS
@@ -106,19 +116,23 @@ spec:
         {{- with .Values.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+      {{- with .Values.extraEnvFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       ports:
         - {name: admin, containerPort: {{ .Values.admin.port }}}
         {{- range $name, $l := $listeners }}
         - {name: {{ $name }}, containerPort: {{ $l.port }}}
         {{- end }}
       startupProbe:
-        httpGet: {path: /healthz, port: admin}
+        httpGet: {path: /healthz, port: admin{{ $scheme }}}
         {{- toYaml .Values.probes.startup | nindent 8 }}
       readinessProbe:
-        httpGet: {path: /readyz, port: admin}
+        httpGet: {path: /readyz, port: admin{{ $scheme }}}
         {{- toYaml .Values.probes.readiness | nindent 8 }}
       livenessProbe:
-        httpGet: {path: /healthz, port: admin}
+        httpGet: {path: /healthz, port: admin{{ $scheme }}}
         {{- toYaml .Values.probes.liveness | nindent 8 }}
       {{- if gt (int .Values.preStopSeconds) 0 }}
       lifecycle:
@@ -141,6 +155,9 @@ spec:
         {{- with .Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+    {{- with .Values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
     - name: settings
       configMap: {name: {{ include "kqp.fullname" . }}}

@@ -6,7 +6,12 @@
 {{- end }}
 
 {{- define "kqp.reportLabels" -}}
-{{- merge (include "kqp.selectorLabels" . | fromYaml) (dict "app.kubernetes.io/component" "report") .Values.podLabels .Values.commonLabels | toYaml }}
+{{- merge (include "kqp.selectorLabels" . | fromYaml) (dict "app.kubernetes.io/component" "report") .Values.report.podLabels .Values.podLabels .Values.commonLabels | toYaml }}
+{{- end }}
+
+{{- define "kqp.reportAccount" -}}
+{{- $own := .Values.report.serviceAccount }}
+{{- $own.name | default (ternary (printf "%s-report" (include "kqp.fullname" .)) (include "kqp.serviceAccountName" .) $own.create) }}
 {{- end }}
 
 {{- define "kqp.reportOptions" -}}
@@ -34,6 +39,9 @@
 {{- end }}
 # Spark's and matplotlib's scratch space
 - {name: tmp, mountPath: /tmp}
+{{- with .Values.report.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "kqp.reportVolumes" -}}
@@ -47,6 +55,9 @@
 {{- end }}
 - name: tmp
   emptyDir: {}
+{{- with .Values.report.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* The spec of a SparkApplication: sparkoperator.k8s.io/v1beta2. Its pods have no more rights than those of the CronJob, but for the
@@ -99,6 +110,18 @@ nodeSelector:
 {{- end }}
 {{- with .root.Values.tolerations }}
 tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.report.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.report.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.report.extraEnvFrom }}
+envFrom:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 volumeMounts:

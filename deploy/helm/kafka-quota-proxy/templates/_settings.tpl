@@ -8,6 +8,7 @@
 {{- else }}
 {{- $first := int $l.brokerPorts.first }}
 {{- $out = merge $out (dict "broker_ports" (printf "%d-%d" $first (add $first (int $l.brokerPorts.count) -1 | int))) }}
+{{- if $l.brokerIds }}{{ $_ := set $out "broker_ids" $l.brokerIds }}{{ end }}
 {{- end }}
 {{- if $l.proxyProtocol }}{{ $_ := set $out "proxy_protocol" true }}{{ end }}
 {{- if $l.tls.enabled }}
@@ -17,6 +18,25 @@
 {{- $tls = merge $tls (dict "client_ca_file" (printf "%s-clients/%s" $folder $l.tls.clientCaKey) "client_auth" $l.tls.clientAuth "principal_mapping_rules" $l.tls.principalMappingRules) }}
 {{- end }}
 {{- $_ := set $out "tls" $tls }}
+{{- end }}
+{{- toYaml $out }}
+{{- end }}
+
+{{/* The section `admin`. */}}
+{{- define "kqp.adminSettings" -}}
+{{- $out := dict "listen" (printf "%s:%d" .Values.bindAddress (int .Values.admin.port)) }}
+{{- with .Values.admin.auth }}
+{{- if .existingSecret }}
+{{- if not (or .tokenKey .usersKey) }}{{ fail "admin.auth.tokenKey: name the key of the token, or admin.auth.usersKey: nobody could log in" }}{{ end }}
+{{- $auth := dict }}
+{{- if .tokenKey }}{{ $_ := set $auth "token_file" (printf "/etc/kafka-quota-proxy/admin-auth/%s" .tokenKey) }}{{ end }}
+{{- if .usersKey }}{{ $_ := set $auth "users_file" (printf "/etc/kafka-quota-proxy/admin-auth/%s" .usersKey) }}{{ end }}
+{{- $_ := set $out "auth" $auth }}
+{{- else if .usersKey }}{{ fail "admin.auth.existingSecret: name the Secret with the key of admin.auth.usersKey" }}
+{{- end }}
+{{- end }}
+{{- if .Values.admin.tls.existingSecret }}
+{{- $_ := set $out "tls" (dict "cert_file" "/etc/kafka-quota-proxy/admin-tls/tls.crt" "key_file" "/etc/kafka-quota-proxy/admin-tls/tls.key") }}
 {{- end }}
 {{- toYaml $out }}
 {{- end }}
@@ -97,7 +117,7 @@
 {{- $_ := set $s "ledger" (merge ($s.ledger | default dict) (dict "replicas" $replicas)) }}
 {{- end }}
 {{- $_ := set $s "workers" .Values.workers }}
-{{- $_ := set $s "admin" (dict "listen" (printf "%s:%d" .Values.bindAddress (int .Values.admin.port))) }}
+{{- $_ := set $s "admin" (include "kqp.adminSettings" . | fromYaml) }}
 {{- $_ := set $s "listen" (include "kqp.listenSettings" (dict "root" . "name" "main" "listener" $listeners.main) | fromYaml) }}
 {{- $more := dict }}
 {{- range $name, $l := omit $listeners "main" }}
