@@ -25,7 +25,9 @@ _NEEDED = {"confluent-kafka": 2, "kafka-python": 3, "pyspark": 4, "matplotlib": 
     show_default=True,
     help="Folder for settings, logs and report; what an earlier demo left there is replaced.",
 )
-@click.option("--seconds", type=click.IntRange(5, 300), default=15, show_default=True, help="Length of each of the three phases.")
+@click.option(
+    "--seconds", type=click.IntRange(5, 300), default=10, show_default=True, help="Length of each of the first three phases."
+)
 @click.option("--brokers", type=click.IntRange(1, 3), default=1, show_default=True, help="How many brokers Kafka has.")
 @click.option("--keep", is_flag=True, help="At the end leave Kafka and the proxy running until Ctrl-C.")
 def demo(out: Path, seconds: int, brokers: int, keep: bool) -> None:

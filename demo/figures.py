@@ -62,6 +62,17 @@ class StormFigures:
 
 
 @dataclass(frozen=True)
+class HeldBack:
+    """A tenant that wants to write more than it may. `wanted`, `written`: bytes within the phase. `refused`: batches, each
+    time."""
+
+    wanted: float
+    written: float
+    refused: int
+    throttle_ms: int
+
+
+@dataclass(frozen=True)
 class Delivery:
     """Records of all phases: acknowledged, refused (the producer was told), and acknowledged but not found."""
 
@@ -72,7 +83,8 @@ class Delivery:
 
 def felt(phase: PhaseResult) -> Felt:
     """Figures of the measured part of a phase. If that begins in the middle of the phase, the bursts of the quota are over."""
-    return Felt(_latencies(_tenant(phase, plan.ORDERS)), _waits(_tenant(phase, plan.NEW_TOPICS), phase.duration_s))
+    teams = next((one for one in phase.tenants if one.tenant == plan.NEW_TOPICS), None)
+    return Felt(_latencies(_tenant(phase, plan.ORDERS)), _waits(teams, phase.duration_s) if teams else None)
 
 
 def storm(phase: PhaseResult, storm: plan.Storm, client_id: str, throttling: Throttling) -> StormFigures:
@@ -81,10 +93,20 @@ def storm(phase: PhaseResult, storm: plan.Storm, client_id: str, throttling: Thr
     created, length = sum(found.series.acknowledged), phase.warmup_s + phase.duration_s
     return StormFigures(
         created,
-        throttling.refused_topics * storm.partitions,
+        throttling.refused * storm.partitions,
         sum(found.series.failed),
         longest_wait(found.series, phase.started, length, ends=client_id == storm.unlimited),
     )
+
+
+def held_back(phase: PhaseResult, tenant: str, throttling: Throttling) -> HeldBack:
+    """Of a tenant that writes records of one size. What it wrote after the end of the phase is not in `written`."""
+    found = _tenant(phase, tenant)
+    series = found.series
+    end = int(phase.started + phase.warmup_s + phase.duration_s)
+    within = sum(size for second, size in enumerate(series.bytes, series.first) if second < end)
+    of_each = sum(series.bytes) / max(sum(series.acknowledged), 1)
+    return HeldBack(sum(series.intended) * of_each, within, throttling.refused, throttling.throttle_ms)
 
 
 def longest_wait(series: Series, started: float, length: float, *, ends: bool) -> float:

@@ -1,6 +1,7 @@
 """Where a run leaves its results. In: a path. Out: an empty folder for a new run. Deletes only what a demo wrote: a folder
 belongs to a demo if its settings file says so."""
 
+import secrets
 import shutil
 from pathlib import Path
 
@@ -9,12 +10,13 @@ from demo.errors import UsageError
 
 
 class Folder:
-    """The paths of one run: the proxy's settings file, its operations log (what it printed), the folder of its usage log, and that
-    of the capacity report."""
+    """The paths of one run: the proxy's settings file, the password of all users, the proxy's operations log (what it printed), the
+    folder of its usage log, proposed quotas, and the folder of the capacity report."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.settings, self.proxy_log = path / "proxy.yaml", path / "proxy.log"
+        self.password, self.proposed = path / "password", path / "proposed.yaml"
         self.usage, self.report = path / "logs", path / "report"
 
 
@@ -25,7 +27,10 @@ def prepare(path: Path) -> Folder:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             _clear(folder)
-        folder.settings.write_text(plan.settings_yaml(), encoding="utf-8")
+        folder.settings.write_text(plan.settings_yaml(folder.password.absolute()), encoding="utf-8")
+        folder.proposed.write_text(plan.what_if_yaml(), encoding="utf-8")
+        folder.password.touch(mode=0o600)
+        folder.password.write_text(secrets.token_hex(16), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--out {path}: {error.strerror}") from None
     return folder
@@ -37,4 +42,5 @@ def _clear(folder: Folder) -> None:
     for made in (folder.usage, folder.report):
         if made.exists():
             shutil.rmtree(made)
-    folder.proxy_log.unlink(missing_ok=True)
+    for file in (folder.proxy_log, folder.password, folder.proposed):
+        file.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from configfile.access import Access
 from configfile.load import FileError
 from demo import figures, plan
 from demo.errors import DemoError
@@ -23,15 +22,16 @@ class PhaseProgress(RunObserver):
 
     def __init__(self, services: Services, screen: Screen) -> None:
         self._services, self._screen = services, screen
-        self._bar, self._tick, self._began = ExitStack(), None, 0.0
+        self._bar, self._tick, self._began, self._room_at = ExitStack(), None, 0.0, None
 
     _tick: Tick | None
+    _room_at: float | None
 
     def run(self, parameters: dict[str, str]) -> RunResult:
         """Raises DemoError, and errors of the services."""
         try:
             scenario = load_scenario(plan.SCENARIO, parameters)
-            cluster = Cluster.at(self._services.proxy.bootstrap, Access())
+            cluster = Cluster.at(self._services.proxy.bootstrap, self._services.access)
             with self._bar:
                 return run_once(scenario, cluster, Options(clean_up=False), self)
         except (FileError, EndpointError, RunError) as error:
@@ -40,11 +40,17 @@ class PhaseProgress(RunObserver):
 
     def phase(self, name: str, length: float, now: float) -> None:
         self._bar.close()
-        self._began = now
+        self._began, self._room_at = now, None
+        if name == plan.DISK:
+            self._services.limit_disk()
+            self._room_at = now + length * plan.ROOM_AFTER
         self._tick = self._bar.enter_context(self._screen.bar(plan.TITLES.get(name, "warming up"), length))
 
     def show(self, now: float) -> None:
         self._services.check()
+        if self._room_at is not None and now > self._room_at:
+            self._services.settle(more="")  # as if somebody had made room on the disk
+            self._room_at = None
         if self._tick is not None:
             self._tick(now - self._began)
 
@@ -55,11 +61,15 @@ class PhaseProgress(RunObserver):
     def done(self, phase: PhaseResult) -> None:
         self._bar.close()
         self._services.check()
+        if phase.name == plan.DISK:
+            self._services.settle(more=None)
         if phase.name in plan.TITLES:
             self._screen.step(plan.TITLES[phase.name], _short(figures.felt(phase)))
 
 
 def _short(felt: figures.Felt) -> str:
+    if felt.produce and not felt.new_topics:
+        return f"produce p99 of the orders {felt.produce.p99:.0f} ms"
     if not (felt.produce and felt.new_topics):
         return "nothing could be measured"
     least = "≥ " if felt.new_topics.pending else ""

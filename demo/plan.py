@@ -1,4 +1,4 @@
-"""The plan of the demo: the storms, the quotas, the proxy's settings file.
+"""The plan of the demo: who logs in, the storms, the quotas, the proxy's settings file.
 
 In: the limits of this machine. Out: constants, values for the parameters of `scenario.yaml`, which says who does what."""
 
@@ -9,20 +9,40 @@ from pathlib import Path
 from typing import Literal
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
-ALONE, UNLIMITED, LIMITED = "alone", "no-quota", "quota"
+ALONE, UNLIMITED, LIMITED, THRESHOLD, DISK = "alone", "no-quota", "quota", "threshold", "disk"
 """The measured phases of the scenario."""
 TITLES = {
     ALONE: "1 the ordinary clients alone",
     UNLIMITED: "2 a topic storm, no quota",
     LIMITED: "3 the same storm, with a quota",
+    THRESHOLD: "4 a topic above its threshold",
+    DISK: "5 a disk at its limit",
 }
 ORDERS, NEW_TOPICS = "orders", "teams"
 """The ordinary tenants that are measured."""
+CLICKS, ARCHIVE = "clicks", "archive"
+"""The tenant that writes more than its topic may take, and the one that fills the disk: their topics are called so, too."""
+
+TENANTS = ("shop", "teams", "ci", CLICKS, ARCHIVE)
+"""Their users."""
+OPERATOR, PROXY_USER = "operator", "quota-proxy"
+"""Who prepares topics, and has no limits; who the proxy is at the brokers."""
+MECHANISM = "SCRAM-SHA-512"
 
 MUTATIONS_RATE = 5
 """Partitions per second."""
 MUTATIONS_BURST = 500
 """Partitions."""
+
+TOTAL_THRESHOLD, CLICKS_THRESHOLD = 300_000, 200_000
+"""Bytes per second: of all topics together, of `clicks`."""
+SOFT_ROOM, HARD_ROOM = 8 << 20, 40 << 20
+"""Bytes that may still be written to the disk until producers are slowed, and until nothing more is written."""
+PROPOSED_RATE = 600_000
+"""Bytes per second that the proposal lets the archive write; in the generated history it writes some 1 MB/s on average."""
+THRESHOLD_SECONDS, DISK_SECONDS = 8, 12
+ROOM_AFTER = 0.6
+"""The part of the phase after which the demo makes room on the disk."""
 
 _PER_SECOND = 100  # partitions of one storm client per second of a phase: what a small machine's broker digests in about that time
 _MIN, _MAX = 750, 1500  # of one storm client: more than the burst, and less than what troubles a heap of 512 MB
@@ -49,9 +69,16 @@ STORMS = (Storm("new", "storm-new", topics=7, partitions=80), Storm("old", "stor
 """The new client speaks CreateTopics version 7, so it can be refused; the old one version 4, so it can only be slowed down."""
 
 
-def parameters(seconds: int, replicas: int) -> dict[str, str]:
+def parameters(seconds: int, replicas: int, password_file: Path) -> dict[str, str]:
     """Of the scenario, for phases of this length."""
-    values: dict[str, object] = {"seconds": f"{seconds}s", "half": f"{seconds / 2}s", "replicas": replicas}
+    values: dict[str, object] = {
+        "seconds": f"{seconds}s",
+        "half": f"{seconds / 2}s",
+        "replicas": replicas,
+        "threshold_seconds": f"{THRESHOLD_SECONDS}s",
+        "disk_seconds": f"{DISK_SECONDS}s",
+        "password_file": password_file,
+    }
     for storm in STORMS:
         requests = ceil(storm_partitions(seconds) / (storm.topics * storm.partitions))
         values[f"{storm.kind}_topics"] = requests * storm.topics
@@ -70,15 +97,49 @@ def allowance(seconds: float) -> float:
     return MUTATIONS_BURST + MUTATIONS_RATE * seconds
 
 
-def settings_yaml() -> str:
-    """The proxy's settings file."""
+def settings_yaml(password_file: Path, more: str | None = None) -> str:
+    """The proxy's settings file. `more`: quotas beside those of the storms, as text; by default the threshold of a topic."""
     limits = f"controller_mutations_rate: {MUTATIONS_RATE}, controller_mutations_burst: {MUTATIONS_BURST}"
-    entities = "".join(f"    - {{client_id: {storm.client_id}, {limits}}}\n" for storm in STORMS)
+    entities = "".join(f"    - {{user: ci, client_id: {storm.client_id}, {limits}}}\n" for storm in STORMS)
     return f"""\
 {SETTINGS_HEADER}
+upstream:
+  sasl: {{mechanism: {MECHANISM}, username: {PROXY_USER}, password_file: {password_file}}}
 listen: {{bootstrap: "127.0.0.1:0"}}  # any free port; the line "started" of proxy.log says which
 admin: {{listen: "127.0.0.1:0"}}
 logs: {{usage: {{interval: 1s}}}}
+exempt: {{users: [{OPERATOR}], topics: [orders]}}  # orders go on when the disk is at its limit
 quotas:
   entities:
-{entities}"""
+{entities}{_THRESHOLDS if more is None else more}"""
+
+
+_THRESHOLDS = f"""\
+  topics:
+    total_bytes_in_per_sec: {TOTAL_THRESHOLD}
+    bytes_in_per_sec: {{{CLICKS}: {CLICKS_THRESHOLD}}}
+    meter: window
+"""
+
+
+def disk_limit(free: int) -> str:
+    """Limits a little below what is left on the disk now, in bytes."""
+    soft, hard = max(free - SOFT_ROOM, 0), max(free - HARD_ROOM, 0)
+    return f"""\
+  storage:
+    soft: {{min_available_bytes: {soft}}}
+    hard: {{min_available_bytes: {hard}}}
+    check_interval: 200ms
+    release_margin: 0
+"""
+
+
+def what_if_yaml() -> str:
+    """Quotas that somebody might propose, for the report to play the logs against."""
+    return f"""\
+# What the report's "what if" looks at: the archive held to half of what it writes.
+upstream: {{bootstrap_servers: ["127.0.0.1:9092"]}}
+quotas:
+  entities:
+    - {{user: {ARCHIVE}, cluster_producer_byte_rate: {PROPOSED_RATE}}}
+"""

@@ -1,9 +1,11 @@
-"""Runs `kafka-quota-proxy report` on what the proxy logged. In: the out folder. Out: the report's page in it."""
+"""Runs `kafka-quota-proxy report` on what the proxy logged, and on two generated weeks before it. In: the out folder. Out: the
+report's page in it."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+from demo import history
 from demo.errors import DemoError
 from demo.folder import Folder
 from localkafka import find_java
@@ -13,9 +15,11 @@ _LIMIT = 300.0  # seconds
 _TAIL_LINES = 15
 
 
-def make(folder: Folder) -> Path:
-    """The page. Errors: DemoError, JavaMissing."""
+def make(folder: Folder, began: float) -> Path:
+    """The page. `began`: when the proxy did, in seconds since the epoch. Errors: DemoError, JavaMissing."""
+    history.write(folder.usage, began)
     command = [sys.executable, "-m", "proxy", "report", "--logs", str(folder.usage), "--out", str(folder.report)]
+    command += ["--quotas", str(folder.settings), "--what-if", str(folder.proposed), "--note", history.NOTE]
     with Guard() as guard:
         try:
             run = guard.run(command, env=find_java().environment(), merge=True, timeout=_LIMIT)

@@ -28,7 +28,7 @@ class Options:
 def run(options: Options, screen: Screen) -> int:
     """Run the demo. Returns 0, or 1 if the figures are wrong. Errors: UsageError, DemoError, and localkafka's own."""
     where = folder.prepare(options.out)
-    begin = time.monotonic()
+    begin, began = time.monotonic(), time.time()
     screen.line(f"A real Kafka behind the proxy, on this machine. What it leaves is in {where.path}/", wrap=False)
     with started(where, options.brokers, screen.line) as services:
         screen.step(
@@ -36,7 +36,7 @@ def run(options: Options, screen: Screen) -> int:
             f"{services.upstream} behind {services.proxy.bootstrap}, up in {seconds(time.monotonic() - begin)}",
         )
         measured = _perform(services, where, options, screen)
-        page = _report(where, screen)
+        page = _report(where, began, screen)
         found = _show(measured, page, where, screen, time.monotonic() - begin)
         if options.keep:
             _keep(services, screen)
@@ -44,7 +44,7 @@ def run(options: Options, screen: Screen) -> int:
 
 
 def _perform(services: Services, where: folder.Folder, options: Options, screen: Screen) -> Results:
-    run = PhaseProgress(services, screen).run(plan.parameters(options.seconds, options.brokers))
+    run = PhaseProgress(services, screen).run(plan.parameters(options.seconds, options.brokers, where.password.absolute()))
     with screen.working("closing the usage log"):
         if options.keep:
             time.sleep(_FLUSH)
@@ -57,16 +57,32 @@ def _perform(services: Services, where: folder.Folder, options: Options, screen:
         for storm in plan.STORMS
         for phase, client_id in ((plan.UNLIMITED, storm.unlimited), (plan.LIMITED, storm.client_id))
     }
-    alone, unlimited, limited = (figures.felt(phases[name]) for name in (plan.ALONE, plan.UNLIMITED, plan.LIMITED))
-    return Results(options.seconds, alone, unlimited, limited, storms, figures.delivery(run), throttled)
+    alone, unlimited, limited, *beside = (figures.felt(phases[name]) for name in plan.TITLES)
+    producing = throttling.throttling_by_client(where.usage, "Produce")
+    clicks, archive = (
+        figures.held_back(phases[phase], tenant, producing.get(f"{tenant}-app", throttling.Throttling()))
+        for phase, tenant in ((plan.THRESHOLD, plan.CLICKS), (plan.DISK, plan.ARCHIVE))
+    )
+    return Results(
+        options.seconds,
+        alone,
+        unlimited,
+        limited,
+        storms,
+        figures.delivery(run),
+        throttled,
+        clicks,
+        archive,
+        (beside[0], beside[1]),
+    )
 
 
-def _report(where: folder.Folder, screen: Screen) -> Path | DemoError:
+def _report(where: folder.Folder, began: float, screen: Screen) -> Path | DemoError:
     """The page, or why there is none. The figures are shown in both cases."""
     begin = time.monotonic()
     try:
         with screen.working("the capacity report, a Spark job"):
-            page = report.make(where)
+            page = report.make(where, began)
     except DemoError as error:
         return error
     screen.step("the capacity report", f"made from the proxy's log by Spark in {seconds(time.monotonic() - begin)}")
@@ -80,11 +96,11 @@ def _show(results: Results, page: Path | DemoError, where: folder.Folder, screen
     screen.line(_about_the_quota(results.seconds))
     screen.line()
     screen.console.print(tables.felt_table(results))
-    for sentence in verdict.sentences(results):
+    for sentence in (*verdict.sentences(results), verdict.about_clicks(results), verdict.about_archive(results)):
         screen.line(sentence)
     sent = results.delivery
     told = f" (and {sent.refused:,} whose producer was told of a failure)" if sent.refused else ""
-    screen.line(f"Orders: {sent.acknowledged:,} acknowledged{told}, {sent.lost} of them lost.")
+    screen.line(f"Records of all tenants: {sent.acknowledged:,} acknowledged{told}, {sent.lost} of them lost.")
     screen.line()
     problems = verdict.problems(results)
     if isinstance(page, DemoError):

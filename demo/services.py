@@ -1,10 +1,15 @@
 """Kafka and the proxy, started and stopped. In: the out folder, how many brokers. Out: where clients bootstrap."""
 
+import os
+import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from benchmarks.local_proxy import LocalProxy
+from configfile.access import Access, Login
+from demo import plan
 from demo.folder import Folder
 from localkafka import LocalCluster
 
@@ -21,6 +26,12 @@ class Services:
 
     kafka: LocalCluster
     proxy: LocalProxy
+    folder: Folder
+
+    @property
+    def access(self) -> Access:
+        """The login of the operator."""
+        return Access(Login(plan.MECHANISM, plan.OPERATOR, self.folder.password.read_text(encoding="utf-8")))
 
     @property
     def upstream(self) -> str:
@@ -32,6 +43,16 @@ class Services:
         self.proxy.check()
         for node in self.kafka.brokers:
             node.check_alive()
+
+    def limit_disk(self) -> None:
+        """From now on the proxy keeps producers from writing much more to the disk."""
+        free = shutil.disk_usage(self.kafka.brokers[0].log_dirs[0]).free
+        self.settle(plan.disk_limit(free))
+
+    def settle(self, more: str | None) -> None:
+        """Other quotas beside those of the storms (`plan.settings_yaml`), which the proxy reads at once."""
+        self.folder.settings.write_text(plan.settings_yaml(self.folder.password.absolute(), more), encoding="utf-8")
+        os.kill(self.proxy.pid, signal.SIGHUP)
 
     def close(self) -> None:
         """Stop the proxy with SIGTERM, so that its usage log is complete; then the cluster."""
@@ -45,7 +66,9 @@ def started(folder: Folder, brokers: int, say: Callable[[str], None]) -> Iterato
 
     Raises ProxyError, and localkafka's own: JavaMissing, FetchError, FormatError, NodeError.
     """
-    with LocalCluster(brokers, properties=_BROKER_PROPERTIES, progress=say) as kafka:
+    password = folder.password.read_text(encoding="utf-8")
+    users = dict.fromkeys((*plan.TENANTS, plan.OPERATOR, plan.PROXY_USER), password)
+    with LocalCluster(brokers, properties=_BROKER_PROPERTIES, sasl=users, progress=say) as kafka:
         arguments = ["--upstream", kafka.bootstrap_servers, "--logs", str(folder.usage)]
         with LocalProxy(folder.settings, folder.proxy_log, arguments) as proxy:
-            yield Services(kafka, proxy)
+            yield Services(kafka, proxy, folder)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from demo import plan
-from demo.figures import Delivery, Felt, Latencies, StormFigures, Waits
+from demo.figures import Delivery, Felt, HeldBack, Latencies, StormFigures, Waits
 from demo.throttling import Throttling
 
 CLEAR = 1.5
@@ -25,6 +25,10 @@ class Results:
     storms: Mapping[str, StormFigures]
     delivery: Delivery
     throttling: Mapping[str, Throttling]
+    clicks: HeldBack
+    archive: HeldBack
+    beside: tuple[Felt, Felt]
+    """What the orders felt beside these two."""
 
 
 def sentences(results: Results) -> list[str]:
@@ -52,7 +56,44 @@ def problems(results: Results) -> list[str]:
             found.append(f"{storm.client_id} was throttled, but never told error 89")
         elif storm.kind == "old" and refused:
             found.append(f"{storm.client_id} was told error 89, which it cannot know")
+    if not results.clicks.refused and results.clicks.written > 15 * plan.TOTAL_THRESHOLD:
+        found.append("clicks was never refused, though it wrote more than the threshold of its topic")
     return found
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def about_clicks(results: Results) -> str:
+    """What became of the tenant whose topic has a threshold."""
+    clicks, threshold = results.clicks, _megabytes(plan.CLICKS_THRESHOLD)
+    if not clicks.refused:
+        written = _megabytes(clicks.written)
+        return f"clicks wrote {written}, less than the threshold of its topic lets come at once: this machine is too slow."
+    return (
+        f"clicks wanted to write {_megabytes(clicks.wanted)} in {plan.THRESHOLD_SECONDS} s to a topic with a threshold of"
+        f" {threshold}/s, and wrote {_megabytes(clicks.written)}, as ten seconds of the thresholds may come at once."
+        f" Then a batch was refused {clicks.refused:,} times, with error 19, which clients retry.{_beside(results.beside[0])}"
+    )
+
+
+def about_archive(results: Results) -> str:
+    """What became of the tenant that fills the disk."""
+    archive, left = results.archive, _megabytes(plan.HARD_ROOM)
+    if not (archive.refused or archive.throttle_ms):
+        return "archive did not reach the limit of the disk: other programs made room on it meanwhile."
+    refused = f"; then a batch was refused {archive.refused:,} times, with error 56" if archive.refused else ""
+    return (
+        f"archive wanted to write {_megabytes(archive.wanted)} in {plan.DISK_SECONDS} s, and the disk had {left} left to its limit."
+        f" It was slowed down, by {seconds(archive.throttle_ms / 1000)} in sum{refused}."
+        f" Room was made after {plan.DISK_SECONDS * plan.ROOM_AFTER:.0f} s, and its client sent on:"
+        f" {_megabytes(archive.written)} were written.{_beside(results.beside[1])}"
+    )
+
+
+def _beside(felt: Felt) -> str:
+    return f" Orders, whose topic is exempt, took {felt.produce.p50:.0f} ms (median)." if felt.produce else ""
 
 
 def _new_topics(alone: Waits, storm: Waits, after: Waits) -> str:

@@ -1,7 +1,7 @@
 """Results of the load test as the demo shows them."""
 
 from demo import plan
-from demo.figures import delivery, felt, longest_wait, storm
+from demo.figures import HeldBack, delivery, felt, held_back, longest_wait, storm
 from demo.throttling import Throttling
 from loadtest.results.counts import Series
 from loadtest.results.histogram import Histogram, Recorder
@@ -96,3 +96,12 @@ def test_only_what_was_acknowledged_can_be_lost() -> None:
     )
     found = delivery(run)
     assert (found.acknowledged, found.refused, found.lost) == (10, 2, 1)
+
+
+def test_what_was_held_back_is_of_the_phase_and_not_of_what_came_after_it() -> None:
+    found = series(400, 0, 100, 100, 300)  # the last second is after the phase
+    found.bytes = [10 * count for count in found.acknowledged]
+    found.intended = [300, 300, 300, 300, 0]
+    clicks = tenant("clicks", "produce", series=found)
+    of_phase = phase(None, None, clicks).model_copy(update={"started": 100.2, "warmup_s": 0.0, "duration_s": 4.0})
+    assert held_back(of_phase, "clicks", Throttling(7, 900)) == HeldBack(wanted=12_000, written=6_000, refused=7, throttle_ms=900)

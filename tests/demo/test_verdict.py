@@ -2,8 +2,9 @@
 
 import pytest
 
+from demo.figures import HeldBack
 from demo.throttling import Throttling
-from demo.verdict import problems, seconds, sentences
+from demo.verdict import about_archive, about_clicks, problems, seconds, sentences
 from tests.demo.results import felt, results
 
 
@@ -42,6 +43,22 @@ def test_what_must_not_be_is_a_problem() -> None:
     assert problems(results(old_refused=8)) == ["storm-old was told error 89, which it cannot know"]
     never = problems(results(throttling={"storm-new": Throttling(7, 12_000)}))
     assert never == ["storm-old was never throttled: its burst was not used up; try more --seconds"]
+
+
+def test_what_was_held_back_is_told_with_its_figures() -> None:
+    good = results()
+    assert "wanted to write 24.6 MB in 8 s to a topic with a threshold of 0.2 MB/s, and wrote 3.4 MB" in about_clicks(good)
+    assert "refused 120 times, with error 19" in about_clicks(good)
+    assert "slowed down, by 2.8 s in sum; then a batch was refused 15 times, with error 56" in about_archive(good)
+
+
+def test_a_disk_that_got_room_meanwhile_is_no_problem_and_a_threshold_that_did_not_hold_is() -> None:
+    assert "other programs made room" in about_archive(results(archive=HeldBack(1e7, 1e7, 0, 0)))
+    slow = results(clicks=HeldBack(24.6e6, 2e6, 0, 0))
+    assert "this machine is too slow" in about_clicks(slow)
+    assert problems(slow) == []
+    never = problems(results(clicks=HeldBack(24.6e6, 24.6e6, 0, 0)))
+    assert never == ["clicks was never refused, though it wrote more than the threshold of its topic"]
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.036, "0.04 s"), (1.0, "1.0 s"), (9.94, "9.9 s"), (13.4, "13 s")])
