@@ -2,8 +2,8 @@
 
 Bytes in and out are whole Produce requests and Fetch responses on the wire. What is stored of a topic is the bytes of all its
 replicas, as the volume lines tell, averaged over the days that they tell of; it is charged to those who produced into the topic, by
-their part of what was produced into it. What is stored in topics without a known producer has a row of
-its own.
+their part of what was produced into it. What is stored in topics without a known producer, and in those that no volume line
+names, has a row of its own, so that all rows add up to what the volumes hold.
 """
 
 import csv
@@ -56,9 +56,8 @@ def chargeback(tables: Mapping[str, DataFrame], prices: Prices) -> DataFrame:
 
 def _stored(tables: Mapping[str, DataFrame]) -> DataFrame:
     """`principal`, `stored_byte_days`."""
-    by_topic = (
-        tables["volume_topics"].groupBy("topic").agg(F.sum((F.col("first_bytes") + F.col("last_bytes")) / 2).alias("byte_days"))
-    )
+    both = F.coalesce("first_bytes", F.lit(0)) + F.coalesce("last_bytes", F.lit(0))
+    by_topic = tables["volume_topics"].groupBy("topic").agg(F.sum(both / 2).alias("byte_days"))
     produced = (
         tables["topics"].where(F.col("api") == "Produce").groupBy("topic", "principal").agg(F.sum("record_bytes").alias("bytes"))
     )

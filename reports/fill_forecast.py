@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.forecast.forecast import Forecast, forecast
 from reports.forecast.history import DAY, History
 from reports.quotas.file import QuotaFile
-from reports.transforms.volumes import VOLUME
+from reports.transforms.volumes import REST, VOLUME
 
 MAX_TOPICS = 10
 MAX_PRINCIPALS = 5
@@ -98,6 +98,7 @@ def _drivers(tables: Mapping[str, DataFrame]) -> dict[Volume, tuple[Driver, ...]
     """The topics of each volume that grew most, with who produced to them."""
     ends = (
         tables["volume_topics"]
+        .where(F.col("topic") != REST)
         .groupBy(*VOLUME, "topic")
         .agg(F.min_by("first_bytes", "date").alias("first"), F.max_by("last_bytes", "date").alias("last"))
     )

@@ -19,9 +19,8 @@ from reports.errors import ReportError
 from reports.ingest import store_lines
 from reports.kafka import is_kafka, packages, stream_topic
 from reports.log_files import check_logs
-from reports.pipeline import OUTCOME, Options, Progress, destination_of, draw, make_from_stored
+from reports.pipeline import OUTCOME, Options, Progress, destination_of, draw, make_from_stored, read_and_make
 from reports.publish import replacing
-from reports.read import load
 from reports.session import spark_session
 
 CHECKPOINT = ".kafka-quota-proxy-stream"
@@ -50,8 +49,7 @@ def follow_folder(spark: SparkSession, options: Options, progress: Progress) -> 
     """One look at the folder: add what is new."""
     with replacing(options.out, OUTCOME) as staging:
         destination = destination_of(options, staging)
-        load(spark, options.logs, options.made, destination)
-        made = make_from_stored(spark, destination, options, options.inputs(), lambda _: None)
+        made = read_and_make(spark, destination, options, options.inputs(), lambda _: None)
         draw(made, staging.path)
         progress(f"{options.made:%H:%M:%S} {made.lines.read:,} lines")
 

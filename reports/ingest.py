@@ -31,8 +31,9 @@ from reports.parallel import run_concurrently
 from reports.parquet import days_in, link, read_table, write_table, write_tables
 from reports.parse import parser
 from reports.publish import Staging
+from reports.reasons import Reason
 from reports.schema import COMMON, FIELDS, Kind
-from reports.tables import BY_DAY, LINES, OF_READING, Lengths, bucket_lengths, tables_by_day
+from reports.tables import BY_DAY, LINES, MADE_OF, OF_READING, Lengths, bucket_lengths, tables_by_day
 from reports.transforms.lines import files
 from reports.transforms.quarantine import quarantine
 
@@ -40,6 +41,10 @@ TEXTS = "file string, raw string"
 """Lines as they were read."""
 
 _INCOMING = "incoming"
+_LARGEST_SUM = 2**61
+"""Sums of two counts are summed too, and must fit in 64 bits."""
+_SUMMED = ("usage", "decision", "producer_ids", "gap")
+"""Types of lines whose counts are summed over lines."""
 _SEVERAL_WRITERS = "64"
 """Files that one task may write to at a time. With too few, Spark sorts the lines first."""
 
@@ -109,6 +114,33 @@ def store_lines(lines: DataFrame, now: datetime, destination: Destination, damag
     shutil.rmtree(unparsed, ignore_errors=True)
 
 
+def put_large_counts_aside(spark: SparkSession, destination: Destination) -> None:
+    """Move lines with counts so large that the sum of all lines might not fit in 64 bits into quarantine.
+
+    For logs whose sums did not fit: no such sums are true, so that lines far above what all can have are what is wrong.
+    """
+    folder = destination.staging.path / _INCOMING
+    stored = _stored(spark, folder)
+    most = _LARGEST_SUM // max(1, stored.count())
+    summed = [field for name in _SUMMED for field in FIELDS[name]]
+    counts = {field.name: F.col(field.name) for field in summed if field.kind is Kind.COUNT}
+    counts |= {field.name: F.array_max(F.map_values(field.name)) for field in summed if field.kind is Kind.COUNTS}
+    at_fault = F.coalesce(*[F.when(value > most, F.lit(name)) for name, value in counts.items()])
+    bad = F.col("type").isin(list(_SUMMED)) & at_fault.isNotNull()
+    fields = [name for name in stored.columns if name not in ("file", "reason", "field", "raw", "date")]
+    judged = stored.select(
+        "file",
+        F.when(bad, F.lit(Reason.TOO_LARGE.value)).otherwise(F.col("reason")).alias("reason"),
+        F.when(bad, at_fault).otherwise(F.col("field")).alias("field"),
+        F.when(bad, F.to_json(F.struct(*fields))).otherwise(F.col("raw")).alias("raw"),
+        *[F.when(~bad, F.col(name)).alias(name) for name in fields],
+    )
+    believed = folder.with_name(f"{_INCOMING}-believed")
+    _write_lines(by_type_and_day(judged), believed, "overwrite")
+    shutil.rmtree(folder)
+    believed.rename(folder)
+
+
 def _write_lines(rows: DataFrame, target: Path, mode: str) -> None:
     writer = rows.write.mode(mode).options(**_PARQUET_OPTIONS).partitionBy("type", "date")
     writer.parquet(f"file:{target.absolute()}")
@@ -133,7 +165,9 @@ def ingest(spark: SparkSession, destination: Destination, bucket: int | None) ->
         lengths, of_reading = _lengths(both, counted, destination, bucket), read.result()
     _keep_lines(destination, both, counted, days)
     lines = _stored(spark, destination.staging.path / LINES)
-    by_day = write_tables(tables_by_day(lines, counted, lengths), destination.staging.path)
+    present = {folder.name.removeprefix("type=") for folder in (destination.staging.path / LINES).glob("type=*")}
+    empty = [name for name, kind in MADE_OF.items() if kind not in present]
+    by_day = write_tables(tables_by_day(lines, counted, lengths), destination.staging.path, empty)
     if destination.incremental:
         destination.staging.days |= dict.fromkeys(BY_DAY, sorted(days))
     tables = {name: _whole_table(spark, destination, name, table, days) for name, table in {**by_day, **of_reading}.items()}
@@ -151,7 +185,10 @@ def _dates(days: set[str]) -> list[object]:
 def _lengths(lines: DataFrame, counted: DataFrame, destination: Destination, bucket: int | None) -> Lengths:
     kept = destination.staging.kept.get("lengths")
     if destination.incremental and kept:
-        lengths = Lengths(*kept)
+        # A report of an older version did not keep the logs' interval.
+        interval = kept[2] if len(kept) > 2 else bucket_lengths(lines, None, 0.0).interval
+        lengths = Lengths(kept[0], kept[1], interval)
+        destination.staging.kept["lengths"] = [lengths.tables, lengths.rates, lengths.interval]
         if bucket not in (None, lengths.tables):
             raise ReportError(
                 f"--bucket of {bucket} s differs from the buckets of the tables in the out folder, which are {lengths.tables} s"
@@ -159,7 +196,7 @@ def _lengths(lines: DataFrame, counted: DataFrame, destination: Destination, buc
         return lengths
     row = counted.agg((F.unix_seconds(F.max("last")) - F.unix_seconds(F.min("first"))).alias("span")).first()
     lengths = bucket_lengths(lines, bucket, float((row and row["span"]) or 0))
-    destination.staging.kept["lengths"] = [lengths.tables, lengths.rates]
+    destination.staging.kept["lengths"] = [lengths.tables, lengths.rates, lengths.interval]
     return lengths
 
 

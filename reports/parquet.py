@@ -6,7 +6,7 @@ are (`reports.tables`), how they take the place of older ones (`reports.publish`
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,12 +17,16 @@ from reports.log_files import spark_path
 from reports.parallel import run_concurrently
 
 
-def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path) -> dict[str, DataFrame]:
-    """Make each table and write it below `folder`, some at a time, the first ones first; the tables as they were made."""
+def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path, empty: Collection[str] = ()) -> dict[str, DataFrame]:
+    """Make each table and write it below `folder`, some at a time, the first ones first; the tables as they were made. Those known
+    to be `empty` are not computed."""
 
     def write(name: str, make: Callable[[], DataFrame]) -> DataFrame:
         table = make()
-        write_table(table, folder / name)
+        if name in empty:
+            _write_empty(table, folder / name)
+        else:
+            write_table(table, folder / name)
         return table
 
     with run_concurrently() as pool:
@@ -41,7 +45,12 @@ def write_table(table: DataFrame, path: Path) -> None:
     table.sortWithinPartitions("date", *order).write.partitionBy("date").parquet(target)
     if not any(path.glob("date=*")):
         # A table without rows has no day; without a file it would have no columns either.
-        table.limit(0).coalesce(1).write.mode("overwrite").parquet(target)
+        _write_empty(table, path)
+
+
+def _write_empty(table: DataFrame, path: Path) -> None:
+    rows = table.sparkSession.createDataFrame([], table.schema)
+    rows.coalesce(1).write.mode("overwrite").parquet(f"file:{path.absolute()}")
 
 
 def read_table(spark: SparkSession, schema: t.StructType, *folders: tuple[Path, Iterable[str] | None]) -> DataFrame:

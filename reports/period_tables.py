@@ -15,6 +15,7 @@ from reports.chargeback import Prices, chargeback
 from reports.fill_forecast import VolumeForecast, forecast_rows, forecast_volumes, with_proposed_quotas
 from reports.ingest import Ingested
 from reports.quotas.file import QuotaFile
+from reports.quotas.held_back import with_demand
 from reports.quotas.replay import replay
 from reports.transforms.entities import entities
 
@@ -40,13 +41,16 @@ Result = tuple[DataFrame, tuple[VolumeForecast, ...]]
 
 def period_tables(spark: SparkSession, ingested: Ingested, inputs: Inputs) -> dict[str, Callable[[], Result]]:
     """How to make each table. They do not need each other."""
-    tables, seconds = ingested.tables, ingested.lengths.rates
+    tables = ingested.tables
     made: dict[str, Callable[[], Result]] = {
         "entities": lambda: (entities(tables), ()),
         "chargeback": lambda: (chargeback(tables, inputs.prices), ()),
     }
     files = {"quotas": inputs.quotas, "what_if": inputs.what_if}
-    replayed = {name: replay(spark, ingested.lines, file, seconds) for name, file in files.items() if file is not None}
+    replayed = {name: replay(spark, ingested.lines, file, ingested.lengths) for name, file in files.items() if file is not None}
+    if inputs.quotas is not None:
+        lengths, decided = ingested.lengths, tables["decisions"]
+        replayed["quotas"] = with_demand(spark, replayed["quotas"], ingested.lines, decided, inputs.quotas, lengths.interval)
     if "what_if" in replayed:
         replayed["what_if"].persist()  # the forecasts ask for it, too
     made |= {name: partial(_alone, table) for name, table in replayed.items()}

@@ -16,9 +16,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from reports.chargeback import Prices, write_csv
+from reports.errors import ReportError
 from reports.fill_forecast import VolumeForecast
 from reports.forecast import models
-from reports.ingest import Destination, ingest
+from reports.ingest import Destination, ingest, put_large_counts_aside
 from reports.kafka import is_kafka, packages
 from reports.log_files import check_logs, log_size
 from reports.parallel import run_concurrently
@@ -26,7 +27,7 @@ from reports.parquet import write_table
 from reports.period_tables import Inputs, Result, period_tables
 from reports.publish import Staging, replacing
 from reports.quotas.file import QuotaFile, read_quotas
-from reports.read import load
+from reports.read import FAILURES, load
 from reports.render.page import page
 from reports.render.plots import write_plots
 from reports.session import small_queries, spark_session
@@ -63,6 +64,8 @@ class Options:
     what_if: Path | None = None
     prices: Prices = field(default_factory=Prices)
     settings: Mapping[str, str] | None = None
+    note: str = ""
+    """A sentence for the top of the page."""
 
     def inputs(self) -> Inputs:
         """The quota files, read, and the prices."""
@@ -87,8 +90,7 @@ def make_report(options: Options, progress: Progress) -> Report:
         with spark_session(options.master, quick=quick, memory=options.memory, settings=settings) as spark:
             progress(f"reading {options.logs}")
             destination = destination_of(options, staging, replaces_files=not is_kafka(options.logs))
-            load(spark, options.logs, options.made, destination)
-            report = make_from_stored(spark, destination, options, inputs, progress)
+            report = read_and_make(spark, destination, options, inputs, progress)
             drawn = aside.submit(draw, report, staging.path)  # while Spark stops
         drawn.result()
         return report
@@ -100,6 +102,33 @@ def destination_of(options: Options, staging: Staging, *, replaces_files: bool =
     if not adds:
         staging.kept.clear()
     return Destination(options.out, staging, options.logs, adds, replaces_files)
+
+
+def read_and_make(spark: SparkSession, destination: Destination, options: Options, inputs: Inputs, progress: Progress) -> Report:
+    """Read the logs and make the report of them, all but what `draw` makes of it. Where their sums do not fit in 64 bits, it is
+    made once more without the lines whose counts are too large to be true."""
+    kept = dict(destination.staging.kept)
+    load(spark, options.logs, options.made, destination)
+    try:
+        return make_from_stored(spark, destination, options, inputs, progress)
+    except FAILURES as error:
+        if not _overflowed(error):
+            raise
+    progress("putting counts aside that are too large to be true")
+    spark.catalog.clearCache()
+    destination.staging.clear(kept)
+    load(spark, options.logs, options.made, destination)
+    put_large_counts_aside(spark, destination)
+    try:
+        return make_from_stored(spark, destination, options, inputs, progress)
+    except FAILURES as error:
+        if not _overflowed(error):
+            raise
+        raise ReportError("sums of these logs and of the tables in the out folder do not fit in 64 bits") from error
+
+
+def _overflowed(error: Exception) -> bool:
+    return "ARITHMETIC_OVERFLOW" in str(error) or "long overflow" in str(error)
 
 
 def make_from_stored(spark: SparkSession, destination: Destination, options: Options, inputs: Inputs, progress: Progress) -> Report:

@@ -64,6 +64,14 @@ class Staging:
     days: dict[str, list[str]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
 
+    def clear(self, kept: dict[str, Any]) -> None:
+        """Begin again: nothing is written, and `kept` is what the last report left."""
+        shutil.rmtree(self.path)
+        self.path.mkdir()
+        self.days.clear()
+        self.kept.clear()
+        self.kept.update(kept)
+
     def changes(self, out: Path, names: Sequence[str]) -> tuple[list[str], list[str]]:
         """What is to be moved into place, and what is to go away with nothing in its place."""
         single = [f"{name}/{day}" for name in names for day in self.days.get(name, ())]

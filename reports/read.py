@@ -19,7 +19,7 @@ from reports.kafka import is_kafka, read_topic
 from reports.log_files import LOG_FILES, is_local, local_files, no_logs, spark_path
 from reports.reasons import Reason
 
-_FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
+FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
 _UNREADABLE = "[FAILED_READ_FILE"  # Spark's name for it, with subconditions
 _FILES = "files"
 
@@ -40,7 +40,7 @@ def load(spark: SparkSession, logs: str, now: datetime, destination: Destination
     paths = _new_files(spark, logs, destination)
     try:
         store_lines(read_lines(spark, logs, paths), now, destination)
-    except _FAILURES as error:
+    except FAILURES as error:
         if _UNREADABLE not in str(error):
             raise
         store_lines(read_lines(spark, logs, paths, to_the_damage=True), now, destination, damaged_files(spark, logs, paths))
@@ -100,7 +100,7 @@ def _spark_paths(logs: str, paths: Paths) -> list[str]:
 def _readable(spark: SparkSession, logs: str, uri: str) -> bool:
     try:
         _text(spark, logs, _spark_paths(logs, [uri]), to_the_damage=False).write.format("noop").mode("overwrite").save()
-    except _FAILURES:
+    except FAILURES:
         return False
     return True
 

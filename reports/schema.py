@@ -61,7 +61,7 @@ def _may(name: str, kind: Kind, meaning: str) -> Field:
 
 COMMON = (
     _must("v", Kind.COUNT, "version of the format"),
-    _must("type", Kind.TEXT, "usage, decision, volume, producer_ids or gap"),
+    _must("type", Kind.TEXT, "usage, decision, volume, producer_ids, latency or gap"),
     _must("proxy", Kind.TEXT, "which proxy wrote the line"),
     _must("boot", Kind.TEXT, "new at each start of the proxy"),
     _must("seq", Kind.COUNT, "number of the line within (proxy, boot), from 1"),
@@ -120,6 +120,7 @@ VOLUME = (
     _must("factor", Kind.NUMBER, "throttle factor that this volume asks for, 0 to 1"),
     _may("replica_bytes", Kind.COUNT, "bytes of all replicas on it"),
     _must("topic_bytes", Kind.COUNTS, "topic -> bytes of its replicas there, the largest topics"),
+    _may("more_topic_bytes", Kind.COUNTS, "the same of further topics; null where the line names the largest alone"),
 )
 
 PRODUCER_IDS = (
@@ -132,6 +133,21 @@ PRODUCER_IDS = (
     _may("limit", Kind.NUMBER, "of that user, where there is one"),
 )
 
+LATENCY = (
+    _must("start", Kind.TIME, "start of the interval"),
+    _must("end", Kind.TIME, "end of the interval, excluded"),
+    _must("part", Kind.TEXT, "what took the time: broker, wait, proxy or quota"),
+    _may("broker_id", Kind.COUNT, "which broker"),
+    _must("api", Kind.TEXT, "Kafka's name of the API"),
+    _may("api_key", Kind.COUNT, "Kafka's key of the API"),
+    _must("requests", Kind.COUNT, "requests that were measured"),
+    _must("p10_ms", Kind.NUMBER, "a tenth took at most so long, milliseconds"),
+    _must("p50_ms", Kind.NUMBER, "a half"),
+    _must("p90_ms", Kind.NUMBER, "nine of ten"),
+    _must("p99_ms", Kind.NUMBER, "99 of 100"),
+    _must("max_ms", Kind.NUMBER, "all of them"),
+)
+
 GAP = (
     _must("at", Kind.TIME, "when the loss was noticed"),
     _must("lines", Kind.COUNT, "lines that were dropped"),
@@ -142,6 +158,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "decision": DECISION,
     "volume": VOLUME,
     "producer_ids": PRODUCER_IDS,
+    "latency": LATENCY,
     "gap": GAP,
 }
 """Type of line -> its fields beyond `COMMON`."""
@@ -150,7 +167,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
 def distinct_fields() -> tuple[Field, ...]:
     """Every field of every type of line, once. Fields that types share have one kind."""
     found: dict[str, Field] = {}
-    for field in (*COMMON, *USAGE, *DECISION, *VOLUME, *PRODUCER_IDS, *GAP):
+    for field in (*COMMON, *USAGE, *DECISION, *VOLUME, *PRODUCER_IDS, *LATENCY, *GAP):
         found.setdefault(field.name, field)
     return tuple(found.values())
 

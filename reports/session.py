@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from reports.errors import ReportError
 
-# PySpark warns of pandas 3 wherever it is installed. statsmodels needs pandas; nothing of it goes through Spark.
+# PySpark warns of pandas 3 wherever it is installed. Nothing of it goes through Spark.
 warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
 
 QUERY_SETTINGS = {

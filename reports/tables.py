@@ -39,6 +39,14 @@ BY_DAY = (
     "writers",
 )
 """Tables with a `date`, each day made of that day's lines alone."""
+MADE_OF = {
+    **dict.fromkeys(("traffic", "topics", "refusals", "rates"), "usage"),
+    **dict.fromkeys(("throttles", "decisions"), "decision"),
+    **dict.fromkeys(("volumes", "volume_topics"), "volume"),
+    "producer_ids": "producer_ids",
+    "gaps": "gap",
+}
+"""Tables of BY_DAY that are made of one type of lines, so that without such lines they are known to be empty."""
 OF_READING = ("files", "quarantine")
 """Tables of what was read, not of what it says."""
 OF_PERIOD = ("entities", "forecasts", "chargeback", "quotas", "what_if")
@@ -54,10 +62,11 @@ _SAMPLE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Lengths of buckets in seconds: of the tables, and of what rates are averaged over."""
+    """Lengths in seconds: of the tables' buckets, of what rates are averaged over, and of the logs' own intervals."""
 
     tables: int
     rates: int
+    interval: int = 10
 
 
 def bucket_lengths(lines: DataFrame, bucket: int | None, span: float) -> Lengths:
@@ -71,7 +80,7 @@ def bucket_lengths(lines: DataFrame, bucket: int | None, span: float) -> Lengths
     if bucket is not None and interval is not None and bucket < interval:
         raise ReportError(f"--bucket of {bucket} s is shorter than the intervals in the logs, which are {interval} s")
     own = interval or 10  # the proxy's default interval; only for logs without a usage line
-    return Lengths(bucket or (own if span <= _DAY else max(HOUR, own)), max(own, _MIN_RATE_SECONDS))
+    return Lengths(bucket or (own if span <= _DAY else max(HOUR, own)), max(own, _MIN_RATE_SECONDS), own)
 
 
 def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Mapping[str, Callable[[], DataFrame]]:

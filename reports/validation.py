@@ -25,6 +25,8 @@ DOCUMENT = "_document"
 # Spark's reader gives the text of any JSON value for a text field: these are the ones that may have been no text.
 _NOT_TEXT_PERHAPS = r"^([\[{]|true$|false$|-?[0-9][0-9.eE+-]*$)"
 
+_BEYOND = "9.2e18"
+"""Whole numbers from here on do not fit in 64 bits, or nearly not."""
 
 ANY_LINE = "_any"
 """Column: every field of a line, as a struct."""
@@ -96,7 +98,7 @@ def _whole_line() -> list[Column]:
 
 def _of_type(name: str, fields: tuple[Field, ...]) -> list[Column]:
     rules = _values([*COMMON[2:], *fields])
-    if name in ("usage", "producer_ids"):
+    if name in ("usage", "producer_ids", "latency"):
         ends_first = F.col(time_column("end")) <= F.col(time_column("start"))
         rules.append(_broken(ends_first, Reason.BAD_INTERVAL, "end"))
     return rules
@@ -104,11 +106,12 @@ def _of_type(name: str, fields: tuple[Field, ...]) -> list[Column]:
 
 def _values(fields: Sequence[Field]) -> list[Column]:
     """The rules for single values: each has its type, is there, and can be true."""
-    wrong_types = [_broken(_has_wrong_type(field), Reason.WRONG_TYPE, field.name) for field in fields]
+    wrong_types = [F.when(_has_wrong_type(field), _why_no_value(field)) for field in fields]
     missing = [_broken(_field(field.name).isNull(), Reason.MISSING, field.name) for field in fields if field.required]
     # Without DOCUMENT no type is wrong: asked once, not once a field.
+    large = [_broken(_has_large_count(field.name), Reason.TOO_LARGE, field.name) for field in fields if field.kind is Kind.COUNTS]
     return [
-        F.when(F.col(DOCUMENT).isNotNull(), F.coalesce(*wrong_types)),
+        F.when(F.col(DOCUMENT).isNotNull(), F.coalesce(*large, *wrong_types)),
         *missing,
         *(rule for field in fields for rule in _value(field)),
     ]
@@ -155,6 +158,24 @@ def _has_wrong_type(field: Field) -> Column:
             # All other kinds are parsed by type: what is there and did not become a value was of another type.
             wrong = (_json_type(field.name) != "VOID") & _field(field.name).isNull()
     return wrong
+
+
+def _why_no_value(field: Field) -> Column:
+    """WRONG_TYPE, but for whole numbers that do not fit in 64 bits: these are counts that cannot be true."""
+    wrong = F.lit(f"{Reason.WRONG_TYPE.value}:{field.name}")
+    if field.kind is not Kind.COUNT:
+        return wrong
+    # One text of SQL rather than columns: it is built by one call of Java.
+    number = f"try_variant_get({DOCUMENT}, '$.{field.name}', 'double')"
+    is_number = f"startswith(schema_of_variant(try_variant_get({DOCUMENT}, '$.{field.name}', 'variant')), 'D')"
+    large, negative = (f"{reason.value}:{field.name}" for reason in (Reason.TOO_LARGE, Reason.NEGATIVE))
+    reason = f"case when {number} >= {_BEYOND} then '{large}' when {number} <= -{_BEYOND} then '{negative}' end"
+    return F.coalesce(F.expr(f"case when {is_number} then {reason} end"), wrong)
+
+
+def _has_large_count(name: str) -> Column:
+    """True where an object of counts has one that does not fit in 64 bits."""
+    return F.expr(f"array_max(map_values(try_variant_get({DOCUMENT}, '$.{name}', 'map<string,double>'))) >= {_BEYOND}")
 
 
 def _json_type(path: str) -> Column:

@@ -31,5 +31,6 @@ def backtest(history: History, model: Model, least: int) -> Backtest | None:
         return None
     fit = model(history.until(seen))
     days, used = history.days[seen:], history.used[seen:]
-    inside = (fit.low(days) <= used) & (used <= fit.high(days))
-    return Backtest(held, float(np.mean(np.abs(fit.mean(days) - used))), int(np.sum(inside)))
+    mean, low, high = fit.path(days)
+    inside = (low <= used) & (used <= high)
+    return Backtest(held, float(np.mean(np.abs(mean - used))), int(np.sum(inside)))

@@ -3,14 +3,14 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from reports.forecast.backtest import Backtest, backtest
 from reports.forecast.history import Array, History
-from reports.forecast.models import Fit, Model, line, seasonal
+from reports.forecast.models import Band, Fit, Model, line, seasonal
 
 MIN_DAYS = 3
 """With observations on fewer days there is no forecast."""
@@ -56,7 +56,9 @@ def forecast(history: History, limits: Mapping[str, float], *, factor: float = 1
         return Forecast(len(history), reason)
     model, test = _best(history)
     fit = model(history) if factor == 1 else _slowed(model(history), history, factor)
-    reached = {name: _reached(history, fit, limit) for name, limit in limits.items()}
+    days = history.last + np.arange(0, HORIZON, _STEP)
+    band = fit.path(days)
+    reached = {name: _reached(history, days, band, limit) for name, limit in limits.items()}
     return Forecast(len(history), None, fit.name, fit.slope, fit.slope_low, fit.slope_high, test, reached, fit)
 
 
@@ -80,28 +82,21 @@ def _best(history: History) -> tuple[Model, Backtest | None]:
 
 def _slowed(fit: Fit, history: History, factor: float) -> Fit:
     """The same with another growth from the last observation on."""
-    now = np.array([history.days[-1]])
+    now = float(history.days[-1])
 
-    def slowed(value: Callable[[Array], Array], slope: float) -> Callable[[Array], Array]:
-        return lambda days: value(days) - (1 - factor) * slope * np.maximum(days - now, 0)
+    def slowed(days: Array) -> Band:
+        less = (1 - factor) * np.maximum(days - now, 0)
+        slopes = (fit.slope, fit.slope_low, fit.slope_high)
+        return Band(*(used - less * slope for used, slope in zip(fit.path(days), slopes, strict=True)))
 
-    return Fit(
-        fit.name,
-        fit.slope * factor,
-        fit.slope_low * factor,
-        fit.slope_high * factor,
-        slowed(fit.mean, fit.slope),
-        slowed(fit.low, fit.slope_low),
-        slowed(fit.high, fit.slope_high),
-    )
+    return Fit(fit.name, fit.slope * factor, fit.slope_low * factor, fit.slope_high * factor, slowed)
 
 
-def _reached(history: History, fit: Fit, limit: float) -> Reached:
+def _reached(history: History, days: Array, band: Band, limit: float) -> Reached:
     if history.used[-1] >= limit:
         return Reached(history.last, history.last, history.last, already=True)
-    days = history.last + np.arange(0, HORIZON, _STEP)
     # A high path is there early, a low one late.
-    mean, high, low = (_first(days, path(days), limit) for path in (fit.mean, fit.high, fit.low))
+    mean, high, low = (_first(days, used, limit) for used in (band.mean, band.high, band.low))
     return Reached(mean, high, low)
 
 

@@ -1,15 +1,16 @@
 """Models: what fits a history. In: `History`. Out: a `Fit`, which tells the used bytes of any later day, with an interval.
 
-Both are robust: a cleanup or a reassignment is a jump that must not turn the trend. `line` is the Theil-Sen line of scipy, with its
-confidence interval of the slope. `seasonal` is a regression on the time and the day of the week with Huber's norm (statsmodels
-RLM), so that a history of some weeks that begins on a Friday and ends on a Monday has no slope from that.
+Both are a line through a sum of two kinds of noise: one that is gone the next day, and one that stays, a random walk. How much
+there is of each is not known, and decides how sure a forecast is: so every mix of a grid is fitted by generalized least squares,
+and counts by its restricted likelihood (REML). `seasonal` has a weekly season besides, so that a history of some weeks that begins
+on a Friday and ends on a Monday has no slope from that. A cleanup that lasts a day is taken out before.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,104 +21,149 @@ CONFIDENCE = 0.9
 _WEEK = 7
 _HARMONICS = 2
 """Waves of a week: a working week and its weekend need two."""
+_LASTING = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+"""Variance that a day adds for good, as multiples of the noise that is gone the next day."""
+_MAX_DAYS = 180
+"""What was before says little of what is to come."""
+_DEPENDENCE = 3
+"""Days of growth that are as good as one that is independent of the others: growth comes in steps that last for days. By back-tests
+on linear, weekly, stepwise, noisy and random-walk growth (tests/reports/test_forecast.py)."""
+_SPIKE = 20
+"""A day that is so many usual changes off both of its neighbours is a spike."""
+
+
+class Band(NamedTuple):
+    """Used bytes of some days: expected, and the ends of the interval."""
+
+    mean: Array
+    low: Array
+    high: Array
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """`mean`, `low` and `high` give used bytes for days since the epoch; `slope` is bytes a day, between `slope_low` and
-    `slope_high`."""
+    """`path` gives used bytes of days since the epoch that are later than the history; `slope` is bytes a day, between `slope_low`
+    and `slope_high`."""
 
     name: str
     slope: float
     slope_low: float
     slope_high: float
-    mean: Callable[[Array], Array]
-    low: Callable[[Array], Array]
-    high: Callable[[Array], Array]
+    path: Callable[[Array], Band]
 
 
 Model = Callable[[History], Fit]
 
 
 def load() -> None:
-    """Import scipy and statsmodels, which takes a second: asked for while Spark starts, it costs no time."""
-    import scipy.stats  # noqa: F401
-    import statsmodels.robust.robust_linear_model  # noqa: F401
+    """Import scipy, which takes a moment: asked for while Spark starts, it costs no time."""
+    import scipy.special  # noqa: F401
 
 
 def line(history: History) -> Fit:
-    """The median of the slopes of all pairs of days, through where the volume stands now."""
-    from scipy.stats import theilslopes
-
-    slope, _, low, high = theilslopes(history.used, history.days, CONFIDENCE)
-    days, used = history.days, history.used
-    # Through the middle of the last days: the line has to begin where the volume is, also after a cleanup.
-    recent = slice(-min(3, len(days)), None)
-    now = float(days[-1])
-    level = float(np.median(used[recent] - slope * (days[recent] - now)))
-    residuals = used - slope * days
-    times, drift = _quantile(len(days) - 2), _drift(residuals)
-    spread, error = times * _spread(residuals), times * float(np.sqrt(drift / len(days)))
-    low, high = min(low, slope - error), max(high, slope + error)
-
-    def value(rate: float, shift: float) -> Callable[[Array], Array]:
-        return lambda at: level + rate * (at - now) + shift
-
-    return Fit("robust line", slope, low, high, value(slope, 0), value(low, -spread), value(high, spread))
+    """A line alone."""
+    return _fit("line", history, _line)
 
 
 def seasonal(history: History) -> Fit:
     """A line with a weekly season on it."""
-    from statsmodels.robust.norms import HuberT
-    from statsmodels.robust.robust_linear_model import RLM
-
-    origin = float(history.days[-1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a history without any noise
-        fitted = RLM(history.used, _design(history.days, origin), M=HuberT()).fit()
-    parameters, covariance = fitted.params, fitted.cov_params()
-    noise = _spread(fitted.resid)
-    drift = _drift(fitted.resid)
-    times = _quantile(len(history) - len(parameters))
-    error = float(np.sqrt(covariance[1, 1] + drift / len(history))) * times
-
-    def value(sign: float) -> Callable[[Array], Array]:
-        def at(days: Array) -> Array:
-            design, ahead = _design(days, origin), np.maximum(days - origin, 0)
-            of_line = np.einsum("ij,jk,ik->i", design, covariance, design) + noise**2
-            width = np.sqrt(of_line + drift * (ahead + ahead**2 / len(history)))
-            return np.asarray(design @ parameters + sign * times * width)
-
-        return at
-
-    slope = float(parameters[1])
-    return Fit("trend with a weekly season", slope, slope - error, slope + error, value(0), value(-1), value(1))
+    return _fit("trend with a weekly season", history, _weekly)
 
 
-def _design(days: Array, origin: float) -> Array:
+def _line(days: Array) -> Array:
+    return np.column_stack([np.ones_like(days), days])
+
+
+def _weekly(days: Array) -> Array:
     waves = [wave(2 * np.pi * n * days / _WEEK) for n in range(1, _HARMONICS + 1) for wave in (np.sin, np.cos)]
-    return np.column_stack([np.ones_like(days), days - origin, *waves])
+    return np.column_stack([_line(days), *waves])
 
 
-def _spread(residuals: Array) -> float:
-    """Standard deviation of the noise, by the median, which jumps do not turn."""
-    from scipy.stats import median_abs_deviation
+@dataclass(frozen=True, slots=True)
+class _Mix:
+    """The fit of one mix of noises. `lasting` as in _LASTING; `noise` is the variance of what is gone the next day; `carried` is
+    what of the random walk stays from the last day on, and the rest is what generalized least squares has for a later day."""
 
-    return float(median_abs_deviation(residuals, scale="normal"))
+    lasting: float
+    parameters: Array
+    covariance: Array
+    noise: float
+    likelihood: float
+    carried: float
+    known: float
+    seen: Array
+
+    def later(self, design: Array, age: Array) -> tuple[Array, Array]:
+        """Mean and variance of later days; `age` is days since the first of the history."""
+        off = design - self.seen
+        variance = 1 + self.lasting * age - self.known + ((off @ self.covariance) * off).sum(axis=1)
+        return design @ self.parameters + self.carried, self.noise * np.maximum(variance, 0)
 
 
-def _drift(residuals: Array) -> float:
-    """The variance that a day adds for good, bytes squared: noise in what is written adds up from day to day, noise in what is kept
-    does not. Which of them it is, neighbouring residuals tell: those of a sum are alike. After a fit they are less alike than they
-    were, by 0.2 or so for a few weeks.
-    """
-    if len(residuals) < 4 or np.ptp(residuals[1:]) == 0 or np.ptp(residuals[:-1]) == 0:
-        return 0.0
-    alike = float(np.corrcoef(residuals[:-1], residuals[1:])[0, 1])
-    return float(np.clip((alike + 0.2) / 0.5, 0, 1)) * _spread(np.diff(residuals)) ** 2
+def _fit(name: str, history: History, design_of: Callable[[Array], Array]) -> Fit:
+    days, used = history.days[-_MAX_DAYS:], _without_spikes(history.used)[-_MAX_DAYS:]
+    now, level, scale = float(days[-1]), float(used[-1]), max(1.0, float(np.ptp(used)))
+    design = design_of(days - now)
+    mixes = [_mix(design, days - days[0], (used - level) / scale, lasting) for lasting in _LASTING]
+    likelihoods = np.array([mix.likelihood for mix in mixes])
+    weights = np.exp(likelihoods - likelihoods.max())
+    weights /= weights.sum()
+    width = _quantile((len(days) - design.shape[1]) / _DEPENDENCE)
+
+    def path(later: Array) -> Band:
+        found = [mix.later(design_of(later - now), later - days[0]) for mix in mixes]
+        mean, deviation = _mixed(weights, np.array([one[0] for one in found]), np.array([one[1] for one in found]))
+        mean, reach = level + scale * mean, scale * width * deviation
+        return Band(mean, mean - reach, mean + reach)
+
+    slopes = np.array([[mix.parameters[1]] for mix in mixes])
+    variances = np.array([[mix.noise * mix.covariance[1, 1]] for mix in mixes])
+    slope, deviation = (float(one[0]) * scale for one in _mixed(weights, slopes, variances))
+    return Fit(name, slope, slope - width * deviation, slope + width * deviation, path)
 
 
-def _quantile(freedom: int) -> float:
-    from scipy.stats import t
+def _mix(design: Array, age: Array, used: Array, lasting: float) -> _Mix:
+    count, parameters_count = design.shape
+    factor = np.linalg.cholesky(np.eye(count) + lasting * np.minimum.outer(age, age))
+    # The random walk at any later day is to each day of the history what it was on that day.
+    white = np.linalg.solve(factor, np.column_stack([design, used, lasting * age]))
+    inputs, outcome, walk = white[:, :parameters_count], white[:, parameters_count], white[:, -1]
+    covariance = np.linalg.inv(inputs.T @ inputs)
+    parameters = covariance @ (inputs.T @ outcome)
+    residuals = outcome - inputs @ parameters
+    freedom = max(1, count - parameters_count)
+    noise = max(float(residuals @ residuals) / freedom, 1e-12)
+    logarithms = 2 * np.log(np.diag(factor)).sum() - np.linalg.slogdet(covariance)[1] + freedom * np.log(noise)
+    return _Mix(
+        lasting,
+        parameters,
+        covariance,
+        noise,
+        -0.5 * float(logarithms),
+        float(walk @ residuals),
+        float(walk @ walk),
+        walk @ inputs,
+    )
 
-    return float(t.ppf(0.5 + CONFIDENCE / 2, max(1, freedom)))
+
+def _mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of a mixture; one row for each part of it."""
+    mean = weights @ means
+    return mean, np.sqrt(weights @ (variances + (means - mean) ** 2))
+
+
+def _without_spikes(used: Array) -> Array:
+    """Single days that are far from both neighbours get the middle of the three."""
+    if len(used) < 5:
+        return used
+    middle = np.median(np.stack([used[:-2], used[1:-1], used[2:]]), axis=0)
+    usual = float(np.median(np.abs(np.diff(used))))
+    inner = np.where(np.abs(used[1:-1] - middle) > _SPIKE * usual, middle, used[1:-1])
+    return np.concatenate([used[:1], inner, used[-1:]])
+
+
+def _quantile(freedom: float) -> float:
+    """Of Student's distribution, for the upper end of the interval."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(1.0, freedom), 0.5 + CONFIDENCE / 2))

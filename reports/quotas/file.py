@@ -1,5 +1,5 @@
 """The quotas of a proxy's settings file. In: a path. Out: `QuotaFile`. What else is in the file is not read, but an unknown limit
-of an entity is refused: a report without it would be wrong.
+of an entity is refused: a report without it would be wrong. Settings below `quotas` that the report does not look at are listed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,21 @@ from configfile.base import Model, Name
 from configfile.load import FileError, read, validated
 from configfile.units import Size
 from reports.errors import ReportError
-from reports.quotas.catalogue import KEYS, TOPIC_RATES
+from reports.quotas.catalogue import KEYS, TOPIC_RATES, Key
 
 DEFAULT = "<default>"
 _BURST_WINDOWS = 11
 """Seconds of the rate that may come at once if no burst is set, as in the proxy."""
+_STORAGE = (
+    *("source", "check_interval", "check_timeout", "fallback_throttle_factor", "throttle_factor_validity", "scope", "when_full"),
+    *("release_margin", "warn_before", "log_dirs", "broker_id"),
+)
+_NO_LIMITS = {
+    *("admins", "dynamic", "observe", "cold_read_lag", "controller_mutations_algorithm", "default_partitions", "ask_timeout"),
+    *("producer_ids", "topic_rates.mode", "topics.meter", "topics.mode"),
+    *(f"storage.{name}" for name in _STORAGE),
+}
+"""Settings that are no limits, so that a report need not look at them."""
 Rate = Annotated[Size, Field(gt=0)]
 Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -69,6 +79,8 @@ class QuotaFile:
     hard: Available | None = None
     soft: Available | None = None
     topic_rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    not_looked_at: tuple[str, ...] = ()
+    """Settings below `quotas` that the report does not look at: limits that the usage log cannot tell of, and unknown keys."""
 
 
 def read_quotas(path: Path) -> QuotaFile:
@@ -94,7 +106,21 @@ def read_quotas(path: Path) -> QuotaFile:
         for one in TOPIC_RATES
     }
     thresholds = topics.total_bytes_in_per_sec, topics.bytes_in_per_sec
-    return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates)
+    return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates, tuple(_not_looked_at(quotas)))
+
+
+def _not_looked_at(quotas: _Quotas) -> Iterator[str]:
+    sections = {"": quotas, "topics.": quotas.topics, "topic_rates.": quotas.topic_rates, "storage.": quotas.storage}
+    sections |= {"storage.hard.": quotas.storage.hard, "storage.soft.": quotas.storage.soft}
+    for prefix, section in sections.items():
+        yield from (f"quotas.{prefix}{key}" for key in section.model_extra or {} if f"{prefix}{key}" not in _NO_LIMITS)
+    given = {key.name for key in KEYS if not replayed(key.kind) for entity in quotas.entities if entity.rate(key) is not None}
+    yield from (f"quotas.entities[].{name}" for name in sorted(given))
+
+
+def replayed(kind: str) -> bool:
+    """Whether the usage log tells enough to replay this kind of limit."""
+    return kind == "producer_ids" or any(key.measure is not None for key in KEYS if key.kind == kind)
 
 
 class _EntityNames(Model):
@@ -107,14 +133,17 @@ class _EntityNames(Model):
             raise ValueError("an entity needs `user`, `client_id` or both")
         return self
 
+    def rate(self, key: Key) -> float | None:
+        """The value of a limit, under its name or its deprecated one."""
+        found: float | None = getattr(self, key.name)
+        return getattr(self, key.deprecated) if found is None else found
+
     def limits(self) -> Iterator[Limit]:
         """One for each rate that is set."""
         bursts = {key.kind: getattr(self, key.name) for key in KEYS if key.at_once}
         for key in KEYS:
-            rate = getattr(self, key.name)
-            if rate is None:
-                rate = getattr(self, key.deprecated)
-            if rate is not None and not key.at_once:
+            rate = self.rate(key)
+            if rate is not None and not key.at_once and replayed(key.kind):
                 burst = (bursts[key.kind] or _BURST_WINDOWS * rate) if key.kind in bursts else 0.0
                 yield Limit(key.kind, self.user, self.client_id, float(rate), burst)
 
@@ -131,7 +160,7 @@ else:
     )
 
 
-class _Level(Model, extra="ignore"):
+class _Level(Model, extra="allow"):
     min_available_bytes: Size | None = None
     min_available_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
 
@@ -142,12 +171,12 @@ class _Level(Model, extra="ignore"):
         return Available(self.min_available_bytes, self.min_available_ratio)
 
 
-class _Storage(_Level, extra="ignore"):
+class _Storage(_Level, extra="allow"):
     hard: _Level = _Level()
     soft: _Level = _Level()
 
 
-class _Topics(Model, extra="ignore"):
+class _Topics(Model, extra="allow"):
     total_bytes_in_per_sec: Rate | None = None
     bytes_in_per_sec: dict[str, Rate] | None = None
 
@@ -157,11 +186,11 @@ class _TopicRate(Model):
     bytes_out: Rate | None = None
 
 
-class _TopicRates(Model, extra="ignore"):
+class _TopicRates(Model, extra="allow"):
     topics: dict[str, _TopicRate] = Field(default_factory=dict)
 
 
-class _Quotas(Model, extra="ignore"):
+class _Quotas(Model, extra="allow"):
     entities: list[_Entity] = Field(default_factory=list)
     topic_rates: _TopicRates = _TopicRates()
     topics: _Topics = _Topics()

@@ -1,24 +1,30 @@
 """Replay: the traffic of the logs against limits. In: good lines, each once, and a `QuotaFile`. Out: one row for each owner of a
 limit: how much of it was used, and what the limit would have done.
 
-The traffic is what passed: where other limits held somebody back, that one would have sent more. A limit is replayed as a queue
-that empties at the limit's rate: what comes faster waits, and while something waits its owner is throttled. The queue at any time
-is what came so far less what could go, less the lowest that this ever was: a running sum and a running minimum, so that no row
-needs the one before it. Within a bucket traffic is taken for even, so that shorter bursts are not seen.
+The traffic is what passed: where other limits held somebody back, that one would have sent more. A limit is replayed as the
+proxy enforces it: a rate lets 10 s of itself pass at once, what comes beyond is a debt that is paid at the rate, and while there is
+a debt its owner is throttled. Who sends again as soon as it may stays at the limit, and counts as throttled for as long as that.
 """
+
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.window import WindowSpec
 
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, Measure
 from reports.quotas.file import QuotaFile
 from reports.quotas.holders import holders
+from reports.tables import Lengths
 from reports.transforms.buckets import bucket_start
 
+BURST_SECONDS = 10
+"""Seconds of a rate that pass at once, as in the proxy."""
+_AT_LIMIT = 0.05
+"""The part of a burst by which somebody may be below a limit and count as at it: requests do not end with the interval."""
 NEAR = 0.8
 """The part of a limit from which on somebody is near it."""
-_WHO = ("kind", "owner_user", "owner_client", "topic")
+WHO = ("kind", "owner_user", "owner_client", "topic")
+"""Whose limit a row is about."""
 SCHEMA = (
     "kind string, owner_user string, owner_client string, topic string, limit double, burst double, p50 double, p95 double, "
     "p99 double, peak double, total double, seconds bigint, seconds_over bigint, seconds_throttled double, longest_wait double, "
@@ -28,20 +34,30 @@ SCHEMA = (
 at the end; `seconds` is how long there was traffic, `seconds_over` how long its average was above the limit."""
 
 
-def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
-    """Every limit of `quotas` against the traffic, in buckets of `seconds`; see SCHEMA. Limits without traffic have no
-    row."""
+def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Lengths) -> DataFrame:
+    """Every limit of `quotas` against the traffic; see SCHEMA. Queues are walked by the logs' intervals, rates are averages over
+    `lengths.rates`. Limits without traffic have no row."""
+    seconds = lengths.rates
     found = spark.createDataFrame([], SCHEMA)
-    rates = [limit for limit in quotas.limits if limit.kind != "producer_ids"]
-    if rates:
-        found = found.unionByName(_queued(_demand(spark, lines, quotas, seconds), seconds))
+    came = demand(spark, lines, quotas, lengths.interval)
+    if came is not None:
+        found = found.unionByName(_queued(came, lengths))
     if any(limit.kind == "producer_ids" for limit in quotas.limits):
         found = found.unionByName(_ids(spark, lines, quotas, seconds))
-    if any(quotas.topic_rates.values()):
-        found = found.unionByName(_queued(_topic_demand(spark, lines, quotas, seconds), seconds))
     if quotas.topics_total is not None or quotas.topics:
         found = found.unionByName(_topics(lines, quotas, seconds))
     return found
+
+
+def demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame | None:
+    """What came for each owner of a rate in each bucket: WHO, `limit`, `burst`, `at` (seconds since the epoch) and `demand`, above
+    0. None without a rate."""
+    found = []
+    if any(limit.kind != "producer_ids" for limit in quotas.limits):
+        found.append(_demand(spark, lines, quotas, seconds))
+    if any(quotas.topic_rates.values()):
+        found.append(_topic_demand(spark, lines, quotas, seconds))
+    return reduce(DataFrame.unionByName, found) if found else None
 
 
 def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
@@ -98,29 +114,55 @@ def _measured(measure: Measure) -> Column:
     return F.when(mine, F.col(measure.field)).otherwise(0)
 
 
-def _queued(demand: DataFrame, seconds: int) -> DataFrame:
-    whose = Window.partitionBy(*_WHO)
-    so_far = whose.orderBy("at")
-    limit, length = F.col("limit"), F.lit(float(seconds))
-    origin = demand.withColumn("origin", F.min("at").over(whose)).withColumn("came", F.sum("demand").over(so_far))
-    end = F.col("came") - limit * (F.col("at") + length - F.col("origin"))
-    start = F.col("came") - F.col("demand") - limit * (F.col("at") - F.col("origin"))
-    walk = origin.select("*", start.alias("before"), end.alias("after"))
-    lowest = F.least(F.lit(0.0), F.min(F.least("before", "after")).over(so_far))
-    queue = walk.withColumn("queue", F.greatest(F.col("after") - lowest - F.col("burst"), F.lit(0.0)))
-    gap = F.lead("at").over(so_far) - F.col("at") - length
-    drain = F.col("queue") / limit
-    went_on = F.coalesce(F.least(drain, gap), F.lit(0.0))  # what is after the logs does not count
-    busy = (F.col("queue") > 0) | (
-        F.coalesce(F.lag("queue").over(so_far), F.lit(0.0)) > limit * F.coalesce(_since(so_far, length), F.lit(0.0))
+def _queued(demand: DataFrame, lengths: Lengths) -> DataFrame:
+    own = demand.withColumn("burst", F.when(F.col("burst") > 0, F.col("burst")).otherwise(F.col("limit") * BURST_SECONDS))
+    each = own.groupBy(*WHO, "limit", "burst", (F.col("at") - F.col("at") % lengths.rates).alias("at")).agg(
+        F.sum("demand").alias("demand"), F.collect_list(F.struct("at", "demand")).alias("parts")
     )
-    timed = queue.withColumn("throttled", F.when(busy, length + went_on).otherwise(0.0))
-    return _told(timed, seconds, F.sum("throttled"), F.max("queue") / F.first("limit"), F.max_by("queue", "at"))
+    zero = F.lit(0.0)
+    start = F.struct(
+        (-F.first("burst")).alias("level"),
+        F.lit(0.0).alias("end"),
+        zero.alias("throttled"),
+        zero.alias("longest"),
+        F.first("limit").alias("limit"),
+        F.first("burst").alias("burst"),
+    )
+    parts = F.array_sort(F.flatten(F.collect_list("parts")))
+    walk = F.aggregate(parts, start, lambda state, part: _step(state, part, float(lengths.interval)))
+    rest = F.greatest(walk["level"], zero)
+    return _told(each, lengths.rates, walk["throttled"], walk["longest"] / walk["limit"], rest)
 
 
-def _since(so_far: WindowSpec, length: Column) -> Column:
-    """Seconds from the end of the bucket before to the start of this one."""
-    return F.col("at") - F.lag("at").over(so_far) - length
+def _step(state: Column, part: Column, length: float) -> Column:
+    """One interval. `level` is what came beyond the burst less what could go: above 0 it is a debt, at -burst nothing was used.
+
+    Who waits as told is never far above 0, and at 0 as long as there is something to send. When in the interval it came is not
+    known: at its start it would be gone soonest, but it cannot have come sooner than who waits as told may send it. In an interval
+    longer than the burst takes it came evenly.
+    """
+    limit, burst, zero = state["limit"], state["burst"], F.lit(0.0)
+    passes = limit * length
+    gap = F.greatest(part["at"] - state["end"], zero)
+    before = F.greatest(state["level"] - limit * gap, -burst)
+    sooner = F.greatest(before + part["demand"] - passes, -burst)
+    last = part["demand"] * F.least(burst / passes, F.lit(1.0))
+    later = F.least(F.greatest(before - passes, -burst) + last, zero)
+    level = F.greatest(sooner, later)
+    near = -burst * _AT_LIMIT
+    begin = F.when((before >= near) & (before < 0), zero).otherwise(before)
+    at_limit = (before >= near) | (level >= near)
+    throttled = F.when(at_limit, F.least(F.greatest((begin + part["demand"]) / limit, zero), F.lit(length))).otherwise(zero)
+    # What was left of a debt when the interval before ended was paid in the time without traffic.
+    paid = F.least(F.greatest(state["level"], zero) / limit, gap)
+    return F.struct(
+        level.alias("level"),
+        (part["at"] + F.lit(length)).alias("end"),
+        (state["throttled"] + throttled + paid).alias("throttled"),
+        F.greatest(state["longest"], level).alias("longest"),
+        limit.alias("limit"),
+        burst.alias("burst"),
+    )
 
 
 def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waiting: Column) -> DataFrame:
@@ -128,7 +170,7 @@ def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waitin
     over = rate > F.col("limit")
     at = F.timestamp_seconds("at")
     quantiles = F.percentile_approx(rate, [0.5, 0.95, 0.99])
-    sums = rows.groupBy(*_WHO).agg(
+    sums = rows.groupBy(*WHO).agg(
         F.first("limit").alias("limit"),
         F.first("burst").alias("burst"),
         quantiles.alias("quantiles"),
@@ -144,7 +186,7 @@ def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waitin
     )
     p = [F.col("quantiles")[index].alias(name) for index, name in enumerate(("p50", "p95", "p99"))]
     last = ("peak", "total", "seconds", "seconds_over", "seconds_throttled", "longest_wait", "waiting", "first_over", "last_over")
-    return sums.select(*_WHO, "limit", "burst", *p, *last)
+    return sums.select(*WHO, "limit", "burst", *p, *last)
 
 
 def _ids(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:

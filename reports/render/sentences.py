@@ -3,8 +3,11 @@
 In: a `Report`. Out: lines of text, for the page and the terminal alike. Left to others: escaping, numbers in full (tables).
 """
 
+from datetime import datetime
+
+from advice.limits import hits
 from reports.summary.model import EVERYBODY, Level, Limits, ReasonRow, Report, VolumeRow
-from webpage.text import clean, count, counted, day, decimal, duration, percent, period, size
+from webpage.text import clean, count, counted, day, decimal, duration, moment, percent, period, size
 
 _DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
 
@@ -14,7 +17,8 @@ def sentences(report: Report) -> list[str]:
     if report.first is None:
         return [_nothing(report), *_log(report)]
     return [
-        *_volumes(report.capacity.volumes),
+        *_age(report),
+        *_volumes(report.capacity.volumes, report.made),
         _traffic(report),
         *_largest(report),
         *_limits(report.limits),
@@ -23,14 +27,22 @@ def sentences(report: Report) -> list[str]:
     ]
 
 
-def _volumes(volumes: tuple[VolumeRow, ...]) -> list[str]:
+def _age(report: Report) -> list[str]:
+    """How old the logs are, where that is more than a day."""
+    days = report.age.days
+    if days < 1 or report.last is None:
+        return []
+    return [f"The newest line is {counted(days, 'day')} old ({moment(report.last)}): forecasts begin there, not today."]
+
+
+def _volumes(volumes: tuple[VolumeRow, ...], made: datetime) -> list[str]:
     """The volume that fills first, and the number of volumes without a forecast."""
     said = []
     forecast = [row for row in volumes if row.model is not None]
     fills = [(level, row) for row in forecast for level in row.levels if level.day and level.name != "soft"]
     if fills:
         level, row = min(fills, key=lambda item: (item[0].day or item[1].at, item[1].name))
-        said += [_first_to_fill(level, row), *_grew_most(row)]
+        said += [_first_to_fill(level, row, made), *_grew_most(row)]
     elif forecast:
         said.append(f"None of {counted(len(forecast), 'volume')} is expected to fill within two years.")
     none = [row for row in volumes if row.model is None]
@@ -39,14 +51,16 @@ def _volumes(volumes: tuple[VolumeRow, ...]) -> list[str]:
     return said
 
 
-def _first_to_fill(level: Level, row: VolumeRow) -> str:
+def _first_to_fill(level: Level, row: VolumeRow, made: datetime) -> str:
     name = clean(row.name, 60)
     name = name if row.broker_id is None else f"B{name[1:]}"
     what = f"its {'size' if level.name == 'full' else level.name} ({size(level.at_bytes)})"
     if level.already or level.day is None:
-        return f"{name} has reached {what}."
+        return f"{name} has reached {what}; it is {percent(row.used, row.total)} full."
     early, late = (day(at) if at else None for at in (level.early, level.late))
     when = f"on {day(level.day)}" + (f", between {early} and {late}" if late else f", not before {early}")
+    if level.day < made:
+        return f"{name} was the first volume expected to reach {what}: {when}, as of {day(row.at)}. That day has passed."
     return f"{name} will be the first volume to reach {what}: {when}."
 
 
@@ -64,8 +78,14 @@ def _quotas(report: Report) -> list[str]:
     if force is not None:
         never = counted(len(force.unused), "limit was never used", "limits were never used")
         unused = f"; {never}" if force.unused else ""
-        near = f"{count(force.over)} went over and {count(force.near)} came near"
+        near = f"{count(force.hit)} hit them, {count(force.over)} more went over and {count(force.near)} came near"
         said.append(f"Of {counted(force.count, 'owner')} of limits in force, {near}{unused}.")
+        if hit := next((row for row in force.rows if row.held_back), None):
+            said.append(f"{clean(hit.whose, 60)} was {hits(hit.held_back)} by {clean(hit.kind, 60)}.")
+    for found in (force, proposed):
+        if found is not None and found.not_looked_at:
+            names = clean(", ".join(found.not_looked_at), 200)
+            said.append(f"The report does not look at these settings of {clean(found.file, 60)}: {names}.")
     if proposed is not None:
         said.append(f"The proposed quotas would have throttled {count(proposed.over)} of {counted(proposed.count, 'owner')}.")
     return said
@@ -142,7 +162,7 @@ def _most(rows: list[ReasonRow]) -> str:
     longest = f"for {duration(row.max_throttle_ms)} at most, " if row.max_throttle_ms else ""
     return (
         f"The quota {clean(row.quota)} {did} {whom}: {counted(row.decisions, 'time')} on {clean(row.api)}, {longest}"
-        f"at a usage of up to {decimal(row.max_usage)} with a limit of {decimal(row.limit)}."
+        f"at the furthest with a usage of {decimal(row.usage)} where the limit was {decimal(row.limit)}."
     )
 
 

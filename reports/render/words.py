@@ -3,10 +3,14 @@
 In: a row of `reports.summary.model`. Out: text, not escaped.
 """
 
+from typing import NamedTuple
+
+from advice.limits import reason
+from advice.use import NOT_USED
 from reports.quotas.catalogue import KEYS, TOPIC_RATES
 from reports.reasons import MEANINGS, Reason
-from reports.summary.model import Compared, Decision, Level, Party, QuotaRow, Report, VolumeRow
-from webpage.text import clean, count, counted, day, decimal, duration, rate, size, size_signed
+from reports.summary.model import Compared, Decision, Level, Party, QuotaRow, Report, Traffic, VolumeRow
+from webpage.text import clean, count, counted, day, decimal, duration, percent, rate, size, size_signed
 
 MESSAGE_LENGTH = 300
 """Characters of a message, or of a bad line, that are shown."""
@@ -26,9 +30,25 @@ def first_full(report: Report) -> tuple[str, str, bool]:
     if not found:
         return "–", "not expected within two years" if any(row.model for row in volumes) else "no forecast", False
     level, row = min(found, key=lambda item: (item[0].day or report.made, item[1].name))
-    days = ((level.day or report.made) - row.at).total_seconds() / 86_400
-    when = "now" if level.already else f"in {days:.0f} days" if days >= 1.5 else "within two days"
-    return when, clean(f"{row.name}, its {level.name}", 60), level.already or days < _SOON
+    days = ((level.day or report.made) - report.made).total_seconds() / 86_400
+    if level.already:
+        when = "full" if level.name == "full" else f"at its {level.name}"
+    elif days < 0:
+        when = "date passed"
+    else:
+        when = f"in {days:.0f} days" if days >= 1.5 else "within two days"
+    note = f"its {level.name}; {percent(row.used, row.total)} full"
+    return when, f"{clean(row.name, 60)}, {note}", level.already or days < _SOON
+
+
+def as_of(row: VolumeRow, report: Report) -> str:
+    """The day of a volume's last check, where that is more than a day before the report."""
+    return f"as of {day(row.at)}" if (report.made - row.at).days >= 1 else ""
+
+
+def passed(level: Level, report: Report) -> bool:
+    """Whether the day on which the level was expected to be reached has passed."""
+    return level.day is not None and not level.already and level.day < report.made
 
 
 def interval(level: Level) -> str:
@@ -65,6 +85,15 @@ def amount(row: QuotaRow, value: float) -> str:
     return decimal(value) if row.kind == "producer_ids" else f"{decimal(value)}/s"
 
 
+def rests_on(row: QuotaRow) -> str:
+    """What the suggested limit of a row rests on; empty where nothing is suggested."""
+    if row.suggested is None:
+        return ""
+    if not row.used.intervals:
+        return reason(NOT_USED, row.held_back, lambda value: amount(row, value)) if row.held_back else ""
+    return f"Suggested: {reason(row.used, row.held_back, lambda value: amount(row, value))}"
+
+
 def not_passed(row: QuotaRow) -> str:
     """What had not passed at the end of a replay."""
     return size(row.waiting) if row.kind in _BYTES else count(round(row.waiting))
@@ -91,6 +120,48 @@ def details(row: Decision) -> str:
 def meaning(reason: str) -> str:
     """What a reason of the quarantine means."""
     return MEANINGS[Reason(reason)]
+
+
+class Change(NamedTuple):
+    """Bytes of somebody in the last week and in the week before."""
+
+    name: str
+    last: int
+    before: int
+    growth: float | None
+
+
+def changed_most(traffic: Traffic) -> list[Change]:
+    """Principals and topics by how much their bytes changed from week to week; none where there are no two weeks."""
+    shown = [(f"principal {row.principal}", row) for row in traffic.principals] + [
+        (f"topic {row.topic}", row) for row in traffic.topics
+    ]
+    rows = [
+        Change(name, row.last_week or 0, row.week_before or 0, row.growth)
+        for name, row in shown
+        if row.last_week is not None or row.week_before is not None
+    ]
+    return sorted(rows, key=lambda row: (-abs(row.last - row.before), row.name))
+
+
+def contents(report: Report) -> list[tuple[str, str]]:
+    """Ids and titles of the sections that the page has."""
+    found = [("log", "The log itself")]
+    if report.first is None:
+        return found
+    capacity = report.capacity
+    return [
+        ("volumes", "Volumes"),
+        *([("quotas", "Quotas")] if capacity.quotas is not None else []),
+        *([("what-if", "What if")] if capacity.what_if is not None else []),
+        ("limits", "Throttled and refused"),
+        ("principals", "Principals"),
+        ("topics", "Topics"),
+        *([("weeks", "Week over week")] if changed_most(report.traffic) else []),
+        ("apis", "Kafka APIs"),
+        *([("chargeback", "Chargeback")] if capacity.charges and capacity.charges.rows else []),
+        *found,
+    ]
 
 
 def bucket(report: Report) -> str:

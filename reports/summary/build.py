@@ -34,6 +34,10 @@ class Asked(Protocol):
     def made(self) -> datetime:
         """The time now."""
 
+    @property
+    def note(self) -> str:
+        """A sentence for the top of the page."""
+
 
 def summarize(tables: Tables, ingested: Ingested, volumes: Sequence[VolumeForecast], inputs: Inputs, asked: Asked) -> Report:
     """Everything that the page shows; empty lists and zeros where the logs have nothing."""
@@ -59,6 +63,7 @@ def summarize(tables: Tables, ingested: Ingested, volumes: Sequence[VolumeForeca
         traffic=traffic.result(),
         limits=limits.result(),
         capacity=capacity.result(),
+        note=asked.note,
     )
 
 

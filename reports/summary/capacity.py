@@ -11,11 +11,14 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
+from advice.limits import NOT_HELD_BACK, HeldBack, suggested
+from advice.use import Use, as_in_a_histogram
 from reports.chargeback import Prices
 from reports.fill_forecast import VolumeForecast
 from reports.forecast.forecast import HORIZON, Forecast
 from reports.forecast.history import DAY
 from reports.period_tables import Inputs
+from reports.quotas.catalogue import KEYS, TOPIC_RATES
 from reports.quotas.file import Limit, QuotaFile
 from reports.quotas.replay import NEAR
 from reports.summary.lines import list_silences
@@ -24,8 +27,8 @@ from reports.tables import Tables
 
 MAX_ROWS = 20
 MAX_QUOTAS = 40
-HEADROOM = 1.25
-"""What a suggested limit leaves above the 99th percentile."""
+WHOLE = frozenset({key.kind for key in KEYS if key.size} | {rate.kind for rate in TOPIC_RATES} | {"bytes_in", "producer_ids"})
+"""Quotas whose limits are whole numbers."""
 _POINTS = 60
 _ORDER = ("soft", "limit", "full")
 
@@ -98,10 +101,10 @@ def _path(found: VolumeForecast) -> Path:
     begin = found.history.last
     ahead = (full.late or full.day or begin + HORIZON) - begin + 3 if full else HORIZON
     days = begin + np.linspace(0, min(max(14.0, 6 * found.history.span), max(ahead, 3.0)), _POINTS)
-    columns = [np.clip(path(days), 0, found.total * 1.02) for path in (result.fit.mean, result.fit.low, result.fit.high)]
+    columns = [np.clip(used, 0, found.total * 1.02) for used in result.fit.path(days)]
     rows = zip(days, *columns, strict=True)
     proposed = found.proposed.fit if found.proposed else None
-    other = np.clip(proposed.mean(days), 0, found.total * 1.02) if proposed else np.array([])
+    other = np.clip(proposed.path(days).mean, 0, found.total * 1.02) if proposed else np.array([])
     return Path(
         found.observed,
         tuple((round(day * DAY), float(mean), float(low), float(high)) for day, mean, low, high in rows),
@@ -113,12 +116,16 @@ def _compared(table: DataFrame | None, quotas: QuotaFile | None) -> Compared | N
     if table is None or quotas is None:
         return None
     use = F.greatest(F.col("p99") / F.col("limit"), F.col("peak") / F.col("limit") * 0.999)
+    hit = F.col("hit_intervals") > 0 if "hit_intervals" in table.columns else F.expr("false")
     counts = table.agg(
         F.count("*").alias("all"),
-        F.count_if(_over()).alias("over"),
-        F.count_if(~_over() & (F.col("peak") >= F.col("limit") * NEAR)).alias("near"),
+        F.count_if(hit).alias("hit"),
+        F.count_if(~hit & _over()).alias("over"),
+        F.count_if(~hit & ~_over() & (F.col("peak") >= F.col("limit") * NEAR)).alias("near"),
     ).collect()[0]
-    rows = table.orderBy(F.desc("seconds_throttled"), use.desc(), "kind", "owner_user", "owner_client", "topic").limit(MAX_QUOTAS)
+    rows = table.orderBy(hit.desc(), F.desc("seconds_throttled"), use.desc(), "kind", "owner_user", "owner_client", "topic").limit(
+        MAX_QUOTAS
+    )
     used = {
         (row["kind"], *_level(row), row["topic"])
         for row in table.select("kind", "owner_user", "owner_client", "topic").distinct().limit(100_000).collect()
@@ -127,9 +134,11 @@ def _compared(table: DataFrame | None, quotas: QuotaFile | None) -> Compared | N
         quotas.path.rsplit("/", 1)[-1],
         tuple(map(_quota, rows.collect())),
         counts["all"],
+        counts["hit"],
         counts["over"],
         counts["near"],
         tuple(_unused(quotas, used)),
+        quotas.not_looked_at,
     )
 
 
@@ -167,11 +176,12 @@ def _fits(rule: str | None, name: str | None) -> bool:
 def _quota(row: Row) -> QuotaRow:
     limit, peak = row["limit"], row["peak"]
     over = row["seconds_throttled"] > 0
+    use, held_back = _history(row)
     return QuotaRow(
         kind=row["kind"],
         whose=_whose(row["owner_user"], row["owner_client"], row["topic"]),
         limit=limit,
-        state="over" if over else "near" if peak >= NEAR * limit else "unused" if peak == 0 else "within",
+        state="hit" if held_back else "over" if over else "near" if peak >= NEAR * limit else "unused" if peak == 0 else "within",
         p50=row["p50"],
         p95=row["p95"],
         p99=row["p99"],
@@ -179,22 +189,26 @@ def _quota(row: Row) -> QuotaRow:
         throttled=row["seconds_throttled"],
         longest_wait=row["longest_wait"],
         waiting=row["waiting"],
-        suggested=suggested(row["p99"]),
+        used=use,
+        held_back=held_back,
+        suggested=suggested(use, held_back, whole=row["kind"] in WHOLE),
     )
+
+
+def _history(row: Row) -> tuple[Use, HeldBack]:
+    """What its owner used in the intervals of the logs, and how it was held back; where the table has none of that, what it used of
+    longer averages."""
+    if "hit_intervals" not in row:
+        return as_in_a_histogram(0, row["p99"], row["peak"]), NOT_HELD_BACK
+    counts = (row[name] for name in ("throttled", "throttled_told", "refused", "held", "hit_intervals", "hit_limit"))
+    if not row["intervals"]:  # no rate: a level, or a threshold
+        return as_in_a_histogram(0, row["p99"], row["peak"]), HeldBack(*counts)
+    return as_in_a_histogram(row["intervals"], row["used"], row["largest"]), HeldBack(*counts)
 
 
 def _whose(user: str | None, client: str | None, topic: str | None) -> str:
     parts = [("user", user), ("client", client), ("topic", topic)]
     return ", ".join(f"{name} {value}" for name, value in parts if value is not None) or "everybody"
-
-
-def suggested(p99: float) -> float | None:
-    """A limit with HEADROOM above the 99th percentile, rounded up to two figures."""
-    if p99 <= 0:
-        return None
-    limit = p99 * HEADROOM
-    step = 10.0 ** (math.floor(math.log10(limit)) - 1)
-    return float(math.ceil(limit / step - 1e-9) * step)
 
 
 def _charges(table: DataFrame, prices: Prices) -> Charges:

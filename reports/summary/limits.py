@@ -43,7 +43,10 @@ def _ranked_series(table: DataFrame, key: str, measure: str, timeline: Timeline)
     """`measure` over time for the keys that have most of it."""
     measures = {measure: F.col(measure)}
     largest = ranking(table, [key], measures, [measure]).where(F.col(measure) > 0).limit(MAX_KEYS)
-    return make_series(table, key, [row[key] for row in largest.collect()], measures, timeline)[measure]
+    shown = [row[key] for row in largest.collect()]
+    if not shown:
+        return Series(timeline.first, timeline.seconds, (), ())
+    return make_series(table, key, shown, measures, timeline)[measure]
 
 
 def _entity() -> Column:
@@ -56,7 +59,7 @@ def _refusals(refusals: DataFrame) -> tuple[Refusal, ...]:
 
 
 def _reasons(decisions: DataFrame) -> tuple[ReasonRow, ...]:
-    copied = ("quota", "mode", "action", "api", "decisions", "items", "max_throttle_ms", "max_usage", "limit", "message")
+    copied = ("quota", "mode", "action", "api", "decisions", "items", "max_throttle_ms", "usage", "limit", "message")
     rows = reasons(decisions).limit(MAX_ROWS).select(*copied, _entity().alias("entity"), *epochs("last"))
     return tuple(
         ReasonRow(**{name: row[name] for name in copied}, entity=row["entity"], last=row_moment(row, "last"))

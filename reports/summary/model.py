@@ -6,7 +6,10 @@ principal are whole Produce requests and Fetch responses on the wire; of a topic
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from advice.limits import NOT_HELD_BACK, HeldBack
+from advice.use import NOT_USED, Use
 
 EVERYBODY = "everybody"
 """The entity of a quota that is for all."""
@@ -58,7 +61,8 @@ class Party:
     """A principal, or one client id of it; `client_id` means nothing for a whole principal.
 
     `p50` to `peak`: rates of `produced` in bytes per second, over the time in which there was any. `growth`: last week to the week
-    before, as a part. `refused_by`: quota and items. `active_producer_ids`: the most at one time.
+    before, as a part; `last_week`, `week_before`: bytes produced and fetched. `refused_by`: quota and items.
+    `active_producer_ids`: the most at one time.
     """
 
     principal: str
@@ -76,6 +80,8 @@ class Party:
     fetched_p95: float = 0.0
     fetched_peak: float = 0.0
     growth: float | None = None
+    last_week: int | None = None
+    week_before: int | None = None
     active_producer_ids: int | None = None
     refused_by: tuple[tuple[str, int], ...] = ()
 
@@ -106,6 +112,8 @@ class Topic:
     p95: float = 0.0
     p99: float = 0.0
     growth: float | None = None
+    last_week: int | None = None
+    week_before: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ReasonRow:
-    """Decisions of one quota, mode, action, entity and API. `decisions` has those not written too, the rest only the written."""
+    """Decisions of one quota, mode, action, entity and API. `decisions` has those not written too, the rest only the written.
+    `usage` and `limit` are of one decision, that furthest beyond its limit."""
 
     quota: str
     mode: str
@@ -129,7 +138,7 @@ class ReasonRow:
     decisions: int
     items: int
     max_throttle_ms: int
-    max_usage: float
+    usage: float
     limit: float
     last: datetime
     message: str | None
@@ -291,8 +300,9 @@ class VolumeRow:
 class QuotaRow:
     """A limit and what was used of it. Rates are in the quota's unit per second, for `producer_ids` in ids within a window.
 
-    `state`: `over`, `near`, `within` or `unused`. `throttled` seconds are what the limit would have cost, `waiting` is what had not
-    passed at the end. `suggested` is a limit that leaves headroom.
+    `state`: `hit` where the logs say that its owner was held back, else `over`, `near`, `within` or `unused`. `throttled` seconds
+    are what the limit would have cost, `waiting` is what had not passed at the end. `suggested` is a limit that leaves headroom; it
+    rests on `used`, rates of the intervals of the logs, and `held_back` (`advice.limits`).
     """
 
     kind: str
@@ -307,19 +317,24 @@ class QuotaRow:
     longest_wait: float = 0.0
     waiting: float = 0.0
     suggested: float | None = None
+    used: Use = NOT_USED
+    held_back: HeldBack = NOT_HELD_BACK
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Limits of a settings file against the traffic. `rows` are the tightest of `count`, `over` and `near` count them all; `unused`
-    are those without traffic."""
+    """Limits of a settings file against the traffic. `rows` are the tightest of `count`; `hit`, `over` and `near` count them all,
+    each once; `unused` are those without traffic."""
 
     file: str
     rows: tuple[QuotaRow, ...]
     count: int
+    hit: int
     over: int
     near: int
     unused: tuple[str, ...]
+    not_looked_at: tuple[str, ...] = ()
+    """Settings in the file that the report does not look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +394,13 @@ class Report:
     traffic: Traffic
     limits: Limits
     capacity: Capacity = Capacity()
+    note: str = ""
+    """What who made it says about its logs."""
+
+    @property
+    def age(self) -> timedelta:
+        """How old the newest line was when the report was made; never below zero."""
+        return max(self.made - self.last, timedelta()) if self.last else timedelta()
 
     @property
     def proxies(self) -> tuple[str, ...]:

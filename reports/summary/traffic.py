@@ -15,8 +15,8 @@ from reports.tables import Tables
 from reports.transforms.ranking import main_part, ranking
 from reports.transforms.rates import of_api
 
-MAX_ROWS = 20
-"""Rows of a list on the page; the tables have them all."""
+MAX_ROWS = 1000
+"""Rows of a list on the page, which shows the first of them until it is asked for more; the tables have them all."""
 
 
 def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
@@ -63,8 +63,12 @@ def _largest(tables: Tables, scope: str) -> list[Row]:
     return rows.orderBy(weight.desc(), "principal", "client_id", "topic").limit(MAX_ROWS).collect()
 
 
-def _rates(row: Row) -> dict[str, float]:
+def _rates(row: Row) -> dict[str, Any]:
     return {name: float(row[f"produced_{name}"] or 0) for name in _RATES}
+
+
+def _weeks(row: Row) -> dict[str, Any]:
+    return {"growth": row["growth"], "last_week": row["last_week_bytes"], "week_before": row["week_before_bytes"]}
 
 
 def _party(row: Row) -> Party:
@@ -82,7 +86,7 @@ def _party(row: Row) -> Party:
         **_rates(row),
         fetched_p95=float(row["fetched_p95"] or 0),
         fetched_peak=float(row["fetched_peak"] or 0),
-        growth=row["growth"],
+        **_weeks(row),
         active_producer_ids=row["active_producer_ids"],
     )
 
@@ -104,7 +108,7 @@ def _topics(tables: Tables) -> tuple[Topic, ...]:
             fetched=row["fetched_bytes"],
             records=row["records"],
             main_principal=principal.get(row["topic"]),
-            growth=row["growth"],
+            **_weeks(row),
             **_rates(row),
         )
         for row in rows

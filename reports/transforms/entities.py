@@ -47,7 +47,7 @@ def entities(tables: Mapping[str, DataFrame]) -> DataFrame:
     growth = F.when(F.col("week_before_bytes") > 0, F.col("last_week_bytes") / F.col("week_before_bytes") - 1)
     rates = [f"{way}_{name}" for way in ("produced", "fetched") for name in ("p50", "p95", "p99", "peak")]
     return joined.select(
-        *ENTITY, *_SUMS[:6], share.alias("share"), growth.alias("growth"), *rates, "refused", "active_producer_ids"
+        *ENTITY, *_SUMS[:6], share.alias("share"), growth.alias("growth"), *rates, "refused", "active_producer_ids", *_SUMS[6:]
     )
 
 

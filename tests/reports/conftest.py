@@ -47,12 +47,14 @@ class Made:
         return (self.out / "report.html").read_text(encoding="utf-8")
 
 
-def make_with(spark: "SparkSession", logs: Path, out: Path, **options: Any) -> Made:
-    """Make a report of `logs` in `out` with a Spark that runs already."""
+def make_with(spark: "SparkSession", logs: Path, out: Path, *, slides: bool = False, **options: Any) -> Made:
+    """Make a report of `logs` in `out` with a Spark that runs already; with plots for slides, which take two seconds, if asked."""
     from reports import pipeline
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "spark_session", lambda _master, **_: nullcontext(spark))
+        if not slides:
+            patch.setattr(pipeline, "write_plots", lambda _report, folder: folder.mkdir())
         given = pipeline.Options(**{"logs": str(logs), "out": out, "made": datetime(2026, 4, 2, tzinfo=UTC)} | options)
         report = pipeline.make_report(given, lambda _: None)
     return Made(spark, report, out)

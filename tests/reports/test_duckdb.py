@@ -24,7 +24,7 @@ def made(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Mad
     assert generate(PLAN, wanted, folder / "logs").lines > 15_000
     quotas = folder / "quotas.yaml"
     quotas.write_text("quotas: {entities: [{user: tenant-1, producer_byte_rate: 1MiB}], storage: {min_available_ratio: 0.3}}")
-    return make_with(spark, folder / "logs", folder / "out", quotas=quotas, what_if=quotas)
+    return make_with(spark, folder / "logs", folder / "out", quotas=quotas, what_if=quotas, slides=True)
 
 
 @pytest.mark.parametrize("table", ["traffic", "topics"])

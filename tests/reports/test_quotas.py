@@ -1,15 +1,25 @@
 """Quota files: read as the proxy reads them, refused with the key; and what their limits would have done."""
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from localkafka import LocalCluster
 from reports.errors import ReportError
+from tests.real.proxies import ProxyProcess
 
 pytest.importorskip("pyspark")
+from reports.ingest import Destination, store_lines
+from reports.line_store import stored_schema
+from reports.publish import Staging
 from reports.quotas.file import Limit, read_quotas
-from tests.reports.logs import Log
+from reports.quotas.replay import replay
+from reports.tables import Lengths
+from tests.reports.logs import NOON, Log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +46,7 @@ def test_the_quotas_of_a_settings_file_are_read_and_the_rest_is_left(tmp_path: P
           storage: {soft: {min_available_ratio: 0.2}, hard: {min_available_bytes: 1GiB}}
         """,
     )
+    assert found.not_looked_at == ()
     assert found.limits == (
         Limit("producer_byte_rate", "alice", None, 20 * 2**20),
         Limit("controller_mutations", "alice", None, 5, 55),
@@ -74,6 +85,26 @@ def test_what_is_not_right_is_told_with_its_key(tmp_path: Path, text: str, says:
         read_quotas(tmp_path / "nowhere")
 
 
+def test_limits_that_are_not_looked_at_are_named(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+        quotas:
+          entities: [{user: alice, connection_rate: 5, producer_byte_rate: 5}]
+          storage: {max_used: {hard: 1GiB}, check_interval: 1m, source: local}
+          enitites: [{user: alice, producer_ids_rate: 5}]
+          topics: {bytes_per_sec: {orders: 5}, mode: fail}
+        """,
+    )
+    assert found.not_looked_at == (
+        "quotas.enitites",
+        "quotas.topics.bytes_per_sec",
+        "quotas.storage.max_used",
+        "quotas.entities[].cluster_connection_rate",
+    )
+    assert [limit.kind for limit in found.limits] == ["producer_byte_rate"], "no other is `never used`"
+
+
 def test_levels_are_in_the_order_of_kafka() -> None:
     named: tuple[str | None, ...] = ("x", "<default>", None)
     limits = [Limit("k", user, client, 1) for user in named for client in named if user or client]
@@ -82,25 +113,27 @@ def test_levels_are_in_the_order_of_kafka() -> None:
 
 def told(spark: "SparkSession", tmp_path: Path, log: Log, quotas: str) -> dict[tuple[str, str | None, str | None], Any]:
     """Owner -> its row of the replay, in buckets of 60 s."""
-    from reports.ingest import Destination, store_lines
-    from reports.line_store import stored_schema
-    from reports.publish import Staging
-    from reports.quotas.replay import replay
-    from tests.reports.logs import NOON
+    return replayed(spark, tmp_path, log.lines, read(tmp_path, quotas), Lengths(60, 60, 60), NOON)
 
+
+def replayed(
+    spark: "SparkSession", tmp_path: Path, lines: list[bytes], *asked: Any
+) -> dict[tuple[str, str | None, str | None], Any]:
+    """The same of lines; `asked`: quotas, lengths, the time now."""
+    quotas, lengths, now = asked
     destination = Destination(tmp_path, Staging(tmp_path / "staging"), "logs")
-    rows = spark.createDataFrame([("f", line.decode()) for line in log.lines], "file string, raw string")
-    store_lines(rows, NOON, destination)
-    lines = spark.read.schema(stored_schema()).parquet(str(destination.staging.path / "incoming"))
-    rows = replay(spark, lines, read(tmp_path, quotas), 60).collect()
+    rows = spark.createDataFrame([("f", line.decode()) for line in lines], "file string, raw string")
+    store_lines(rows, now, destination)
+    stored = spark.read.schema(stored_schema()).parquet(str(destination.staging.path / "incoming"))
+    rows = replay(spark, stored, quotas, lengths).collect()
     return {(row["kind"], row["owner_user"] or row["topic"], row["owner_client"]): row for row in rows}
 
 
 @pytest.mark.spark
 def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_path: Path) -> None:
     log = Log()
-    # 200 B/s for a minute, 100 B/s for one, nothing for two, 50 B/s for one: at 100 B/s 6000 B wait, for the
-    # second minute, too, and are gone a minute later.
+    # 200 B/s for a minute, 100 B/s for one, nothing for two, 50 B/s for one: at 100 B/s, of which 10 s pass at
+    # once, 5000 B wait, for the second minute, too, and are gone 50 s later.
     for at, size in ((0, 12_000), (60, 6000), (240, 3000)):
         log.usage(at, 60, topic="logs", record_bytes=size).usage(at, 60, request_bytes=10 * size)
     log.usage(0, 60, principal="User:bob", client_id=None, topic="logs", record_bytes=30_000)
@@ -131,7 +164,7 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     )
     alice = found["producer_byte_rate", "alice", "app"]  # the most specific level, not the others
     assert (alice["limit"], alice["peak"], alice["total"], alice["seconds"]) == (100, 200, 21_000, 180)
-    assert (alice["seconds_over"], alice["seconds_throttled"], alice["longest_wait"], alice["waiting"]) == (60, 180, 60, 0)
+    assert (alice["seconds_over"], alice["seconds_throttled"], alice["longest_wait"], alice["waiting"]) == (60, 170, 50, 0)
     bob = found["producer_byte_rate", "bob", None]
     assert (bob["limit"], bob["peak"], bob["seconds_throttled"], bob["waiting"]) == (1000, 500, 0, 0)
     etl = found["consumer_byte_rate", "carol", "etl"]  # each user has a window of its own
@@ -143,11 +176,75 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     assert (ids["peak"], ids["seconds_over"], ids["seconds_throttled"]) == (150, 60, 60)
     orders = found["bytes_in", "orders", None]
     assert (orders["limit"], orders["waiting"]) == (100, 12_000)
-    written = found["topic_producer_byte_rate", "orders", None]  # of everybody: 300 B/s for a minute, at 150 B/s
-    assert (written["limit"], written["peak"], written["waiting"], written["longest_wait"]) == (150, 300, 9000, 60)
+    written = found[
+        "topic_producer_byte_rate", "orders", None
+    ]  # of everybody: 300 B/s for a minute, at 150 B/s, of which 1500 B pass at once
+    assert (written["limit"], written["peak"], written["waiting"], written["longest_wait"]) == (150, 300, 7500, 50)
     read_from = found["topic_consumer_byte_rate", "orders", None]
     assert (read_from["limit"], read_from["total"], read_from["seconds_throttled"]) == (1000, 6600, 0)
     assert found["bytes_in", "clicks", None]["waiting"] == 0  # it has half of what `orders` leaves of the total
     assert found["producer_byte_rate", "erin", None]["total"] == 12_600
     assert ("bytes_in", "logs", None) in found
     assert len(found) == 13
+
+
+RATE = 200_000
+ENOUGH = 22
+"""Seconds of the rate after which a client ends: 10 of them pass at once."""
+
+
+BATCH = 250_000
+"""Bytes of a request: it is throttled for more than a second, beside which the time until the next one comes is nothing."""
+
+
+def produce_much(bootstrap: str, topic: str, client_id: str, amount: int, each: float = 0.0) -> None:
+    """Batches of some BATCH bytes until `amount` bytes are written, as fast as may be, or with `each` seconds between messages."""
+    how = {"batch.size": BATCH, "linger.ms": 50, "queue.buffering.max.messages": 200}
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": client_id, **how})
+    for _ in range(amount // 5000):
+        while len(producer) >= 200:
+            producer.poll(0.01)
+        producer.produce(topic, b"x" * 5000)
+        producer.poll(each)
+    assert producer.flush(90) == 0
+
+
+def consume_much(bootstrap: str, topic: str, client_id: str, amount: int) -> None:
+    """Fetches of some BATCH bytes until `amount` bytes are there."""
+    settings = {"bootstrap.servers": bootstrap, "client.id": client_id, "group.id": client_id, "fetch.message.max.bytes": BATCH}
+    consumer = Consumer({**settings, "queued.max.messages.kbytes": 1000, "fetch.queue.backoff.ms": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while amount > 0:
+        amount -= sum(len(message.value() or b"") for message in consumer.consume(20, 1.0))
+    consumer.close()
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_replay_of_the_quotas_in_force_is_what_the_proxy_did(spark: "SparkSession", kafka1: LocalCluster, tmp_path: Path) -> None:
+    """Who was throttled, and for how long, to within 5 %."""
+    names = {"producer_byte_rate": ("writer", "slow-writer"), "consumer_byte_rate": ("reader", "small-reader")}
+    entities = [{"client_id": client, f"cluster_{kind}": RATE} for kind, clients in names.items() for client in clients]
+    logs = {"usage": {"path": str(tmp_path / "proxy" / "logs"), "interval": "10s"}}
+    produce_much(kafka1.bootstrap_servers, "replayed-out", "direct", ENOUGH * RATE)
+    settings = {"quotas": {"entities": entities}, "logs": logs}
+    with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, settings) as proxy, ThreadPoolExecutor() as pool:
+        at_work = [
+            pool.submit(produce_much, proxy.bootstrap, "replayed-in", "writer", ENOUGH * RATE),
+            pool.submit(produce_much, proxy.bootstrap, "replayed-in", "slow-writer", RATE, 0.1),
+            pool.submit(consume_much, proxy.bootstrap, "replayed-out", "reader", ENOUGH * RATE),
+            pool.submit(consume_much, proxy.bootstrap, "replayed-out", "small-reader", RATE),
+        ]
+        for one in at_work:
+            one.result(120)
+    quotas = read_quotas(tmp_path / "proxy" / "settings.yaml")
+    written = [line for path in sorted(proxy.logs.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+    found = replayed(spark, tmp_path, written, quotas, Lengths(10, 60, 10), datetime.now(UTC))
+    for kind, clients in names.items():
+        for client in clients:
+            lines = [line for line in proxy.usage() if line["type"] == "usage" and line["client_id"] == client]
+            told = sum(line["throttle_ms"] for line in lines) / 1000
+            assert (told > 0) is (client in ("writer", "reader"))
+            counted = [(line["start"], line["record_bytes"], line["response_bytes"], line["throttle_ms"]) for line in lines]
+            row = found[kind, "ANONYMOUS", client]
+            assert row["seconds_throttled"] == pytest.approx(told, rel=0.05), (client, counted)

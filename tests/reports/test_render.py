@@ -1,7 +1,9 @@
 """What people see: text of logs is harmless, numbers are readable, the page needs nothing else."""
 
+import hashlib
 import re
 import warnings
+from base64 import b64encode
 from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
@@ -11,6 +13,9 @@ import pytest
 from rich.console import Console
 
 pytest.importorskip("matplotlib")
+from advice.limits import HeldBack
+from advice.use import Use
+from reports.render import words
 from reports.render.page import page
 from reports.render.sentences import sentences
 from reports.render.terminal import summary
@@ -39,6 +44,7 @@ from reports.summary.model import (
     VolumeRow,
     Writer,
 )
+from reports.tables import NAMES
 from tests.reports.logs import NOON
 from webpage import text
 from webpage.drawing import drawing
@@ -77,7 +83,10 @@ def capacity_of(name: str) -> Capacity:
         factor=0.5,
     )
     unknown = VolumeRow(None, name, NOON, 100, 50, 1, (), (), Path(((seconds, 40),)), reason="too little history")
-    compared = Compared(name, (QuotaRow(name, name, 10.0, "over", suggested=12.0),), 1, 1, 0, (name,))
+    held_back = HeldBack(throttled=40, throttled_seconds=32.0, refused=523, intervals=30, limit=10.0)
+    hit = QuotaRow(name, name, 10.0, "hit", suggested=12.0, used=Use(40, 9.5, 10.0), held_back=held_back)
+    over = QuotaRow(name, name, 10.0, "over", suggested=12.0)
+    compared = Compared(name, (hit, over), 2, 1, 1, 0, (name,))
     charges = Charges((Charge(name, 1, 2, 3, 4.0),), 1, 4.0, name, priced=True)
     return Capacity((volume, unknown), compared, compared, charges, (Silence(name, NOON, 7200),))
 
@@ -143,7 +152,7 @@ class Page(HTMLParser):
 
 def test_text_of_logs_is_escaped_wherever_it_is_shown() -> None:
     html = page(report_of(EVIL))
-    assert "<script" not in html
+    assert html.count("<script") == 1, "the page's own"
     assert "\x1b" not in html
     assert "\u202e" not in html
     assert html.count(SHOWN) > 40
@@ -162,11 +171,41 @@ def test_text_of_logs_is_no_markup_for_the_terminal() -> None:
 def test_the_page_needs_no_other_file_and_may_load_none() -> None:
     html = page(report_of("alice"))
     for tag, attributes in Page(html).elements:
-        assert tag not in {"script", "link", "img", "iframe", "base", "object"}
-        for name in ("src", "href", "xlink:href"):
-            assert (attributes.get(name) or "#").startswith("#")
-    assert "default-src 'none'" in html
+        assert tag not in {"link", "img", "iframe", "base", "object"}
+        assert not attributes.get("src")
+        target = attributes.get("href") or attributes.get("xlink:href") or "#"
+        assert target.startswith("#") or target.rstrip("/") in NAMES, "a place in the page, or a table beside it"
     assert not re.search(r"url\((?!#)|@import", html)
+
+
+def test_no_script_but_the_pages_own_may_run() -> None:
+    html = page(report_of("alice"))
+    (script,) = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    allowed = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'" in html
+    assert not [name for _, attributes in Page(html).elements for name in attributes if name.startswith("on")]
+
+
+def test_every_section_is_in_the_table_of_contents() -> None:
+    report = report_of("alice")
+    for one in (report, replace(report, capacity=Capacity()), replace(report, first=None, last=None)):
+        html = page(one)
+        listed = re.findall(r'<li><a href="#([a-z-]+)">', html)
+        assert listed == re.findall(r'<section id="([a-z-]+)">', html)
+        assert listed[-1] == "log"
+
+
+def test_weeks_are_compared_those_that_changed_most_first() -> None:
+    report = report_of("alice")
+    (party,), (topic,) = report.traffic.principals, report.traffic.topics
+    assert "Week over week" not in page(report)
+    principals = (party, replace(party, principal="bob", last_week=3 * 2**20, week_before=2**20, growth=2.0))
+    topics = (replace(topic, last_week=0, week_before=9 * 2**20, growth=-1.0),)
+    compared = replace(report, traffic=replace(report.traffic, principals=principals, topics=topics))
+    assert [row.name for row in words.changed_most(compared.traffic)] == ["topic alice", "principal bob"]
+    html = page(compared)
+    assert "3.0 MiB" in html
+    assert "+200%" in html
 
 
 def test_plots_take_their_colours_from_the_page_and_share_no_ids() -> None:
@@ -199,7 +238,9 @@ def test_a_refusal_that_only_a_decision_tells_of_is_told() -> None:
     reason = replace(limits.reasons[0], action="refuse", mode="observe", quota="storage", entity="everybody")
     said = sentences(replace(report_of("bob"), limits=replace(limits, reasons=(reason,))))
     assert any(
-        text.startswith("The quota storage would have refused everybody: 9 times on bob, for 7 s at most, at a usage")
+        text.startswith(
+            "The quota storage would have refused everybody: 9 times on bob, for 7 s at most, at the furthest with a usage of 6.5"
+        )
         for text in said
     )
 
@@ -218,13 +259,50 @@ def test_the_first_volume_to_fill_is_told() -> None:
     report = report_of("alice")
     volume = report.capacity.volumes[0]
     later = replace(report, capacity=replace(report.capacity, volumes=(replace(volume, levels=volume.levels[:1]),)))
-    assert sentences(report)[0] == "Broker 1 alice has reached its size (100 B)."
+    assert sentences(report)[0] == "Broker 1 alice has reached its size (100 B); it is 50% full."
     assert (
         sentences(later)[0]
         == "Broker 1 alice will be the first volume to reach its limit (90 B): on 2026-03-10, not before 2026-03-09."
     )
     assert sentences(later)[1] == "The topic that grew most on it is alice, produced mostly by alice."
     assert "There is no forecast for 1 volume: too little history." in sentences(report)
+
+
+def test_old_logs_are_dated_and_what_has_passed_is_said() -> None:
+    report = report_of("alice")
+    volume = report.capacity.volumes[0]
+    capacity = replace(report.capacity, volumes=(replace(volume, levels=volume.levels[:1]),))
+    old = replace(report, capacity=capacity, made=NOON + timedelta(days=240))
+    assert sentences(old)[:2] == [
+        "The newest line is 239 days old (2026-03-01 12:00:30): forecasts begin there, not today.",
+        "Broker 1 alice was the first volume expected to reach its limit (90 B): on 2026-03-10, not before 2026-03-09, "
+        "as of 2026-03-01. That day has passed.",
+    ]
+    html = page(old)
+    assert "date passed" in html
+    assert '<span class="tag near">passed</span>' in html
+    assert "as of 2026-03-01" in html
+    fresh = page(replace(old, made=NOON))
+    assert "in 9 days" in fresh
+    assert "passed</span>" not in fresh
+    assert "as of 2026" not in fresh
+
+
+def test_a_volume_at_its_limit_is_not_called_full() -> None:
+    report = report_of("alice")
+    volume = replace(report.capacity.volumes[0], used=94, levels=(Level("limit", 90, NOON, already=True), Level("full", 100)))
+    at_limit = replace(report, capacity=replace(report.capacity, volumes=(volume,)))
+    assert words.first_full(at_limit)[:2] == ("at its limit", "broker 1 alice, its limit; 94% full")
+    assert sentences(at_limit)[0] == "Broker 1 alice has reached its limit (90 B); it is 94% full."
+
+
+def test_settings_that_the_report_does_not_look_at_are_named() -> None:
+    report = report_of("alice")
+    quotas = replace(report.capacity.quotas, not_looked_at=("quotas.storage.max_used",))
+    told = replace(report, capacity=replace(report.capacity, quotas=quotas))
+    assert "The report does not look at these settings of alice: quotas.storage.max_used." in sentences(told)
+    assert "Not looked at: quotas.storage.max_used." in page(told)
+    assert "not look at" not in " ".join(sentences(report))
 
 
 def test_an_empty_log_is_told_from_one_without_a_good_line() -> None:
@@ -280,3 +358,18 @@ def test_names_in_any_script_are_drawn_without_complaints():
         drawn = drawing(lambda axes: axes.set_yticks([0, 1], names), "f1", "title", "caption")
     assert not complaints
     assert all(name in str(drawn.svg) for name in names)
+
+
+def test_who_hit_a_limit_is_said_to_have_hit_it_with_the_numbers() -> None:
+    said = " ".join(sentences(report_of("alice")))
+    assert "Of 2 owners of limits in force, 1 hit them, 1 more went over and 0 came near" in said
+    assert "alice was throttled 40 times, for at least 32 s and refused 523 times by alice." in said
+    why = "p99 of 40 intervals 9.5/s; hit its limit of 10/s in 30: throttled 40 times, for at least 32 s and refused 523 times"
+    assert why in page(report_of("alice"))
+
+
+def test_what_its_maker_says_about_the_logs_stands_at_the_top_as_text() -> None:
+    html = page(replace(report_of("alice"), note="The first week is <b>generated</b>."))
+    assert "The first week is &lt;b&gt;generated&lt;/b&gt;." in html
+    assert html.index("The first week is") < html.index('class="tiles"')
+    assert "The first week" not in page(report_of("alice"))

@@ -1,5 +1,6 @@
 """The numbers are right: one example small enough to sum by hand, from two proxies whose intervals overlap."""
 
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+GIB = 2**30
 STORAGE = {"quota": "storage", "mode": "observe", "entity": {"user": None, "client_id": None}, "message": "data1 is full"}
 BOB = {"principal": "User:bob", "client_id": None}
 OTHER = {"principal": "<other>", "client_id": "<other>", "topic": "<other>"}
@@ -30,7 +32,7 @@ def write_logs(folder: Path) -> None:
     a.usage(10, requests=20, request_bytes=3000, response_bytes=200)
     a.usage(10, **BOB, api="CreateTopics", api_key=19, requests=1, mutations=7, refused={"controller_mutations": 3, "storage": 1})
     a.decision(12, items=3, throttle_ms=1500)
-    a.decision(15, items=1, throttle_ms=4000, usage=20.0, left_out=5, message="the latest")
+    a.decision(15, items=1, throttle_ms=4000, usage=20.0, limit=100.0, left_out=5, message="the latest")
     copy = a.lines[4]
     a.write(folder)
     a.raw(copy).raw(copy).write(folder, 2)  # a line that was shipped three times
@@ -117,6 +119,10 @@ def test_throttles_count_decisions_that_were_not_written(made: Made) -> None:
 def test_reasons_are_the_most_frequent_first_with_the_latest_message(made: Made) -> None:
     found = [(row.quota, row.entity, row.decisions, row.message) for row in made.report.limits.reasons]
     assert found == [("controller_mutations", "user alice", 7, "the latest"), ("storage", "everybody", 1, "data1 is full")]
+    furthest = made.report.limits.reasons[0]
+    assert (furthest.usage, furthest.limit) == (12.5, 5.0), (
+        "the pair of one decision, not the largest usage beside the lowest limit"
+    )
     assert [row.at - NOON for row in made.report.limits.latest] == [timedelta(seconds=s) for s in (21, 15, 12)]
 
 
@@ -141,6 +147,32 @@ def test_copies_of_one_day_are_dropped_and_other_days_are_whole(spark: "SparkSes
     assert (made.report.lines.read, made.report.lines.duplicates, made.report.lines.decisions) == (11, 2, 3)
 
 
+def test_sums_beyond_64_bits_put_the_lines_aside_that_cannot_be_true(make: Callable[..., Made], tmp_path: Path) -> None:
+    """Storage beside it: all of what the volumes hold is charged to somebody."""
+    log = Log()
+    for at in range(0, 90_000, 10):
+        log.usage(at, request_bytes=2**50)
+    log.usage(5, principal="User:bob", request_bytes=700)
+    names = [f"topic-{number:03d}" for number in range(200)]
+    for day in range(4):
+        for topic in ("topic-000", "topic-150"):
+            log.usage(day * 86_400, topic=topic, record_bytes=500, principal=f"User:{topic}")
+        for hour, largest_alone in ((0, False), (1, True), (6, False)):
+            sizes = dict.fromkeys(names, GIB)
+            more = None if largest_alone else dict(list(sizes.items())[20:])
+            at = day * 86_400 + hour * 3600
+            log.volume(at, topic_bytes=dict(list(sizes.items())[:20]), more_topic_bytes=more, replica_bytes=230 * GIB)
+        old = {"log_dir": "/old", "topic_bytes": {"topic-000": GIB}, "replica_bytes": 3 * GIB}
+        log.volume(day * 86_400, **old)
+    log.write(tmp_path / "logs")
+    made = make(bucket=86_400)
+    assert made.report.lines.quarantined == 9000
+    assert {(row.reason, row.field) for row in made.report.quarantine} == {("too_large", "request_bytes")}
+    assert ("User:bob", 700) in made.rows("chargeback", "principal", "in_bytes")
+    days = {who: stored / GIB for who, stored in made.rows("chargeback", "principal", "stored_byte_days") if stored}
+    assert days == pytest.approx({"User:topic-000": 8, "User:topic-150": 4, "<nobody>": 4 * (198 + 30 + 2)})
+
+
 def test_writers_tell_what_is_missing_and_lost(made: Made) -> None:
     assert made.rows("writers", "proxy", "boot", "first_seq", "last_seq", "lines") == [
         ("proxy-a", "a1", 1, 8, 8),
@@ -158,7 +190,8 @@ def test_the_summary_says_who_and_by_which_quota(made: Made) -> None:
         "User:alice fetched most: 2.0 KiB, 100% of all.",
         "The largest topic is orders: 48.7 KiB of record batches, 100% of all, mostly by User:bob.",
         "User:bob was refused most: 5 items by the quota controller_mutations of 10 in all.",
-        "The quota storage would have throttled everybody: 1 time on CreateTopics, for 250 ms at most, at a usage of up to 12.5",
+        "The quota storage would have throttled everybody: 1 time on CreateTopics, for 250 ms at most, "
+        "at the furthest with a usage of 12.5 where the limit was 5",
         "The quota storage only watches (mode observe)",
         "1 line of 17 could not be used",
         "The proxies lost 6 lines",

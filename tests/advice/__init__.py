@@ -1,0 +1,1 @@
+"""What limits should be."""
