@@ -7,12 +7,16 @@ connections; open ones keep theirs."""
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from proxy.config.listeners import ListenerTls
 from proxy.config.models import Settings
 from proxy.config.upstream import UpstreamTls
+from proxy.identity.certificates import expires_at
+from proxy.wire.primitives import BadBytes
 
 UPSTREAM: Final = "<upstream>"
 """Stands for the brokers among the names of listeners."""
@@ -64,6 +68,24 @@ def client_context(tls: UpstreamTls, prefix: str = "upstream.tls") -> ssl.SSLCon
     if tls.cert_file is not None and tls.key_file is not None:
         _load_own(context, prefix, tls.cert_file, tls.key_file, tls.key_password_file)
     return context
+
+
+def certificate_ends(settings: Settings) -> dict[str, float]:
+    """When the proxy's own certificates end, as POSIX time, by the setting that names the file. What cannot be read is left out, as
+    whoever makes a context of it says so."""
+    ends = {}
+    for setting, file in _own_certificates(settings):
+        with suppress(OSError, BadBytes):
+            ends[setting] = expires_at(Path(file).read_bytes())
+    return ends
+
+
+def _own_certificates(settings: Settings) -> Iterator[tuple[str, str]]:
+    sections = {f"{settings.key_of(name)}.tls": listener.tls for name, listener in settings.listeners.items()}
+    more = {"admin.tls": settings.admin.tls, "upstream.tls": settings.upstream.tls, "ledger.tls": settings.ledger.tls}
+    for where, tls in (sections | more).items():
+        if tls is not None and tls.cert_file is not None:
+            yield f"{where}.cert_file", tls.cert_file
 
 
 def watched_files(tls: ListenerTls | UpstreamTls) -> list[str]:

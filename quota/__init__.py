@@ -19,6 +19,7 @@ In come entities, amounts and the time; out comes a `Decision`. Nothing here kno
 - `produce`   what becomes of the batches of one Produce request: the judges and their order
 - `turns`     a queue for each principal, taken from in turn
 - `fence`     what a refused batch of an idempotent producer makes those behind it wait for
+- `stored_sizes` what the topics of each owner have stored, as brokers tell
 - `confirmed`  which users brokers let write to which topics
 - `fair_share` dividing a bounded resource among principals
 - `shares`    which of the connections that share a rate has had more of it

@@ -4,7 +4,7 @@
 
 Names are such that no broker has them: what ends in `_byte_rate` is a broker's, and means each broker by itself (KIP-13, KIP-546);
 for the whole cluster it begins with `cluster_`. The settings file has the same names, and takes the deprecated ones without the
-prefix too."""
+prefix too. The rate of addresses alone has Kafka's name: brokers cannot hold it behind a proxy, so there is no other one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ MAX_VALUE: Final = 1e12
 """The largest limit, except for bytes and requests."""
 MAX_BYTES: Final = 1 << 50
 """The largest rate of bytes, per second."""
+MAX_STORED: Final = 1 << 60
+"""The largest number of stored bytes."""
 MAX_TOPICS: Final = 10_000_000
 """The largest number of topics or partitions."""
 MAX_REQUESTS: Final = 1e9
@@ -28,6 +30,8 @@ MAX_REQUESTS: Final = 1e9
 MUTATIONS_RATE: Final = "controller_mutations_rate"
 MUTATIONS_BURST: Final = "controller_mutations_burst"
 PRODUCER_IDS_RATE: Final = "producer_ids_rate"
+STORED_HARD: Final = "stored_bytes_hard"
+STORED_SOFT: Final = "stored_bytes_soft"
 
 PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 
@@ -43,9 +47,10 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One limit. `name`: in the Kafka protocol and under `quotas.entities` of the settings file. `kind`: its quota,
-    as decisions and `quotas.observe` name it. `users_only`: it cannot be set for client ids. `size`: in bytes, so whole numbers and
-    units (`20MiB`). `at_once`: a burst, not a rate. `whole`: no fractions. `measure`: None where the usage log does not show it."""
+    """One limit. `name`: in the Kafka protocol and under `quotas.entities` of the settings file. `kind`: its quota, as
+    decisions and `quotas.observe` name it. `users_only`: it cannot be set for client ids. `tenants_only`: nor for users.
+    `size`: in bytes, so whole numbers and units (`20MiB`). `at_once`: a burst, not a rate. `whole`: no fractions. `measure`:
+    None where the usage log does not show it."""
 
     name: str
     kind: str
@@ -53,6 +58,7 @@ class Key:
     help: str
     measure: Measure | None = None
     users_only: bool = False
+    tenants_only: bool = False
     maximum: float = MAX_VALUE
     size: bool = False
     at_once: bool = False
@@ -181,9 +187,38 @@ _ROWS: Final = (
         maximum=MAX_TOPICS,
         whole=True,
     ),
+    Key(
+        STORED_HARD,
+        "stored_bytes",
+        "bytes",
+        "Bytes that its topics may have stored together; batches that would pass it are refused. For tenants only.",
+        tenants_only=True,
+        maximum=MAX_STORED,
+        size=True,
+    ),
+    Key(
+        STORED_SOFT,
+        "stored_bytes",
+        "bytes",
+        "Stored bytes above which producing to its topics is slowed down, down to nothing at `stored_bytes_hard`.",
+        tenants_only=True,
+        maximum=MAX_STORED,
+        size=True,
+    ),
 )
-KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS}
-"""By name in the Kafka protocol."""
+ADDRESS_RATE: Final = Key(
+    "connection_creation_rate",
+    "address_connection_rate",
+    "connections/s",
+    "Connections per second that an address may open (KIP-612).",
+    maximum=(1 << 31) - 1,
+    whole=True,
+)
+"""The one limit that addresses have (`quota.kinds.connections`). In the settings file it stands under `quotas.connections`."""
+KEYS: Final[Mapping[str, Key]] = {key.name: key for key in (*_ROWS, ADDRESS_RATE)}
+"""All limits by name in the Kafka protocol."""
+ENTITY_KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _ROWS if not key.tenants_only}
+"""Those that users and client ids can have."""
 DEPRECATED: Final[Mapping[str, Key]] = {key.deprecated: key for key in _ROWS if key.deprecated != key.name}
 """Those of which the settings file takes another name too, by that name."""
 RATES: Final = tuple(key for key in _ROWS if key.deprecated == key.kind)
@@ -201,18 +236,23 @@ TOPIC_RATES: Final = tuple(TOPIC_MEASURES)
 """Rates of topics: what may be produced and read (`quota.kinds.topic_rates`)."""
 TOPIC_NUMBERS: Final = (KEYS["max_topics"], KEYS["max_partitions"])
 """How many topics and partitions there may be (`quota.kinds.topic_numbers`)."""
-TENANT_ROWS: Final = (*RATES, *TOPIC_NUMBERS)
+STORED: Final = KEYS[STORED_HARD].kind
+TENANT_ROWS: Final = (*RATES, *TOPIC_NUMBERS, *(key for key in _ROWS if key.tenants_only))
 """All limits that tenants can have."""
 TENANT_KINDS: Final[Mapping[str, str]] = {row.kind: f"tenant_{row.kind}" for row in TENANT_ROWS}
 """Their kinds, of users to those of tenants."""
+TOPIC_STORED: Final = f"topic_{STORED}"
+"""The kind of stored bytes of topics (`quota.kinds.stored_bytes`)."""
 TENANT_RATES: Final[Mapping[str, str]] = {row.kind: TENANT_KINDS[row.kind] for row in RATES}
 """Plain rates to the same rates of tenants (`quota.kinds.tenant_rates`), by kind."""
 KINDS: Final = (
-    *dict.fromkeys(key.kind for key in _ROWS),
-    *("storage", "bytes_in", "address_connection_rate"),
+    *dict.fromkeys(key.kind for key in ENTITY_KEYS.values()),
+    *("storage", "bytes_in", ADDRESS_RATE.kind),
     *TOPIC_RATES,
     *TENANT_KINDS.values(),
+    TOPIC_STORED,
     "topic_policy",
+    "overload",
 )
 """Every kind of quota, as `quotas.observe` names it."""
 
@@ -223,7 +263,7 @@ REQUEST_RATES: Final[Mapping[int, str]] = {key: f"{group}_request_rate" for grou
 
 def report_module() -> str:
     """The text of reports/quotas/catalogue.py."""
-    rates_first = sorted(_ROWS, key=lambda row: row.deprecated != row.kind)  # the order of limits in the report
+    rates_first = sorted(ENTITY_KEYS.values(), key=lambda row: row.deprecated != row.kind)  # the order of limits in the report
     rows = "".join(
         f'    Key("{row.name}", "{row.kind}", {row.size}, {row.at_once}, {_measure(row.measure)}),\n' for row in rates_first
     )

@@ -5,7 +5,7 @@ Kinds are asked directly for what is theirs alone. Produce requests, which conce
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -18,10 +18,12 @@ from quota.kinds.bytes_in import BytesIn
 from quota.kinds.cold_reads import ColdReads
 from quota.kinds.connections import AddressConnections
 from quota.kinds.controller_mutations import ControllerMutations
+from quota.kinds.overload import Overload
 from quota.kinds.producer_ids import ProducerIds, Windows
 from quota.kinds.rates import Rates
-from quota.kinds.slowed_rates import SlowedRates
+from quota.kinds.slowed_rates import SlowedRates, VolumesFilling
 from quota.kinds.storage import Check, Event, Produced, Storage
+from quota.kinds.stored_bytes import Budget
 from quota.kinds.topic_numbers import kinds_of
 from quota.kinds.topic_policy import TopicPolicies
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT
@@ -30,6 +32,7 @@ from quota.limit_table import ResolvedLimit
 from quota.limits import NO_LIMITS, Limits
 from quota.mutes import Mutes
 from quota.owned_topics import OwnedTopics
+from quota.stored_sizes import StoredSizes
 from quota.tenants import NO_TENANTS, Tenants
 from quota.windows.bloom import Hash
 
@@ -63,19 +66,27 @@ class Engine:
         """offsets behind the end of the log from which on a read is cold"""
         self.owned = OwnedTopics()
         self.topic_numbers = kinds_of(self.owned)
-        """numbers of topics and partitions of users and tenants; `limits_topic_numbers`: whether any of them has a limit"""
-        self.limits_topic_numbers = False
+        """numbers of topics and partitions of users and tenants; `follows_owners`: whether it matters who creates topics"""
+        self.follows_owners = False
         self.topic_policies = TopicPolicies()
         self.address_connections = AddressConnections()
         self.bytes_in = BytesIn()
         self.storage = Storage()
-        self.slowed_rates = SlowedRates(self.storage)
+        self.slowed_rates = SlowedRates(VolumesFilling(self.storage))
+        self.stored = StoredSizes(self.owned)
+        self.slowed_by_stored = tuple(SlowedRates(kind) for kind in self.stored.kinds)
+        self.slowing: tuple[SlowedRates, ...] = ()
+        """what may refuse or slow down now what is written: volumes in trouble, budgets of stored bytes"""
+        self.overload = Overload()
         self.kinds: tuple[Kind, ...] = (
             *(self.controller_mutations, self.producer_ids),
             *(*self.rates.values(), *self.tenant_rates.values()),
             *self.topic_numbers,
             self.topic_policies,
             *(self.topic_in, self.topic_out, self.address_connections, self.bytes_in, self.storage, self.slowed_rates),
+            *self.slowed_by_stored,
+            *self.stored.kinds,
+            self.overload,
         )
         self.fence = Fence()
         self.confirmed = Confirmations()
@@ -94,7 +105,8 @@ class Engine:
         for kind in self.kinds:
             kind.configure(limits)
         self.owned.configure(limits.option(Tenants) or NO_TENANTS)
-        self.limits_topic_numbers = any(kind.limits for kind in self.topic_numbers)
+        self.stored.configure(limits)
+        self.follows_owners = any(kind.limits for kind in self.topic_numbers) or not self.stored.of_tenants.calm
         self.cold_lag = (limits.option(ColdReads) or ColdReads()).lag
         self.limits_version += 1
         self._look()
@@ -118,6 +130,15 @@ class Engine:
         self.slowed_rates.configure(self.limits)
         self._look()
         return events
+
+    def look_at_stored(self) -> Generator[None, None, list[Budget]]:
+        """Whose stored bytes stand otherwise than told before; in steps. Where nobody is slowed down any more, rates are measured
+        anew the next time."""
+        found = yield from self.stored.changes()
+        for rates, kind in zip(self.slowed_by_stored, self.stored.kinds, strict=True):
+            if self.stored.none_slowed(kind) and kind.nobody_slowed():
+                rates.configure(self.limits)
+        return found
 
     def find(self, kind: LimitedKind[L], user: str, client_id: str) -> ResolvedLimit[L] | None:
         """The limit of this kind that holds for a client; None when it has none or is exempt."""
@@ -160,10 +181,11 @@ class Engine:
     @property
     def counts_topics(self) -> bool:
         """True if bytes produced count for topics, so that brokers have to confirm who may write to them."""
-        return self.limits_topic_in or self.bytes_in.limits is not None
+        return self.limits_topic_in or self.bytes_in.limits is not None or bool(self.stored)
 
     def _look(self) -> None:
         self.limits_topic_in, self.limits_topic_out = bool(self.topic_in.limits), bool(self.topic_out.limits)
         tables = (self.rates["producer_byte_rate"].limits, self.tenant_rates["producer_byte_rate"].limits)
-        limited = any(map(bool, tables)) or self.counts_topics
+        limited = any(map(bool, tables)) or self.counts_topics or bool(self.overload)
         self.looks_at_produce = limited or not self.storage.calm
+        self.slowing = tuple(rates for rates in (self.slowed_rates, *self.slowed_by_stored) if not rates.filling.calm)

@@ -138,7 +138,7 @@ class FleetEvents:
         self.tell(["ids", user, ids], user)
 
     def _topic(self, user: str, topic: str, partitions: int) -> None:
-        if self._engine.limits_topic_numbers:
+        if self._engine.follows_owners:
             self.tell(["topic", user, topic, partitions], user)
 
     def _fence(self, what: str, user: str, *of: object) -> None:

@@ -3,14 +3,15 @@ gives them. Out: whether that can be a limit, and if not, why, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from re import fullmatch
 from typing import Final
 
-from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TENANT_KINDS
+from quota.addresses import AddressEntity, entity_of
+from quota.catalogue import ADDRESS_RATE, KEYS, MUTATIONS_BURST, MUTATIONS_RATE, STORED_HARD, STORED_SOFT, TENANT_KINDS
 from quota.entity import DEFAULT, Entity
-from quota.tenants import TENANT_NAME, TenantEntity
+from quota.tenants import TENANT_NAME, TenantEntity, member_of
 
 Values = Mapping[str, float]
 """Limits of one entity, by the names of their keys."""
@@ -22,7 +23,9 @@ MAX_NAME: Final = 1024
 
 
 def wrong_entity(entity: Entity) -> str | None:
-    """Why this cannot be the name of a user, client id or tenant; None if it can."""
+    """Why this cannot be the name of a user, client id, tenant or address; None if it can."""
+    if isinstance(entity, AddressEntity):
+        return _wrong_address(entity)
     if isinstance(entity, TenantEntity):
         right = fullmatch(TENANT_NAME, entity.topic or "")
         return None if right else "the name of a tenant has 1 to 100 letters, digits, dots, dashes and underscores"
@@ -34,11 +37,41 @@ def wrong_entity(entity: Entity) -> str | None:
     return "neither a user nor a client-id is named" if entity.user is None and entity.client_id is None else None
 
 
+def _wrong_address(entity: AddressEntity) -> str | None:
+    name = entity.topic or ""
+    try:
+        right = name == DEFAULT or entity_of(name) == entity
+    except ValueError as e:
+        return str(e)
+    return None if right else f"the address {name} is spelled {entity_of(name).topic}"
+
+
+def is_own(name: str) -> bool:
+    """Is this a key of the proxy, and not of brokers?"""
+    return name in KEYS or member_of(name) is not None
+
+
+def unit_of(name: str) -> str:
+    """The unit of a key of the proxy."""
+    return KEYS[name].unit if name in KEYS else ""
+
+
 def wrong_value(entity: Entity, name: str, value: float) -> str | None:
-    """Why an entity cannot have this limit; None when it can, seen for itself."""
+    """Why an entity cannot have this limit, or this member; None when it can, seen for itself."""
+    if name not in KEYS:
+        return _wrong_member(entity, name, value)
     key = KEYS[name]
+    if isinstance(entity, AddressEntity) and key is not ADDRESS_RATE:
+        return f"{name} is not for addresses; these have {ADDRESS_RATE.name}"
+    if key is ADDRESS_RATE and not isinstance(entity, AddressEntity):
+        return f"{name} is for addresses only; users and tenants have cluster_connection_rate"
     if isinstance(entity, TenantEntity) and key.kind not in TENANT_KINDS:
-        return f"{name} is not for tenants; these have rates of bytes, requests and connections, `max_topics` and `max_partitions`"
+        return (
+            f"{name} is not for tenants; these have rates of bytes, requests and connections,"
+            " `max_topics`, `max_partitions` and stored bytes"
+        )
+    if key.tenants_only and not isinstance(entity, TenantEntity):
+        return f"{name} is for tenants only, as these own topics"
     if key.users_only and entity.client_id is not None:
         return f"{name} is for users and the default user only, as a client id is whatever a client claims"
     if not (isfinite(value) and 0 < value <= key.maximum):
@@ -50,8 +83,39 @@ def wrong_value(entity: Entity, name: str, value: float) -> str | None:
     return None
 
 
+def _wrong_member(entity: Entity, name: str, value: float) -> str | None:
+    _, member = member_of(name) or ("", "")
+    if not isinstance(entity, TenantEntity):
+        return f"{name} is for tenants only"
+    if len(member.encode(errors="replace")) > MAX_NAME:
+        return f"{name[:40]}… has more than {MAX_NAME} bytes"
+    return None if value == 1 else f"{name} has the value 1 where it is a member; take it away where it is none"
+
+
 def wrong_together(values: Values) -> str | None:
     """Why these limits cannot stand beside each other; None when they can."""
+    return next(filter(None, (wrong(values) for wrong in _SECOND.values())), None)
+
+
+def without_misfits(values: Values) -> dict[str, float]:
+    """The limits without those that do not fit the one beside which they stand."""
+    return {name: value for name, value in values.items() if name not in _SECOND or _SECOND[name](values) is None}
+
+
+def _wrong_soft(values: Values) -> str | None:
+    hard, soft = values.get(STORED_HARD), values.get(STORED_SOFT)
+    if soft is None:
+        return None
+    if hard is None:
+        return f"`{STORED_SOFT}` needs `{STORED_HARD}` beside it"
+    if soft > hard:
+        return (
+            f"`{STORED_SOFT}` {soft:.0f} is above `{STORED_HARD}` {hard:.0f}: slowing begins before the stop, so it must be lower"
+        )
+    return None
+
+
+def _wrong_burst(values: Values) -> str | None:
     rate, burst = values.get(MUTATIONS_RATE), values.get(MUTATIONS_BURST)
     if burst is None:
         return None
@@ -65,9 +129,15 @@ def wrong_together(values: Values) -> str | None:
     return None
 
 
+_SECOND: Final[Mapping[str, Callable[[Values], str | None]]] = {MUTATIONS_BURST: _wrong_burst, STORED_SOFT: _wrong_soft}
+"""Limits that stand beside another one, and why they cannot."""
+
+
 def named(entity: Entity) -> str:
     """An entity of a limit for people, defaults included."""
     if isinstance(entity, TenantEntity):
         return str(entity)
+    if isinstance(entity, AddressEntity):
+        return "default address" if entity.topic == DEFAULT else str(entity)
     parts = (("user", entity.user), ("client-id", entity.client_id))
     return ", ".join(f"default {what}" if name == DEFAULT else f"{what} {name}" for what, name in parts if name is not None)

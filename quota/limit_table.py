@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from quota.entity import OTHERS, Entity, levels
@@ -25,6 +25,10 @@ class LimitTable(Generic[L]):
 
     def __bool__(self) -> bool:
         return bool(self._limits)
+
+    def owned(self) -> Iterable[tuple[Entity, L]]:
+        """The limits of owners that they name."""
+        return self._limits.items()
 
     def touched(self, other: LimitTable[L]) -> list[Entity]:
         """Those whose limit is another object there."""

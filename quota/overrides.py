@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from quota.catalogue import MUTATIONS_BURST
 from quota.entity import Entity
-from quota.keys import Values, wrong_together
+from quota.keys import Values, without_misfits
 
 Table = Mapping[Entity, Values]
 """Limits by entity. Entities without limits are left out."""
@@ -61,11 +60,8 @@ def count(table: Table) -> int:
 
 def together(file: Table, dynamic: Table, entity: Entity) -> Values:
     """The limits of one entity that are in force. Two layers may not fit: a burst that does not fit its rate is left out, so that
-    the default holds."""
-    values = {**file.get(entity, {}), **dynamic.get(entity, {})}
-    if wrong_together(values) is not None:
-        del values[MUTATIONS_BURST]
-    return values
+    the default holds, and so is a soft limit that does not fit the hard one."""
+    return without_misfits({**file.get(entity, {}), **dynamic.get(entity, {})})
 
 
 def merged(file: Table, dynamic: Table) -> dict[Entity, Values]:

@@ -14,12 +14,14 @@ reserved, and count when brokers tell of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from quota.entity import Entity
 from quota.fair_share import FairShare
+from quota.steps import finish_at_once
 from quota.tenants import NO_TENANTS, Tenants, owner_of
 
 RESERVED_FOR: Final = 30.0
@@ -27,6 +29,8 @@ RESERVED_FOR: Final = 30.0
 HEARD_FOR: Final = 60.0
 """Seconds for which topics of which another proxy told count, until this proxy hears of them from a broker."""
 MAX_RESERVED: Final = 20_000
+AT_ONCE: Final = 500
+"""Topics that are counted anew in one step."""
 SWEPT: Final = 1000
 """Reservations that one sweep looks at."""
 
@@ -100,6 +104,11 @@ class OwnedTopics:
         self._sizes: dict[str, int] = {}
         self._creators: dict[str, str] = {}
         self._sums: dict[Entity, _Sum] = {}
+        self._before: Tenants | None = None
+        """the tenants that `_sums` are of while topics are counted anew; None when they are not"""
+        self._anew: dict[Entity, _Sum] = {}
+        self._uncounted: dict[str, None] = {}
+        """sums of the present tenants as far as topics were counted for them, and the topics that were not"""
         self._reservations: dict[str, dict[str, Reservation]] = {}
         self._reserved: dict[Entity, _Reserved] = {}
         self._share = FairShare(MAX_RESERVED)
@@ -109,20 +118,46 @@ class OwnedTopics:
         return self._share.held
 
     def configure(self, tenants: Tenants) -> None:
-        """These are the tenants from now on."""
-        if tenants.tenants == self._tenants.tenants:
+        """These are the tenants from now on. Few topics are counted for them at once, many by `recount`; until that is done, what
+        owners have is as it was."""
+        if tenants is self._tenants or tenants.tenants == self._tenants.tenants:
             return
-        self._tenants = tenants
-        self._sums.clear()
-        for name, size in self._sizes.items():
-            self._add(name, Owned(1, size), 1)
+        self._before = self._tenants if self._before is None else self._before
+        self._tenants, self._anew, self._uncounted = tenants, {}, dict.fromkeys(self._sizes)
+        if len(self._sizes) <= AT_ONCE:
+            finish_at_once(self.recount())
+
+    @property
+    def recounting(self) -> bool:
+        """True while topics are to be counted anew (`recount`)."""
+        return self._before is not None
+
+    def recount(self) -> Generator[None, None, None]:
+        """Count all topics for tenants that are others now, in steps."""
+        while self._before is not None:
+            for name in list(islice(self._uncounted, AT_ONCE)):
+                del self._uncounted[name]
+                if (size := self._sizes.get(name)) is not None:
+                    self._count(self._anew, self.owners(name, self._creators.get(name)), Owned(1, size), 1)
+            if not self._uncounted:
+                self._sums, self._anew, self._before = self._anew, {}, None
+                return
+            yield
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Partitions of all topics that brokers told of. Not to be changed."""
+        return self._sizes
 
     def owners(self, topic: str, creator: str | None) -> tuple[Entity, ...]:
         """Whose topic this is: the user that created it, and the tenant."""
-        tenant = self._tenants.of_topic(topic)
+        return self._owners(self._tenants, topic, creator)
+
+    def _owners(self, tenants: Tenants, topic: str, creator: str | None) -> tuple[Entity, ...]:
+        tenant = tenants.of_topic(topic)
         if creator is None:
             return () if tenant is None else (owner_of(tenant),)
-        tenant = tenant or self._tenants.of_user(creator)
+        tenant = tenant or tenants.of_user(creator)
         user = Entity(creator, None)
         return (user,) if tenant is None else (user, owner_of(tenant))
 
@@ -247,8 +282,19 @@ class OwnedTopics:
         return Entity(user, None) if tenant is None else owner_of(tenant)
 
     def _add(self, topic: str, amount: Owned, sign: int) -> None:
-        for owner in self.owners(topic, self._creators.get(topic)):
-            known = self._sums.setdefault(owner, _Sum())
+        creator = self._creators.get(topic)
+        owners = self.owners(topic, creator)
+        if self._before is None:
+            self._count(self._sums, owners, amount, sign)
+            return
+        self._count(self._sums, self._owners(self._before, topic, creator), amount, sign)
+        if topic not in self._uncounted:
+            self._count(self._anew, owners, amount, sign)
+
+    @staticmethod
+    def _count(sums: dict[Entity, _Sum], owners: Iterable[Entity], amount: Owned, sign: int) -> None:
+        for owner in owners:
+            known = sums.setdefault(owner, _Sum())
             known.add(amount, sign)
             if not (known.topics or known.partitions):
-                del self._sums[owner]
+                del sums[owner]

@@ -1,11 +1,11 @@
 """A Produce request is judged by one judge after the other, in the order of `JUDGES`:
 
 1. `BehindRefused`    what is behind a refused batch of its producer is refused with the same error: the fence
-2. `FullVolumes`      the storage quota refuses what goes to a volume at its hard limit
+2. `Full`             refuses what goes to a volume at its hard limit, or does not fit a budget of stored bytes
 3. `NewProducerIds`   counts producer ids, and refuses or throttles new ones over the limit
 4. `TopicBytes`       counts bytes towards topics, and refuses or throttles those over their threshold
 5. `TopicRate`        counts bytes towards the rates of topics by themselves, and refuses or throttles what is above
-6. `SlowedRate`       counts bytes towards volumes past their soft limit
+6. `SlowedRate`       counts bytes towards volumes and budgets past their soft limit, and towards what is stored
 7. `ByteRate`         counts bytes towards the byte rate of the client
 
 Each sees what those before it let go on, so that what is refused counts towards nothing behind. In: batches with the names of their
@@ -25,6 +25,7 @@ from quota.engine import MAX_HOLD, Engine
 from quota.entity import Entity
 from quota.fence import Fenced
 from quota.kinds.bytes_in import OTHERS, Mode
+from quota.kinds.slowed_rates import SlowedRates
 from quota.kinds.topic_rates import TOPIC_IN, Above, TopicRateOptions
 from quota.rules import Metered, Rules
 
@@ -69,8 +70,8 @@ class Judging:
         self.pieces: list[tuple[int, float]] = []
         """the batch before which each piece ends, and when it was judged"""
         self._judges: list[Judge] = [
-            *(BehindRefused(self), FullVolumes(self), NewProducerIds(self)),
-            *(TopicBytes(self), TopicRate(self), SlowedRate(self), ByteRate(self)),
+            *(BehindRefused(self), *(Full(self, rates) for rates in engine.slowing), NewProducerIds(self)),
+            *(TopicBytes(self), TopicRate(self), *(SlowedRate(self, rates) for rates in engine.slowing), ByteRate(self)),
         ]
 
     @property
@@ -217,29 +218,35 @@ class BehindRefused(Judge):
         ]
 
 
-class FullVolumes(Judge):
-    """The storage quota: nothing is written to a volume at its hard limit."""
+class Full(Judge):
+    """Nothing is written to what is at its hard limit: a volume, or a budget of stored bytes."""
+
+    def __init__(self, judging: Judging, rates: SlowedRates) -> None:
+        super().__init__(judging)
+        self._rates = rates
 
     def hold(self, now: float, held: bool) -> Decision | None:  # noqa: ARG002
-        if self.engine.storage.calm or self.rules.exempt:
+        if self._rates.filling.calm or self.rules.exempt:
             return None
-        return self.engine.slowed_rates.wait(self.rules.owner, self.batches, self.judging.limited(range(len(self.batches))), now)
+        return self._rates.wait(self.rules.owner, self.batches, self.judging.limited(range(len(self.batches))), now)
 
     def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
-        if self.rules.exempt or self.engine.storage.calm:
+        if self.rules.exempt or self._rates.filling.calm:
             return items
-        limited = self.judging.limited(items)
-        for found in self.engine.slowed_rates.refuse(self.rules.owner, self.batches, limited, self.judging.refuse, now):
+        judging = self.judging
+        limited, confirmed = judging.limited(items), judging.confirmed
+        for found in self._rates.refuse(self.rules.owner, self.batches, limited, judging.refuse, now, confirmed=confirmed):
             decision = self.engine.enforce(Verdict(0, found), now, mute=False).decision
             if decision is not None:
                 self.told.append(decision)
         return [i for i in items if i not in self.judging.refused]
 
     def decisions(self) -> Sequence[Decision]:
-        by_volume: dict[str, list[Decision]] = {}
-        for decision in self.told:
-            by_volume.setdefault(decision.message, []).append(decision)
-        return [it for told in by_volume.values() for it in as_one(told)]
+        by_place: dict[object, list[Decision]] = {}
+        for decision in self.told:  # of volumes, the message has the place
+            key = decision.message if decision.entity is self.rules.owner else decision.entity
+            by_place.setdefault(key, []).append(decision)
+        return [it for told in by_place.values() for it in as_one(told)]
 
 
 class NewProducerIds(Judge):
@@ -488,27 +495,28 @@ class TopicRate(Judge):
 
 
 class SlowedRate(Judge):
-    """Bytes to volumes past their soft limit."""
+    """Bytes to volumes and budgets past their soft limit, and bytes that are stored."""
 
-    def __init__(self, judging: Judging) -> None:
+    def __init__(self, judging: Judging, rates: SlowedRates) -> None:
         super().__init__(judging)
+        self._rates = rates
+        self._recorded: set[int] = set()
         self._owner: Entity | None = None
         self._weights: dict[int, float] = {}
         """against whose slowed rate something was counted, and how much for each batch"""
 
     @property
     def counted(self) -> bool:
-        return self._owner is not None
+        return self._owner is not None or bool(self._recorded)
 
     def hold(self, now: float, held: bool) -> Decision | None:
-        rates = self.engine.slowed_rates
-        if held or self.rules.exempt or self.engine.storage.calm:
+        rates = self._rates
+        if held or self.rules.exempt or rates.filling.calm:
+            return None
+        if not rates.weights(self.batches, self.judging.limited(range(len(self.batches)))):
             return None
         found = rates.find(self.rules.user, self.rules.client_id, client_ids=self.rules.by_client_id)
-        limited = self.judging.limited(range(len(self.batches)))
-        if found is None or not rates.weights(self.batches, limited):
-            return None
-        return self.engine.hold(rates, found, range(len(self.batches)), now)
+        return None if found is None else self.engine.hold(rates, found, range(len(self.batches)), now)
 
     def judge(self, items: Sequence[int], now: float) -> Sequence[int]:
         if self.judging.confirmed:
@@ -516,24 +524,32 @@ class SlowedRate(Judge):
         return items
 
     def count(self, items: Sequence[int], now: float) -> None:
-        rates = self.engine.slowed_rates
-        limited = [] if self.rules.exempt or self.engine.storage.calm else self.judging.limited(items)
+        rates = self._rates
+        limited = [] if self.rules.exempt or rates.filling.calm else self.judging.limited(items)
         if not limited:
             return
+        if weights := rates.weights(self.batches, limited):
+            self._slow(limited, weights, now)
+        rates.filling.record(self.batches, limited)
+        self._recorded.update(limited)
+
+    def _slow(self, items: Sequence[int], weights: dict[int, float], now: float) -> None:
+        """Count these against the slowed rate of the client."""
+        rates = self._rates
         found = rates.find(self.rules.user, self.rules.client_id, client_ids=self.rules.by_client_id)
         if found is None:
             return
         self._owner = found.owner
-        self._weights |= rates.weights(self.batches, limited)
-        decision = self.engine.enforce(Verdict(0, rates.slow(found, self.batches, limited, now)), now).decision
+        self._weights |= weights
+        decision = self.engine.enforce(Verdict(0, rates.slow(found, self.batches, items, now)), now).decision
         if decision is not None:
             self.told.append(decision)
 
     def credit(self, items: Sequence[int], now: float) -> None:
-        if self._owner is not None:
-            for i in items:
-                if i in self._weights:
-                    self.engine.slowed_rates.refund(self._owner, self._weights[i], now)
+        for i in items if self._owner is not None else ():
+            if i in self._weights and self._owner is not None:
+                self._rates.refund(self._owner, self._weights[i], now)
+        self._rates.filling.give_back(self.batches, [i for i in items if i in self._recorded])
 
 
 class ByteRate(Judge):

@@ -138,7 +138,7 @@ class Rules:
         "user",
     )
 
-    def __init__(self, engine: Engine, user: str, client_id: str, now: float) -> None:
+    def __init__(self, engine: Engine, user: str, client_id: str, now: float, broker: int | None = None) -> None:
         self._engine, self._now = engine, now
         self._topics_in: dict[str, Metered] = {}
         self.read: dict[str, Metered] = {}
@@ -155,6 +155,9 @@ class Rules:
                 if found is not None:
                     metered[name] = Metered(engine, kind, found, now, metered.get(name))
         self.produce = metered.get("producer_byte_rate")
+        shared = None if broker is None or self.exempt else engine.overload.find(user, broker)
+        if shared is not None:
+            self.produce = Metered(engine, *shared, now, self.produce)
         self.cold = metered.get("cold_read_rate")
         self.connection = metered.get("connection_rate")
         total = metered.get("request_rate")

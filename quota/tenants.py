@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from quota.entity import Entity
 
@@ -37,6 +37,29 @@ class Tenant:
     topic_prefixes: tuple[str, ...] = ()
 
 
+MEMBERS: Final = ("users", "user_prefixes", "topic_prefixes")
+"""What a tenant may have of each: the fields of `Tenant`."""
+
+
+def member_of(key: str) -> tuple[str, str] | None:
+    """(one of `MEMBERS`, name) of a key that adds a member to a tenant while proxies run, such as `users.alice`; None for any other
+    key."""
+    what, dot, name = key.partition(".")
+    return (what, name) if dot and name and what in MEMBERS else None
+
+
+class Clash(NamedTuple):
+    """A member that a tenant cannot have, as `other` has it."""
+
+    tenant: str
+    what: str
+    name: str
+    other: str
+
+    def __str__(self) -> str:
+        return f"`{self.name}` of `{self.what}` is of tenant `{self.other}` already"
+
+
 class Tenants:
     """All tenants by name. A look-up takes one step for each length that prefixes have. ValueError where a user, or a prefix, is of
     two tenants."""
@@ -49,6 +72,22 @@ class Tenants:
 
     def __bool__(self) -> bool:
         return bool(self.tenants)
+
+    def joined_by(self, members: Mapping[str, Iterable[tuple[str, str]]]) -> tuple[Tenants, list[Clash]]:
+        """These with more members, by tenant: (one of `MEMBERS`, name). Who is a member of another tenant already is left out; of
+        those that are new, the tenant whose name comes first has it."""
+        has = {(what, name): tenant for tenant, one in self.tenants.items() for what in MEMBERS for name in getattr(one, what)}
+        made, clashes = dict(self.tenants), list[Clash]()
+        for tenant, new in sorted(members.items()):
+            found: dict[str, list[str]] = {what: list(getattr(made.get(tenant, Tenant()), what)) for what in MEMBERS}
+            for what, name in sorted(new):
+                other = has.setdefault((what, name), tenant)
+                if other != tenant:
+                    clashes.append(Clash(tenant, what, name, other))
+                elif name not in found[what]:
+                    found[what].append(name)
+            made[tenant] = Tenant(**{what: tuple(names) for what, names in found.items()})
+        return Tenants(made), clashes
 
     def of_user(self, user: str) -> str | None:
         """The tenant of a user; None where it has none."""

@@ -7,7 +7,7 @@ error 35 and the range of this API, and the client asks again.
 Since version 5 a client may say which broker of which cluster it expects to reach, and a broker that is another one answers with
 error 129 REBOOTSTRAP_REQUIRED. Brokers have the same ids through the proxy as without it, so a client that came to the address of
 a broker is compared with that broker, and is told when its address has become that of another. The bootstrap address leads to any
-broker: a broker that has no port is shown there too (`routes`), so a client that comes there is not compared."""
+broker, so a client that comes there is not compared."""
 
 from __future__ import annotations
 

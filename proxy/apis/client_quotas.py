@@ -1,7 +1,8 @@
 """DescribeClientQuotas: key 48, versions 0-1, and AlterClientQuotas: key 49, versions 0-1 (KIP-546). Charge nothing.
 
 So Kafka's own tools and the AdminClients of all languages see the proxy's quotas beside those of the brokers. A broker knows
-nothing of the proxy's keys (`quota.keys`), so these never reach one.
+nothing of the proxy's keys (`quota.keys`), so these never reach one. `connection_creation_rate` of an address (KIP-612) is the
+proxy's too, as brokers see no address but that of the proxy.
 
 - describing: the broker is asked as ever, and what it answers is added to; if it refuses, so does the proxy;
 - altering: an entry with a key of the proxy's is judged here first, as a whole: the user has to be one of `quotas.admins`, else 31
@@ -23,16 +24,20 @@ from proxy.session.client import Client
 from proxy.session.dynamic_quotas import Alteration, DynamicQuotas
 from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handling, InSteps, Pause, Question, Request, Wait
 from proxy.wire import client_quotas as wire
-from proxy.wire.client_quotas import DONE, Entry, Filter, Op, Result, Who
+from proxy.wire.client_quotas import DONE, Component, Entry, Filter, Op, Result, Who
 from proxy.wire.primitives import BadBytes, Buffer
 from proxy.wire.steps import FEW, MANY
-from quota.catalogue import KEYS
+from quota import addresses
+from quota.addresses import DEFAULT_ADDRESS, AddressEntity
 from quota.entity import DEFAULT, Entity
-from quota.keys import Values, named, wrong_entity, wrong_together, wrong_value
+from quota.keys import Values, is_own, named, wrong_entity, wrong_together, wrong_value
 from quota.overrides import Change
 from quota.tenants import TenantEntity, owner_of
 
 USER, CLIENT_ID = "user", "client-id"
+IP: Final = "ip"
+"""An address (KIP-612). Brokers know the type, and have the same limit for it; but they see the address of the proxy alone, so a
+limit of theirs would hold for all clients together."""
 TENANT: Final = "tenant"
 """An entity type that no broker knows: entries about it have keys of the proxy only, so they never reach one."""
 NOT_ALLOWED, INVALID = 31, 42
@@ -46,6 +51,8 @@ def who_of(entity: Entity) -> Who:
     """An entity of a limit as the protocol has it."""
     if isinstance(entity, TenantEntity):
         return ((TENANT, entity.topic),)
+    if isinstance(entity, AddressEntity):
+        return ((IP, None if entity == DEFAULT_ADDRESS else entity.topic),)
     parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
     return tuple((kind, None if name == DEFAULT else name) for kind, name in parts if name is not None)
 
@@ -58,9 +65,13 @@ def entity_of(who: Who) -> Entity:
         if (wrong := wrong_entity(tenant)) is not None:
             raise ValueError(wrong)
         return tenant
+    if [kind for kind, _ in who] == [IP]:
+        return addresses.entity_of(who[0][1])
     for kind, name in who:
         if kind not in (USER, CLIENT_ID):
-            raise ValueError(f"limits of the proxy are of a {USER}, a {CLIENT_ID} or both, or of a {TENANT} alone, not of {kind!r}")
+            raise ValueError(
+                f"limits of the proxy are of a {USER}, a {CLIENT_ID} or both, or of a {TENANT} or an {IP} alone, not of {kind!r}"
+            )
         if kind in names:
             raise ValueError(f"{kind} stands twice in one entity")
         if name == DEFAULT:
@@ -87,7 +98,21 @@ class DescribeClientQuotas:
             wanted = wire.read_filter(bytes(request.buf[request.body : request.end]), request.version)
         except BadBytes:  # for the broker to judge
             return FORWARD
-        return Forward(_Both(client.services.dynamic_quotas, wanted, request.version))
+        return Forward(_Both(client.services.dynamic_quotas, _spelled(wanted), request.version))
+
+
+def _spelled(wanted: Filter) -> Filter:
+    """Addresses as limits have them: 2001:DB8::1 asks for 2001:db8::1."""
+    return Filter(tuple(map(_spelled_part, wanted.components)), wanted.strict)
+
+
+def _spelled_part(component: Component) -> Component:
+    if component.type != IP or component.match_type != wire.EXACT:
+        return component
+    try:
+        return component._replace(match=addresses.entity_of(component.match).topic)
+    except ValueError:  # no limit has such a name
+        return component
 
 
 class _Both(InSteps):
@@ -183,7 +208,7 @@ def _read(client: Client, request: Request) -> Generator[None, None, _Order | No
         entries, validate_only = yield from wire.read_alterations(body, request.version)
     except BadBytes:  # for the broker to judge
         return None
-    if not any(op.key in KEYS for entry in entries for op in entry.ops):
+    if not any(is_own(op.key) for entry in entries for op in entry.ops):
         return None
     order = _Order(entries, validate_only)
     times: Counter[frozenset[tuple[str, str | None]]] = Counter()
@@ -194,8 +219,8 @@ def _read(client: Client, request: Request) -> Generator[None, None, _Order | No
     for i, entry in enumerate(entries):
         if i % FEW == FEW - 1:
             yield
-        own = [op for op in entry.ops if op.key in KEYS]
-        theirs = tuple(op for op in entry.ops if op.key not in KEYS)
+        own = [op for op in entry.ops if is_own(op.key)]
+        theirs = tuple(op for op in entry.ops if not is_own(op.key))
         if own:
             try:
                 order.own[i] = _judge(client, entry.who, own, times[frozenset(entry.who)])

@@ -3,15 +3,17 @@ of topics, and to the rate of cold reads.
 
 From version 16 on a response may name node endpoints at its very end (KIP-951). Up to `max_held_response` bytes such a
 response is held until it is whole, and they are replaced; a larger one is passed on as it comes, and its endpoints,
-should it have any, are blanked: the client then asks for metadata."""
+should it have any, are blanked: the client then asks for metadata. Where rates of topics or of cold reads hold, older versions
+are held in the same way: what a response owes is known behind its records, and its throttle time stands in front of them. One
+whose first read says all of that, and that there are no endpoints, passes as it comes, whatever its size."""
 
 from __future__ import annotations
 
-from proxy.apis.streams import Delivery, Passing, held_or
+from proxy.apis.streams import Delivery, Passing, held_or, may_go_on
 from proxy.session.client import Client
 from proxy.session.plans import Decided, Forward, Handling, Request, Stream
 from proxy.wire.addresses import FETCH, holds_addresses, patch_addresses
-from proxy.wire.fetch import FIRST_TOPIC_ID, VERSIONS, FetchSums, blank_tags, fetch_sums, read_fetch
+from proxy.wire.fetch import FIRST_TOPIC_ID, VERSIONS, FetchSums, blank_tags, fetch_sums, read_fetch, sums_ahead
 from proxy.wire.frames import Frame, Place, places_of
 from proxy.wire.headers import RESPONSE_START, flexible
 from proxy.wire.primitives import Buffer
@@ -23,9 +25,8 @@ class Fetch:
     versions = VERSIONS
 
     def recognize(self, client: Client, version: int, _frame: Frame, _header_stop: int, /) -> Forward | None:
-        """Nothing of a request needs to be read; all those of a connection without a limit have the same plan."""
-        rules = client.rules(client.now)
-        if FETCH in rules.answers or rules.read:
+        """Nothing of a request needs to be read; all those of a connection have the same plan, as its answers come one by one."""
+        if not may_go_on(client, FETCH):
             return None
         known = client.remembered.get(FETCH << 8 | version)
         if not isinstance(known, Forward):
@@ -47,7 +48,10 @@ class FetchPlan(Delivery):
         self._names_brokers = holds_addresses(FETCH, version)
 
     def holds(self, size: int) -> bool:
-        return self._names_brokers and size <= self._client.services.max_held_response
+        client = self._client
+        if size > client.services.max_held_response:
+            return False
+        return self._names_brokers or client.services.engine.limits_topic_out or client.rules(client.now).cold is not None
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         self.charge(end - start)
@@ -58,6 +62,15 @@ class FetchPlan(Delivery):
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
         self.charge(sum(map(len, chunks)))
         return self.told(self._patch(b"".join(chunks)) if self._read(places_of(chunks)) else chunks)
+
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:
+        """Most large responses have one partition with many bytes, or end with it: then the first read says all."""
+        found = sums_ahead(buf, start, size, self._version, self._body, self._lag())
+        if found is None:
+            return None
+        self.charge(size)
+        self._count(found)
+        return self.told([memoryview(buf)[start:] if start else buf])
 
     def stream(self, size: int) -> Stream:
         self.charge(size)

@@ -156,7 +156,7 @@ def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id:
     if not storage.calm and not rules.exempt and _concerned(storage, [target]):
         return NOT_WITHIN
     pair = target.pair
-    if pair is not None and not (acks and pair.confirmed and target.meter is not None) and not target.may_count(client, acks, now):
+    if pair is not None and not (acks and pair.confirmed and target.complete) and not target.may_count(client, acks, now):
         return NOT_WITHIN
     # A topic takes what comes while it is not over its threshold, so the last of several has to find it so.
     last = sizes[-1]
@@ -172,7 +172,7 @@ def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id:
     if limit is not None and not limit.take(size, now):
         give_back(target, size, None, now, now)
         return NOT_WITHIN
-    if not acks or (target.meter is None and limit is None and target.rate is None):
+    if not acks or (target.meter is None and limit is None and target.rate is None and target.stored is None):
         return NOT_COUNTED
     client.charged.append(Counted(now, target, sizes, limit))
     return COUNTED
@@ -214,11 +214,14 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
 
 def _takes(target: TargetTopic, size: int, now: float) -> bool:
     """Count bytes towards a topic if it is within its limits; else nothing is counted."""
-    meter, rate = target.meter, target.rate
+    meter, rate, stored = target.meter, target.rate, target.stored
     if meter is not None and not meter.take(size, now):
         return False
     if rate is None or rate.take(size, now):
-        return True
+        if stored is None or stored.take(size):
+            return True
+        if rate is not None:
+            rate.refund(size, now)
     if meter is not None:
         meter.give_back(size, now)
     return False

@@ -167,6 +167,8 @@ def give_back(target: TargetTopic, size: int, rate: Metered | None, when: float,
         target.meter.give_back(size, now, when)
     if target.rate is not None:
         target.rate.refund(size, now)
+    if target.stored is not None:
+        target.stored.give_back(size)
     if rate is not None and not target.exempt:
         rate.refund(size, now)
 
@@ -198,6 +200,9 @@ class ProducePatch:
         self._version, self._client, self._addresses, self._credits = version, client, addresses, credits
         self.mute = 0.0
         self.waits = False
+
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
+        return None
 
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True
@@ -264,8 +269,11 @@ class Settle:
         client.unsettled += len(judged.batches)
         self.mute = 0.0
         engine = client.services.engine
-        slowed = judged.judging.rules.produce is not None or engine.limits_topic_in or not engine.storage.calm
+        slowed = judged.judging.rules.produce is not None or engine.limits_topic_in or bool(engine.slowing)
         self.waits = client.unsettled > MAX_UNSETTLED or (slowed and not judged.counted) or not self._acks
+
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
+        return None
 
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True
@@ -309,6 +317,9 @@ class Last:
         self.mute = 0.0
         self.waits = True
 
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
+        return None
+
     def holds(self, size: int) -> bool:
         return self._inner.holds(size)
 
@@ -337,6 +348,9 @@ class Merge:
         self._version, self._order, self._refused, self._inner = version, order, refused, inner
         self.mute = 0.0
         self.waits = inner is not None and inner.waits
+
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
+        return None
 
     def holds(self, size: int) -> bool:  # noqa: ARG002
         return True

@@ -36,6 +36,16 @@ def _held(client: Client, key: int, version: int, otherwise: Forward, seconds: f
     return otherwise
 
 
+def may_go_on(client: Client, key: int) -> bool:
+    """Need no request for records wait now?"""
+    now = client.now
+    rules = client.rules(now)
+    rate = rules.answers.get(key)
+    if rate is not None and not rate.has_room(0, now):
+        return False
+    return not rules.read or all(rate.has_room(0, now) for rate in rules.read.values())
+
+
 def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
     """Seconds for which it has to wait now; `held`: it has waited before. It waits for the rates of topics that its client has read
     from, too: which topics a request is about depends on those before it (KIP-227)."""
@@ -67,6 +77,9 @@ class Delivery:
     def mute(self, seconds: float) -> None:
         raise NotImplementedError
 
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
+        return None
+
     def in_steps(self, size: int) -> bool:  # noqa: ARG002
         return False
 
@@ -88,7 +101,8 @@ class Delivery:
 
     def charge_topics(self, topics: Mapping[bytes, int], *, by_id: bool) -> None:
         """An answer has these bytes of records of each topic: charge them to the rates of topics. Of one that streams they are
-        known when its beginning has gone out: its client is muted behind it, and is not told."""
+        known when its beginning has gone out: its client is muted behind it, and is not told. So only those stream that are too
+        large to be held."""
         client, now = self._client, self._client.now
         rules = client.rules(now)
         for topic, size in topics.items():

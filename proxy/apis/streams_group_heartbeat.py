@@ -63,13 +63,17 @@ class StreamsGroupHeartbeat:
             topology = topologies.join(client.user, heartbeat.group, heartbeat.topology, client.now)
             if topology is None:
                 return Answer(wire.try_again(request.correlation_id, request.version, heartbeat, NO_ROOM))
+        missing: dict[str, int] | None = None
         if violations.limits_names(client):
-            refused = yield from _too_many(client, request, topology)
+            missing = yield from _missing(client, request, topology)
+            refused = yield from _too_many(client, request, missing)
             if refused is not None:
                 return Answer(wire.violation(request.correlation_id, request.version, heartbeat, refused.message))
         held = False
         while (found := _limit(client)) is not None:
-            new = yield from _new(client, request, topology)
+            if missing is None:
+                missing = yield from _missing(client, request, topology)
+            new, missing = (yield from _new(client, missing)), None
             if not new:
                 return FORWARD
             decision = _over(client, new, found)
@@ -113,12 +117,11 @@ def _limit(client: Client) -> ResolvedLimit[MutationLimit] | None:
     return engine.find(engine.controller_mutations, client.user, client.client_id or "")
 
 
-def _new(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, dict[str, int]]:
-    """Internal topics that are created for this topology and not charged yet, with their partitions."""
-    wanted = yield from _missing(client, request, topology)
+def _new(client: Client, missing: Mapping[str, int]) -> Generator[Pause, None, dict[str, int]]:
+    """Those of these internal topics that are not charged yet, with their partitions."""
     free = client.services.engine.limits.exempt.topics
     yield None
-    return {name: cost for name, cost in wanted.items() if name not in free and cost > _charged(client, name, client.now)}
+    return {name: cost for name, cost in missing.items() if name not in free and cost > _charged(client, name, client.now)}
 
 
 def _missing(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, dict[str, int]]:
@@ -135,10 +138,9 @@ def _missing(client: Client, request: Request, topology: Topology) -> Generator[
     return (yield from _wanted(topology, known, client.services.cluster.default_partitions))
 
 
-def _too_many(client: Client, request: Request, topology: Topology) -> Generator[Pause, None, Decision | None]:
-    """The decision if its internal topics would pass a number of topics or partitions of their owner; else they are reserved."""
-    new = yield from _missing(client, request, topology)
-    wanted = [WantedTopic(name, partitions, True) for name, partitions in new.items()]
+def _too_many(client: Client, request: Request, missing: Mapping[str, int]) -> Generator[Pause, None, Decision | None]:
+    """The decision if these internal topics would pass a number of topics or partitions of their owner; else they are reserved."""
+    wanted = [WantedTopic(name, partitions, True) for name, partitions in missing.items()]
     refused = yield from violations.admit(client, request, wanted, RESERVED_FOR, whole=True)
     return next(iter(refused.values()), None)
 

@@ -49,7 +49,7 @@ Rest = Callable[[Client, Request, Items], Handling]
 
 def limited(client: Client) -> bool:
     """True if numbers of topics matter for what this client creates and deletes."""
-    return client.services.engine.limits_topic_numbers
+    return client.services.engine.follows_owners
 
 
 def limits_names(client: Client) -> bool:

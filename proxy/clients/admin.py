@@ -44,6 +44,9 @@ class AdminSource(Protocol):
     async def not_ready(self) -> str | None:
         """None when clients can be served, else the reason why not."""
 
+    async def warnings(self) -> list[str]:
+        """What is wrong though clients can be served."""
+
     async def throttles(self) -> dict[str, Any]:
         """Who is throttled, as `ThrottleStatus.seen` tells it."""
 
@@ -97,7 +100,9 @@ async def start_admin(
 
     async def readyz(_: web.Request) -> web.Response:
         reason = await source.not_ready()
-        return web.Response(text="ok\n") if reason is None else web.Response(text=f"{reason}\n", status=503)
+        if reason is not None:
+            return web.Response(text=f"{reason}\n", status=503)
+        return web.Response(text="".join(f"{line}\n" for line in ("ok", *await source.warnings())))
 
     async def throttles(_: web.Request) -> web.Response:
         return web.Response(body=as_json(await source.throttles()), content_type="application/json", headers=NOT_KEPT)

@@ -99,6 +99,8 @@ class ClientConnection(asyncio.Protocol):
         self._payer = STRANGERS  # who is charged for them
         self._ended = False  # the client sends nothing more
         self._lost = False
+        self.target: HostPort | None = None
+        """Where its broker was found."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -351,6 +353,7 @@ class ClientConnection(asyncio.Protocol):
             except BrokerError as e:
                 reasons.append(str(e))
             else:
+                self.target = target
                 return
         session.broker_lost("; ".join(reasons) or "the broker has left the cluster")
 

@@ -21,6 +21,7 @@ from typing import Final, cast
 from proxy.clients.connection import ClientConnection, Shared
 from proxy.cluster.brokers import Brokers
 from proxy.cluster.routes import NameRoute, PortRoute, Route
+from proxy.config.broker_ports import REMEDY
 from proxy.config.listeners import Listener
 from proxy.config.units import HostPort
 from proxy.identity.certificates import NoPrincipal, Rules, distinguished_name, parse_rules
@@ -70,7 +71,6 @@ class ClientListener:
         """Where clients bootstrap."""
         self._sockets: dict[int | None, list[socket.socket]] = {}
         self._welcomes: set[asyncio.Task[None]] = set()
-        self._complained: set[int] = set()
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         """connections that came too soon, until they are closed"""
         self._closed = False
@@ -107,7 +107,7 @@ class ClientListener:
         if listen.routing == "sni":
             assert listen.advertise is not None
             return NameRoute(listen.advertise, listen.broker_name)
-        return PortRoute(listen.advertise, listen.ports(), reserved, self._open_for_broker, self._close)
+        return PortRoute(listen.advertise, listen.port_map(reserved), self._open_for_broker, self._close, self._no_port)
 
     def _open(self, key: int | None, port: int) -> int:
         host = self.settings.bootstrap.host
@@ -119,19 +119,11 @@ class ClientListener:
         return int(sockets[0].getsockname()[1])
 
     def _open_for_broker(self, node_id: int, port: int) -> int | None:
-        """A port for a broker; one that cannot be had is logged once, and tried again when brokers are next learnt."""
-        if self._closed:
-            return None
-        try:
-            got = self._open(node_id, port)
-        except OSError as e:
-            if node_id not in self._complained:
-                self._complained.add(node_id)
-                address = str(HostPort(self.settings.bootstrap.host, port))
-                self._log.error("no port for a broker", listener=self.name, broker=node_id, address=address, reason=e.strerror)
-            return None
-        self._complained.discard(node_id)
-        return got
+        """A port for a broker; one that cannot be had is tried again when brokers are next learnt."""
+        return None if self._closed else self._open(node_id, port)
+
+    def _no_port(self, node_id: int, reason: str) -> None:
+        self._log.error("no port for a broker", listener=self.name, broker=node_id, reason=reason, detail=REMEDY)
 
     def _close(self, key: int | None) -> None:
         """Who waits in the kernel is taken first: closing the socket would reset these connections."""

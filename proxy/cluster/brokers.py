@@ -3,12 +3,21 @@ connect to. What clients are shown instead is the business of `routes`, which ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.cluster.routes import Route
 from proxy.config.units import HostPort
 from proxy.wire.metadata import Broker
+
+
+class Mistaken(NamedTuple):
+    """Clients of a broker were led to an address that is another one's, as the cluster says by now."""
+
+    node_id: int
+    address: HostPort
+    really: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +27,8 @@ class Change:
     joined: tuple[int, ...] = ()
     moved: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
+    mistaken: tuple[Mistaken, ...] = ()
+    """of those that moved or left"""
 
 
 class Brokers:
@@ -58,8 +69,10 @@ class Brokers:
         now = self._clock()
         joined: list[int] = []
         moved: list[int] = []
+        mistaken: list[Mistaken] = []
         if brokers != self._last:
             self._last = brokers
+            mistaken = self._mistaken(brokers)
             for broker in sorted(brokers):
                 if not broker.host:
                     continue
@@ -67,13 +80,20 @@ class Brokers:
                 self._known[broker.node_id] = broker
                 if before != broker:
                     (joined if before is None else moved).append(broker.node_id)
-        self._seen_at.update(dict.fromkeys(self._known.keys() & {broker.node_id for broker in brokers}, now))
-        left = self._forget(now)
+        live = {broker.node_id for broker in brokers}
+        self._seen_at.update(dict.fromkeys(self._known.keys() & live, now))
+        left = self._forget(now, {each.node_id for each in mistaken} - live)
         if joined or moved or left or not self._covered():
             for route in self._routes:
                 route.cover(self._known)
         if joined or moved or left:
-            self._changed(Change(tuple(joined), tuple(moved), left))
+            self._changed(Change(tuple(joined), tuple(moved), left, tuple(mistaken)))
+
+    def _mistaken(self, brokers: list[Broker]) -> list[Mistaken]:
+        """Known brokers at whose addresses the cluster says that others are."""
+        at = {HostPort(broker.host, broker.port): broker.node_id for broker in brokers if broker.host}
+        places = ((node_id, HostPort(broker.host, broker.port)) for node_id, broker in sorted(self._known.items()))
+        return [Mistaken(node_id, place, at[place]) for node_id, place in places if at.get(place, node_id) != node_id]
 
     def broker_addresses(self, node_id: int) -> list[HostPort]:
         """Where a broker really is; empty when it has left the cluster."""
@@ -97,9 +117,9 @@ class Brokers:
     def _covered(self) -> bool:
         return all(route.covers(self._known) for route in self._routes)
 
-    def _forget(self, now: float) -> tuple[int, ...]:
+    def _forget(self, now: float, at_once: Collection[int]) -> tuple[int, ...]:
         away = [node_id for node_id, seen in self._seen_at.items() if now - seen > self._forget_after]
-        left = tuple(node_id for node_id in away if node_id not in self._given)
+        left = tuple(dict.fromkeys([*at_once, *(node_id for node_id in away if node_id not in self._given)]))
         for node_id in left:
             del self._known[node_id], self._seen_at[node_id]
         return left

@@ -6,6 +6,8 @@ other's; the last record of a key holds, as compaction has it.
 - key: `{"client_id":null,"quota":"producer_ids_rate","user":"alice"}`: names sorted, no blanks, `<default>` for a default, null for
   a part that the entity does not have; always the same bytes for the same limit
 - key of a tenant's: `{"quota":"cluster_request_rate","tenant":"payments"}`
+- key of an address: `{"ip":"10.1.2.3","quota":"connection_creation_rate"}`
+- key of a member of a tenant: `{"quota":"users.alice","tenant":"payments"}`, with the value 1
 - value: `{"v":1,"value":5.0}`; none where the limit is taken away
 - header `by`: who did it, for the audit: `{"at":…,"client":…,"client_id":…,"principal":…,"proxy":…}`"""
 
@@ -16,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from quota.catalogue import KEYS
+from quota.addresses import AddressEntity, with_limit
 from quota.entity import Entity
-from quota.keys import wrong_entity, wrong_value
+from quota.keys import is_own, wrong_entity, wrong_value
 from quota.overrides import Change
 from quota.tenants import TenantEntity, owner_of
 
@@ -44,8 +46,7 @@ class BadRecord(Exception):
 def encode(change: Change, by: Mapping[str, Any]) -> Record:
     """The record of a change."""
     entity = change.entity
-    whose = {"tenant": entity.topic} if isinstance(entity, TenantEntity) else {"user": entity.user, "client_id": entity.client_id}
-    key = {**whose, "quota": change.key}
+    key = {**_whose(entity), "quota": change.key}
     value = None if change.value is None else orjson.dumps({"v": VERSION, "value": change.value})
     return Record(_json(key), value, [(BY, _json(dict(by)))])
 
@@ -55,14 +56,16 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
     told = _object("key", key)
     if set(told) == {"tenant", "quota"}:
         entity: Entity = owner_of(told["tenant"])
+    elif set(told) == {"ip", "quota"}:
+        entity = with_limit(told["ip"])
     elif set(told) == {"user", "client_id", "quota"}:
         entity = Entity(told["user"], told["client_id"])
     else:
-        raise BadRecord(f"its key {_shown(key)} has to have user, client_id and quota, or tenant and quota, and nothing else")
+        raise BadRecord(f"its key {_shown(key)} has to have user, client_id and quota, tenant and quota, or ip and quota")
     name = told["quota"]
     if not all(part is None or isinstance(part, str) for part in entity):
         raise BadRecord(f"its key {_shown(key)} has a name that is not text")
-    if name not in KEYS:
+    if not is_own(name):
         raise BadRecord(f"this version knows no quota {_shown(name)}")
     if (wrong := wrong_entity(entity)) is not None:
         raise BadRecord(wrong)
@@ -72,6 +75,12 @@ def decode(key: bytes | None, value: bytes | None) -> Change:
     if (wrong := wrong_value(entity, name, number)) is not None:
         raise BadRecord(wrong)
     return Change(entity, name, number)
+
+
+def _whose(entity: Entity) -> dict[str, str | None]:
+    if isinstance(entity, TenantEntity):
+        return {"tenant": entity.topic}
+    return {"ip": entity.topic} if isinstance(entity, AddressEntity) else {"user": entity.user, "client_id": entity.client_id}
 
 
 def author(headers: Iterable[Header]) -> dict[str, Any]:

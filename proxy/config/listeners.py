@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from configfile.base import FileName, Model, Name
-from proxy.config.units import Address, HostPort, PortRange, Ports
+from proxy.config.broker_ports import BrokerPorts
+from proxy.config.units import Address, BrokerIds, HostPort, PortRange, Ports
 
 _PLACES = re.compile(r"\{id\}|\{advertise\}")
 _PLAIN = re.compile(r"[^{}]*")
@@ -56,7 +57,11 @@ class Listener(Model):
     that the client asks for in TLS (SNI)."""
     broker_ports: Ports | None = None
     """For routing by ports: broker `id` is at `first + id % size`. By default the 100 ports above the bootstrap port;
-    `0` takes any free ports."""
+    `0` takes any free ports. Where two ids want one port, the broker with the lower id has it and the other cannot be reached."""
+    broker_ids: BrokerIds | None = None
+    """For routing by ports: the ids of the brokers, such as `[101, 201, 301]` or `[100-109, 200-209]`. The first of them is at the
+    first of `broker_ports`, the next one at the next. Others cannot be reached. Add new ones at the end, so that none moves. For
+    ids that are far apart; not needed where there are more ports than the highest id."""
     broker_name: Name = "broker-{id}.{advertise}"
     """For routing by SNI: the host name of a broker; `{id}` stands for its number, `{advertise}` for `advertise`."""
     advertise_port: Annotated[int, Field(ge=1, le=0xFFFF)] | None = None
@@ -85,7 +90,22 @@ class Listener(Model):
             raise ValueError("`reuse_port` needs fixed ports: with `0` no other proxy has the same")
         if self.broker_ports is not None and ports.first <= self.bootstrap.port <= ports.last and ports.first:
             raise ValueError(f"`broker_ports` {ports} holds the bootstrap port {self.bootstrap.port}; leave it out of the range")
+        if self.broker_ids is not None:
+            self._check_ids(self.broker_ids)
         return self
+
+    def _check_ids(self, ids: tuple[range, ...]) -> None:
+        ports, count = self.ports(), sum(map(len, ids))
+        if ports.first == 0:
+            raise ValueError("`broker_ids` need fixed `broker_ports`: the first of the ids is at the first of the ports")
+        if count > ports.last - ports.first + 1:
+            raise ValueError(
+                f"`broker_ids` are {count}, and `broker_ports` {ports} are {ports.last - ports.first + 1}: give it more ports"
+            )
+
+    def port_map(self, reserved: frozenset[int]) -> BrokerPorts:
+        """Which port stands for which broker. `reserved`: ports that no broker gets."""
+        return BrokerPorts(self.ports(), self.broker_ids or (), reserved)
 
     def ports(self) -> PortRange:
         """The range in force. (0, 0) means any free ports, and none for routing by SNI."""

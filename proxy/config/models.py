@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
 
 from configfile.base import FileName, Model, Name
+from proxy.config.broker_ports import REMEDY
 from proxy.config.ledger import TOPIC, Ledger
 from proxy.config.limit_fields import limit_field
 from proxy.config.listeners import Listener, ListenerTls
 from proxy.config.storage import Storage
+from proxy.config.stored_bytes import StoredBytes
 from proxy.config.tenants import MAX_TENANTS, TenantName, TenantSettings, tenants_of
 from proxy.config.topic_policy import TopicPolicySettings
 from proxy.config.units import ANY_HOST, Address, Duration, HostPort, Size, Workers
 from proxy.config.upstream import Upstream
-from quota.catalogue import DEPRECATED, KEYS, KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE
+from quota.catalogue import DEPRECATED, ENTITY_KEYS, KINDS, MAX_BYTES, MAX_REQUESTS, MUTATIONS_BURST, MUTATIONS_RATE
 from quota.entity import DEFAULT
 from quota.keys import wrong_together
 from quota.kinds.bytes_in import TopicLimits
@@ -189,7 +191,7 @@ class _EntityNames(Model):
 
     def limits(self) -> dict[str, float]:
         """The limits that are set, by the names of their keys."""
-        given = {name: getattr(self, name) for name in KEYS}
+        given = {name: getattr(self, name) for name in ENTITY_KEYS}
         given |= {DEPRECATED[name].name: getattr(self, name) for name in self.deprecated_names()}
         return {name: float(value) for name, value in given.items() if value is not None}
 
@@ -197,7 +199,9 @@ class _EntityNames(Model):
         """Those by which limits are set."""
         return [name for name in DEPRECATED if getattr(self, name) is not None]
 
-    @field_validator(*(name for key in KEYS.values() if key.users_only for name in {key.name, key.deprecated}), check_fields=False)
+    @field_validator(
+        *(name for key in ENTITY_KEYS.values() if key.users_only for name in {key.name, key.deprecated}), check_fields=False
+    )
     @classmethod
     def _for_users(cls, limit: float | None, info: ValidationInfo) -> float | None:
         if limit is not None and info.data.get("client_id") is not None:
@@ -215,7 +219,7 @@ class _EntityNames(Model):
                 raise ValueError(f"`{name}` is the deprecated name of `{DEPRECATED[name].name}`; leave it out")
         limits = self.limits()
         if not limits:
-            *names, last = (f"`{key.name}`" for key in KEYS.values() if not key.at_once)
+            *names, last = (f"`{key.name}`" for key in ENTITY_KEYS.values() if not key.at_once)
             raise ValueError(f"an entity without a limit; set {', '.join(names)} or {last}")
         if MUTATIONS_BURST in limits and MUTATIONS_RATE not in limits:
             raise ValueError("`controller_mutations_burst` needs `controller_mutations_rate` beside it")
@@ -235,7 +239,7 @@ else:
         __module__=__name__,
         __doc__="""Limits of a user, a client id, or both; `<default>` for all that have no limit of their own. The most specific
     one holds, as in Kafka.""",
-        **{name: limit_field(key, name) for name, key in {**KEYS, **DEPRECATED}.items()},
+        **{name: limit_field(key, name) for name, key in {**ENTITY_KEYS, **DEPRECATED}.items()},
     )
 
 
@@ -352,6 +356,21 @@ class TopicRates(Model):
     their producer."""
 
 
+class Overload(Model):
+    """What happens when a broker cannot keep up: its answers to Produce take longer than they should, for three seconds. Then it is
+    given as much as it can do, and that is shared fairly by users; `overload: {}` switches it on. See docs/overload.md."""
+
+    target_latency: Annotated[Duration, Field(ge=0.005, le=30)] = 0.1
+    """How long a broker may take for the quickest tenth of answers to Produce. At least twice what it takes when nobody asks for
+    much."""
+    least_rate: Annotated[Size, Field(ge=1024, le=MAX_BYTES)] = 65_536
+    """Bytes of record batches per second that each user may always produce to a broker, times its weight."""
+    weights: dict[Name, Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False)]] = Field(
+        default_factory=dict, max_length=10_000
+    )
+    """How much users, or tenants where they have one, get beside others, by name; 1 for all others."""
+
+
 class Quotas(Model):
     entities: list[EntityQuota] = Field(default_factory=list)
     admins: list[Name] = Field(default_factory=list)
@@ -378,10 +397,13 @@ class Quotas(Model):
     the answer however long it takes."""
     producer_ids: ProducerIds = ProducerIds()
     storage: Storage | None = None
+    stored_bytes: StoredBytes = StoredBytes()
     connections: Connections = Connections()
     topic_rates: TopicRates = TopicRates()
     topics: TopicQuotas | None = None
     """Thresholds for bytes in. Not set: none."""
+    overload: Overload | None = None
+    """Fairness at brokers that cannot keep up. Not set: none."""
     topic_policy: TopicPolicySettings = TopicPolicySettings()
     """What requests may give to topics, whose tenant has no rule of its own for it."""
 
@@ -471,7 +493,7 @@ class Settings(Model):
     @property
     def fixed_ports(self) -> frozenset[int]:
         """Ports that no broker can have: those of the bootstrap listeners and of admin."""
-        return frozenset({self.admin.listen.port, *(listener.bootstrap.port for listener in self.listeners.values())})
+        return frozenset({self.admin.listen.port, *(listener.bootstrap.port for listener in self.listeners.values())} - {0})
 
     @property
     def has_fixed_ports(self) -> bool:
@@ -511,6 +533,18 @@ class Settings(Model):
                     port = max(claim.ports.start, other.ports.start)
                     raise ValueError(f"`{claim.key}` and `{other.key}` both take port {port} of {host}; keep them apart")
                 taken.append(claim)
+        return self
+
+    @model_validator(mode="after")
+    def _every_broker_has_a_port(self) -> Settings:
+        """Of those that are given; of others only a running proxy learns."""
+        for name, listener in self.listeners.items():
+            if listener.routing == "ports":
+                refused = listener.port_map(self.fixed_ports).refused(self.upstream.brokers.keys())
+                for node_id, reason in refused.items():
+                    raise ValueError(
+                        f"`{self.key_of(name)}`: clients could not reach broker {node_id} of `upstream.brokers`: {reason}; {REMEDY}"
+                    )
         return self
 
 

@@ -62,7 +62,7 @@ def _default(field: FieldInfo, name: str) -> str:
         return "none"
     parsers = [part.func for part in field.metadata if isinstance(part, BeforeValidator)]
     if parse_size in parsers:
-        return f"`{value >> 20}MiB`"
+        return f"`{value >> 20}MiB`" if value >= 1 << 20 else f"`{value >> 10}KiB`"
     return f"`{value:g}s`" if parse_duration in parsers else f"`{value}`"
 
 

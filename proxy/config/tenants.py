@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, model_validator
 
 from configfile.base import Model, Name
 from proxy.config.limit_fields import limit_field
 from proxy.config.topic_policy import TopicPolicySettings
-from quota.catalogue import TENANT_ROWS, TOPIC_NUMBERS
+from quota.catalogue import STORED, TENANT_ROWS, TOPIC_NUMBERS
+from quota.keys import wrong_together
 from quota.tenants import TENANT_NAME, Tenant, Tenants
 
 TenantName = Annotated[str, Field(pattern=f"^{TENANT_NAME}$")]
 MAX_TENANTS: Final = 10_000
-_OF_TOPICS: Final = frozenset(row.name for row in TOPIC_NUMBERS)
+_OF_TOPICS: Final = frozenset(row.name for row in TENANT_ROWS if row in TOPIC_NUMBERS or row.kind == STORED)
 """Limits that a tenant may have without users, as they are about its topics."""
 
 
@@ -35,6 +36,12 @@ class _TenantMembers(Model):
         """The limits that are set, by the names of their keys."""
         given = {row.name: getattr(self, row.name) for row in TENANT_ROWS}
         return {name: float(value) for name, value in given.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> _TenantMembers:
+        if (wrong := wrong_together(self.limits())) is not None:
+            raise ValueError(wrong)
+        return self
 
     def members(self) -> Tenant:
         return Tenant(tuple(self.users), tuple(self.user_prefixes), tuple(self.topic_prefixes))

@@ -10,6 +10,7 @@
 - `shared_log`   what a log has to do that proxies share
 - `log_records`  what stands in it
 - `replica`      the state that its records make
+- `log_follower` a process's copy of the state that such a log makes
 - `log_store`    this store on such a log
 - `channel`      questions and answers between two processes of one machine
 - `channel_store` the store of the supervisor, as its workers reach it

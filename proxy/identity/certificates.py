@@ -9,6 +9,7 @@ Rules are Java's regular expressions. What Python says in the same way is taken;
 
 from __future__ import annotations
 
+import binascii
 import re
 import warnings
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ _KEYWORDS: Final = {
 """The keywords of RFC 2253; other types are written as numbers."""
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 """UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java takes the bytes of each for UTF-8."""
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
@@ -47,6 +49,20 @@ def distinguished_name(der: bytes) -> str:
     except (ValueError, TypeError):
         raise BadBytes("this is not a certificate") from None
     return ",".join(reversed(parts))
+
+
+def expires_at(pem: bytes) -> float:
+    """When the first of these certificates (PEM) is no longer valid, as POSIX time; `BadBytes` when there is none."""
+    ends = []
+    for block in _PEM.findall(pem):
+        try:
+            certificate = Certificate.load(binascii.a2b_base64(block))
+            ends.append(float(certificate["tbs_certificate"]["validity"]["not_after"].native.timestamp()))
+        except (ValueError, TypeError):
+            raise BadBytes("this is not a certificate") from None
+    if not ends:
+        raise BadBytes("there is no certificate")
+    return min(ends)
 
 
 def _attribute(pair: bytes) -> str:

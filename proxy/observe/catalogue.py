@@ -44,6 +44,7 @@ def families() -> Iterator[Metric]:
     usage = UsageLog(tally, Author("", ""), None, 1, lambda: 0.0, lambda: 0.0)
     observer = Observer(structlog.get_logger(), usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     nothing: dict[str, Any] = {gauge.name: lambda: 0 for gauge in fields(Gauges)}
+    nothing["certificate_ends"] = dict
     gauges = Gauges(**nothing | {"ledger": lambda: LedgerStands._make([0] * len(LedgerStands._fields))})
     yield from ProxyCollector(engine, tally, usage, observer, gauges, lambda: 0.0).collect()
     yield from worker_metrics(0, 0, 0)
@@ -51,7 +52,14 @@ def families() -> Iterator[Metric]:
 
 def names() -> dict[str, list[str]]:
     """Name as it is scraped, to the names of its labels."""
-    return {_scraped(family): list(getattr(family, "_labelnames", ())) for family in families()}
+    found: dict[str, list[str]] = {}
+    for family in families():
+        name, labels = _scraped(family), list(getattr(family, "_labelnames", ()))
+        if family.type == "histogram":
+            found |= {f"{name}_bucket": [*labels, "le"], f"{name}_sum": labels, f"{name}_count": labels}
+        else:
+            found[name] = labels
+    return found
 
 
 def catalogue() -> str:

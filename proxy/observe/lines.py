@@ -3,23 +3,29 @@ version 2."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from math import ceil, floor
 from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.index import api_key_map
 
-from proxy.session.requester import Requester
+from proxy.session.latencies import Place
+from proxy.session.requester import NO_API, Requester
 from proxy.session.tally import Row
 from quota.decision import Decision
 from quota.entity import Entity
 from quota.kinds.producer_ids import Usage
 from quota.kinds.storage import Replicas, Volume
 from quota.tenants import TenantEntity
+from quota.windows.durations import longest, quantile
 
 VERSION = 2
+LARGEST: Final = 20
+"""Topics of a volume that each of its lines names."""
 LARGEST_SIZE: Final = 1 << 50
 """what larger sizes of volumes, and throttle times, are written as: a report takes nothing larger"""
 LATEST: Final = 253_402_300_799.0
@@ -108,9 +114,14 @@ def volume_line(
     limits: tuple[float, float] | None,
     factor: float,
     replicas: Replicas | None,
+    *,
+    all_topics: bool = False,
 ) -> Line:
-    """One volume. `limits`: (hard, soft) in bytes, None if there is no limit for single volumes; `replicas` None if not known."""
+    """One volume. `limits`: (hard, soft) in bytes, None if there is no limit for single volumes; `replicas` None if not known.
+    `all_topics`: the line names the topics beyond the LARGEST too."""
     hard, soft = (None, None) if limits is None else (_size(floor(limit)) for limit in limits)
+    topics = iter(() if replicas is None else replicas.largest.items())
+    largest = {topic: _size(size) for topic, size in islice(topics, LARGEST)}
     return author.line(
         "volume",
         at=at,
@@ -123,7 +134,8 @@ def volume_line(
         soft_limit_bytes=soft,
         factor=round(factor, 6),
         replica_bytes=None if replicas is None else _size(replicas.size),
-        topic_bytes={} if replicas is None else {topic: _size(size) for topic, size in replicas.largest.items()},
+        topic_bytes=largest,
+        more_topic_bytes={topic: _size(size) for topic, size in topics} if all_topics and replicas is not None else None,
     )
 
 
@@ -143,6 +155,26 @@ def producer_ids_line(author: Author, user: str, usage: Usage, window: float, st
         window_ms=round(window * 1000),
         limit=usage.limit,
     )
+
+
+def latency_line(author: Author, place: Place, counts: Sequence[int], start: str, end: str) -> Line:
+    """How long requests of one API took at one broker in an interval, counted by duration."""
+    return author.line(
+        "latency",
+        start=start,
+        end=end,
+        part=place.part.value,
+        broker_id=None if place.broker is None or place.broker < 0 else place.broker,
+        api=api_label(place.api_key),
+        api_key=None if place.api_key == NO_API else place.api_key,
+        requests=sum(counts),
+        **{f"p{part}_ms": _milliseconds(quantile(counts, part / 100)) for part in (10, 50, 90, 99)},
+        max_ms=_milliseconds(longest(counts)),
+    )
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)
 
 
 def api_name(key: int) -> str:

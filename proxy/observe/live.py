@@ -23,7 +23,8 @@ from proxy.observe.metrics import build_labels
 from proxy.observe.throttle_status import named, short
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
-from quota.catalogue import KEYS, TENANT_KINDS
+from quota.addresses import AddressEntity, with_limit
+from quota.catalogue import KEYS, STORED, TENANT_KINDS, TOPIC_STORED
 from quota.engine import Engine
 from quota.entity import Entity, levels
 from quota.kind import LimitedKind
@@ -43,7 +44,7 @@ LATELY: Final = 600.0
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if not key.at_once}
 _UNIT_OF: Final = {
     kind: key.unit for key in KEYS.values() if not key.at_once for kind in (key.kind, TENANT_KINDS.get(key.kind, key.kind))
-}
+} | {TOPIC_STORED: next(key.unit for key in KEYS.values() if key.kind == STORED)}
 _NOTHING: Final[list[list[float]]] = [[0.0] * POINTS, [0.0] * POINTS]
 _SECTIONS: Final = {
     "storage": "quotas.storage",
@@ -52,7 +53,9 @@ _SECTIONS: Final = {
     "topic_consumer_byte_rate": "quotas.topics",
     "address_connection_rate": "quotas.connections",
     "topic_policy": "quotas.topic_policy",
+    "overload": "quotas.overload",
     **dict.fromkeys(TENANT_KINDS.values(), "tenants"),
+    TOPIC_STORED: "quotas.stored_bytes",
 }
 """Where the settings file has limits that are not of users and client ids."""
 
@@ -182,6 +185,7 @@ class Live:
             engine.controller_mutations,
             engine.producer_ids,
             *engine.topic_numbers,
+            engine.stored.of_tenants,
         )
         for kind in kinds:
             if not engine.limits.table(kind.name):
@@ -204,6 +208,8 @@ class Live:
 
     def _source(self, quota: str, owner: Entity) -> str:
         """Where the limit stands that was reached."""
+        if isinstance(owner, AddressEntity) and with_limit(owner.topic or "") in self._state.dynamic():
+            return f"quotas alter: {owner}"
         name = _KEY_OF.get(quota)
         if name is None or owner.topic is not None:
             return _SECTIONS.get(quota, "quotas")

@@ -1,8 +1,8 @@
 """The figures of all workers as those of one proxy. In: metrics of each worker. Out: the same metrics once.
 
-Counters add up, those of workers that have ended included: a sum that goes back is taken for a restart of the proxy, and all
-of it for new. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere, and otherwise
-the greatest: what workers share, such as how much of a quota is used, each of them tells in full."""
+Counters and histograms add up, those of workers that have ended included: a sum that goes back is taken for a restart of the
+proxy, and all of it for new. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere,
+and otherwise the greatest: what workers share, such as how much of a quota is used, each of them tells in full."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Counters:
             before, last = self._last.get(worker, (start, []))
             if before != start:
                 self._ended = _shortened(rows_of(merged([self._ended, last])))
-            self._last[worker] = start, [row for row in rows if row[2] == "counter"]
+            self._last[worker] = start, [row for row in rows if row[2] in ("counter", "histogram")]
         silent = [rows for worker, (_, rows) in self._last.items() if worker not in answers]
         return [*(rows for _, rows in answers.values()), *silent, self._ended]
 
@@ -145,11 +145,15 @@ def _merged_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _shortened(rows: Rows) -> Rows:
-    """The largest samples of each metric."""
+    """The largest samples of each counter; all of a histogram, of which there are as many as APIs and brokers."""
     return [
-        [*about, [[*names, nlargest(MOST_ENDED, values, key=lambda it: float(it[1]))] for *names, values in samples]]
+        [*about, samples if about[2] == "histogram" else [[*names, _largest(values)] for *names, values in samples]]
         for *about, samples in rows
     ]
+
+
+def _largest(values: list[Any]) -> list[Any]:
+    return nlargest(MOST_ENDED, values, key=lambda it: float(it[1]))
 
 
 def _rule(name: str, kind: str) -> Callable[[tuple[float, float]], float]:

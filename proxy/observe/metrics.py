@@ -15,11 +15,11 @@ from functools import cache
 from hashlib import sha256
 from heapq import nlargest, nsmallest
 from importlib.metadata import version
-from math import fsum
+from math import fsum, inf
 from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Timestamp
 
@@ -27,11 +27,13 @@ from proxy.compiled import hot_path
 from proxy.observe.lines import api_label
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
+from proxy.session.latencies import OTHER_BROKERS, Part
 from proxy.session.tally import OTHER, Tally
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kinds.rates import Rates
 from quota.kinds.storage import Reason, VolumeState
+from quota.kinds.stored_bytes import StoredBytes
 from quota.kinds.topic_numbers import TopicNumbers
 from quota.tenants import TenantEntity
 
@@ -44,6 +46,15 @@ _ACTIVITY: Final = {
     "mutation": "Partitions per second that they create, add and delete.",
 }
 _OTHERS: Final = (OTHER, OTHER)
+_TIMES: Final = {
+    Part.BROKER: ("broker_seconds", "How long brokers took for requests."),
+    Part.WAIT: ("broker_wait_seconds", "The same of requests whose answers wait for records or group members by design."),
+    Part.PROXY: ("proxy_seconds", "How long requests waited in the proxy that did not go on at once, but for quotas."),
+    Part.QUOTA: ("quota_seconds", "How long quotas throttled or held requests, by decision."),
+}
+"""Metric and meaning of each part of a latency."""
+BOOTSTRAP: Final = "bootstrap"
+"""What stands for the broker of connections to the bootstrap address."""
 
 PREFIX = "kafka_quota_proxy"
 SCOPE: Final = "scope"
@@ -89,6 +100,9 @@ class Gauges:
     settings_current: Callable[[], bool]
     settings_applied: Callable[[], int]
     settings_refused: Callable[[], int]
+    brokers_without_port: Callable[[], int] = lambda: 0
+    certificate_ends: Callable[[], Mapping[str, float]] = dict
+    """POSIX time by the setting of the file"""
     enforces_alone: Callable[[], bool] = lambda: False
     dynamic_quotas: Callable[[], int] = lambda: 0
     dynamic_quotas_up: Callable[[], float] = lambda: 0.0
@@ -121,11 +135,14 @@ class ProxyCollector(Collector):
         yield _gauge_of("build_info", "1, with what runs here as labels.", build_labels(), 1.0)
         yield from self._traffic()
         yield from self._activity()
+        yield from self._latencies()
         yield from self._quotas()
         gauges, observer = self._gauges, self._observer
         yield _gauge("client_connections", "Connections of clients.", gauges.client_connections())
         yield _gauge("muted_connections", "Connections that are muted or held by a quota.", gauges.muted_connections())
-        yield _gauge("brokers", "Brokers known and listened for.", gauges.brokers())
+        yield _gauge("brokers", "Brokers known.", gauges.brokers())
+        text = "Brokers that clients of a listener cannot reach, as no port stands for them; /readyz says why."
+        yield _gauge("brokers_without_port", text, gauges.brokers_without_port())
         yield _gauge("upstream_up", "1 when the cluster answered the proxy's last question.", float(gauges.upstream_up()))
         yield _counter("client_failures", "Connections closed because of what the client sent.", observer.client_failures)
         yield _counter(
@@ -137,6 +154,10 @@ class ProxyCollector(Collector):
         yield from settings_metrics(
             gauges.settings_current(), gauges.settings_applied(), gauges.settings_refused(), alone=gauges.enforces_alone()
         )
+        ends = _gauge("certificate_expiry_timestamp_seconds", "When a certificate of the proxy's own ends.", labels=["setting"])
+        for setting, end in sorted(gauges.certificate_ends().items()):
+            ends.add_metric([setting], end)
+        yield ends
         yield _gauge("dynamic_quotas", "Limits that were set while proxies ran.", gauges.dynamic_quotas())
         yield _gauge("dynamic_quotas_up", "1 while the quota topic can be read and written.", gauges.dynamic_quotas_up())
         yield _gauge("dynamic_quotas_configured", "1 where there is to be such a topic.", gauges.dynamic_quotas_configured())
@@ -199,6 +220,15 @@ class ProxyCollector(Collector):
             received,
         )
 
+    def _latencies(self) -> Iterator[Metric]:
+        """Histograms of how long requests take, for each API and broker that was seen."""
+        families = {part: _histogram(name, text, ["api", "broker"]) for part, (name, text) in _TIMES.items()}
+        for place, took in self._usage.latencies:
+            buckets = [(str(bound), float(count)) for bound, count in took.octaves()]
+            buckets.append(("+Inf", float(sum(took.counts))))
+            families[place.part].add_metric([api_label(place.api_key), _broker(place.broker)], buckets, took.seconds)
+        yield from families.values()
+
     def _quotas(self) -> Iterator[Metric]:
         observer = self._observer
         yield _by_label("throttled_requests", "Requests whose client a quota throttled.", "quota", observer.throttled_requests)
@@ -230,10 +260,13 @@ class ProxyCollector(Collector):
             yield from self._tenant_rate(tenants)
         for numbers in self._engine.topic_numbers:
             yield from self._topic_numbers(numbers)
+        for kind in self._engine.stored.kinds:
+            yield from self._stored_bytes(kind)
         yield from self._topic_rate(self._engine.topic_in)
         yield from self._topic_rate(self._engine.topic_out)
         yield from self._address_connections()
         yield from self._bytes_in()
+        yield from self._overload()
         fences = self._shared("sequence_fences", "Partitions of producers of whom a refused batch has to come first.")
         fences.add_metric([], len(self._engine.fence))
         yield fences
@@ -242,6 +275,23 @@ class ProxyCollector(Collector):
             "Batches of users whose share of fences is full that were refused without being remembered, or for that reason.",
             self._engine.fence.overflows,
         )
+
+    def _overload(self) -> Iterator[Metric]:
+        """Brokers as the overload quota sees them."""
+        latency = _gauge(
+            "overload_latency_seconds", "Of the quickest tenth of answers, by the lower median of users.", labels=["broker"]
+        )
+        target = _gauge("overload_target_seconds", "Above this a broker is overloaded.", labels=["broker"])
+        limited = _gauge("overload_limited", "1 while a broker is overloaded.", labels=["broker"])
+        rate = _gauge("overload_limit", "Bytes per second that a user of weight 1 may produce to it then.", labels=["broker"])
+        for number, broker in self._engine.overload.brokers.items():
+            label, level = [str(number)], broker.controller.level
+            latency.add_metric(label, broker.latency)
+            target.add_metric(label, broker.controller.target)
+            limited.add_metric(label, float(level < inf))
+            if level < inf:
+                rate.add_metric(label, level)
+        yield from (latency, target, limited, rate)
 
     def _by_entity(self) -> Iterator[Metric]:
         """What quotas did, and to whom; those to whom they did most."""
@@ -337,6 +387,20 @@ class ProxyCollector(Collector):
             used.add_metric(label, stands.usage)
             limit.add_metric(label, stands.limit)
         yield from (used, limit)
+
+    def _stored_bytes(self, kind: StoredBytes) -> Iterator[Metric]:
+        """Stored bytes of tenants or topics with a limit, of those that are nearest to theirs."""
+        whose = ["tenant" if kind is self._engine.stored.of_tenants else "topic"]
+        used = _gauge(f"{kind.name}_used", f"Bytes that a {whose[0]} has stored, as far as is known.", labels=whose)
+        soft = _gauge(f"{kind.name}_soft_limit", "Bytes above which its producers are slowed down.", labels=whose)
+        limit = _gauge(f"{kind.name}_limit", "Bytes that are allowed.", labels=whose)
+        most = self._gauges.max_entities()
+        for budget in nlargest(most, kind.budgets.values(), key=lambda it: it.used / it.limit.soft):
+            label = [_label(budget.owner.topic)]
+            used.add_metric(label, budget.used)
+            soft.add_metric(label, budget.limit.soft)
+            limit.add_metric(label, budget.limit.hard)
+        yield from (used, soft, limit)
 
     def _address_connections(self) -> Iterator[Metric]:
         """Connections per second of addresses. Addresses are no labels, as there may be many: only how many there are."""
@@ -500,6 +564,15 @@ def _gauge_of(name: str, text: str, labels: Mapping[str, str], value: float) -> 
 def build_labels() -> dict[str, str]:
     """What runs here."""
     return {"version": version("kafka-quota-proxy"), "python": platform.python_version(), "hot_path": hot_path()}
+
+
+def _histogram(name: str, text: str, labels: Sequence[str]) -> HistogramMetricFamily:
+    return HistogramMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+
+
+def _broker(node_id: int | None) -> str:
+    """As a label."""
+    return BOOTSTRAP if node_id is None else OTHER if node_id == OTHER_BROKERS else str(node_id)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from proxy.observe.operations import Log
 from quota.catalogue import TENANT_KINDS, TENANT_ROWS
 from quota.engine import Engine
+from quota.entity import Entity
 from quota.kind import LimitedKind
 from quota.limit_table import ResolvedLimit
 from quota.owned_topics import OwnedTopics
@@ -87,21 +88,46 @@ class PrefixWarnings:
             self._log.warning("prefixes without topics", tenant=tenant, topic_prefixes=prefixes, detail=detail)
 
 
+class NumberWarnings:
+    """Says who has more topics or partitions than it may, as its limit was set below what there is: once for each limit."""
+
+    def __init__(self, engine: Engine, log: Log) -> None:
+        self._engine, self._log = engine, log
+        self._told: dict[tuple[str, Entity], int] = {}
+        """by quota and owner: the limit of which it was said"""
+
+    async def look(self, pause: Callable[[], Awaitable[None]]) -> None:
+        """To be called now and then."""
+        kinds, told = [kind for kind in self._engine.topic_numbers if kind.limits], dict[tuple[str, Entity], int]()
+        for i, (owner, owned) in enumerate(list(self._engine.owned.owners_now()) if kinds else ()):
+            if i % STEP == STEP - 1:
+                await pause()
+            for kind in kinds:
+                found, used = kind.of((owner,)), kind.amount(owned)
+                if found is None or used <= found.limit:
+                    continue
+                told[kind.name, owner] = found.limit
+                if self._told.get((kind.name, owner)) != found.limit:
+                    what = {"entity": str(owner), "quota": kind.name, "usage": used, "limit": found.limit}
+                    self._log.warning("limit below what there is", **what, detail="what there is stays; nothing is added to it")
+        self._told = told
+
+
 def _quotas(tenant: str, engine: Engine, now: float) -> list[dict[str, Any]]:
     """How a tenant stands against each of its limits."""
     found = []
     owner = owner_of(tenant)
-    of_tenants: tuple[LimitedKind[Any], ...] = (*engine.tenant_rates.values(), *engine.topic_numbers)
+    of_tenants: tuple[LimitedKind[Any], ...] = (*engine.tenant_rates.values(), *engine.topic_numbers, engine.stored.of_tenants)
     kinds = {kind.name: kind for kind in of_tenants}
-    for row in TENANT_ROWS:
-        kind = kinds[TENANT_KINDS[row.kind]]
+    for name, unit in {TENANT_KINDS[row.kind]: row.unit for row in TENANT_ROWS}.items():
+        kind = kinds[name]
         limit = engine.limits.table(kind.name).of(owner)
         if limit is not None:
             stands = kind.stands(ResolvedLimit(limit, owner), now)
             found.append(
                 {
                     "quota": kind.name,
-                    "unit": row.unit,
+                    "unit": unit,
                     "usage": round(stands.usage, 3),
                     "limit": stands.limit,
                     "observed": kind.name in engine.limits.observed,

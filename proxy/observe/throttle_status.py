@@ -14,9 +14,9 @@ from typing import Any, Final
 from proxy.observe.decision_totals import DecisionTotals, Key, others_of
 from proxy.observe.lines import api_name, iso
 from proxy.session.requester import Requester
+from quota.addresses import AddressEntity
 from quota.decision import Action, Decision
 from quota.fair_share import FairShare
-from quota.kinds.connections import AddressEntity
 from quota.tenants import TenantEntity
 
 MOST: Final = 1000

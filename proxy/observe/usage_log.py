@@ -11,8 +11,9 @@ from typing import Final
 
 from proxy.observe.activity import Activity
 from proxy.observe.intervals import Intervals
-from proxy.observe.lines import Author, Line, api_label, decision_line, iso, producer_ids_line, usage_line
+from proxy.observe.lines import Author, Line, api_label, decision_line, iso, latency_line, producer_ids_line, usage_line
 from proxy.observe.writer import LogWriter
+from proxy.session.latencies import Latencies, Place
 from proxy.session.requester import Requester
 from proxy.session.tally import Row, Tally
 from quota.decision import Decision
@@ -48,12 +49,17 @@ class UsageLog:
         *,
         length: float = 10.0,
         jumped: Callable[[float], None] = lambda _: None,
+        latencies: Latencies | None = None,
     ) -> None:
-        """`busiest` gives the users with most producer ids; its argument is the number of lines to write."""
+        """`busiest` gives the users with most producer ids; its argument is the number of lines to write. `latencies`: how long
+        requests take."""
         self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
         self._busiest = busiest
         self._allowed = decisions_per_interval
         self._clock, self._jumped = clock, jumped
+        self.latencies = latencies or Latencies()
+        self._counted: dict[Place, list[int]] = {}
+        """what the latencies were when the last interval was closed"""
         self._intervals = Intervals(length, clock(), wall())
         self._logged: Counter[tuple[str, Entity] | str] = Counter()
         """lines of the running interval, by quota and entity, and by principal"""
@@ -111,6 +117,18 @@ class UsageLog:
             self.close_interval()
         return max(self._intervals.due - self._clock(), 0.0)
 
+    def _took(self) -> list[tuple[Place, list[int]]]:
+        """How long requests of the interval took, counted by duration; only places with any."""
+        found = []
+        for place, durations in self.latencies:
+            now, before = durations.counts, self._counted.get(place)
+            if now != before:
+                counts = now if before is None else [count - was for count, was in zip(now, before, strict=True)]
+                if any(counts):
+                    found.append((place, list(counts)))
+                self._counted[place] = list(now)
+        return found
+
     def close_interval(self) -> None:
         """The interval ends now: log its rows."""
         interval = self._intervals.close(self._clock(), self._wall())
@@ -126,6 +144,7 @@ class UsageLog:
         if self._writer is not None:
             times = (iso(interval.start), iso(interval.end))
             self._writer.put([usage_line(self._author, row, *times) for row in rows])
+            self._writer.put([latency_line(self._author, place, counts, *times) for place, counts in self._took()])
             if self._busiest is not None:
                 window, users = self._busiest()
                 self._writer.put(

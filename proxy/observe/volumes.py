@@ -1,16 +1,23 @@
 """The log lines about volumes. In: checks, and what they changed. Out: lines in the operations log when a volume crosses a limit or
-will soon, or when volumes are not known; a line per volume and check in the usage log."""
+will soon, or when volumes are not known; a line per volume and check in the usage log. All topics of a volume that are known are
+named once an hour, so that a report can tell whose all of it is; in between the largest alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
-from typing import Any
+from itertools import islice
+from math import inf, isfinite
+from typing import Any, Final
 
 from proxy.observe.lines import Author, Line, volume_line
 from proxy.observe.operations import Log
 from proxy.observe.usage_log import UsageLog
-from quota.kinds.storage import Check, Event, Happened, Storage, VolumeState
+from quota.kinds.storage import Check, Event, Happened, Key, Storage, VolumeState
+
+_ALL_TOPICS_EVERY: Final = 3600.0
+"""Seconds after which a volume's line names all of its topics again."""
+_AT_ONCE: Final = 20
+"""Volumes of which all topics are named in one check, so that the lines of one check take no long time to make."""
 
 
 class VolumeLog:
@@ -18,6 +25,8 @@ class VolumeLog:
 
     def __init__(self, log: Log, usage: UsageLog) -> None:
         self._log, self._usage = log, usage
+        self._named: dict[Key, float] = {}
+        """When the line of a volume last named all of its topics."""
 
     @property
     def wanted(self) -> bool:
@@ -28,7 +37,17 @@ class VolumeLog:
         """A check, and what it changed."""
         for event in events:
             self._say(event, storage)
-        self._usage.write(lambda author, at: _lines(author, at, check, storage, source))
+        due = self._due(check, storage)
+        self._usage.write(lambda author, at: _lines(author, at, check, storage, source, due))
+
+    def _due(self, check: Check, storage: Storage) -> frozenset[Key]:
+        """The volumes whose lines name all topics in this check."""
+        known = {seen.volume.key for seen in storage.volumes}
+        told = (seen.volume.key for seen in storage.volumes if seen.at == check.at and seen.replicas_told)
+        late = (key for key in told if check.at >= self._named.get(key, -inf) + _ALL_TOPICS_EVERY)
+        due = frozenset(islice(late, _AT_ONCE))
+        self._named = {key: at for key, at in self._named.items() if key in known} | dict.fromkeys(due, check.at)
+        return due
 
     def _say(self, event: Event, storage: Storage) -> None:
         about = {} if event.seen is None else _about(event.seen)
@@ -67,13 +86,20 @@ def _about(seen: VolumeState) -> dict[str, Any]:
     }
 
 
-def _lines(author: Author, at: str, check: Check, storage: Storage, source: str) -> list[Line]:
+def _lines(author: Author, at: str, check: Check, storage: Storage, source: str, all_topics: frozenset[Key]) -> list[Line]:
     """Of volumes that told their sizes in this check."""
     if check.parts:  # one limit is for all of them
         return [volume_line(author, volume, at, source, None, storage.lowest, None) for volume in check.parts]
     return [
         volume_line(
-            author, seen.volume, at, source, (seen.hard, seen.soft), seen.factor, seen.replicas if seen.replicas_told else None
+            author,
+            seen.volume,
+            at,
+            source,
+            (seen.hard, seen.soft),
+            seen.factor,
+            seen.replicas if seen.replicas_told else None,
+            all_topics=seen.volume.key in all_topics,
         )
         for seen in storage.volumes
         if seen.at == check.at

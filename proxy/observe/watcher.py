@@ -14,7 +14,8 @@ from proxy.observe.lines import api_name
 from proxy.observe.operations import Log
 from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
-from proxy.session.requester import Requester
+from proxy.session.latencies import Part
+from proxy.session.requester import NO_API, Requester
 from quota.decision import Action, Decision
 from quota.entity import OTHERS, Entity
 from quota.fair_share import FairShare
@@ -56,6 +57,8 @@ class Observer:
         is an event of operations."""
         self._usage.decided(decision, request)
         self._throttle_status.decided(decision, request)
+        if decision.throttle and request.api_key != NO_API:
+            self._usage.latencies.of(request.broker, request.api_key, Part.QUOTA).add(decision.throttle)
         if decision.action is Action.HOLD:
             self.held_requests[decision.quota] += 1
             return

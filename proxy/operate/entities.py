@@ -9,10 +9,10 @@ from typing import Final
 
 from proxy.config.units import parse_size
 from proxy.wire.client_quotas import ANY_NAME, DEFAULT_NAME, EXACT, Component, Filter, Op, Who
-from quota.catalogue import DEPRECATED
+from quota.catalogue import DEPRECATED, KEYS
 from quota.entity import DEFAULT
 
-TYPES: Final = {"users": "user", "clients": "client-id", "tenants": "tenant"}
+TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip", "tenants": "tenant"}
 """`--entity-type` and what it is called in the protocol"""
 _OF_BROKERS: Final = {
     "producer_byte_rate": "cluster_producer_byte_rate",
@@ -21,8 +21,8 @@ _OF_BROKERS: Final = {
     "request_percentage": "cluster_request_rate",
 }
 """Limits that brokers have, and those of the proxy that are about the same thing."""
-_SHORT: Final = {"--user": "users", "--client-id": "clients"}
-_SHORT_DEFAULT: Final = {"--user-defaults": "users", "--client-defaults": "clients"}
+_SHORT: Final = {"--user": "users", "--client-id": "clients", "--ip": "ips"}
+_SHORT_DEFAULT: Final = {"--user-defaults": "users", "--client-defaults": "clients", "--ip-defaults": "ips"}
 
 
 def spelled_out(arguments: Iterable[str]) -> list[str]:
@@ -74,7 +74,7 @@ def who_of_parts(parts: Sequence[tuple[str, str | None]]) -> Who:
 
 
 def ops_of(add: Sequence[str], delete: Sequence[str]) -> tuple[Op, ...]:
-    """`k=v,k=v` and `k,k`; rates of bytes may have units, such as 20MiB."""
+    """`k=v,k=v` and `k,k`; rates of bytes and stored bytes may have units, such as 20MiB."""
     ops: dict[str, Op] = {}
     for pair in ",".join(add).split(",") if add else ():
         key, equals, value = pair.strip().partition("=")
@@ -112,7 +112,7 @@ def _number(key: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        if key.endswith("_byte_rate"):
+        if key.endswith("_byte_rate") or (key in KEYS and KEYS[key].size):
             try:
                 return float(parse_size(value))
             except ValueError:

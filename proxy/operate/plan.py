@@ -14,15 +14,16 @@ import yaml
 
 from proxy.apis.client_quotas import entity_of, who_of
 from proxy.wire.client_quotas import Entry, Op, Who
-from quota.catalogue import KEYS, TOPIC_MEASURES
+from quota.addresses import DEFAULT_ADDRESS, AddressEntity
+from quota.catalogue import ADDRESS_RATE, KEYS, TOPIC_MEASURES
 from quota.entity import Entity
-from quota.keys import Values
+from quota.keys import Values, is_own
 from quota.overrides import Difference, Table, differences
 from quota.tenants import TenantEntity
 
 
 def own(found: Mapping[Who, Values]) -> Table:
-    """The limits of the proxy among these."""
+    """The limits of the proxy among these; members of tenants are none."""
     table: dict[Entity, Values] = {}
     for who, values in found.items():
         if mine := {key: value for key, value in values.items() if key in KEYS}:
@@ -32,7 +33,7 @@ def own(found: Mapping[Who, Values]) -> Table:
 
 def theirs(found: Mapping[Who, Values]) -> int:
     """How many of these are limits of brokers."""
-    return sum(key not in KEYS for values in found.values() for key in values)
+    return sum(not is_own(key) for values in found.values() for key in values)
 
 
 def steps(have: Table, want: Table, *, prune: bool) -> list[Difference]:
@@ -52,7 +53,14 @@ def as_settings(table: Table) -> str:
     """A settings file with these limits."""
     made: dict[str, Any] = {"quotas": {"entities": []}}
     for entity, values in sorted(table.items(), key=lambda item: _order(item[0])):
-        if isinstance(entity, TenantEntity):
+        if isinstance(entity, AddressEntity):
+            connections = made["quotas"].setdefault("connections", {})
+            rate = plain(values[ADDRESS_RATE.name])
+            if entity == DEFAULT_ADDRESS:
+                connections["per_address"] = rate
+            else:
+                connections.setdefault("networks", {})[entity.topic] = rate
+        elif isinstance(entity, TenantEntity):
             made.setdefault("tenants", {})[entity.topic] = _limits_of(values)
         else:
             made["quotas"]["entities"].append(_names_of(entity) | _limits_of(values))

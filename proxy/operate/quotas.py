@@ -15,7 +15,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from proxy.apis.client_quotas import TENANT
+from advice.limits import HEADROOM
+from advice.use import LEAST_INTERVALS, PERCENTILE
+from proxy.apis.client_quotas import TENANT, who_of
 from proxy.config.limits import table_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.units import HostPort, parse_server
@@ -84,7 +86,7 @@ def _place(function: Callable[..., None]) -> Callable[..., None]:
 
 def _entity(function: Callable[..., None]) -> Callable[..., None]:
     """The options that say whose quotas; `spelled_out` makes the others of these."""
-    shown = "--user NAME, --client-id NAME, --user-defaults and --client-defaults say the same in short."
+    shown = "--user, --client-id, --ip NAME, --user-defaults, --client-defaults and --ip-defaults say the same in short."
     name = click.option("--entity-name", "names", multiple=True, help="Its name, after its type; or --entity-default.")
     kind = click.option("--entity-type", "types", multiple=True, type=click.Choice([*TYPES]), help=f"May be given twice. {shown}")
     return kind(name(function))
@@ -198,19 +200,26 @@ def diff(place: Target, file: Path, prune: bool, as_json: bool) -> None:
 @click.option(
     "--by", type=click.Choice(["user", "client-id", "both", suggest.TOPIC]), default="user", show_default=True, help="Whose limits."
 )
-@click.option("--percentile", type=click.FloatRange(1, 100), default=99.0, show_default=True, help="Of the use per interval.")
 @click.option(
-    "--headroom", type=click.FloatRange(1, 1000), default=1.5, show_default=True, help="What the percentile is multiplied by."
+    "--percentile", type=click.FloatRange(1, 100), default=100 * PERCENTILE, show_default=True, help="Of the use per interval."
 )
 @click.option(
-    "--min-intervals", "least", type=click.IntRange(1), default=30, show_default=True, help="Who was seen less gets no limit."
+    "--headroom", type=click.FloatRange(1, 1000), default=HEADROOM, show_default=True, help="What the demand is multiplied by."
+)
+@click.option(
+    "--min-intervals",
+    "least",
+    type=click.IntRange(1),
+    default=LEAST_INTERVALS,
+    show_default=True,
+    help="Who was seen less, and not held back, gets no limit.",
 )
 @click.option("--yaml", "as_yaml", is_flag=True, help="A settings file instead of a table.")
 @AS_JSON
 def suggest_(
     folders: Sequence[Path], by: str, percentile: float, headroom: float, least: int, as_yaml: bool, as_json: bool
 ) -> None:
-    """Propose limits from usage logs."""
+    """Propose limits from usage logs. What was throttled, refused and held back counts as demand."""
     try:
         found = suggest.read(folders, by)
     except OSError as e:
@@ -223,10 +232,11 @@ def suggest_(
     elif as_yaml:
         click.echo(plan.as_settings(changed({}, [Change(one.entity, one.key, one.limit) for one in made])), nl=False)
     elif as_json:
-        click.echo(json.dumps([{**one._asdict(), "entity": _suggested_for(one.entity)} for one in made], indent=2))
+        click.echo(json.dumps([{"entity": _suggested_for(one.entity)} | one.as_json() for one in made], indent=2))
     else:
-        show.console().print(show.suggestions(made, f"p{percentile:g}"))
-    left = len({entity for (entity, _), seen in found.histograms.items() if seen.total < least})
+        show.console().print(show.suggestions(made, percentile))
+    told = {(one.entity, one.key) for one in made}
+    left = len({which[0] for which, seen in found.histograms.items() if seen.total < least and which not in told})
     text = f"{found.lines:,} lines, {found.intervals:,} intervals from {found.first} to {found.last}"
     text += f"; {found.bad} line(s) could not be read" * bool(found.bad)
     text += f"; {left} had too few intervals for some limit" * bool(left)
@@ -250,11 +260,11 @@ def _difference(one: Difference) -> dict[str, Any]:
 
 
 def _entity_of(entity: Entity) -> dict[str, str | None]:
-    return {"user": entity.user, "client_id": entity.client_id}
+    return {"user": entity.user, "client_id": entity.client_id} if entity.topic is None else dict(who_of(entity))
 
 
 def _suggested_for(entity: Entity) -> dict[str, str | None]:
-    return _entity_of(entity) if entity.topic is None else {"topic": entity.topic}
+    return {"user": entity.user, "client_id": entity.client_id} if entity.topic is None else {"topic": entity.topic}
 
 
 def _report(results: Sequence[tuple[Entry, Result]], as_json: bool, done: str) -> None:

@@ -11,16 +11,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from advice.limits import reason
 from proxy.operate.plan import in_order, plain
 from proxy.operate.suggest import Suggestion
 from proxy.wire.client_quotas import Who
 from quota.catalogue import KEYS
-from quota.keys import Values, named
+from quota.keys import Values, is_own, named, unit_of
 from quota.overrides import Difference
 
-_UNITS: Final = {"producer_byte_rate": "bytes/s", "consumer_byte_rate": "bytes/s", "request_percentage": "%"} | {
+_UNITS: Final = {
+    "producer_byte_rate": "bytes/s",
+    "consumer_byte_rate": "bytes/s",
+    "request_percentage": "%",
     "controller_mutation_rate": "partitions/s",
-    "connection_creation_rate": "connections/s",
 }
 """of limits that brokers have"""
 
@@ -48,8 +51,8 @@ def limits(found: Mapping[Who, Values]) -> Table:
     made = table("entity", "quota", "limit", "unit", "held by")
     for who, values in in_order(found):
         for i, (key, value) in enumerate(values.items()):
-            mine = KEYS.get(key)
-            unit = mine.unit if mine else _UNITS.get(key, "")
+            mine = is_own(key)
+            unit = unit_of(key) if mine else _UNITS.get(key, "")
             made.add_row(*map(Text, ("" if i else name_of(who), key, figure(value), unit, "the proxy" if mine else "each broker")))
     return made
 
@@ -58,21 +61,23 @@ def changes(found: Sequence[Difference]) -> Table:
     """What differs."""
     made = table("entity", "quota", "old", "new", "unit")
     for entity, key, old, new in found:
-        made.add_row(*map(Text, (named(entity), key, figure(old), figure(new), KEYS[key].unit)))
+        made.add_row(*map(Text, (named(entity), key, figure(old), figure(new), unit_of(key))))
     return made
 
 
-def suggestions(made: Sequence[Suggestion], percentile: str) -> Table:
-    """What would have fitted."""
-    shown = table(
-        "entity", "quota", "usage", "limit", "unit", "intervals", title=f"usage is {percentile} of the intervals with any"
-    )
+def suggestions(made: Sequence[Suggestion], percentile: float) -> Table:
+    """What would have fitted, and what that rests on."""
+    shown = table("entity", "quota", "limit", "unit", "rests on")
     for one in made:
         whose = named(one.entity) if one.entity.topic is None else str(one.entity)
-        cells = (whose, one.key, f"{one.used:,.4g}" if one.used < 1e4 else f"{one.used:,.0f}", figure(one.limit))
         unit = KEYS[one.key].unit if one.key in KEYS else "bytes/s"  # of a topic
-        shown.add_row(*map(Text, (*cells, unit, f"{one.intervals:,}")))
+        why = reason(one.use, one.held_back, _amount, percentile / 100)
+        shown.add_row(*map(Text, (whose, one.key, figure(one.limit), unit, why)))
     return shown
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
 
 
 def figure(value: float | None) -> str:

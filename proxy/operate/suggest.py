@@ -1,11 +1,11 @@
-"""Limits that would have fitted: for every entity the 99th percentile of what it did per
-interval, times a headroom.
+"""Limits that would have fitted, by the arithmetic of `advice`: from what every entity did per interval, and from how it was
+held back.
 
-In: folders of usage logs (docs/log-format.md, version 1), read line by line. Out: suggestions.
+In: folders of usage logs (docs/log-format.md, versions 1 and 2), read line by line. Out: suggestions.
 
 Several proxies write intervals of the same bounds, which are summed up: files are read side by side in the order of time, and an
-interval is closed when all have passed it. Memory is that of one interval, of a bit per line, and of a histogram per entity and
-quota, whose buckets are 2% wide: a percentile is up to 2% too high, never too low."""
+interval is closed when all have passed it. Memory is that of one interval, of a bit per line, of a histogram per entity and
+quota, and of a bit per interval in which one was held back."""
 
 from __future__ import annotations
 
@@ -13,61 +13,95 @@ import heapq
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from math import ceil, floor, log, log10
+from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any, Final, NamedTuple
 
-from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TOPIC_MEASURES, Measure
+from advice.limits import NOT_HELD_BACK, HeldBack, rounded, suggested
+from advice.use import NOT_USED, Histogram, Use
+from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TENANT_KINDS, TOPIC_MEASURES, Measure
 from quota.entity import Entity
 from quota.kinds.controller_mutations import DEFAULT_WINDOWS
 
 VERSIONS: Final = (1, 2)
 OTHER: Final = "<other>"
-_STEP: Final = log(1.02)
 _WORD: Final = 10
 """bits of a number that say which bit of a word it is"""
+_SAMPLE: Final = 20_000
+"""lines by which the length of intervals is known"""
 TOPIC: Final = "topic"
 _MEASURES: Final = [(key.name, key.measure) for key in KEYS.values() if key.measure is not None]
 _TOPIC_MEASURES: Final = [(kind, measure) for kind, (_, measure) in TOPIC_MEASURES.items()]
 _FIELDS: Final = ("seq", "api_key", *sorted({measure.field for _, measure in (*_MEASURES, *_TOPIC_MEASURES)}))
+_KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if key.measure is not None and not key.at_once}
+_KEY_OF_TENANTS: Final = {TENANT_KINDS[kind]: name for kind, name in _KEY_OF.items() if kind in TENANT_KINDS}
+
+Which = tuple[Entity, str]
+"""An entity, and the name of a limit in the catalogue or the kind of a rate of topics."""
 
 
 class Suggestion(NamedTuple):
-    """A limit that would have fitted: the percentile of what was used, per second, in so many intervals, and the limit. `key`: its
-    name in the catalogue, or the kind of a rate of topics."""
+    """A limit that would have fitted: what was used, per second, how its owner was held back, and the limit. `key`: its name in the
+    catalogue, or the kind of a rate of topics."""
 
     entity: Entity
     key: str
-    intervals: int
-    used: float
+    use: Use
+    held_back: HeldBack
     limit: float
 
+    def as_json(self) -> dict[str, Any]:
+        """For programs, without the entity."""
+        used = {"key": self.key, "intervals": self.use.intervals, "used": self.use.percentile, "limit": self.limit}
+        return {**used, "held_back": asdict(self.held_back)}
 
-class Histogram:
-    """Amounts above 0, in buckets of 2%."""
 
-    __slots__ = ("_counts", "largest", "total")
+class Numbers:
+    """Whole numbers from 0 up, one bit each."""
 
     def __init__(self) -> None:
-        self._counts: Counter[int] = Counter()
-        self.total = 0
-        self.largest = 0.0
+        self._words: dict[int, int] = {}
 
-    def add(self, amount: float) -> None:
-        self._counts[ceil(log(amount) / _STEP)] += 1
-        self.total += 1
-        self.largest = max(self.largest, amount)
+    def __len__(self) -> int:
+        return sum(word.bit_count() for word in self._words.values())
 
-    def percentile(self, part: float) -> float:
-        """What this part of all amounts, 0 to 1, is at most."""
-        left = part * self.total
-        for bucket, count in sorted(self._counts.items()):
-            left -= count
-            if left <= 1e-9:
-                return min(1.02**bucket, self.largest)
-        return self.largest
+    def add(self, number: int) -> bool:
+        """True if it is new."""
+        place, bit = number >> _WORD, 1 << (number & (1 << _WORD) - 1)
+        before = self._words.get(place, 0)
+        self._words[place] = before | bit
+        return not before & bit
+
+
+@dataclass(slots=True)
+class Hits:
+    """How an entity was held back so far, see `HeldBack`."""
+
+    throttled: int = 0
+    throttled_ms: int = 0
+    refused: int = 0
+    held: int = 0
+    limit: float | None = None
+    intervals: Numbers = field(default_factory=Numbers)
+
+    def add(self, line: dict[str, Any], interval: int, limit: float | None) -> None:
+        times = 1 + line["left_out"]
+        if line["action"] == "throttle":
+            self.throttled += times
+            self.throttled_ms += line["throttle_ms"]
+        elif line["action"] == "refuse":
+            self.refused += times
+        else:
+            self.held += times
+        if limit is not None:
+            self.limit = max(limit, self.limit or 0.0)
+        self.intervals.add(interval)
+
+    def told(self) -> HeldBack:
+        return HeldBack(self.throttled, self.throttled_ms / 1000, self.refused, self.held, len(self.intervals), self.limit)
 
 
 @dataclass(slots=True)
@@ -79,51 +113,61 @@ class Read:
     intervals: int = 0
     first: str = ""
     last: str = ""
-    histograms: dict[tuple[Entity, str], Histogram] = field(default_factory=lambda: defaultdict(Histogram))
+    histograms: dict[Which, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
+    hits: dict[Which, Hits] = field(default_factory=lambda: defaultdict(Hits))
 
 
 def read(folders: Iterable[Path], by: str) -> Read:
     """The use of each entity, `by` "user", "client-id", "both" or "topic"; OSError when a file cannot be read."""
     found, measures = Read(), _TOPIC_MEASURES if by == TOPIC else _MEASURES
-    sums: Counter[tuple[Entity, str]] = Counter()
-    start = end = ""
-    for line in _in_order([file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))], found):
-        if line["start"] != start:
-            _close(found, sums, start, end, by)
-            start = line["start"]
-            end = line["end"]
-        end = max(end, line["end"])
+    sums: Counter[Which] = Counter()
+    files = [file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))]
+    seconds = _usual_interval(files)
+    number: int | None = None
+    for line in _in_order(files, found):
+        if line["type"] == "decision":
+            for which, limit in _concerned(line, by):
+                found.hits[which].add(line, _number_of(line["at"], seconds), limit)
+            continue
+        found.first, found.last = found.first or line["start"], max(found.last, line["end"])
+        new = _number_of(line["start"], seconds)
+        if number is not None and new != number:
+            _close(found, sums, seconds, by)
+        number = new
         entity = _entity(line, by)
         if entity is not None:
             for key, amount in _amounts(line, measures):
                 sums[entity, key] += amount
-    _close(found, sums, start, end, by)
+    if number is not None:
+        _close(found, sums, seconds, by)
     return found
 
 
 def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Suggestion]:
-    """What fits entities that did something in at least `least` intervals."""
+    """What fits entities that did something in at least `least` intervals, or were held back."""
     made = []
-    for (entity, key), histogram in found.histograms.items():
+    for which in {**found.histograms, **found.hits}:
+        entity, key = which
         row = KEYS.get(key)  # None for a rate of topics
-        if (row is not None and row.at_once) or histogram.total < least:
+        held_back = found.hits[which].told() if which in found.hits else NOT_HELD_BACK
+        use = found.histograms[which].use(part) if which in found.histograms else NOT_USED
+        if (row is not None and row.at_once) or (use.intervals < least and not held_back):
             continue
-        used = histogram.percentile(part)
-        limit = _rounded(used * headroom, whole=row is None or row.size)
-        made.append(Suggestion(entity, key, histogram.total, used, limit))
+        limit = suggested(use, held_back, whole=row is None or row.size, headroom=headroom)
+        if limit is None:
+            continue
+        made.append(Suggestion(entity, key, use, held_back, limit))
         burst = found.histograms.get((entity, MUTATIONS_BURST))
         if key == MUTATIONS_RATE and burst is not None and burst.largest > limit * DEFAULT_WINDOWS:
-            wanted = _rounded(burst.largest * headroom, whole=True)
-            made.append(Suggestion(entity, MUTATIONS_BURST, burst.total, burst.largest, wanted))
+            wanted = rounded(burst.largest * headroom, whole=True)
+            at_once = Use(burst.total, burst.largest, burst.largest)
+            made.append(Suggestion(entity, MUTATIONS_BURST, at_once, NOT_HELD_BACK, wanted))
     return sorted(made, key=lambda one: (*(part or "" for part in one.entity), one.key))
 
 
-def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str, by: str) -> None:
+def _close(found: Read, sums: Counter[Which], seconds: int, by: str) -> None:
     """An interval is over."""
-    if not start:
-        return
-    seconds = max((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds(), 0.001)
-    amounts: dict[tuple[Entity, str], float] = {}
+    amounts: dict[Which, float] = {}
     for (entity, key), amount in sums.items():
         if amount > 0:  # under a limit of a client id alone each user has its own share: the largest counts
             which = (Entity(None, entity.client_id) if by == "client-id" else entity), key
@@ -133,7 +177,46 @@ def _close(found: Read, sums: Counter[tuple[Entity, str]], start: str, end: str,
         found.histograms[which].add(used)
     sums.clear()
     found.intervals += 1
-    found.first, found.last = found.first or start, end
+
+
+def _concerned(line: dict[str, Any], by: str) -> Iterator[tuple[Which, float | None]]:
+    """Whom a decision held back, and the limit, if it is one of this level. A limit of a tenant holds back the user who asked, one
+    of a user the client who asked. Reports do the same (`reports/quotas/held_back.py`)."""
+    if line["mode"] != "enforce":
+        return
+    quota, limit = line["quota"], float(line["limit"])
+    if by == TOPIC:
+        if quota in TOPIC_MEASURES:
+            for topic in line["topics"]:
+                yield (Entity(None, None, topic), quota), limit
+        return
+    key = _KEY_OF.get(quota) or _KEY_OF_TENANTS.get(quota)
+    user = line["entity"]["user"] or line["principal"].partition(":")[2]
+    if key is None or line["principal"] == OTHER:
+        return
+    if by == "user":
+        yield (Entity(user, None), key), None if line["entity"]["user"] is None else limit
+        return
+    client_id = line["entity"]["client_id"] or line["client_id"]
+    if client_id and client_id != OTHER:
+        of_level = None if line["entity"]["client_id"] is None else limit
+        yield (Entity(None if by == "client-id" else user, client_id), key), of_level
+
+
+def _number_of(time: str, seconds: int) -> int:
+    """Which interval this is in, counted from the epoch, as proxies end theirs at multiples of their length."""
+    return int(datetime.fromisoformat(time).timestamp()) // seconds
+
+
+def _usual_interval(files: Iterable[Path]) -> int:
+    """Length of intervals in whole seconds: the median, as the first and last of a proxy are shorter. 10 without a line."""
+    lines = (line for file in files for line in _lines(file, Read()) if line["type"] == "usage")
+    lengths = [_seconds(line) for line in islice(lines, _SAMPLE)]
+    return max(1, round(median(lengths))) if lengths else 10
+
+
+def _seconds(line: dict[str, Any]) -> float:
+    return (datetime.fromisoformat(line["end"]) - datetime.fromisoformat(line["start"])).total_seconds()
 
 
 def _amounts(line: dict[str, Any], measures: Iterable[tuple[str, Measure]]) -> Iterator[tuple[str, int]]:
@@ -158,21 +241,14 @@ def _entity(line: dict[str, Any], by: str) -> Entity | None:
     return Entity(user, client_id)
 
 
-def _rounded(value: float, *, whole: bool) -> float:
-    """Up to two significant digits."""
-    scale = 10.0 ** (floor(log10(value)) - 1)
-    rounded = ceil(round(value / scale, 6)) * scale
-    return float(ceil(rounded)) if whole else float(f"{rounded:.6g}")
-
-
 def _in_order(files: list[Path], found: Read) -> Iterator[dict[str, Any]]:
-    """The usage lines of all files by their start. A file is opened when its first line is due, so that few are open at once. Lines
-    that come twice are read once."""
+    """The usage lines of all files by their start, and decisions when they are met. A file is opened when its first line is due, so
+    that few are open at once. Lines that come twice are read once."""
     waiting: list[tuple[str, int, Iterator[dict[str, Any]] | None, dict[str, Any]]] = []
     for number, file in enumerate(files):
         first = next(_lines(file, Read()), None)
         if first is not None:
-            waiting.append((first["start"], number, None, {}))
+            waiting.append((_time(first), number, None, {}))
         else:
             for _ in _lines(file, found):
                 pass
@@ -183,47 +259,66 @@ def _in_order(files: list[Path], found: Read) -> Iterator[dict[str, Any]]:
         if lines is None:
             lines = _lines(files[number], found)
         elif seen.is_new(line["proxy"], line["boot"], line["seq"]):
-            found.lines += 1
+            found.lines += line["type"] == "usage"
             yield line
         following = next(lines, None)
         if following is not None:
-            heapq.heappush(waiting, (following["start"], number, lines, following))
+            heapq.heappush(waiting, (_time(following), number, lines, following))
+
+
+def _time(line: dict[str, Any]) -> str:
+    time: str = line["start"] if line["type"] == "usage" else line["at"]
+    return time
 
 
 class _Seen:
-    """Which lines were read, one bit each. Their numbers need not grow with their times, as a wall clock may have been set back."""
+    """Which lines were read. Their numbers need not grow with their times, as a wall clock may have been set back."""
 
     def __init__(self) -> None:
-        self._words: dict[tuple[str, str, int], int] = {}
+        self._numbers: dict[tuple[str, str], Numbers] = defaultdict(Numbers)
 
     def is_new(self, proxy: str, boot: str, seq: int) -> bool:
-        key, bit = (proxy, boot, seq >> _WORD), 1 << (seq & (1 << _WORD) - 1)
-        before = self._words.get(key, 0)
-        self._words[key] = before | bit
-        return not before & bit
+        return self._numbers[proxy, boot].add(seq)
 
 
 def _lines(file: Path, found: Read) -> Iterator[dict[str, Any]]:
-    """The usage lines of a file."""
+    """The lines of a file that are about usage, and decisions."""
     with file.open("rb") as source:
         for raw in source:
             try:
                 line = json.loads(raw)
-                good = line["v"] in VERSIONS and (line["type"] != "usage" or _is_usage(line))
+                kind = line["type"]
+                good = line["v"] in VERSIONS and (
+                    _is_usage(line) if kind == "usage" else _is_decision(line) if kind == "decision" else True
+                )
             except (ValueError, KeyError, TypeError):
                 good = False
             if not good:
                 found.bad += 1
-            elif line["type"] == "usage":
+            elif kind in ("usage", "decision"):
                 yield line
 
 
 def _is_usage(line: dict[str, Any]) -> bool:
     """Has it what is looked at?"""
-    texts = ("proxy", "boot", "start", "end", "principal")
     datetime.fromisoformat(line["start"]), datetime.fromisoformat(line["end"])
+    texts = ("proxy", "boot", "start", "end", "principal")
+    return _has(line, numbers=_FIELDS, texts=texts, names=(line["client_id"], line["topic"]))
+
+
+def _is_decision(line: dict[str, Any]) -> bool:
+    datetime.fromisoformat(line["at"])
+    texts, entity = ("proxy", "boot", "at", "quota", "mode", "action", "principal"), line["entity"]
+    names = (line["client_id"], entity["user"], entity["client_id"], *line["topics"])
+    return _has(line, numbers=("seq", "throttle_ms", "left_out"), texts=texts, names=names) and isinstance(
+        line["limit"], int | float
+    )
+
+
+def _has(line: dict[str, Any], *, numbers: Iterable[str], texts: Iterable[str], names: Iterable[object]) -> bool:
+    """Numbers from 0 up, texts, and texts or nothing."""
     return (
-        all(isinstance(line[name], int) and line[name] >= 0 for name in _FIELDS)
+        all(isinstance(line[name], int) and line[name] >= 0 for name in numbers)
         and all(isinstance(line[name], str) for name in texts)
-        and all(line[name] is None or isinstance(line[name], str) for name in ("client_id", "topic"))
+        and all(name is None or isinstance(name, str) for name in names)
     )

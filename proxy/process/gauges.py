@@ -17,6 +17,7 @@ def gauges_of(proxy: Proxy) -> Gauges:
     return Gauges(
         client_connections=lambda: len(connections),
         brokers=lambda: len(proxy.brokers),
+        brokers_without_port=lambda: len({node_id for it in proxy.listeners for node_id in it.route.refused}),
         upstream_up=lambda: proxy.follower.up,
         muted_connections=lambda: sum(connection.muted for connection in connections),
         memory_held=lambda: services.budget.held,
@@ -25,6 +26,7 @@ def gauges_of(proxy: Proxy) -> Gauges:
         settings_current=lambda: proxy.reloader.current,
         settings_applied=lambda: proxy.reloader.applied,
         settings_refused=lambda: proxy.reloader.refused,
+        certificate_ends=lambda: proxy.certificate_ends,
         enforces_alone=lambda: proxy.enforces_alone() is not None,
         dynamic_quotas=lambda: count(proxy.dynamic_quotas.dynamic),
         dynamic_quotas_up=lambda: float(proxy.quota_topic is not None and proxy.quota_topic.why_not is None),

@@ -8,7 +8,7 @@ from typing import Final
 
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
-from proxy.fleet.log_store import LogFollower
+from proxy.fleet.log_follower import LogFollower
 from proxy.observe.operations import Log
 from proxy.upstream.connector import Upstream
 from quota.fence import LIFE

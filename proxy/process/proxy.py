@@ -20,20 +20,22 @@ from proxy.clients.connection import Shared
 from proxy.clients.listeners import ClientListener
 from proxy.clients.overdue import guard
 from proxy.clients.turns import Turns
-from proxy.cluster.brokers import Brokers, Change
+from proxy.cluster.brokers import Brokers, Change, Mistaken
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
 from proxy.config.alone import enforces_alone
 from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
+from proxy.fleet.log_store import LogStore
 from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.observe.lines import iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, registry_of
 from proxy.observe.operations import Log
-from proxy.observe.tenants import PrefixWarnings, seen
+from proxy.observe.overload import tell_overload
+from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.bounds import set_bounds
@@ -43,6 +45,7 @@ from proxy.process.ledger_topic import make_follower
 from proxy.process.live_state import state_of
 from proxy.process.logs import make_logs
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
+from proxy.process.quota_topic import make_quota_topic
 from proxy.process.reload import Reloader
 from proxy.process.service_manager import tell_service_manager
 from proxy.process.start_error import StartError, no_address, reason_of
@@ -53,20 +56,23 @@ from proxy.session.port import Services
 from proxy.session.presence import Presence
 from proxy.session.session import State
 from proxy.supervise import Supervisor, Work
-from proxy.tls import UPSTREAM, contexts_of, watched_files
+from proxy.tls import UPSTREAM, certificate_ends, contexts_of, watched_files
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.directory import Directory
 from proxy.upstream.dynamic_quotas import DynamicQuotas
 from proxy.upstream.metadata_poller import MetadataPoller
+from proxy.upstream.quota_relay import RelayedQuotas
+from proxy.upstream.stored_bytes import StoredBytesWatch
 from proxy.upstream.volumes import Watch
 from quota.engine import Engine
+from quota.kinds.overload import STEP
 from quota.kinds.producer_ids import Usage
 from quota.tenants import NO_TENANTS, Tenants
 
 if TYPE_CHECKING:
     from proxy.fleet.fleet import Fleet
     from proxy.process.worker_role import WorkerRole
-    from proxy.upstream.quota_topic import QuotaTopic
+    from proxy.upstream.quota_store import QuotaStore
 
 Load = Callable[[], Settings]
 """Reads the settings; `SettingsError` when they cannot be used."""
@@ -89,20 +95,22 @@ class Proxy:
         loop = asyncio.get_running_loop()
         self._clock, self._born = loop.time, loop.time()
         self._drain_timeout, self.max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
+        self._first = worker is None or worker.saves
+        """Of several workers, which all know the same, one says it."""
         self._alone = None if worker is not None else enforces_alone(settings)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self._tasks: list[asyncio.Task[None]] = []
         self._shipping: list[asyncio.Task[None]] = []
         self._admin: web.AppRunner | None = None
-        self._contexts = contexts_of(settings)
+        self._contexts, self.certificate_ends = contexts_of(settings), certificate_ends(settings)
         upstream = settings.upstream
         self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
         self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
         topics = Topics(self.engine.bytes_in, self.engine.owned.topic_sized)
         self.directory = Directory(self.brokers, topics, settings.quotas.default_partitions)
-        self._prefixes, self._warns_of_prefixes = PrefixWarnings(topics.sizes, log), worker is None or worker.saves
+        self._prefixes, self._numbers = PrefixWarnings(topics.sizes, log), NumberWarnings(self.engine, log)
         self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
         self.snapshot = ProducerIdSnapshot(
             settings.producer_ids_file,
@@ -110,7 +118,7 @@ class Proxy:
             self._clock,
             time.time,
             log,
-            writes=worker is None or worker.saves,
+            writes=self._first,
         )
         self.quota_topic, self.dynamic_quotas = self._make_dynamic_quotas()
         self.shared = self._make_shared()
@@ -138,6 +146,11 @@ class Proxy:
             VolumeLog(log, self.logs.usage),
             self._clock,
         )
+        self.engine.stored.produced = lambda: self.logs.usage.produced
+        stored = settings.quotas.stored_bytes
+        self.stored_bytes = StoredBytesWatch(
+            self.engine, stored, self.brokers.addresses, self._upstream, log, self._clock, tells=self._first
+        )
         self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
         gauges = gauges_of(self)
@@ -153,22 +166,24 @@ class Proxy:
     def _wants_topics(self) -> bool:
         """True if it matters which topics there are."""
         engine = self.engine
-        return engine.counts_topics or engine.limits_topic_numbers or bool(self.dynamic_quotas.settings.tenants)
+        return engine.counts_topics or engine.follows_owners or bool(self._tenants)
 
     def _served(self) -> None:
         """The cluster answered the proxy; without an identity of its own, that shows that the cluster wants no logins."""
         if self.settings.upstream.sasl is None:
             self.shared.services.admission.served(self._clock())
 
-    def _make_dynamic_quotas(self) -> tuple[QuotaTopic | None, DynamicQuotas]:
-        """Where quotas are altered, and the topic that keeps them, if there is to be one."""
+    def _make_dynamic_quotas(self) -> tuple[QuotaStore | None, DynamicQuotas]:
+        """Where quotas are altered, and the topic that keeps them, if there is to be one. Workers reach it by their supervisor."""
         dynamic = self.settings.quotas.dynamic
-        topic = None
-        if dynamic is not None:
-            from proxy.upstream.quota_topic import QuotaTopic  # aiokafka takes time and memory: only where it is needed
-
-            topic = QuotaTopic(dynamic.topic, self.brokers.addresses, self._upstream, self._log)
-        return topic, DynamicQuotas(self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log)
+        topic: QuotaStore | None
+        if self._worker is not None:
+            topic = None if dynamic is None else RelayedQuotas(dynamic.topic, self._worker.channel)
+        else:
+            topic = make_quota_topic(self.settings, self.brokers.addresses, self._upstream, self._log)
+        return topic, DynamicQuotas(
+            self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log, tells=self._first
+        )
 
     def _make_fleet(self) -> Fleet | None:
         """What is shared with other proxies, if anything is: by a store that they all reach, else with the other workers. Workers
@@ -184,7 +199,7 @@ class Proxy:
             settings, open_store = worker.ledger(settings), worker.open_store
         else:
             assert self.ledger_topic is not None
-            open_store = partial(self.ledger_topic.store, boot)
+            open_store = partial(LogStore, self.ledger_topic, boot)
         fleet = Fleet(settings, self.engine, boot, self._clock, self._log, open_store)
         if self.settings.ledger.kind != "local":  # workers of one proxy know of each other's without it
             fleet.count(Presence(self.shared.services.census))
@@ -217,6 +232,7 @@ class Proxy:
             census=Census(limits.max_connections, others=None if self._worker is None else self._worker.counts),
             dynamic_quotas=self.dynamic_quotas,
             admission=Admission(logins=settings.upstream.sasl is not None),
+            latencies=self.logs.usage.latencies,
         )
         set_bounds(services, settings)
         handover = None if self._worker is None else self._worker.handover
@@ -232,10 +248,11 @@ class Proxy:
         contexts, listeners = contexts_of(settings), settings.listeners
         rules = {name: parse_rules(listener.tls.principal_mapping_rules) for name, listener in listeners.items() if listener.tls}
         self.dynamic_quotas.use(settings)
-        self._contexts = {**self._contexts, **contexts}
+        self._contexts, self.certificate_ends = {**self._contexts, **contexts}, certificate_ends(settings)
         for listener in self.listeners:
             listener.rules = rules.get(listener.name, listener.rules)
         self.volumes.change(settings.quotas.storage)
+        self.stored_bytes.change(settings.quotas.stored_bytes)
         set_bounds(self.shared.services, settings)
         self._drain_timeout, self.max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
 
@@ -268,6 +285,7 @@ class Proxy:
         except BrokerError as e:
             remedy = "set `upstream.sasl`" if e.refused else "set `quotas.storage.source` to `local`, or leave `quotas.storage` out"
             raise StartError(f"`quotas.storage` needs to know how full volumes are: {e}; {remedy}") from None
+        await self.stored_bytes.look()
         try:
             self.snapshot.load()
         except OSError as e:
@@ -322,6 +340,8 @@ class Proxy:
             "connections": partial(guard, self.shared),
             "producer ids": self.snapshot.run,
             "volumes": self.volumes.run,
+            "stored bytes": self.stored_bytes.run,
+            "overload": self._look_at_overload,
             **own,
         }
 
@@ -389,12 +409,36 @@ class Proxy:
             return None
         return "quotas are not read yet" if self._clock() < self._born + dynamic.start_timeout else None
 
+    async def warnings(self) -> list[str]:
+        """What is wrong though clients can be served: brokers to which none of them are led."""
+        return [
+            f"listener {listener.name}: clients cannot reach broker {node_id}: {reason}"
+            for listener in self.listeners
+            for node_id, reason in listener.route.refused.items()
+        ]
+
     def _changed(self, change: Change) -> None:
         ports = {
-            listener.name: {node_id: listener.route.endpoint(node_id, "")[1] for node_id in (*change.joined, *change.moved)}
+            listener.name: {
+                node_id: listener.route.endpoint(node_id, "")[1]
+                for node_id in (*change.joined, *change.moved)
+                if node_id not in listener.route.refused
+            }
             for listener in self.listeners
         }
         self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
+        for mistaken in change.mistaken:
+            self._end_mistaken(mistaken)
+
+    def _end_mistaken(self, mistaken: Mistaken) -> None:
+        """Clients that wanted one broker and have another one come again, and are led to the right one."""
+        node_id, address, really = mistaken
+        wrong = [each for each in self.shared.connections if each.node_id == node_id and each.target == address]
+        for connection in wrong:
+            connection.transport.abort()
+        self._log.error(
+            "address of another broker", broker=node_id, address=str(address), really=really, connections_closed=len(wrong)
+        )
 
     async def _tell_ready(self) -> None:
         """To systemd, once clients can be served; a cluster that is away for long is no reason to be started over."""
@@ -402,17 +446,25 @@ class Proxy:
             await asyncio.sleep(LOOK_EVERY)
         tell_service_manager("READY=1")
 
-    async def _look_at_prefixes(self) -> None:
+    async def _look_at_tenants(self) -> None:
+        await self._numbers.look(partial(asyncio.sleep, 0))
         self._prefixes.topics_known = self.directory.topics.listed
         await self._prefixes.look(self._tenants, partial(asyncio.sleep, 0))
+
+    async def _look_at_overload(self) -> None:
+        """Whether brokers keep up; told when that changes."""
+        while True:
+            await asyncio.sleep(STEP)
+            for change in self.engine.overload.step(self._clock()):
+                tell_overload(self._log, change)
 
     async def _sweeps(self) -> None:
         while True:
             await asyncio.sleep(SWEEP)
             self.engine.sweep(self._clock())
             self.logs.observer.sweep()
-            if self._warns_of_prefixes:
-                await self._look_at_prefixes()
+            if self._first:
+                await self._look_at_tenants()
             lasting = () if self.engine.storage.calm else (self.engine.storage.name,)
             self.logs.observer.forget_quiet(set(self.engine.mutes.active(self._clock())), lasting)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from configfile.stamp import Stamp, stamp_of
+from proxy.config.limits import table_of
 from proxy.config.load import SettingsError
 from proxy.config.models import Settings
 from proxy.observe.operations import Log
@@ -22,7 +23,7 @@ Stamps = dict[str, Stamp | None]
 SETTLED = 1.0
 """Seconds for which a changed file has to stay as it is before it is read."""
 LIVE = re.compile(
-    r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|topic_policy|connections|storage)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
+    r"(limits|exempt|reload|metrics|tenants)\.|quotas\.((entities|admins|observe|controller_mutations_algorithm|ask_timeout|cold_read_lag)$|(topics|topic_rates|topic_policy|connections|storage|stored_bytes|overload)(\.|$)|producer_ids\.(mode|hold_new|count_unlimited|cleanup_interval)$)|(upstream|listen|more_listeners\.[^.]+)\.tls(\.|$)"
 )
 """Settings that take effect while the proxy runs; the others do at a restart."""
 
@@ -57,7 +58,7 @@ class Reloader:
         async with self._turn:
             self._seen = self._look()  # before reading: what changes from now on is read again
             try:
-                settings = await asyncio.to_thread(self._load)
+                settings, waiting = await asyncio.to_thread(self._loaded)
                 self._newest = settings  # also if they cannot be used: the files that they name may be mended
                 self._seen = {name: self._seen.get(name, stamp) for name, stamp in self._look().items()}
                 self._use(settings)
@@ -71,7 +72,13 @@ class Reloader:
                 self._seen = {name: self._seen[name] for name in self._files(settings)}
                 self.applied += 1
                 self.current = True
-                self._log.info("settings applied", why=why, after_a_restart=_waiting(self._started_with, settings))
+                self._log.info("settings applied", why=why, after_a_restart=waiting)
+
+    def _loaded(self) -> tuple[Settings, list[str]]:
+        """New settings, and what of them takes effect at a restart only. In a thread, as there may be thousands of limits."""
+        settings = self._load()
+        table_of(settings)
+        return settings, _waiting(self._started_with, settings)
 
     def _refuse(self, why: str, reason: str) -> None:
         self.refused += 1

@@ -13,12 +13,14 @@ from prometheus_client.registry import Collector
 
 from proxy.config.alone import enforces_alone
 from proxy.config.models import Settings
+from proxy.config.units import HostPort
 from proxy.observe.merging import Collected
 from proxy.observe.metrics import settings_metrics, skipped_records
 from proxy.observe.operations import Log
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.ledger_topic import make_follower
 from proxy.process.proxy import TELL_READY, Load, files_of
+from proxy.process.quota_topic import make_quota_topic
 from proxy.process.reload import Reloader
 from proxy.process.service_manager import tell_service_manager
 from proxy.process.start_error import StartError
@@ -26,6 +28,7 @@ from proxy.process.workers import Workers
 from proxy.supervise import Supervisor
 from proxy.tls import UPSTREAM, contexts_of
 from proxy.upstream.connector import Upstream
+from proxy.upstream.quota_relay import QuotaRelay
 
 LOOK_EVERY: Final = 0.1
 """Seconds between two looks at whether all workers are ready, until systemd is told so."""
@@ -42,8 +45,12 @@ class Supervised:
         self.reloader = Reloader(settings, load, self._use, partial(files_of, path), log)
         self._contexts, upstream = contexts_of(settings), settings.upstream
         way = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
-        self._ledger_topic = make_follower(settings, lambda: self.settings.upstream.bootstrap_servers, way, log)
-        self._workers = Workers(settings, count, log, self._ledger_topic)
+        self._ledger_topic = make_follower(settings, self._servers, way, log)
+        self._relay = QuotaRelay(log)
+        self._quota_topic = make_quota_topic(settings, self._servers, way, log, self._relay.look)
+        if self._quota_topic is not None:
+            self._quota_topic.reader, self._relay.topic = self._relay, self._quota_topic
+        self._workers = Workers(settings, count, log, self._relay.answers(), self._ledger_topic)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -54,8 +61,9 @@ class Supervised:
         except StartError:
             await self._admin.cleanup()
             raise
-        if self._ledger_topic is not None:
-            self._tasks.append(self.supervisor.keep("ledger topic", self._ledger_topic.run))
+        for name, topic in (("ledger topic", self._ledger_topic), ("quota topic", self._quota_topic)):
+            if topic is not None:
+                self._tasks.append(self.supervisor.keep(name, topic.run))
         self._tasks += [
             self.supervisor.keep("reload", self.reloader.run),
             self.supervisor.keep("readiness", self._tell_ready, once=True),
@@ -64,6 +72,9 @@ class Supervised:
         self._log.info("started", **started, admin=admin, workers=self._workers.count)
         if self._alone is not None:
             self._log.warning("quotas are not shared", reason=self._alone)
+
+    def _servers(self) -> list[HostPort]:
+        return self.settings.upstream.bootstrap_servers
 
     def _use(self, settings: Settings) -> None:
         self._contexts = contexts_of(settings)
@@ -96,6 +107,9 @@ class Supervised:
 
     async def not_ready(self) -> str | None:
         return "stopping" if self._workers.stopping.is_set() else await self._workers.not_ready()
+
+    async def warnings(self) -> list[str]:
+        return await self._workers.warnings()
 
     async def live(self) -> dict[str, Any]:
         told = await self._workers.live()

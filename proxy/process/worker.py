@@ -66,6 +66,10 @@ def unpacked(text: str) -> tuple[Settings, ...]:
     return found
 
 
+ANSWERS: Final = ("metrics", "not_ready", "warnings", "throttles", "tenants", "live", "client", "use")
+"""What the supervisor asks and tells."""
+
+
 class Worker:
     """The worker of this process."""
 
@@ -73,7 +77,7 @@ class Worker:
         self._inherited = inherited
         self._proxy: Proxy | None = None
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
-        answers = {name: getattr(self, name) for name in ("metrics", "not_ready", "throttles", "tenants", "live", "client", "use")}
+        answers = {name: getattr(self, name) for name in ANSWERS}
         self._channel = Channel(socket.socket(fileno=inherited.channel), answers)
 
     async def run(self) -> int:
@@ -117,6 +121,9 @@ class Worker:
 
     async def not_ready(self) -> str | None:
         return "starting" if self._proxy is None else await self._proxy.not_ready()
+
+    async def warnings(self) -> list[str]:
+        return [] if self._proxy is None else await self._proxy.warnings()
 
     async def throttles(self) -> dict[str, Any]:
         return {} if self._proxy is None else await self._proxy.throttles()

@@ -28,7 +28,8 @@ from proxy.config.models import Settings
 from proxy.config.workers import settings_of_worker
 from proxy.fleet.channel import Answers, Channel, ChannelError
 from proxy.fleet.channel_store import store_answers
-from proxy.fleet.log_store import LogFollower
+from proxy.fleet.log_follower import LogFollower
+from proxy.fleet.log_store import LogStore
 from proxy.fleet.memory_store import Memory, MemoryStore
 from proxy.fleet.store import Store
 from proxy.observe.live import EMPTY, merged_one
@@ -91,6 +92,7 @@ class WorkerProcess:
             "settings": self._settings,
             "started": self._has_started,
             "cannot_start": workers.cannot_start,
+            **workers.answers,
             **store_answers(workers.open_store(f"{self.number}-{self.starts}")),
         }
         self.channel = Channel(own, answers)
@@ -115,9 +117,13 @@ class WorkerProcess:
 
 
 class Workers:
-    """All workers of one supervisor. `log` says what happens to them. `ledger_topic`: where the ledger is in one."""
+    """All workers of one supervisor. `log` says what happens to them. `answers`: what else workers may ask; `ledger_topic`: where
+    the ledger is in one."""
 
-    def __init__(self, settings: Settings, count: int, log: Log, ledger_topic: LogFollower | None = None) -> None:
+    def __init__(
+        self, settings: Settings, count: int, log: Log, answers: Answers | None = None, ledger_topic: LogFollower | None = None
+    ) -> None:
+        self.answers = answers or {}
         self.started_with = self.current = settings
         self.count, self.log = count, log
         self._memory, self._ledger_topic = Memory(), ledger_topic
@@ -164,7 +170,7 @@ class Workers:
         """The store of the ledger, for one start of a worker."""
         if self._ledger_topic is None:
             return MemoryStore(self._memory, boot)
-        return self._ledger_topic.store(f"{self._boot}-{boot}", self.started_with.ledger.timeout)
+        return LogStore(self._ledger_topic, f"{self._boot}-{boot}", self.started_with.ledger.timeout)
 
     def part(self, settings: Settings, number: int) -> Settings:
         """The settings of one worker."""
@@ -228,6 +234,10 @@ class Workers:
         if len(answers) < (1 if self.serving.is_set() else self.count):
             return f"{len(answers)} of {self.count} workers answer"
         return next((f"worker {number}: {reason}" for number, reason in answers if reason is not None), None)
+
+    async def warnings(self) -> list[str]:
+        """Those of all workers, each once."""
+        return list(dict.fromkeys(warning for _, told in await self._ask("warnings") for warning in told))
 
     async def throttles(self) -> dict[str, Any]:
         told = [answer for _, answer in await self._ask("throttles")]

@@ -11,10 +11,11 @@ from collections.abc import Callable, Generator
 from typing import Final, cast
 
 from proxy.session.budget import Budget
-from proxy.session.plans import AlikeAnswers, Answer, Plan, Question, Stream
+from proxy.session.plans import UNREAD, AlikeAnswers, Answer, Plan, Question, Stream
 from proxy.session.tally import Sum
 from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
 from proxy.wire.runs import Shape
+from quota.windows.durations import Durations
 
 MAX_TOKEN: Final = 1 << 20
 """The largest SASL token without a header."""
@@ -30,19 +31,31 @@ Send = Callable[[list[Buffer]], None]
 
 
 class Due:
-    """The answers to some requests, whose correlation ids follow each other: `count` more, the next to `correlation_id`."""
+    """The answers to some requests, whose correlation ids follow each other: `count` more, the next to `correlation_id`. They went
+    on at `when`, and their times are counted in `times`."""
 
-    __slots__ = ("correlation_id", "count", "counted_in", "plan", "shape")
+    __slots__ = ("correlation_id", "count", "counted_in", "plan", "shape", "times", "when")
 
-    def __init__(self, correlation_id: int, counted_in: Sum, plan: Plan | None, count: int, shape: Shape | None) -> None:
+    def __init__(
+        self,
+        correlation_id: int,
+        counted_in: Sum,
+        plan: Plan | None,
+        count: int,
+        shape: Shape | None,
+        when: float,
+        times: Durations | None,
+    ) -> None:
         self.correlation_id, self.counted_in, self.plan = correlation_id, counted_in, plan
         self.count, self.shape = count, shape
+        self.when, self.times = when, times
 
 
 class Answers:
     """The answers that one client waits for."""
 
     __slots__ = (
+        "_answered",
         "_budget",
         "_chunks",
         "_due",
@@ -61,6 +74,7 @@ class Answers:
         "_working",
         "awaited",
         "mute",
+        "now",
         "released",
         "tokens",
     )
@@ -82,6 +96,9 @@ class Answers:
         self._work: Generator[None, None, list[Buffer]] | None = None  # what goes on with a response in several turns
         self._working: Plan | None = None  # whose work it is
         self._worked_at = 0  # bytes of this response
+        self._answered = 0.0  # when the broker was free for the next request
+        self.now = 0.0
+        """When what is looked at was read; the session sets it."""
         self.awaited = 0
         """Answers before which no further request is looked at."""
         self.mute = 0.0
@@ -115,11 +132,21 @@ class Answers:
         """Is a response held until it is whole?"""
         return bool(self._chunks)
 
-    def expect(self, correlation_id: int, counted_in: Sum, plan: Plan | None, count: int = 1, shape: Shape | None = None) -> int:
-        """Requests went out, or one is answered by the proxy when `plan` is an `Answer`; how many answers are outstanding."""
+    def expect(
+        self,
+        correlation_id: int,
+        counted_in: Sum,
+        plan: Plan | None,
+        count: int = 1,
+        shape: Shape | None = None,
+        when: float = 0.0,
+        times: Durations | None = None,
+    ) -> int:
+        """Requests went out at `when`, or one is answered by the proxy when `plan` is an `Answer`; how many answers are
+        outstanding. `times` counts how long the broker takes."""
         if plan is not None and plan.waits:
             shape = None  # each answer is looked at
-        self._queue.append(Due(correlation_id, counted_in, plan, count, shape))
+        self._queue.append(Due(correlation_id, counted_in, plan, count, shape, when, times))
         self._due += count
         if plan is not None:
             if plan.waits and not isinstance(plan, Question):
@@ -250,8 +277,16 @@ class Answers:
             cast(AlikeAnswers, due.plan).answered(count)
         self._passed(due, count)
 
+    def not_read_until(self, now: float) -> None:
+        """Answers were not read before, as the client did not take them: that is not the broker's time."""
+        self._answered = now
+
     def _passed(self, due: Due, count: int) -> None:
         """The next answers are no longer due."""
+        times = due.times
+        if times is not None:
+            times.add((self.now - max(due.when, self._answered)) / count, count)
+            self._answered = self.now
         self._due -= count
         due.count -= count
         due.correlation_id += count
@@ -316,13 +351,16 @@ class Answers:
         if start < stop:
             self._send([data if stop - start == len(data) else memoryview(data)[start:stop]])
 
-    def _begin(self, plan: Plan | None, data: Buffer, pos: int, end: int) -> None:
+    def _begin(self, plan: Plan | None, data: bytes, pos: int, end: int) -> None:
         """A response that does not end in this read: hold it or start to pass it on."""
         size = len(data)
         self._left = end - size
         self._plan = plan
         if plan is None:
             self._pass(data, pos, size)
+        elif (pieces := plan.begin(data, pos, end - pos)) is not None:
+            self._stream = UNREAD
+            self._send(pieces)
         elif plan.holds(end - pos):
             if end - pos > self._budget.total:
                 raise BadBytes(f"it has {end - pos} bytes to be held, more than `limits.memory_total`")

@@ -13,9 +13,12 @@ from proxy.session.budget import ANONYMOUS
 from proxy.session.port import Peer, Services
 from proxy.session.requester import NO_API, Requester
 from proxy.session.tally import Sum, TallyKey
+from quota.catalogue import PRODUCE
 from quota.confirmed import Pair
 from quota.kinds.bytes_in import Flow
+from quota.kinds.stored_bytes import StoredTopic
 from quota.rules import Metered, Rules
+from quota.windows.durations import Durations
 
 MAX_TOPIC_SUMS: Final = 1000
 """Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
@@ -42,12 +45,17 @@ MAX_RETIRED_SUMS: Final = 100
 class TargetTopic:
     """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
     bytes in are not limited, or brokers have not confirmed the topic yet, that of all topics where they are only counted. `pair`
-    says whether brokers let this user write to it, None where that does not matter. `rate`: its own rate, None without one."""
+    says whether brokers let this user write to it, None where that does not matter. `rate`: its own rate, None without one.
+    `stored`: what it counts towards stored bytes, None where nothing is limited, or brokers have not confirmed the topic yet."""
 
-    __slots__ = ("exempt", "known", "meter", "name", "pair", "rate", "reached")
+    __slots__ = ("complete", "exempt", "known", "limits_stored", "meter", "name", "pair", "rate", "reached", "stored")
 
     def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None, pair: Pair | None, rate: Metered | None) -> None:
         self.name, self.known, self.exempt, self.meter, self.pair, self.rate = name, known, exempt, meter, pair, rate
+        self.limits_stored = False
+        self.stored: StoredTopic | None = None
+        self.complete = False
+        """Was everything found that it counts towards, once a broker had confirmed it?"""
         self.reached = False
         """Did a request with acks=0 on this connection write to it?"""
 
@@ -63,6 +71,9 @@ class TargetTopic:
             return False
         if self.meter is None and engine.bytes_in.limits is not None:
             self.meter = engine.bytes_in.topic(self.name, now)
+        if self.limits_stored and self.stored is None:
+            self.stored = engine.stored.topic(self.name)
+        self.complete = True
         return True
 
 
@@ -104,6 +115,7 @@ class Client:
         "_retired",
         "_rules",
         "_targets",
+        "_times",
         "_topic_sums",
         "address",
         "broker",
@@ -144,6 +156,7 @@ class Client:
         self._api_sums: dict[int, Sum] = {}
         self._retired: list[Sum] = []
         self._topic_sums: dict[tuple[int, bytes], Sum] = {}
+        self._times: dict[int, Durations] = {}
         self._rules: Rules | None = None
         self._targets: dict[bytes, TargetTopic] = {}
         self.exchange: SaslExchange | None = None
@@ -202,7 +215,8 @@ class Client:
         engine, rules = self.services.engine, self._rules
         if rules is None or rules.limits_version != engine.limits_version:
             self._targets.clear()
-            rules = self._rules = Rules(engine, self.user, self.client_id or "", now)
+            self._times.clear()
+            rules = self._rules = Rules(engine, self.user, self.client_id or "", now, self.broker)
         return rules
 
     def target(self, topic: bytes, by_id: bool) -> TargetTopic:
@@ -218,7 +232,9 @@ class Client:
             meter = engine.bytes_in.total if limited and (not known or (rules is not None and rules.exempt)) else None
             pair = engine.confirmed.find(self.user, name) if engine.counts_topics else None
             rate = rules.topic_in(name) if known and rules is not None and engine.limits_topic_in else None
-            found = TargetTopic(name, known, name in engine.limits.exempt.topics, meter, pair, rate)
+            exempt = name in engine.limits.exempt.topics
+            found = TargetTopic(name, known, exempt, meter, pair, rate)
+            found.limits_stored = known and not exempt and bool(engine.stored) and not (rules is not None and rules.exempt)
             if known:  # else its name may be learnt any time
                 if len(self._targets) >= MAX_TOPIC_SUMS:
                     self._targets.clear()
@@ -234,6 +250,18 @@ class Client:
             tally = self.services.tally
             client_id = self.client_id if self.let_in else None  # anybody may claim one
             found = self._api_sums[key] = tally.take(TallyKey(self.principal, client_id, None, None, key))
+        return found
+
+    def times(self, key: int) -> Durations:
+        """Where it is counted how long its broker takes for an API."""
+        found = self._times.get(key)
+        if found is None:
+            if len(self._times) >= MAX_APIS and key != NO_API:
+                return self.times(NO_API)
+            found = self.services.latencies.of(self.broker, key)
+            if key == PRODUCE and self.broker is not None and self.let_in:
+                found = self.services.engine.overload.times(self.user, self.broker, found)
+            self._times[key] = found
         return found
 
     def topic_sum(self, key: int, topic: bytes, *, by_id: bool) -> Sum:
@@ -297,11 +325,12 @@ class Client:
 
     def requester(self, key: int, version: int, topics: tuple[str, ...] = ()) -> Requester:
         """The client as the author of a request."""
-        return Requester(self.principal, self.client_id, self.address, key, version, topics)
+        return Requester(self.principal, self.client_id, self.address, key, version, topics, self.broker)
 
     def _retire(self) -> None:
         """The sums so far are of somebody else from now on; answers to earlier requests still go to them."""
         self._rules = None
+        self._times.clear()
         self._retired += self._api_sums.values()
         self._api_sums.clear()
         self._forget_topics()

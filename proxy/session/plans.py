@@ -98,6 +98,10 @@ class Plan(Protocol):
     def holds(self, size: int, /) -> bool:
         """Is a response of `size` bytes to be held until it is whole?"""
 
+    def begin(self, buf: bytes, start: int, size: int, /) -> list[Buffer] | None:
+        """The first bytes of a response of `size` bytes are buf[start:]. If they say all that there is to know, the pieces to send
+        in their place: the rest goes on as it is, and no other method is called. None if it is to be held, or to stream."""
+
     def in_steps(self, size: int, /) -> bool:
         """Is a response of `size` bytes, once it is whole, looked at in several turns, by `work`? Else `finish` does it at once."""
 
@@ -124,8 +128,20 @@ class AlikeAnswers(Plan, Protocol):
 class Stream(Protocol):
     """A response that is passed on as it comes."""
 
-    def feed(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+    def feed(self, buf: Buffer, start: int, end: int, /) -> list[Buffer] | None:
         """The next bytes: the pieces to send instead, or None to send them as they are."""
+
+
+class Unread:
+    """The rest of a response of which all that has to be known is known."""
+
+    __slots__ = ()
+
+    def feed(self, _buf: Buffer, _start: int, _end: int, /) -> list[Buffer] | None:
+        return None
+
+
+UNREAD: Final = Unread()
 
 
 class SmallAnswer:
@@ -139,6 +155,9 @@ class SmallAnswer:
 
     def holds(self, _size: int, /) -> bool:
         return True
+
+    def begin(self, _buf: bytes, _start: int, _size: int, /) -> list[Buffer] | None:
+        return None
 
     def in_steps(self, _size: int, /) -> bool:
         return False

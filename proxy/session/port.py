@@ -14,6 +14,7 @@ from proxy.session.admission import Admission
 from proxy.session.budget import Budget, Census, Guest
 from proxy.session.dynamic_quotas import NO_DYNAMIC_QUOTAS, DynamicQuotas
 from proxy.session.expected import Expected
+from proxy.session.latencies import Latencies
 from proxy.session.requester import Requester
 from proxy.session.tally import Tally
 from proxy.session.topologies import Topologies
@@ -172,6 +173,7 @@ class Services:
     topologies: Topologies = field(default_factory=Topologies)
     dynamic_quotas: DynamicQuotas = NO_DYNAMIC_QUOTAS
     admission: Admission = field(default_factory=Admission)
+    latencies: Latencies = field(default_factory=Latencies)
 
     @property
     def max_held_response(self) -> int:

@@ -11,7 +11,8 @@ NO_API: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who sent a request, for logs. `topics` are names of what was refused or throttled."""
+    """Who sent a request, for logs. `topics` are names of what was refused or throttled; `broker` is the node id of the broker that
+    it was sent to, None at the bootstrap address."""
 
     principal: str
     client_id: str | None
@@ -19,3 +20,4 @@ class Requester:
     api_key: int
     api_version: int
     topics: tuple[str, ...] = ()
+    broker: int | None = None

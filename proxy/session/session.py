@@ -32,6 +32,7 @@ from proxy.session.answers import Answers
 from proxy.session.budget import STRANGERS
 from proxy.session.client import Client
 from proxy.session.knock import knock
+from proxy.session.latencies import Part
 from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Plan, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
@@ -91,12 +92,13 @@ class State(Enum):
 
 class Current:
     """A request whose handling takes time: what it counts against, who handles it, and what that waits for; None while it does
-    not wait, or only for the next turn of its connection."""
+    not wait, or only for the next turn of its connection. It came at `since`, and quotas held it for `held` seconds."""
 
-    __slots__ = ("handling", "large", "pause", "pieces", "rates", "request")
+    __slots__ = ("handling", "held", "large", "pause", "pieces", "rates", "request", "since")
 
-    def __init__(self, request: Request, rates: tuple[Metered, ...], handling: Handling) -> None:
+    def __init__(self, request: Request, rates: tuple[Metered, ...], handling: Handling, since: float) -> None:
         self.request, self.rates, self.handling = request, rates, handling
+        self.since, self.held = since, 0.0
         self.pause: Pause = None
         self.large = request.size > LARGE
         """It is handled in several turns of its connection; a smaller one in one."""
@@ -251,6 +253,7 @@ class Session:
     def client_drained(self, now: float) -> None:
         """The client takes again what is written to it."""
         self._clogged = False
+        self._answers.not_read_until(now)
         if not self._paused:
             self._go_on_looking(now)
 
@@ -264,7 +267,7 @@ class Session:
         """Bytes came from the broker."""
         if self.state is State.CLOSED:
             return
-        self._last = self.client.now = now
+        self._last = self.client.now = self._answers.now = now
         try:
             if self._answers.tokens is not None:
                 self._answers.feed_tokens(data)
@@ -285,7 +288,7 @@ class Session:
         if self.state is State.CLOSED:
             return
         self._over = False
-        self.client.now = now
+        self.client.now = self._answers.now = now
         if self._answers.unread:
             self._go_on_answering(now)
         if self._current is not None and self.state is State.ASKING and not self._over:
@@ -608,7 +611,8 @@ class Session:
         counted_in.request_bytes += run.stop - start
         self._cutter.skip(run.stop)
         if forward.reply:
-            due = answers.expect(run.correlation_id, counted_in, forward.plan, run.count, run.shape)
+            times = client.times(key)
+            due = answers.expect(run.correlation_id, counted_in, forward.plan, run.count, run.shape, now, times)
             self._await(forward.plan, due)
         return run
 
@@ -626,19 +630,19 @@ class Session:
             client.claim(bytes(buf[start + CLIENT_ID_AT : stop]))
         if not client.let_in and (question := self._may_not_come_in(key, correlation_id)) is not None:
             request = Request(key, version, correlation_id, frame, stop)
-            self._current = Current(request, (), self._after(question, request))
+            self._current = Current(request, (), self._after(question, request), now)
             return None
         rates = self._rates(key, now)
         if rates and (seconds := self._rates_hold(rates, key, version, now)):
             request = Request(key, version, correlation_id, frame, stop)
-            self._current = Current(request, rates, self._after(Hold(seconds), request))
+            self._current = Current(request, rates, self._after(Hold(seconds), request), now)
             return None
         decided = self._handle(key, version, correlation_id, frame, stop)
         if isinstance(decided, Forward | Answer):
             return self._decide(
                 decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rates, now
             )
-        self._current = Current(Request(key, version, correlation_id, frame, stop), rates, decided)
+        self._current = Current(Request(key, version, correlation_id, frame, stop), rates, decided, now)
         return None
 
     def _after(self, pause: Ask | Hold, request: Request) -> Handling:
@@ -679,6 +683,8 @@ class Session:
             self._wait(pause, now)
             return
         self._current, request = None, current.request
+        waited = self.client.now - current.since - current.held
+        self.services.latencies.of(self.client.broker, request.key, Part.PROXY).add(waited)
         decided = self._decide(
             decided, request.key, request.version, request.correlation_id, request.size, current.rates, self.client.now
         )
@@ -692,6 +698,8 @@ class Session:
     def _wait(self, pause: Hold | Ask | Wait, now: float) -> None:
         """Begin to wait for something. The answer to a question of the proxy is counted nowhere, as no client asked for it."""
         if isinstance(pause, Hold):
+            if self._current is not None:
+                self._current.held += pause.seconds
             self._held_until = now + pause.seconds
             self._block(State.HELD)
             self.port.wake_at(self._held_until)
@@ -733,18 +741,19 @@ class Session:
         if isinstance(decided, Forward):
             if throttle or decided.throttle:
                 decided = self._throttled(decided, key, version, max(throttle, decided.throttle), now)
-            self._expect(correlation_id, counted_in, decided)
+            self._expect(correlation_id, counted_in, decided, key, now)
             return decided
         if throttle > decided.mute:
             decided = Answer(b"".join(tell(key, version, [decided.frame], ceil(throttle * 1000))), throttle)
         self._answer(correlation_id, counted_in, decided, now)
         return decided
 
-    def _expect(self, correlation_id: int, counted_in: Sum, forward: Forward) -> None:
+    def _expect(self, correlation_id: int, counted_in: Sum, forward: Forward, key: int, now: float) -> None:
         """A request goes on, and is answered by the broker if there is a reply."""
         self._unanswerable += self._gone and forward.reply
         if forward.reply:
-            self._await(forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan))
+            times = self.client.times(key)
+            self._await(forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan, 1, None, now, times))
 
     def _await(self, plan: Plan | None, due: int) -> None:
         """An answer with this plan is expected, one of `due`: must requests behind it wait?"""

@@ -36,6 +36,10 @@ class Throttled:
     def throttle_ms(self) -> int:
         return ceil(self.mute * 1000)
 
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:
+        pieces = None if self._inner is None else self._inner.begin(buf, start, size)
+        return None if pieces is None else self._tell(pieces)
+
     def holds(self, size: int) -> bool:
         return self._key == PRODUCE or (self._inner is not None and self._inner.holds(size))
 

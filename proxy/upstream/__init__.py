@@ -6,7 +6,9 @@
 - `directory`        brokers and topics, as sessions see the cluster
 - `volumes`          looks at the volumes of all brokers, or of this machine, again and again
 - `internal_topic`   what the topics that the proxy itself uses have in common
-- `quota_topic`      the topic that keeps quotas that are altered while the proxy runs
+- `quota_store`      where quotas are kept that are altered while the proxy runs: what others need of it
+- `quota_topic`      the topic that keeps them
+- `quota_relay`      that topic for workers, read once by their supervisor
 - `dynamic_quotas`   these quotas: how they are altered, and when they hold
 - `quota_client`     reads and alters quotas, for commands
 - `ledger_topic`     the topic by which proxies share quotas

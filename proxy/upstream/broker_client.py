@@ -7,6 +7,7 @@ no message."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -127,9 +128,9 @@ class BrokerClient:
             raise BrokerError(f"{self._address} does not tell its brokers: {answer.error_message or answer.error_code.name}")
         return [Broker(int(it.broker_id), it.host, int(it.port)) for it in answer.brokers if not getattr(it, "is_fenced", False)]
 
-    async def log_dirs(self, *, replicas: bool) -> tuple[bytes, int]:
-        """(response frame, its version) of DescribeLogDirs, with all replicas or none. `BrokerError.too_old` for a broker that
-        cannot tell sizes of file systems."""
+    async def log_dirs(self, topics: Mapping[str, int] | None) -> tuple[bytes, int]:
+        """(response frame, its version) of DescribeLogDirs, with the replicas of these topics, by their numbers of partitions; of
+        all where that is None. `BrokerError.too_old` for a broker that cannot tell sizes of file systems."""
         low, high = (await self.api_ranges()).get(LOG_DIRS, (0, -1))
         version = min(high, LOG_DIRS_VERSIONS[1])
         if version < max(low, LOG_DIRS_VERSIONS[0]):
@@ -138,7 +139,7 @@ class BrokerClient:
                 f" {LOG_DIRS_VERSIONS[0]} on (KIP-827, Kafka 3.3)",
                 too_old=True,
             )
-        return await self._ask(ask_log_dirs(version, replicas=replicas)), version
+        return await self._ask(ask_log_dirs(version, topics)), version
 
     async def topic(self, name: str) -> Topic | None:
         """A topic; None when it is not there, or may not be seen. It is not created by being asked for."""

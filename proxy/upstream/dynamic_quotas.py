@@ -2,34 +2,40 @@
 Out: the limits in force, in the engine; a line for every change of them.
 
 The file is the base, what is in the topic wins, limit by limit. A change holds once it is read back from the topic, so that all
-proxies make the same changes in the same order. Engines swap all limits at once, on the event loop."""
+proxies make the same changes in the same order. Engines swap all limits at once, on the event loop. Where there are very many, they
+are put together in a thread before that, so that no turn of the loop takes long, and hold some 100 ms later."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from proxy.cluster.quota_records import BadRecord, Record, author, decode, encode
-from proxy.config.limits import limits_of, table_of
+from proxy.config.limits import limits_of, table_of, tenants_among
 from proxy.config.models import Settings
 from proxy.observe.operations import Log
 from proxy.session.dynamic_quotas import Alteration, Refusal
 from proxy.session.requester import Requester
 from proxy.supervise import tell_end
 from proxy.upstream.connector import TopicError
+from proxy.upstream.quota_store import QuotaStore, Written
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.keys import Values, named, wrong_together
+from quota.limits import Limits
 from quota.overrides import NOTHING, Change, Difference, Table, change, changed, count, difference, differences, merged, together
-
-if TYPE_CHECKING:  # aiokafka takes time and memory, and is imported only where a topic is configured
-    from proxy.upstream.quota_topic import QuotaTopic, Written
+from quota.tenants import TenantEntity, member_of
 
 By = Mapping[str, Any]
 """Who made a change, as lines have it."""
+Told = Callable[[Table, Table], Sequence[tuple[Difference, By]]]
+"""The limits before and after: what is to be said of it."""
+_Together = tuple[Table, Limits, Sequence[tuple[Difference, By]]]
 MAX_LIMITS: Final = 10_000
 """Limits that may be set while proxies run, of all entities: all of them are put in force at once."""
+AT_ONCE: Final = 200
+"""Entities whose limits are put together at once; those of more, in a thread."""
 MAX_LINES: Final = 1000
 """Changes at once that have a line each; the rest is counted."""
 NOT_AVAILABLE, INVALID = 8, 42
@@ -38,23 +44,29 @@ NOT_AVAILABLE, INVALID = 8, 42
 
 class DynamicQuotas:
     """The `DynamicQuotas` of all sessions. `topic`: None where quotas stand in the file only. `clock`: monotonic, `wall`: an ISO
-    time."""
+    time. `tells`: of several workers, which all do the same, one does."""
 
     def __init__(
         self,
         settings: Settings,
         engine: Engine,
-        topic: QuotaTopic | None,
+        topic: QuotaStore | None,
         clock: Callable[[], float],
         wall: Callable[[], str],
         log: Log,
+        *,
+        tells: bool = True,
     ) -> None:
         self._settings, self._engine, self._topic, self._clock, self._wall, self._log = settings, engine, topic, clock, wall, log
+        self._tells = tells
         self._file = table_of(settings)
         self._dynamic: Table = NOTHING
         self._read: dict[Entity, Values] | None = None  # what was read of the topic so far, while it is read from its beginning
         self.table: Table = self._file
         self._turn = asyncio.Lock()
+        self._waiting: list[Told] = []
+        """what is to be said once the limits hold that are being put together"""
+        self._renewing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.changes = 0
         """limits that became others since the start"""
@@ -76,8 +88,7 @@ class DynamicQuotas:
     def use(self, settings: Settings) -> None:
         """The file is another."""
         self._settings, self._file = settings, table_of(settings)
-        before = self._put_in_force()
-        self._tell([(it, {"principal": "the settings file"}) for it in differences(before, self.table)])
+        self._put_in_force(_all_by("the settings file"))
 
     # ------------------------------------------------------------------ DynamicQuotas
 
@@ -97,10 +108,7 @@ class DynamicQuotas:
 
     def alter(self, changes: Sequence[Change], by: Requester) -> Alteration:
         alteration = Alteration()
-        task = asyncio.get_running_loop().create_task(self._alter(alteration, changes, by))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(tell_end)
+        self._spawn(self._alter(alteration, changes, by))
         return alteration
 
     async def _alter(self, alteration: Alteration, changes: Sequence[Change], by: Requester) -> None:
@@ -109,7 +117,7 @@ class DynamicQuotas:
         alteration.refusal = Refusal(-1, "Quotas are not altered: an internal error of the proxy.")  # unless it comes to its end
         try:
             async with self._turn:
-                refusal = self._wrong_by_now(changes)
+                refusal = self._wrong_by_now(changes) or await self._wrong_members(changes)
                 if refusal is None:
                     who = {
                         "at": self._wall(),
@@ -135,6 +143,16 @@ class DynamicQuotas:
             return Refusal(INVALID, f"There would be {limits} limits beside those of the file; the maximum is {MAX_LIMITS}.")
         return None
 
+    async def _wrong_members(self, changes: Sequence[Change]) -> Refusal | None:
+        """Why a member cannot be added: another tenant has it. In a thread, as tenants may be very many."""
+        if not any(what.value is not None and member_of(what.key) for what in changes):
+            return None
+        table = merged(self._file, changed(self._dynamic, changes))
+        _, clashes = await asyncio.to_thread(tenants_among, self._settings, table)
+        mine = {what.entity.topic for what in changes if isinstance(what.entity, TenantEntity)}
+        clash = next((it for it in clashes if {it.tenant, it.other} & mine), None)
+        return None if clash is None else Refusal(INVALID, f"tenant {clash.tenant}: {clash}.")
+
     # ------------------------------------------------------------------ Reader of the topic
 
     def begin(self) -> None:
@@ -152,8 +170,7 @@ class DynamicQuotas:
             self._apply(made, what)
             found += [(it, by) for it in difference(what.entity, before, together(self._file, made, what.entity))]
         self._dynamic = made
-        self._put_in_force()
-        self._tell(found)
+        self._put_in_force(lambda _before, _after: found)
 
     def complete(self, *, nothing_ever: bool) -> Sequence[Record]:
         assert self._read is not None
@@ -164,10 +181,9 @@ class DynamicQuotas:
             return [encode(Change(entity, *limit), who) for entity, values in self._dynamic.items() for limit in values.items()]
         first = self._dynamic is NOTHING
         self._dynamic, self._read = self._read, None
-        before = self._put_in_force()
-        if not first:
-            self._tell([(it, {"principal": "the topic, read again"}) for it in differences(before, self.table)])
-        self._log.info("quotas read", entities=len(self._dynamic), limits=count(self._dynamic), skipped=self.skipped)
+        self._put_in_force((lambda _before, _after: ()) if first else _all_by("the topic, read again"))
+        if self._tells:
+            self._log.info("quotas read", entities=len(self._dynamic), limits=count(self._dynamic), skipped=self.skipped)
         return ()
 
     def _understood(self, records: Iterable[Written]) -> Iterator[tuple[Change, By]]:
@@ -185,21 +201,70 @@ class DynamicQuotas:
 
     def _skip(self, offset: int, reason: str) -> None:
         self.skipped += 1
-        if self.skipped <= MAX_LINES:
+        if self._tells and self.skipped <= MAX_LINES:
             self._log.error("quota record skipped", offset=offset, reason=reason)
 
     # ------------------------------------------------------------------ in force
 
-    def _put_in_force(self) -> Table:
-        """Swap all limits at once. Those that held before."""
-        before, self.table = self.table, merged(self._file, self._dynamic)
-        self._engine.change(limits_of(self._settings, self.table))
-        return before
+    def _put_in_force(self, told: Told) -> None:
+        """Swap all limits at once, now or when they are put together; then say what changed."""
+        self._waiting.append(told)
+        if self._renewing:
+            return
+        if len(self._file) + len(self._dynamic) <= AT_ONCE:
+            self._swap(self._together(self._settings, self._file, self._dynamic, self.table, self._taken()))
+        else:
+            self._renewing = True
+            self._spawn(self._renew())
+
+    def _taken(self) -> Sequence[Told]:
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    async def _renew(self) -> None:
+        """Until there is nothing newer."""
+        try:
+            while self._waiting:
+                parts = self._settings, self._file, self._dynamic, self.table, self._taken()
+                self._swap(await asyncio.to_thread(self._together, *parts))
+        finally:
+            self._renewing = False
+
+    @staticmethod
+    def _together(settings: Settings, file: Table, dynamic: Table, before: Table, told: Sequence[Told]) -> _Together:
+        """Reads only, so that it may run in a thread."""
+        table = merged(file, dynamic)
+        return table, limits_of(settings, table), [it for one in told for it in one(before, table)]
+
+    def _swap(self, made: _Together) -> None:
+        self.table, limits, found = made
+        self._engine.change(limits)
+        self._tell(found)
+        if self._engine.owned.recounting:
+            self._spawn(self._recount())
+
+    async def _recount(self) -> None:
+        """Count topics for tenants that are others now."""
+        for _ in self._engine.owned.recount():
+            await asyncio.sleep(0)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_end)
 
     def _tell(self, found: Sequence[tuple[Difference, By]]) -> None:
         """Who changed what."""
         self.changes += len(found)
+        if not self._tells:
+            return
         for (entity, key, old, new), by in found[:MAX_LINES]:
             self._log.info("quota changed", entity=named(entity), quota=key, old=old, new=new, by=by)
         if len(found) > MAX_LINES:
             self._log.info("more quotas changed", changes=len(found) - MAX_LINES)
+
+
+def _all_by(who: str) -> Told:
+    """All that differs, as changed by this."""
+    return lambda before, after: [(it, {"principal": who}) for it in differences(before, after)]

@@ -44,7 +44,7 @@ AT_ONCE: Final = 2000
 """Lines that are looked at for a batch."""
 LINGER: Final = 0.1
 """Seconds that the first line waits for others."""
-FINISH: Final = 3.0
+FINISH: Final = 10.0
 """Seconds that a proxy which stops gives to what waits."""
 RETENTION: Final = {POLICY: "delete", "retention.ms": str(14 * 86_400_000)}
 """Of a topic that the proxy makes: lines stay two weeks."""

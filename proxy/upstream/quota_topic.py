@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -16,7 +16,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
 from proxy.backoff import Backoff, retry
-from proxy.cluster.quota_records import Header, Record
+from proxy.cluster.quota_records import Record
 from proxy.config.units import HostPort
 from proxy.observe.operations import Log
 from proxy.upstream.connector import TopicError, Upstream
@@ -32,6 +32,7 @@ from proxy.upstream.internal_topic import (
     why,
     within,
 )
+from proxy.upstream.quota_store import Reader
 from proxy.wire.metadata import Topic
 
 AT_ONCE: Final = 500
@@ -42,31 +43,6 @@ LOOK_AT_ID: Final = 10.0
 """Seconds between two looks whether it is the same topic, and not another that was given its name."""
 ANEW: Final = "it was made anew, and is read from its beginning"
 _COMPACT: Final = "compact"
-
-
-class Written(Protocol):
-    """A record of the topic."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[Header]: ...
-
-
-class Reader(Protocol):
-    """Receives the records."""
-
-    def begin(self) -> None:
-        """All that follows stands in the topic from its beginning."""
-
-    def take(self, records: Sequence[Written]) -> None: ...
-    def complete(self, *, nothing_ever: bool) -> Sequence[Record]:
-        """This was all; what is taken from now on is new. `nothing_ever`: nothing was ever written to the topic. Records to write
-        to it again, as somebody made it anew and they were in it."""
 
 
 class TopicIdentity:
@@ -89,16 +65,21 @@ class TopicIdentity:
 
 
 class QuotaTopic:
-    """`servers` are the brokers to ask, the known ones first."""
+    """A `QuotaStore`. `servers` are the brokers to ask, the known ones first; `told` is called when `why_not` may have changed."""
 
-    def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, log: Log) -> None:
-        self.name, self._log = name, log
+    def __init__(
+        self,
+        name: str,
+        servers: Callable[[], Iterable[HostPort]],
+        upstream: Upstream,
+        log: Log,
+        told: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name, self._log, self._told = name, log, told
         self._own = InternalTopic(name, servers, upstream)
         self.reader: Reader
         self.why_not: str | None = "it was not read yet"
-        """Why nothing can be written now; None when it can."""
         self.settled = asyncio.Event()
-        """Set once the topic was read, or could not be read."""
         self._last_status = ""
         self._producer: AIOKafkaProducer | None = None
         self._position = 0
@@ -106,7 +87,6 @@ class QuotaTopic:
         self._moved = asyncio.Condition()
 
     async def run(self) -> None:
-        """Until cancelled."""
         backoff = Backoff(FIRST_RETRY, SLOWEST_RETRY)
 
         def failed(error: Exception) -> None:
@@ -117,7 +97,6 @@ class QuotaTopic:
         await retry(self._read_on, backoff, failed)  # after any error of the library: clients are still served
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Write these as one, and return when this proxy has read them too. `TopicError` when that cannot be known."""
         producer = self._producer
         if self.why_not is not None or producer is None:
             raise TopicError(f"the topic {self.name} cannot be written: {self.why_not}")
@@ -233,6 +212,7 @@ class QuotaTopic:
     def _works(self) -> None:
         self.why_not = None
         self.settled.set()
+        self._told()
         if self._last_status != "up":
             self._last_status = "up"
             self._log.info("quota topic is up", topic=self.name)
@@ -240,6 +220,7 @@ class QuotaTopic:
     def _fails(self, reason: str) -> None:
         self.why_not = reason
         self.settled.set()
+        self._told()
         if self._last_status != reason:
             self._last_status = reason
             self._log.error(

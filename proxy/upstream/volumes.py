@@ -22,17 +22,13 @@ from proxy.config.units import HostPort
 from proxy.observe.volumes import VolumeLog
 from proxy.upstream.broker_client import BrokerClient
 from proxy.upstream.connector import BrokerError, Upstream
+from proxy.upstream.every_broker import EveryBroker
 from proxy.wire.log_dirs import LogDir, read_log_dirs
 from proxy.wire.metadata import Broker
-from proxy.wire.primitives import BadBytes
 from quota.kinds.storage import Check, Event, Gap, Key, Reason, Replicas, Storage, Volume
 
-AT_ONCE: Final = 50
-"""Brokers that are asked side by side."""
-ASKED: Final = 2
-"""Live brokers, and as many bootstrap servers, that are asked who the brokers are."""
-LARGEST: Final = 20
-"""Topics of a volume that the usage log names."""
+LARGEST: Final = 1000
+"""Topics of a volume that the usage log can name."""
 REPLICAS_EVERY: Final = 60.0
 """Seconds after which replicas are asked for again where no volume is in trouble."""
 ALL_LOG_DIRS: Final = "all log dirs"
@@ -63,16 +59,12 @@ class ClusterSource:
     def __init__(
         self, addresses: Callable[[], list[HostPort]], upstream: Upstream, timeout: float, wants_replicas: WantsReplicas
     ) -> None:
-        self._addresses, self._upstream, self._timeout = addresses, upstream, timeout
+        self._every = EveryBroker(addresses, upstream, timeout)
         self._wants_replicas = wants_replicas
-        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def look(self, at: float) -> Check:
         try:
-            async with asyncio.timeout(self._timeout):
-                brokers = await self._brokers()
-        except TimeoutError:
-            return Check(at, gaps=(Gap(Reason.CLUSTER, f"no server names the brokers within {self._timeout:g} s"),))
+            brokers = await self._every.active()
         except BrokerError as e:
             if e.too_old or e.refused:
                 raise
@@ -84,53 +76,19 @@ class ClusterSource:
         gaps = tuple(chain.from_iterable(look.gaps for look in looks))
         return Check(at, volumes, gaps=gaps, brokers=active, replicas=replicas)
 
-    async def _brokers(self) -> list[Broker]:
-        """The brokers, as the first server that answers names them. Some are asked at the same time, as one that hangs would use up
-        the timeout."""
-        addresses = self._addresses()
-        tasks = [asyncio.create_task(self._brokers_of(it)) for it in dict.fromkeys([*addresses[:ASKED], *addresses[-ASKED:]])]
-        failures: list[BrokerError] = []
-        try:
-            for answer in asyncio.as_completed(tasks):
-                try:
-                    return await answer
-                except BrokerError as e:
-                    failures.append(e)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        hopeless = [e for e in failures if e.too_old or e.refused]
-        raise hopeless[0] if hopeless else BrokerError("; ".join(map(str, failures)))
-
-    async def _brokers_of(self, address: HostPort) -> list[Broker]:
-        try:
-            async with BrokerClient(address, self._upstream) as client:
-                return await client.active_brokers()
-        except ConnectionError:
-            raise BrokerError(f"{address} closes the connection") from None
-
     async def _look_at(self, broker: Broker, at: float) -> Look:
-        async with self._turns:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    return await self._ask(broker, self._wants_replicas(broker.node_id, at))
-            except TimeoutError:
-                reason = f"it does not answer within {self._timeout:g} s"
-            except BrokerError as e:
-                if e.too_old:
-                    raise
-                reason = str(e)
-            except ConnectionError:
-                reason = "it closes the connection"
-            except BadBytes as e:
-                reason = f"its answer cannot be understood: {e}"
-        return Look([], {}, [Gap(Reason.BROKER, f"broker {broker.node_id}: {reason}", broker.node_id)])
+        replicas = self._wants_replicas(broker.node_id, at)
 
-    async def _ask(self, broker: Broker, replicas: bool) -> Look:
-        async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
-            frame, version = await client.log_dirs(replicas=replicas)
-        return await asyncio.to_thread(understand, broker.node_id, frame, version, replicas)
+        async def work(client: BrokerClient) -> Look:
+            frame, version = await client.log_dirs(None if replicas else {})
+            return await asyncio.to_thread(understand, broker.node_id, frame, version, replicas)
+
+        try:
+            return await self._every.ask(broker, work)
+        except BrokerError as e:
+            if e.too_old:
+                raise
+            return Look([], {}, [Gap(Reason.BROKER, f"broker {broker.node_id}: {e}", broker.node_id)])
 
 
 def understand(broker_id: int, frame: bytes, version: int, replicas: bool) -> Look:
@@ -162,9 +120,10 @@ def _wrong(volume: Volume) -> str:
 
 
 def _replicas(log_dir: LogDir) -> Replicas:
-    sizes = log_dir.sizes
+    sizes = {topic: sum(partitions.values()) for topic, partitions in log_dir.sizes.items()}
     largest = {topic: sizes[topic] for topic in nlargest(LARGEST, sizes, key=lambda topic: sizes[topic])}
-    return Replicas(log_dir.partitions, largest, sum(sizes.values()))
+    partitions = {topic: frozenset(held) for topic, held in log_dir.sizes.items()}
+    return Replicas(partitions, largest, sum(sizes.values()))
 
 
 Sights = tuple[list[Volume], list[Gap], int]

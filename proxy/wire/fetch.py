@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.wire.frames import Place
 from proxy.wire.primitives import BadBytes, array, int64
 from proxy.wire.produce import records_size
-from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags
+from proxy.wire.walk import SHORT, Reading, TopicReader, Walk, Window, read_tags
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -69,6 +69,20 @@ class FetchSums(TopicReader):
             self.left -= 1
             pos = stop + 1
         return pos
+
+    def ahead(self, buf: bytes, pos: i64, end: i64) -> i64:
+        """Count the last partition of all, whose records are not all there yet; where they will end, or `SHORT` if it is not the
+        last one or too little of it is there."""
+        fixed_size = self._fixed
+        if self.left != 1 or self.topics_left or end - pos < fixed_size + _BEHIND_FIXED + _OFFSET or buf[pos + fixed_size] > 1:
+            return SHORT
+        size, start = records_size(buf, pos + fixed_size + 5, end, True)
+        self._bytes += size
+        if self._lag >= 0 and size >= _OFFSET:
+            self._look(int64(buf, pos + _HIGH_WATERMARK), int64(buf, start), size)
+        self.left = 0
+        self._end()
+        return start + size
 
     def partition(self, window: Window) -> Generator[tuple[int, int], Window, Window]:
         buf, pos, end = window
@@ -150,6 +164,24 @@ def fetch_sums(pieces: list[Place], version: int, body: int, lag: int = -1) -> F
         walk.feed(buf, start, end)
     return found
 
+
+def sums_ahead(buf: bytes, start: i64, size: i64, version: int, body: i64, lag: int = -1) -> FetchSums | None:
+    """What a response of `size` bytes carries, of which buf[start:] is there, if that ends in the records of the last partition and
+    nothing is told behind them. None where that is not so, or not known yet."""
+    if version < FIRST_COMPACT:
+        return None
+    found = FetchSums(version, lag)
+    end: i64 = len(buf)
+    try:
+        pos = found.usual(buf, found.start(buf, start + body + _head(version), end), end)
+        ends = found.ahead(buf, pos, end)
+    except BadBytes:  # or the window ends too early
+        return None
+    return found if ends + TAGS_BEHIND == start + size else None
+
+
+TAGS_BEHIND: Final[i64] = 3
+"""bytes behind the last records if the partition, the topic and the response have no tagged fields: each says so in a byte"""
 
 MAX_BLANK: Final = 1 << 24
 """Bytes; the endpoints of all nodes of a cluster take far fewer, and what a response says of its size is not believed."""

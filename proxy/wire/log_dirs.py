@@ -1,17 +1,19 @@
 """DescribeLogDirs (key 35, versions 4-5): how full the log dirs of a broker are, and what they hold.
 
-In: whether replicas are asked about, or a whole response frame. Out: a request body, or log dirs. Version 4 is the first that
+In: topics whose replicas are asked about, or a whole response frame. Out: a request body, or log dirs. Version 4 is the first that
 tells sizes of file systems (KIP-827). A response names every replica of a broker, so partitions are read without kio, and in
 one go: callers do this in a thread. Source: DescribeLogDirsRequest/Response.json of Apache Kafka 4.3."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from kio.index import load_request_schema
 
 from proxy.wire.headers import response_body
+from proxy.wire.kio_bridge import parts_of
 from proxy.wire.primitives import INT16, BadBytes, Buffer, array, fixed, skip_tags, string
 
 KEY: Final = 35
@@ -23,21 +25,23 @@ _SIZES: Final = Struct(">qq")
 
 
 class LogDir(NamedTuple):
-    """A log dir. `total` and `usable` in bytes of its file system, -1 where the broker cannot tell. `partitions` and `sizes` (in
-    bytes) by topic; a replica that is about to move here counts, as it takes space."""
+    """A log dir. `total` and `usable` in bytes of its file system, -1 where the broker cannot tell. `sizes`: bytes by topic and
+    partition; a replica that is about to move here counts, as it takes space."""
 
     error_code: int
     path: str
     total: int
     usable: int
-    partitions: dict[str, frozenset[int]]
-    sizes: dict[str, int]
+    sizes: dict[str, dict[int, int]]
 
 
-def ask_log_dirs(version: int, *, replicas: bool) -> Any:
-    """The body of a request about all log dirs, with all their replicas or with none."""
+def ask_log_dirs(version: int, topics: Mapping[str, int] | None) -> Any:
+    """The body of a request about all log dirs, with the replicas of these topics, by their numbers of partitions; None: of all."""
     schema: Any = load_request_schema(KEY, version)
-    return schema(topics=None if replicas else ())
+    if topics is None:
+        return schema(topics=None)
+    of_topic = parts_of(schema).DescribableLogDirTopic
+    return schema(topics=tuple(of_topic(topic=name, partitions=tuple(range(count))) for name, count in topics.items()))
 
 
 def read_log_dirs(frame: Buffer, version: int) -> tuple[int, list[LogDir]]:
@@ -59,29 +63,23 @@ def _read(frame: Buffer, pos: int, end: int, version: int) -> tuple[LogDir, int]
     error = INT16.unpack_from(frame, pos - 2)[0]
     path, pos = string(frame, pos, end, True)
     count, pos = array(frame, pos, end, True, 3)
-    partitions: dict[str, frozenset[int]] = {}
-    sizes: dict[str, int] = {}
+    sizes: dict[str, dict[int, int]] = {}
     for _ in range(count):
         name, pos = string(frame, pos, end, True)
-        indices, size, pos = _partitions(frame, pos, end)
         if not name:
             raise BadBytes("a topic without a name")
-        partitions[name] = partitions.get(name, frozenset()) | indices
-        sizes[name] = sizes.get(name, 0) + size
-        pos = skip_tags(frame, pos, end)
+        pos = skip_tags(frame, _partitions(frame, pos, end, sizes.setdefault(name, {})), end)
     at, pos = pos, fixed(pos, _SIZES.size + (version >= FIRST_CORDONED), end)
     total, usable = _SIZES.unpack_from(frame, at)
-    return LogDir(error, path or "", total, usable, partitions, sizes), skip_tags(frame, pos, end)
+    return LogDir(error, path or "", total, usable, sizes), skip_tags(frame, pos, end)
 
 
-def _partitions(frame: Buffer, pos: int, end: int) -> tuple[frozenset[int], int, int]:
-    """(indices, bytes of all, position behind them)."""
+def _partitions(frame: Buffer, pos: int, end: int, sizes: dict[int, int]) -> int:
+    """Add the bytes of the partitions that stand here. The position behind them."""
     count, pos = array(frame, pos, end, True, _PARTITION.size + 1)
-    indices, total = [], 0
     for _ in range(count):
         after = fixed(pos, _PARTITION.size, end)
         index, size, _, _ = _PARTITION.unpack_from(frame, pos)
         pos = skip_tags(frame, after, end)
-        indices.append(index)
-        total += max(size, 0)
-    return frozenset(indices), total, pos
+        sizes[index] = sizes.get(index, 0) + max(size, 0)
+    return pos

@@ -5,5 +5,6 @@
 - `rates`                 bytes produced, bytes consumed and requests per second: KIP-13, KIP-219
 - `bytes_in`              seed s4
 - `storage`               seeds s0, s3: the volumes, and the factor that they ask for
-- `slowed_rates`          seeds s0, s3: what storage asks of Produce requests: refused, held, slowed down
+- `stored_bytes`          what tenants and topics may have stored
+- `slowed_rates`          seeds s0, s3: what volumes and budgets that fill ask of Produce requests: refused, held, slowed down
 """

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final
 
+from quota.addresses import owner_of, parsed
+from quota.catalogue import ADDRESS_RATE
 from quota.decision import Action, Decision, Verdict, figure
 from quota.entity import OTHERS, Entity
 from quota.kinds.rates import RateLimit, Rates
@@ -22,24 +23,13 @@ from quota.ledger import Sums
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import Limits
 
-NAME: Final = "address_connection_rate"
+NAME: Final = ADDRESS_RATE.kind
 MAX_DELAY: Final = 1.0
 """Seconds after which a connection that is refused is closed at the latest, as in Kafka: one window."""
 
 Network = IPv4Network | IPv6Network
 Prefix = tuple[int, int, int]
 """(version, bits, the first bits of the address as a number)"""
-
-
-class AddressEntity(Entity):
-    """The owner of a window: `topic` holds the address, so that stores of a fleet have no other keys than before."""
-
-    def __str__(self) -> str:
-        return f"address {self.topic}"
-
-
-def owner_of(address: str) -> AddressEntity:
-    return AddressEntity(None, None, address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +68,36 @@ class AddressTable(LimitTable[RateLimit]):
     def of(self, owner: Entity) -> RateLimit | None:
         """The limit of a window; the largest of all for the one that further addresses share."""
         try:
-            return self._limit(_parsed((owner.topic or "").partition("/")[0]))
+            found = self._limit(parsed((owner.topic or "").partition("/")[0]))
         except ValueError:
             return self._others
+        return None if found is None else found[0]
 
     def resolve(self, host: str) -> ResolvedLimit[RateLimit] | None:
-        """The limit that holds for an address, and whose window it is; None where it is not limited, or no address."""
+        """The limit that holds for an address, and whose window it is; None where it is not limited, or no address. An IPv6 address
+        shares a window with its network, which is smaller than usual where the limit is of a smaller one."""
         try:
-            address = _parsed(host)
+            address = parsed(host)
         except ValueError:
             return None
-        limit = self._limit(address)
-        if limit is None:
+        found = self._limit(address)
+        if found is None:
             return None
-        if address.version == 6 and self._ipv6_prefix < 128:
-            return ResolvedLimit(limit, owner_of(str(ip_network((address, self._ipv6_prefix), strict=False))))
+        limit, bits = found
+        if address.version == 6 and (shared := max(bits, self._ipv6_prefix)) < 128:
+            return ResolvedLimit(limit, owner_of(str(ip_network((address, shared), strict=False))))
         return ResolvedLimit(limit, owner_of(str(address)))
 
     def shared(self, found: ResolvedLimit[RateLimit]) -> ResolvedLimit[RateLimit]:
         """The window that further addresses share, where there is no room for more windows."""
         return ResolvedLimit(found.limit if self._others is None else self._others, owner_of(OTHERS))
 
-    def _limit(self, address: IPv4Address | IPv6Address) -> RateLimit | None:
+    def _limit(self, address: IPv4Address | IPv6Address) -> tuple[RateLimit, int] | None:
+        """The limit, and how many bits of the address it is about."""
         for version, bits in self._lengths:
             if version == address.version and (limit := self._networks.get(_prefix(address, bits))) is not None:
-                return limit
-        return self._default
+                return limit, bits
+        return None if self._default is None else (self._default, 0)
 
 
 class AddressConnections:
@@ -161,13 +155,6 @@ def parse_network(text: str) -> Network:
     if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped is not None and network.prefixlen >= 96:
         return IPv4Network((network.network_address.ipv4_mapped, network.prefixlen - 96), strict=False)
     return network
-
-
-@lru_cache(10_000)
-def _parsed(host: str) -> IPv4Address | IPv6Address:
-    address = ip_address(host.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return address if mapped is None else mapped
 
 
 def _prefix(address: IPv4Address | IPv6Address, bits: int) -> Prefix:

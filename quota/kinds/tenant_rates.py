@@ -10,7 +10,7 @@ Memory: a window for each tenant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from quota.entity import Entity
 from quota.limit_table import L, LimitTable, ResolvedLimit
@@ -33,6 +33,9 @@ class TenantTable(LimitTable[L]):
         tenant = self._tenants.of_user(user)
         limit = None if tenant is None else self._of_tenants.get(tenant)
         return None if limit is None or tenant is None else ResolvedLimit(limit, owner_of(tenant))
+
+    def owned(self) -> Iterable[tuple[Entity, L]]:
+        return ((owner_of(name), limit) for name, limit in self._of_tenants.items())
 
     def of(self, owner: Entity) -> L | None:
         return self._of_tenants.get(owner.topic or "")
