@@ -11,8 +11,8 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
+.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
+.PHONY: docs-site docs-screenshots simulate simulate-defects mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
@@ -50,6 +50,15 @@ mutants: setup
 test-pure: setup
 	KAFKA_QUOTA_PROXY_PURE=1 $(BIN)/pytest tests/wire tests/session tests/apis tests/fuzz $(PYTEST_ARGS)
 
+# Whole deployments in simulated time under random faults, with new seeds for two minutes; `make simulate ARGS="--seconds 3600"`,
+# `ARGS="--seed 17"`. docs/reliability.md says what is judged.
+simulate: setup
+	@$(BIN)/python -m tests.simulation $(ARGS)
+
+# Whether the simulation finds the defects of tests/simulation/defects.py; up to two minutes for each.
+simulate-defects: setup
+	@$(BIN)/python -m tests.simulation.defects $(ARGS)
+
 # The compiled hot path beside the same sources as pure Python, a million frames of each API that it reads; `make fuzz ARGS="--seed 2"`.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.compare --frames 1000000 $(ARGS)
@@ -61,6 +70,10 @@ fuzz-asan: setup
 # The chart on a real API server (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead.
 test-chart: setup chart-tools
 	$(BIN)/pytest tests/chart --api-server $(PYTEST_ARGS)
+
+# The chart as a package in dist/, the same bytes for the same commit; signed with `HELM_ARGS="--sign --key NAME --keyring FILE"`.
+chart-package: setup
+	@HELM=$$($(BIN)/python -c "from tests.chart.tools import tool; print(tool('helm'))") $(BIN)/python deploy/helm/package.py dist $(HELM_ARGS)
 
 chart-tools: setup
 	@$(BIN)/python -m tests.chart.tools
@@ -118,6 +131,14 @@ docs: setup
 	$(BIN)/python -m loadtest.results.schema > docs/loadtest-results.schema.json
 	$(BIN)/python -m tests.isolation.cells > docs/isolation.md
 	$(BIN)/python deploy/helm/generate.py
+
+# The documentation as a site, in build/site; it loads nothing from elsewhere. A link or an anchor that leads nowhere is an error.
+docs-site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Pictures of the console and of the report in docs/img, by Chromium, of a demo that runs for it; some minutes.
+docs-screenshots: setup java kafka
+	$(BIN)/python -m tests.docs.screenshots
 
 # 64 real clients in skewed shares at four proxies, and at four workers, for a minute; workers killed under load for a minute.
 test-fleet-minute: kafka redis

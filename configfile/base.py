@@ -15,12 +15,14 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 def _as_written(schema: dict[str, Any]) -> None:
-    """In a JSON schema sizes, durations and addresses are texts: so are their defaults, and numeric bounds do not apply."""
+    """In a JSON schema sizes, durations and addresses are texts: so are their defaults. Numeric bounds do not apply to addresses;
+    those of sizes and durations are for integers."""
     for setting in schema.get("properties", {}).values():
-        if setting.get("type") != "string":
+        if "string" not in setting.get("type", ""):
             continue
-        for bound in _BOUNDS:
-            setting.pop(bound, None)
+        if setting["type"] == "string":
+            for bound in _BOUNDS:
+                setting.pop(bound, None)
         default = setting.get("default")
         if isinstance(default, list | tuple):
             setting["default"] = str(HostPort(*default))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -78,8 +78,22 @@ def as_text(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "examples": [example]})
 
 
-Size = Annotated[int, BeforeValidator(parse_size), as_text("64MiB")]
-Duration = Annotated[float, BeforeValidator(parse_duration), as_text("30s")]
+SIZE_TEXT: Final = r"^\s*[0-9]+(\.[0-9]+)?\s*(B|[kK]B|MB|GB|TB|KiB|MiB|GiB|TiB)?\s*$"
+"""What `parse_size` takes, for JSON schemas; people see it where a text does not fit."""
+DURATION_TEXT: Final = (
+    r"^\s*(0|[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)|[Pp]([0-9.]+[Dd])?([Tt]([0-9.]+[Hh])?([0-9.]+[Mm])?([0-9.]+[Ss])?)?)\s*$"
+)
+"""What `parse_duration` takes, and a few mistakes in ISO 8601, such as `PT`: a pattern without them could not be read."""
+
+
+def _as_quantity(example: str, pattern: str, **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": ["string", "integer"], "pattern": pattern, "examples": [example], **more})
+
+
+Size = Annotated[int, BeforeValidator(parse_size), _as_quantity("64MiB", SIZE_TEXT, minimum=0)]
+Duration = Annotated[
+    float, BeforeValidator(parse_duration), _as_quantity("30s", DURATION_TEXT, **{"not": {"type": "integer", "minimum": 1}})
+]
 
 
 def parse_server(value: object) -> HostPort:

@@ -33,7 +33,10 @@ AT_ONCE: Final = 50
 """Topics that one request removes."""
 
 
-_LATER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
+_LATER: Final = (
+    *(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART),
+    *(KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC),  # the client's own: the broker that it asked has not heard of it
+)
 
 
 class EndpointError(Exception):

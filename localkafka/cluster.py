@@ -27,15 +27,16 @@ _STOP_LIMIT = 30.0  # seconds
 class LocalCluster:
     """A real Apache Kafka on 127.0.0.1, for demos, tests and benchmarks. Not thread-safe.
 
-    Node ids are 0, 1, 2, so `brokers[i]` is the node with id i. Every node has three listeners: CLIENT (plaintext, or SASL when
-    `sasl` is given, and TLS when `tls` is), INTERNAL and CONTROLLER (plaintext). The nodes end with this Python process, however it
-    ends.
+    Node ids are 0, 1, 2, so `brokers[i]` is the node with id i, unless `ids` says otherwise. Every node has three listeners:
+    CLIENT (plaintext, or SASL when `sasl` is given, and TLS when `tls` is), INTERNAL and CONTROLLER (plaintext). The nodes end with
+    this Python process, however it ends.
     """
 
     def __init__(
         self,
         brokers: int = 1,
         *,
+        ids: Sequence[int] | None = None,
         log_dirs: int | None = None,
         version: str = DEFAULT_VERSION,
         properties: Mapping[str, PropertyValue] | None = None,
@@ -49,9 +50,9 @@ class LocalCluster:
     ) -> None:
         """Describe a cluster; nothing runs yet.
 
-        `log_dirs` is the number per broker: by default 2, before Kafka 3.7 1. `properties` override the defaults in every node's
-        server.properties. `data_dir` is kept at stop, and a later cluster with the same number of brokers and log dirs can use it
-        again; without it, data is temporary.
+        `ids` are those of the nodes. `log_dirs` is the number per broker: by default 2, before Kafka 3.7 1. `properties` override
+        the defaults in every node's server.properties. `data_dir` is kept at stop, and a later cluster with the same number of
+        brokers and log dirs can use it again; without it, data is temporary.
         `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 (since Kafka 3.5). `tls` is the same for all nodes:
         its certificate is for 127.0.0.1. `super_users` turn the authorizer on: these users of `sasl` may do everything, and so
         may brokers among each other. All other users have only the rights that ACLs give them. `jvm_flags` override the defaults,
@@ -60,6 +61,8 @@ class LocalCluster:
         """
         if not 1 <= brokers <= 3:
             raise ValueError(f"brokers: 1, 2 or 3, not {brokers}")
+        if ids is not None and len(set(ids)) != brokers:
+            raise ValueError(f"ids: {brokers} different ones, not {ids}")
         several = release_of(version) >= LOG_DIRS_SINCE
         if log_dirs is None:
             log_dirs = 2 if several else 1
@@ -68,7 +71,7 @@ class LocalCluster:
         check_users(sasl or {}, super_users or ())
         self.version = version
         self.brokers: Sequence[Node] = ()
-        self._size, self._log_dirs, self._jvm_flags = brokers, log_dirs, list(jvm_flags)
+        self._ids, self._log_dirs, self._jvm_flags = list(ids or range(brokers)), log_dirs, list(jvm_flags)
         self._properties, self._sasl, self._tls = dict(properties or {}), sasl, tls
         self._super_users = super_users
         self._data_dir = data_dir.absolute() if data_dir is not None else None
@@ -90,6 +93,10 @@ class LocalCluster:
         """`host:port,…` of all nodes, running or not."""
         return ",".join(node.address for node in self.brokers)
 
+    def node(self, node_id: int) -> Node:
+        """The node with this id."""
+        return self.brokers[self._ids.index(node_id)]
+
     def start(self) -> None:
         """Fetch Kafka if need be, start all nodes, and return when every one of them answers and knows the others.
 
@@ -103,7 +110,7 @@ class LocalCluster:
         try:
             self._command = jvm.broker_command(java, jars, guard.folder, self._jvm_flags)
             root = self._data_dir or guard.folder
-            self.brokers = [Node(number, root / f"node{number}", self._log_dirs) for number in range(self._size)]
+            self.brokers = [Node(number, root / f"node{number}", self._log_dirs) for number in self._ids]
             self._format(jvm.tool_command(java, jars, guard.folder), jars)
             self._start_all()
         except BaseException:
@@ -123,13 +130,15 @@ class LocalCluster:
 
     def stop_broker(self, node_id: int, limit: float = _STOP_LIMIT) -> None:
         """Stop a node as an operator would (SIGTERM, a controlled shutdown), kill it after `limit` seconds. Its data stays."""
-        self.brokers[node_id].signal(signal.SIGTERM)
-        self.brokers[node_id].wait_end(limit)
+        node = self.node(node_id)
+        node.signal(signal.SIGTERM)
+        node.wait_end(limit)
 
     def kill_broker(self, node_id: int) -> None:
         """Kill a node (SIGKILL). The others notice after broker.session.timeout.ms."""
-        self.brokers[node_id].signal(signal.SIGKILL)
-        self.brokers[node_id].wait_end(_STOP_LIMIT)
+        node = self.node(node_id)
+        node.signal(signal.SIGKILL)
+        node.wait_end(_STOP_LIMIT)
 
     def start_broker(self, node_id: int, *, move: bool = False) -> None:
         """Start a stopped node with the data it has, on its port or, with `move`, on a new one; return when the others know it.
@@ -137,7 +146,7 @@ class LocalCluster:
         This may take broker.session.timeout.ms (4 s here): the controller waits for the end of the broker's last session.
         Errors: NodeError. Where a majority is needed for a quorum, that is when two of three run again.
         """
-        node = self.brokers[node_id]
+        node = self.node(node_id)
         if node.running:
             raise RuntimeError(f"broker {node_id} runs")
         if move:

@@ -3,6 +3,7 @@
 Real clusters, started when a test first asks, stopped at the end of the session; and worlds of sessions without sockets.
 """
 
+import gc
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -52,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so, and children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # while tests are collected, which makes a million objects that stay
     settings.load_profile("nightly" if config.getoption("--nightly") else "quick" if config.getoption("--quick") else "push")
     config.pluginmanager.register(ClusterPool(), CLUSTERS)
     if config.getoption("--cpu"):
@@ -74,9 +76,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what takes an option that was not given, or what is not quick."""
     not_quick = ["kafka", "spark"] if config.getoption("--quick") else []
     off = not_quick + [marker for marker, (option, _) in OPT_IN.items() if not config.getoption(option)]
-    left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in off)]
-    config.hook.pytest_deselected(items=left_out)
+    left_out = {item for item in items if any(item.get_closest_marker(marker) for marker in off)}
+    config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not look at what stays to the end anyway."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

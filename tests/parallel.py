@@ -38,6 +38,7 @@ SECONDS = {
     "tests/real/test_refused_produce.py": 80,
     "tests/real/test_reload.py": 80,
     "tests/localkafka/": 50,
+    "tests/chart/test_scraped.py": 20,
     "tests/real/": 40,
     "tests/clients/": 15,
     "tests/fleet/": 15,

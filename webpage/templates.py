@@ -5,6 +5,8 @@ of templates and `Markup`, which only `webpage.drawing` makes: whatever a templa
 be seen (`webpage.text.printable`), and escaped.
 """
 
+import hashlib
+from base64 import b64encode
 from functools import cache
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -36,13 +38,18 @@ def render(package: str, template: str, **values: object) -> str:
     return _environment(package).get_template(template).render(values)
 
 
+def sha256(script: str) -> str:
+    """What a Content-Security-Policy calls an inline script by."""
+    return f"sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
 @cache
 def _environment(package: str) -> Environment:
     loader = ChoiceLoader([PackageLoader(package, "."), PackageLoader("webpage", ".")])
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_printable, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {function.__name__: function for function in FILTERS}
+    environment.filters |= {function.__name__: function for function in (*FILTERS, sha256)}
     return environment
 
 

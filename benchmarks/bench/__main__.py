@@ -39,12 +39,17 @@ EVERYBODY = {
     "cluster_request_rate": 1e9,
     "producer_ids_rate": 1e6,
     "controller_mutations_rate": 1e6,
+    "cluster_cold_read_rate": 1 << 50,
+    "cluster_connection_rate": 1e9,
+    **{f"cluster_{group}_request_rate": 1e9 for group in ("metadata", "fetch", "produce", "transaction")},
 }
 EVERY_QUOTA = {
     "exempt": {"users": ["operator"], "client_ids": ["operator"], "topics": ["__consumer_offsets", "__transaction_state"]},
     "quotas": {
         "entities": [EVERYBODY],
         "topics": {"total_bytes_in_per_sec": 1 << 50, "bytes_in_per_sec": {"t1": 1 << 40, "orders": 1 << 40}},
+        "topic_rates": {"topics": {f"t{i}": {"bytes_in": 1 << 40, "bytes_out": 1 << 40} for i in range(10)}},
+        "connections": {"per_address": 1e9},
         "storage": {
             "source": "local",
             "log_dirs": [tempfile.gettempdir()],

@@ -13,7 +13,7 @@ from benchmarks.isolation.attacker import Attacker
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
 
-ALICES: Final = ["alice-data", "alice-ids", "alice-metered", "alice-share", "alice-paced"]
+ALICES: Final = ["alice-data", "alice-ids", "alice-metered", "alice-share", "alice-paced", "alice-stored"]
 """Topics that alice writes to."""
 KIB, MIB = 1 << 10, 1 << 20
 NEAR: Final = (*range(-1, -10, -1), *range(5), *range(-10, -40, -1))

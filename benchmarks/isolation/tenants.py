@@ -39,7 +39,7 @@ ALICE, BOB, PROXY, OPERATOR = "alice", "bob", "proxy", "operator"
 USERS: Final = dict.fromkeys((ALICE, BOB, PROXY, OPERATOR, *(f"mallory-{i}" for i in range(MALLORIES))), PASSWORD)
 QUOTA_TOPIC: Final = "__kafka_quota_proxy_quotas"
 WELL: Final = (
-    *("alice-data", "alice-ids", "alice-metered", "alice-share", "alice-paced", "alice-read"),
+    *("alice-data", "alice-ids", "alice-metered", "alice-share", "alice-paced", "alice-stored", "alice-read"),
     *("mallory-own", "bob-metered", "bob-read"),
 )
 FULL: Final = ("alice-full", "mallory-full")
@@ -156,6 +156,8 @@ MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 300, 5, 50
 """Limits: bytes and connections in all, partitions a second and at once of those who are not alice."""
 METERED, READS, MUTE = MIB // 16, 10_000, 0.2
 """Limits: bytes a second into bob-metered, and to bob; seconds that somebody is muted at most."""
+OWNED, STORED = 12, 4 * MIB
+"""Limits: topics of alice, of whom she has eight and makes two at a time; bytes in alice-stored."""
 ALICES_ADDRESS, STORMY_ADDRESS, STORMY_RATE = "127.0.3.1", "127.0.3.2", 20
 """An address that is alice's alone, one from which too many connections come, and how many may come from there per second."""
 TOLD_WITHIN: Final = 0.3
@@ -193,6 +195,10 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
             "max_throttle": f"{MUTE * 1000:.0f}ms",
         },
         "exempt": {"client_ids": ["exempt-tool"]},
+        "tenants": {
+            ALICE: {"users": [ALICE], "topic_prefixes": [ALICE], "max_topics": OWNED, "max_partitions": 3 * OWNED},
+            "mallory": {"user_prefixes": ["mallory-"], "topic_prefixes": ["mallory"]},
+        },
         "quotas": {
             "admins": [OPERATOR],
             "dynamic": {"topic": QUOTA_TOPIC},
@@ -206,6 +212,7 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
                 "release_margin": 0,
             },
             "cold_read_lag": 10,
+            "stored_bytes": {"topics": {"alice-stored": {"hard": STORED}}, "check_interval": "1s"},
             "topic_rates": {"topics": {"alice-paced": {"bytes_in": MIB // 8}, "alice-read": {"bytes_out": 8 * MIB}}},
             "connections": {"networks": {ALICES_ADDRESS: 200, STORMY_ADDRESS: STORMY_RATE}},
             "topics": {

@@ -306,6 +306,29 @@ class ColdReadRate(ConsumerByteRate):
     quota = "cold_read_rate"
 
 
+class TenantTopicCount(Workload):
+    """Creates and deletes a topic, with no more topics than her tenant may have."""
+
+    quota = "tenant_topic_count"
+    every = 0.3
+
+    def step(self) -> None:
+        name = f"{self.name}-{self.noticed.steps}-owned"
+        new = {"name": name, "num_partitions": 1, "replication_factor": 1}
+        self.no_error(self.ask(apis.CREATE_TOPICS, topics=[new], timeout=ms(5000)).topics[0].error_code, "CreateTopics")
+        gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
+        self.no_error(gone.error_code, "DeleteTopics")
+
+
+class TopicStoredBytes(Workload):
+    """Writes to a topic that may not have much more stored than she writes."""
+
+    quota = "topic_stored_bytes"
+
+    def step(self) -> None:
+        self.producer("alice-stored", alone=True).write(b"kept".ljust(200))
+
+
 class RequestRate(Workload):
     """Asks for metadata and offsets, and commits some."""
 
@@ -393,6 +416,8 @@ WORKLOADS: Final[tuple[type[Workload], ...]] = (
     TopicProducerByteRate,
     TopicConsumerByteRate,
     ColdReadRate,
+    TenantTopicCount,
+    TopicStoredBytes,
     RequestRate,
     MaxConnections,
     ConnectionRate,

@@ -86,8 +86,6 @@ class Writer:
 
     def _volume(self, volume: Volume, day: float, at: int) -> str:
         used = volume.used(day, self._chance)
-        largest = self._plan.tenants[:4]
-        topics = {topic: round(used * 0.7 / 20) for tenant in largest for topic in tenant.topics[:5]}
         return self._line(
             "volume",
             at=iso(at),
@@ -100,8 +98,12 @@ class Writer:
             soft_limit_bytes=volume.soft_limit,
             factor=1.0,
             replica_bytes=round(used * 0.98),
-            topic_bytes=topics,
+            topic_bytes=self._topic_bytes(used),
         )
+
+    def _topic_bytes(self, used: int) -> dict[str, int]:
+        """What topics have of the bytes that a volume uses."""
+        return {topic: round(used * 0.7 / 20) for tenant in self._plan.tenants[:4] for topic in tenant.topics[:5]}
 
     def _producers(self, tenant: Tenant, index: int, at: int) -> str:
         active = max(1, 400 // (index + 1))

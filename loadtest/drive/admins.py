@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from configfile.access import Access
 from loadtest.drive.job import Job
 from loadtest.endpoint import librdkafka_settings
 from loadtest.wire import Answered
@@ -71,10 +72,10 @@ def _kafka_python(job: Job) -> Create:
     except ImportError:
         raise ConnectionError("`client: kafka-python` needs the package kafka-python") from None
     limit = round(LIMIT * 1000)
-    if job.access.tls is not None or job.access.login is not None:
-        raise ConnectionError("`client: kafka-python` is for clusters without logins and TLS")
     try:
-        admin = KafkaAdminClient(bootstrap_servers=job.bootstrap, client_id=job.client_id, request_timeout_ms=limit)
+        admin = KafkaAdminClient(
+            bootstrap_servers=job.bootstrap, client_id=job.client_id, request_timeout_ms=limit, **kafka_python_access(job.access)
+        )
     except KafkaError as error:
         raise ConnectionError(str(error)) from None
 
@@ -91,3 +92,16 @@ def _kafka_python(job: Job) -> Create:
                 return {topic["name"]: int(topic["error_code"]) for topic in answer["topics"]}
 
     return create
+
+
+def kafka_python_access(access: Access) -> dict[str, object]:
+    """Settings of kafka-python to connect and log in."""
+    tls, login = access.tls, access.login
+    found: dict[str, object] = {"security_protocol": f"{'SASL_' if login else ''}{'SSL' if tls else 'PLAINTEXT'}"}
+    if login is not None:
+        found |= {"sasl_mechanism": login.mechanism, "sasl_plain_username": login.username, "sasl_plain_password": login.password}
+    if tls is not None:
+        files = {"ssl_cafile": tls.ca_file, "ssl_certfile": tls.cert_file, "ssl_keyfile": tls.key_file}
+        found |= {name: file for name, file in files.items() if file is not None}
+        found["ssl_check_hostname"] = tls.verify_hostname
+    return found

@@ -16,6 +16,7 @@ from typing import Final
 
 import psutil
 
+from loadtest.results.limiting import nothing_limited
 from loadtest.results.model import Driver, Machine, PhaseResult, RunResult, TenantResult, Warning, WarningCode
 from loadtest.results.sampling import BUSY, IDLE
 from webpage.text import counted
@@ -26,6 +27,7 @@ FOUND: Final = frozenset(WarningCode) - {
     WarningCode.DRIVERS_APART,
     WarningCode.DRIFT,
     WarningCode.LEFT_BEHIND,
+    WarningCode.QUOTA_LIMITED,
 }
 """The codes that `warnings` finds, and finds again in a merged result."""
 REACHED: Final = 0.98
@@ -44,7 +46,7 @@ STEPS: Final = 10
 
 def warnings(result: RunResult) -> list[Warning]:
     """All warnings about these figures."""
-    found = [*lost(result.drivers), *saturated(result), *lagging(result), *coarse_clock(result)]
+    found = [*lost(result.drivers), *saturated(result), *lagging(result), *coarse_clock(result), *not_limited(result)]
     for phase in result.phases:
         found += watch_lost(phase)
         for tenant in phase.tenants:
@@ -113,6 +115,14 @@ def rate_not_reached(phase: PhaseResult, tenant: TenantResult) -> Found:
         why = f"; {tenant.failures} failed" if tenant.failures else ""
         text = f"{wanted:,.0f} per second were intended, {got:,.0f} succeeded{why}"
         yield _of(phase, WarningCode.RATE_NOT_REACHED, text, tenant)
+
+
+def not_limited(result: RunResult) -> Found:
+    """A scenario with tenants that a quota should hold back, and did not."""
+    if nothing_limited(result):
+        names = sorted({tenant.tenant for phase in result.phases for tenant in phase.tenants if tenant.limited})
+        text = f"nobody of {_names(names)} was throttled or refused: no quota held them back, so assertions say nothing of quotas"
+        yield Warning(code=WarningCode.NOTHING_LIMITED, text=text)
 
 
 def omission(phase: PhaseResult, tenant: TenantResult) -> Found:

@@ -35,6 +35,8 @@ class WarningCode(StrEnum):
     WATCH_LOST = "watch-lost"
     DRIFT = "drift"
     LEFT_BEHIND = "left-behind"
+    NOTHING_LIMITED = "nothing-limited"
+    QUOTA_LIMITED = "quota-limited"
 
 
 class Warning(Model):
@@ -182,8 +184,10 @@ class RunResult(Model):
 
     @property
     def passed(self) -> bool:
-        """True if every assertion holds, no driver was lost, and every rate was reached (else it was not tested)."""
-        failing = {WarningCode.RATE_NOT_REACHED, WarningCode.DRIVER_LOST, WarningCode.DRIVER_MISSING}
+        """True if every assertion holds, no driver was lost, every rate was reached, and quotas held back who they should (else it
+        was not tested)."""
+        untested = {WarningCode.RATE_NOT_REACHED, WarningCode.NOTHING_LIMITED}
+        failing = {*untested, WarningCode.DRIVER_LOST, WarningCode.DRIVER_MISSING}
         return all(assertion.passed for assertion in self.assertions) and not any(w.code in failing for w in self.warnings)
 
     def differing_keys(self, other: RunResult) -> list[str]:

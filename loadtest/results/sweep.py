@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from loadtest.results.checks import REACHED
+from loadtest.results.limiting import limited
 from loadtest.results.model import PhaseResult, RunResult, Step, Sweep, Warning, WarningCode
 
 PRECISION: Final = 0.05
@@ -89,6 +90,8 @@ def judge(run: RunResult, rate: float, p99_limit_us: int | None, reached: float)
         held, why = False, f"p99 is {p99 / 1000:.1f} ms, the limit {p99_limit_us / 1000:.1f} ms"
     else:
         held, why = True, f"{achieved:,.0f} per second succeeded, p99 {p99 / 1000:.1f} ms"
+    if not held and (quota := limited(run)):
+        why += f"; a quota held it back: {quota}"
     return Step(rate=rate, achieved=achieved, p99_us=p99, held=held, why=why)
 
 
@@ -108,4 +111,16 @@ def _warnings(steps: list[Step], runs: list[RunResult], knee: float | None) -> l
         if judges and not step.held and (knee is None or step.rate > knee):
             text = f"at {step.rate:,.0f} per second: {judges[0].text}: the knee may be that of the driver"
             found.append(Warning(code=judges[0].code, text=text))
+    if (quota := quota_of(steps, runs)) is not None:
+        found.append(Warning(code=WarningCode.QUOTA_LIMITED, text=f"{quota}: a quota limits it, not the endpoint"))
     return found
+
+
+def quota_of(steps: list[Step], runs: list[RunResult]) -> str | None:
+    """How a quota held back the lowest rate that failed, in words; None where none did, or no rate failed."""
+    failed = [(step.rate, i) for i, step in enumerate(steps) if not step.held]
+    if not failed:
+        return None
+    rate, i = min(failed)
+    said = limited(runs[i])
+    return None if said is None else f"at {rate:,.0f} per second {said}"

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 
 from loadtest.results.diff import Change
 from loadtest.results.measures import cpu_per_100k, named, rate
-from loadtest.results.model import Comparison, PhaseResult, RunResult, Sweep, Verification
+from loadtest.results.model import Comparison, PhaseResult, RunResult, Sweep, Verification, WarningCode
+from loadtest.results.sweep import quota_of
 from webpage.text import clean, count, decimal, duration, moment, size
 
 NONE = "–"
@@ -64,6 +65,8 @@ def verdict(result: RunResult) -> str:
     failed = [assertion for assertion in result.assertions if not assertion.passed]
     if failed:
         return f"Failed: {len(failed)} of {len(result.assertions)} assertions do not hold."
+    if any(warning.code == WarningCode.NOTHING_LIMITED for warning in result.warnings):
+        return "Nothing was limited: no quota held back whom it should have."
     if not result.passed:
         return "Failed: a driver is missing, or a rate was not reached; see the warnings."
     return f"Passed: all {len(result.assertions)} assertions hold." if result.assertions else "Passed: the rates were reached."
@@ -172,7 +175,11 @@ def steps(sweep: Sweep) -> Rows:
 def knee(sweep: Sweep) -> str:
     """One sentence."""
     if sweep.knee is None:
+        if limit := quota_of(sweep.steps, sweep.runs):
+            return f"No rate held: a quota limits them ({limit})."
         return f"There is no knee: {number(min(step.rate for step in sweep.steps))} per second, the lowest rate, failed."
+    if limit := quota_of(sweep.steps, sweep.runs):
+        return f"{number(sweep.knee)} per second held: a quota limits it ({limit}), so this is not the knee of the endpoint."
     until = "this is the knee" if sweep.bounded else "this is the highest rate tried, the knee is above it"
     return f"{number(sweep.knee)} per second held: {until}."
 

@@ -16,6 +16,7 @@ from proxy.session.dynamic_quotas import Alteration, Refusal
 from proxy.session.requester import Requester
 from proxy.session.session import State
 from proxy.wire.client_quotas import Component, Filter
+from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.entity import DEFAULT, Entity
 from quota.keys import Values
 from quota.overrides import Change, Table, changed
@@ -24,6 +25,7 @@ from tests.messages import make, part_of, read_request, read_response, request, 
 from tests.properties import examples
 from tests.support import ALICE, Dialogue, World
 
+CONNECTIONS = "connection_creation_rate"
 RATE, BURST, IDS, THEIRS = "controller_mutations_rate", "controller_mutations_burst", "producer_ids_rate", "consumer_byte_rate"
 USER, CLIENT = "user", "client-id"
 
@@ -244,7 +246,13 @@ def test_a_desk_that_is_closed_says_why(admin: Dialogue, dynamic_quotas: Dynamic
     ("who", "ops", "said"),
     [
         (((USER, "a"), (USER, "b")), {IDS: 1.0}, "user stands twice"),
-        ((("ip", "1.1.1.1"),), {RATE: 1.0}, "not of 'ip'"),
+        ((("ip", "1.1.1.1"),), {RATE: 1.0}, "is not for addresses; these have connection_creation_rate"),
+        ((("ip", "1.1.1.1"), (USER, "a")), {CONNECTIONS: 1.0}, "an ip alone"),
+        ((("ip", "localhost"),), {CONNECTIONS: 1.0}, "'localhost' is not an IP address; names of hosts are not looked up"),
+        ((("ip", "10.0.0.0/8"),), {CONNECTIONS: 1.0}, "is not an IP address"),
+        ((("ip", None),), {CONNECTIONS: 0.0}, "must be more than 0 and at most 2.14748e+09 connections/s"),
+        ((("ip", None),), {CONNECTIONS: 2.5}, "is not a whole number"),
+        (A, {CONNECTIONS: 5.0}, "is for addresses only"),
         ((), {RATE: 1.0}, "neither a user nor a client-id"),
         (((USER, ""),), {RATE: 1.0}, "is empty"),
         (((USER, DEFAULT),), {RATE: 1.0}, "is not a name"),
@@ -456,3 +464,31 @@ def test_very_many_limits_are_described_in_several_turns(admin: Dialogue, dynami
     assert admin.to_client == b""
     assert admin.turns() > 20
     assert len(read_response(48, 1, admin.to_client).entries) == 1000
+
+
+def test_the_rate_of_an_address_never_reaches_a_broker(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    """Brokers see the address of the proxy alone: there, the rate of the default address would be one for all clients together."""
+    dynamic_quotas.at_once = True
+    v6, default = (("ip", "2001:DB8::1"),), (("ip", None),)
+    admin.client(alter(1, (v6, {CONNECTIONS: 5.0}), (default, {CONNECTIONS: 7.0})))
+    assert admin.to_broker == b""
+    assert results(admin.to_client) == [(v6, 0), (default, 0)]
+    assert dynamic_quotas.table == {with_limit("2001:db8::1"): {CONNECTIONS: 5.0}, DEFAULT_ADDRESS: {CONNECTIONS: 7.0}}
+    asked = describe(2, ("ip", 0, "2001:0db8::1"))
+    admin.client(asked)
+    assert admin.to_broker == asked
+    admin.broker(described(2, {}))
+    assert seen(admin.to_client) == {(("ip", "2001:db8::1"),): {CONNECTIONS: 5.0}}
+    asked = describe(3, ("ip", 2, None))
+    admin.client(asked)
+    assert admin.to_broker == asked
+    admin.broker(described(3, {v6: {CONNECTIONS: 1.0}}))
+    assert seen(admin.to_client)[("ip", None),] == {CONNECTIONS: 7.0}
+
+
+def test_a_tenant_with_the_name_of_an_address_is_another_entity(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
+    dynamic_quotas.at_once = True
+    address, tenant = (("ip", "10.0.0.1"),), (("tenant", "10.0.0.1"),)
+    admin.client(alter(1, (address, {CONNECTIONS: 5.0}), (tenant, {"cluster_request_rate": 7.0})))
+    assert results(admin.to_client) == [(address, 0), (tenant, 0)]
+    assert sorted(map(list, dynamic_quotas.table.values())) == [["cluster_request_rate"], [CONNECTIONS]]

@@ -1,6 +1,7 @@
 """Bytes of answers to Fetch that are far behind the end of the log have a rate of their own."""
 
 import itertools
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -115,4 +116,15 @@ def test_an_answer_that_streams_mutes_behind_its_end(world):
     assert d.to_broker
     d.broker(answer[:300], answer[300:])
     assert d.to_client == answer
+    assert (d.session.state, d.port.wake) == (State.MUTED, 5)
+
+
+def test_an_answer_in_pieces_tells_of_the_throttle(world):
+    w = cold(world(rates={"cold_read_rate": {ALICE: 100}}))
+    d = w.dialogue("alice")
+    answer = fetched(12, BEHIND)
+    d.client(request(1, 12, 1, chance=Random(1)))
+    assert d.to_broker
+    d.broker(answer[:300], answer[300:])
+    assert read_response(1, 12, d.to_client).throttle_time == timedelta(seconds=5)
     assert (d.session.state, d.port.wake) == (State.MUTED, 5)

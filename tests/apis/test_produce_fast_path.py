@@ -18,11 +18,13 @@ from proxy.apis.registry import default_handlers
 from proxy.session.client import Client
 from proxy.session.plans import Handlers, Handling, Request
 from proxy.session.session import State
+from quota.catalogue import TOPIC_STORED
 from quota.entity import Entity
 from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.producer_ids import Mode as IdMode
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, Replicas, Scope, StorageLimits, Volume
+from quota.kinds.stored_bytes import StoredLimit, TopicBudgets
 from quota.kinds.topic_rates import TOPIC_IN, Above, TopicRateOptions, TopicTable
 from quota.limits import Exempt
 from tests.apis.produce_frames import asked, records, write, written
@@ -82,6 +84,8 @@ def world(
     volumes: bool,
     above: Above | None,
     requests: float | None = None,
+    *,
+    stored: bool = False,
 ) -> World:
     handlers = [JudgedProduce() if judged and handler.key == Produce.key else handler for handler in default_handlers()]
     made = World(
@@ -97,6 +101,12 @@ def world(
     if above is not None:
         rates = TopicTable({"a": RateLimit(200), "b": RateLimit(60), "free": RateLimit(1)})
         made.engine.change(changed(made.engine.limits, TopicRateOptions(above), **{TOPIC_IN: rates}))
+    if stored:
+        budgets = TopicBudgets({"a": StoredLimit(4000, 1500), "b": StoredLimit(3500, 3500), "free": StoredLimit(1, 1)})
+        made.engine.change(changed(made.engine.limits, **{TOPIC_STORED: budgets}))
+        for budget in made.engine.stored.budgets:
+            budget.begin()
+            budget.finish(0)
     if volumes:
         made.engine.change(changed(made.engine.limits, STORAGE))
         on = {name: Replicas({name: frozenset({0, 1})}) for name in ("slow", "full")}
@@ -143,7 +153,8 @@ def run(made: World, requests: list[Sent]) -> list[object]:
     found += [(d.quota, d.action, d.entity, d.items, round(d.throttle, 6)) for d, _ in made.watcher.decisions]
     found += [round(engine.bytes_in.total.measured(now), 3), len(engine.fence)]
     found += [round(meter.measured(now), 3) for _, meter in sorted(engine.bytes_in.meters.items())]
-    for kind in (engine.rates["producer_byte_rate"], engine.slowed_rates):
+    found += [(str(budget.owner), budget.used, budget.told) for budget in engine.stored.budgets]
+    for kind in (engine.rates["producer_byte_rate"], engine.slowed_rates, *engine.slowed_by_stored):
         found += [(owner, round(kind.level(owner, now), 3)) for owner in (ALICE, BOB, Entity("carol", None))]
     found += [round(engine.topic_in.level(Entity(None, None, topic), now), 3) for topic in TOPICS]
     usage = engine.producer_ids.usage(now)
@@ -156,11 +167,19 @@ def again(*parts: tuple[str, int, int], producer_id: int = -1, waits: tuple[floa
     return [Sent(after, "alice", parts, producer_id, -1, 9, None) for after in waits]
 
 
-@example(again(("a", 0, 500), producer_id=7, waits=(*[0] * 8, 40, 40)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False, None)
 @example(
-    again(("a", 0, 90), ("b", 0, 3000), producer_id=7, waits=(0, 0, 40, 40)), "window", Mode.FAIL, IdMode.THROTTLE, False, None
+    again(("a", 0, 500), producer_id=7, waits=(*[0] * 8, 40, 40)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False, None, True
 )
-@example(again(("free", 0, 500), ("b", 0, 90), waits=(0, 0, 0, 0)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False, None)
+@example(
+    again(("a", 0, 90), ("b", 0, 3000), producer_id=7, waits=(0, 0, 40, 40)),
+    "window",
+    Mode.FAIL,
+    IdMode.THROTTLE,
+    False,
+    None,
+    True,
+)
+@example(again(("free", 0, 500), ("b", 0, 90), waits=(0, 0, 0, 0)), "window", Mode.TRANSIENT, IdMode.THROTTLE, False, None, True)
 @examples(800)
 @given(
     st.lists(sent, min_size=1, max_size=15),
@@ -169,13 +188,20 @@ def again(*parts: tuple[str, int, int], producer_id: int = -1, waits: tuple[floa
     st.sampled_from(IdMode),
     st.booleans(),
     st.sampled_from([None, *Above]),
+    st.booleans(),
 )
 def test_the_fast_path_comes_to_what_the_judges_say(
-    requests: list[Sent], meter: Literal["ewma", "window"], mode: Mode, ids: IdMode, volumes: bool, above: Above | None
+    requests: list[Sent],
+    meter: Literal["ewma", "window"],
+    mode: Mode,
+    ids: IdMode,
+    volumes: bool,
+    above: Above | None,
+    stored: bool,
 ) -> None:
     if meter == "window":
         requests = [one._replace(parts=tuple({part[0]: part for part in one.parts}.values())) for one in requests]
-    fast, judged = (run(world(judged, meter, mode, ids, volumes, above), requests) for judged in (False, True))
+    fast, judged = (run(world(judged, meter, mode, ids, volumes, above, stored=stored), requests) for judged in (False, True))
     assert fast == judged
 
 

@@ -1,6 +1,7 @@
 """Rates of bytes and requests: the request goes on, its answer tells of the throttle, the client is muted, and whoever shares the
 limit waits."""
 
+import itertools
 from datetime import timedelta
 from random import Random
 
@@ -176,6 +177,23 @@ def test_the_next_fetch_after_a_throttled_one_is_not_blocked_by_it(world):
     assert d.to_broker == fetch(11) * 2, "within the limit nothing waits for an answer"
     d.broker(small, small)
     assert d.to_client == small * 2
+
+
+def test_each_of_several_fetches_under_way_tells_of_its_own_throttle(world):
+    """Their answers come one behind the other in a read, the middle one begins in it and ends in the next."""
+    w = world(consume={ALICE: 100}, max_throttle=300)
+    d = w.dialogue("alice")
+    large, small = (
+        answer[:8] + bytes(4) + answer[12:] for answer in (fetched(11, Random(3), ("a", [2000])), fetched(11, Random(3)))
+    )
+    d.client(fetch(11) * 3)
+    assert d.to_broker == fetch(11) * 3
+    d.broker(small + large[:500], large[500:] + small)
+    got = d.to_client
+    ends = [0, len(small), len(small) + len(large), len(got)]
+    told = [read_response(1, 11, got[a:b]).throttle_time.total_seconds() for a, b in itertools.pairwise(ends)]
+    assert told == pytest.approx([0.0, (ends[2] - 1000) / 100, (ends[3] - 1000) / 100], abs=0.002)
+    assert d.session.state is State.MUTED
 
 
 # ------------------------------------------------------------------ request_rate

@@ -129,6 +129,32 @@ def test_what_no_tenant_can_have_is_refused(world, who, key):
     assert not quotas.asked
 
 
+def test_members_are_added_to_tenants_and_taken_away(world):
+    quotas = DynamicQuotas()
+    d = world(dynamic_quotas=quotas).dialogue("admin")
+    apps = (("tenant", "apps"),)
+    d.client(alter(1, (apps, {"users.alice.smith": 1.0, "topic_prefixes.pay.": 1.0})))
+    quotas.done()
+    assert results(d.to_client) == [(apps, 0)]
+    assert quotas.table == {APPS: {"users.alice.smith": 1.0, "topic_prefixes.pay.": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("who", "key", "value"),
+    [
+        ((("user", "bob"),), "users.alice", 1.0),
+        ((("tenant", "apps"),), "users.alice", 2.0),
+        ((("tenant", "apps"),), "users." + "x" * 2000, 1.0),
+    ],
+)
+def test_what_cannot_be_a_member_is_refused(world, who, key, value):
+    quotas = DynamicQuotas()
+    d = world(dynamic_quotas=quotas).dialogue("admin")
+    d.client(alter(1, (who, {key: value})))
+    assert results(d.to_client) == [(who, 42)]
+    assert not quotas.asked
+
+
 def test_numbers_of_topics_are_altered_for_tenants_and_users_in_whole_numbers(world):
     quotas = DynamicQuotas()
     d = world(dynamic_quotas=quotas).dialogue("admin")

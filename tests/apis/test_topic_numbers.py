@@ -313,6 +313,18 @@ def test_a_topology_whose_topics_fit_goes_on_and_counts_once(world):
     assert w.engine.owned.used(APPS, "alice") == (3, 9)
 
 
+def test_a_heartbeat_that_two_quotas_look_at_asks_for_sizes_once(world):
+    w = tenants(world(), {"user": "alice", "controller_mutations_rate": 100}, max_topics=5)
+    w.cluster.learn_size("apps.in", 3)
+    d = w.dialogue("alice")
+    frame = heartbeat(1, "g", subtopology(sources=("apps.in",), changelogs=("apps.store",)))
+    d.client(frame)
+    d.told()
+    assert d.to_broker == frame
+    d.broker(beat(1))
+    assert d.to_client == beat(1)
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_the_oldest_versions_are_refused_in_their_own_form(full, version):
     """Version 0 has neither a message nor a throttle time; brokers before 4.0 speak both."""

@@ -1,6 +1,7 @@
 """Rates of topics by themselves: what is produced above them is slowed down or refused with the fence behind it, what is read is
 charged topic by topic."""
 
+from datetime import timedelta
 from fractions import Fraction
 from heapq import heappop, heappush
 from random import Random
@@ -312,3 +313,22 @@ def test_an_answer_that_streams_mutes_behind_its_end(world):
     assert d.to_broker == b""
     d.wake()
     assert d.to_broker == HEARTBEAT
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+def test_an_answer_in_pieces_tells_of_the_throttle(world, version):
+    """What it owes to its topics is known at its end; its throttle time stands at its beginning."""
+    w = topics(world(), bytes_out={"orders": 100})
+    topic = "orders" if version < 13 else "orders".ljust(16, "-")
+    w.cluster.names[b"orders".ljust(16, b"-")] = "orders"
+    d = w.dialogue("alice")
+    answer = bytearray(fetched(version, Random(3), (topic, [1500])))
+    at = 8 + (version >= 12)
+    answer[at : at + 4] = bytes(4)
+    d.client(request(1, version, 1, chance=Random(1)))
+    assert d.to_broker
+    d.broker(bytes(answer[:200]))
+    assert d.to_client == b""
+    d.broker(bytes(answer[200:]))
+    assert read_response(1, version, d.to_client).throttle_time == timedelta(seconds=5)
+    assert (d.session.state, d.port.wake) == (State.MUTED, 5)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.clients.admin import start_admin
 from proxy.config.units import HostPort
 from proxy.observe.operations import operations_log
+from tests.browser import BROWSER, Evaluate, browsed, until
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
 EVIL = "<img src=x onerror=document.title='pwned'>"
-START_LIMIT = 120
 
 
 def client(number: int, **more: Any) -> dict[str, Any]:
@@ -49,6 +45,9 @@ class Source:
 
     async def not_ready(self) -> None:
         return None
+
+    async def warnings(self) -> list[str]:
+        return []
 
     async def tenants(self) -> dict[str, Any]:
         return {}
@@ -81,54 +80,14 @@ NAMES = "[...document.querySelectorAll('#clients tbody tr')].slice(0, 3).map(tr 
 ROWS = "document.querySelectorAll('#clients tbody tr').length"
 
 
-def until(condition: str) -> str:
-    """An expression that has a value once this condition is true."""
-    return f"new Promise(done => {{ const look = () => ({condition}) ? done() : setTimeout(look, 20); look(); }})"
-
-
-Evaluate = Callable[[str], Coroutine[Any, Any, Any]]
-
-
 @contextlib.asynccontextmanager
-async def browsed(source: Source, folder: Path, size: str = "1366,900") -> AsyncIterator[Evaluate]:
+async def opened(source: Source, folder: Path, size: str = "1366,900") -> AsyncIterator[Evaluate]:
     """The page in a browser, and a way to ask it."""
     admin = await start_admin(HostPort("127.0.0.1", 0), source, operations_log("error"))
-    assert BROWSER is not None
-    how = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={folder}",
-        "--remote-debugging-port=0",
-        f"--window-size={size}",
-    ]
-    browser = await asyncio.create_subprocess_exec(
-        BROWSER, *how, f"http://127.0.0.1:{admin.addresses[0][1]}/", stderr=asyncio.subprocess.PIPE
-    )
     try:
-        assert browser.stderr is not None
-        async with asyncio.timeout(START_LIMIT), aiohttp.ClientSession() as session:
-            while b"DevTools listening on" not in (line := await browser.stderr.readline()):
-                assert line, "the browser ended"
-            port = line.split(b"/devtools")[0].rpartition(b":")[2].decode()
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                page = next(it for it in await answer.json(content_type=None) if it["type"] == "page")
-            async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as devtools:
-
-                async def evaluate(expression: str) -> Any:
-                    parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-                    told = None
-                    while told is None:  # again where the page was only just loaded
-                        await devtools.send_str(json.dumps({"id": 1, "method": "Runtime.evaluate", "params": parameters}))
-                        told = json.loads((await devtools.receive()).data).get("result")
-                    assert "exceptionDetails" not in told, told
-                    return told["result"].get("value")
-
-                await evaluate(until(ROWS))
-                yield evaluate
+        async with browsed(f"http://127.0.0.1:{admin.addresses[0][1]}/", folder, ROWS, size) as page:
+            yield page
     finally:
-        browser.kill()
-        await browser.wait()
         await admin.cleanup()
 
 
@@ -140,7 +99,7 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
     source = Source()
 
     async def look() -> None:
-        async with browsed(source, tmp_path) as page:
+        async with opened(source, tmp_path) as page:
             assert await page(ROWS) == 1000
             assert await page(NAMES) == ["🚀", EVIL, "app-997"], "most bytes first"
             assert await page("document.title") == "kafka-quota-proxy"
@@ -165,7 +124,7 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
 
 def test_users_are_summed_up(tmp_path: Path) -> None:
     async def look() -> None:
-        async with browsed(Source(), tmp_path) as page:
+        async with opened(Source(), tmp_path) as page:
             await page("(g => { g.value = 'user'; g.dispatchEvent(new Event('input')); })(document.getElementById('group'))")
             assert await page(ROWS) == 11
             assert (await page(NAMES))[0] == "101 client ids", "user-0 has those that end in 0, and the one with the strange name"
@@ -176,7 +135,7 @@ def test_users_are_summed_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1366])
 def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> None:
     async def look() -> None:
-        async with browsed(Source(), tmp_path, f"{width},900") as page:
+        async with opened(Source(), tmp_path, f"{width},900") as page:
             inner = await page("innerWidth")
             assert await page("document.documentElement.scrollWidth") <= inner
 

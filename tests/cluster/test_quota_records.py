@@ -5,10 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cluster.quota_records import BadRecord, author, decode, encode
+from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.entity import DEFAULT, Entity
 from quota.overrides import Change
 
 BY = {"principal": "User:admin", "client": "10.0.0.1:5", "client_id": None, "proxy": "one", "at": "2026-01-01T00:00:00.000Z"}
+ADDRESSES = "connection_creation_rate"
 RATE, IDS = "controller_mutations_rate", "producer_ids_rate"
 ALICE = Entity("alice", None)
 names = st.none() | st.sampled_from([DEFAULT, "alice", "CN=a, O=b", "ü\n\0"])
@@ -28,6 +30,13 @@ def test_the_same_limit_has_the_same_key_always():
     assert encode(Change(ALICE, IDS, 5.0), BY).key == key
     assert encode(Change(ALICE, IDS, None), {}).key == key
     assert encode(Change(ALICE, IDS, None), BY).value is None
+
+
+@pytest.mark.parametrize(("entity", "name"), [(with_limit("2001:db8::1"), b"2001:db8::1"), (DEFAULT_ADDRESS, b"<default>")])
+def test_the_rate_of_an_address_comes_back(entity: Entity, name: bytes) -> None:
+    record = encode(Change(entity, ADDRESSES, 5.0), BY)
+    assert record.key == b'{"ip":"%s","quota":"connection_creation_rate"}' % name
+    assert decode(record.key, record.value) == Change(entity, ADDRESSES, 5.0)
 
 
 GOOD = encode(Change(ALICE, IDS, 5.0), BY)

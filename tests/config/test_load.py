@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.limits import limits_of, windows_of
+from proxy.config.limits import limits_of, table_of, windows_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange
+from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.catalogue import TOPIC_RATES
 from quota.decision import Action
 from quota.entity import Entity
@@ -19,6 +20,7 @@ from quota.kinds.controller_mutations import Algorithm, MutationLimit
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, Windows
 from quota.kinds.rates import RateLimit
 from quota.kinds.topic_rates import Above, TopicRateOptions
+from quota.overrides import merged
 
 
 def load(tmp_path: Path, text: str | bytes, **over: object) -> Settings:
@@ -495,3 +497,15 @@ limits: {max_connection_age: 1h}
     assert limits.option(ColdReads) == ColdReads(1000)
     assert settings.limits.max_connection_age == 3600
     assert load(tmp_path, "").limits.max_connection_age is None
+
+
+def test_rates_of_addresses_that_were_set_while_it_runs_go_before_those_of_the_file(tmp_path):
+    rate = "connection_creation_rate"
+    text = "quotas: {connections: {per_address: 5, networks: {10.0.0.0/8: 7, 10.0.0.1: 8, 10.0.0.2: 9}}}"
+    settings = load(tmp_path, text)
+    file = table_of(settings)
+    assert file == {DEFAULT_ADDRESS: {rate: 5}, with_limit("10.0.0.1"): {rate: 8}, with_limit("10.0.0.2"): {rate: 9}}
+    dynamic = {DEFAULT_ADDRESS: {rate: 50.0}, with_limit("10.0.0.1"): {rate: 80.0}, with_limit("2001:db8::1"): {rate: 6.0}}
+    networks = {"10.0.0.0/8": 7, "10.0.0.1": 80, "10.0.0.2": 9, "2001:db8::1": 6}
+    wanted = ConnectionLimits(50, {ip_network(name): rate for name, rate in networks.items()}, 64)
+    assert limits_of(settings, merged(file, dynamic)).option(ConnectionLimits) == wanted

@@ -1,7 +1,10 @@
 """What people write, what the program gets."""
 
+import re
+
 import pytest
 
+from configfile.units import DURATION_TEXT, SIZE_TEXT
 from proxy.config.listeners import Listener
 from proxy.config.models import Settings
 from proxy.config.units import HostPort, PortRange, parse_duration, parse_host_port, parse_port_range, parse_size
@@ -23,12 +26,14 @@ from proxy.config.units import HostPort, PortRange, parse_duration, parse_host_p
 )
 def test_sizes(text, size):
     assert parse_size(text) == size
+    assert re.search(SIZE_TEXT, str(text))
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "1mib", "1 M", "1e3", "0x10", True, 1.5, None, [1]])
 def test_what_is_no_size(text):
     with pytest.raises(ValueError, match="64MiB"):
         parse_size(text)
+    assert not isinstance(text, str) or not re.search(SIZE_TEXT, text), "the schema"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,7 @@ def test_what_is_no_size(text):
 )  # fmt: skip
 def test_durations(text, seconds):
     assert parse_duration(text) == pytest.approx(seconds)
+    assert re.search(DURATION_TEXT, str(text))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +54,8 @@ def test_durations(text, seconds):
 def test_what_is_no_duration(text):
     with pytest.raises(ValueError, match="such as 30s"):
         parse_duration(text)
+    if isinstance(text, str) and text not in ("P", "PT"):
+        assert not re.search(DURATION_TEXT, text), "the schema"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,8 @@ def test_the_json_schema_lets_through_what_the_program_does():
     schema = Settings.model_json_schema()
     for title, model in (("Settings", schema), *schema["$defs"].items()):
         for name, setting in model["properties"].items():
-            types = {setting.get("type"), *(one.get("type") for one in setting.get("anyOf", ()))} - {None}
+            told = [setting.get("type"), *(one.get("type") for one in setting.get("anyOf", ()))]
+            types = {kind for kinds_of in told for kind in ([kinds_of] if isinstance(kinds_of, str) else kinds_of or ())}
             if (
                 "default" in setting
                 and types

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 from loadtest.scenario import load_scenario
+from proxy.cli import main
 from proxy.config.load import load_settings
+from proxy.operate.entities import spelled_out
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = [
@@ -30,3 +34,30 @@ def test_an_example_is_accepted(tmp_path: Path, name: str, text: str) -> None:
 
 def test_there_are_examples() -> None:
     assert {name.split()[0] for name, _ in EXAMPLES} >= {"README.md", "security.md", "controller-mutations.md", "loadtest.md"}
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """(page, words) of each `kafka-quota-proxy …` in a block or between backticks; short forms of entities spelled out."""
+    found = []
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        text = page.read_text().replace("\\\n", " ")
+        for line in re.findall(r"(?:^|[ `/])kafka-quota-proxy ([a-z][^`\n|>&;]*)", text, re.MULTILINE):
+            words = line.partition(" #")[0].replace("'", "").replace('"', "")
+            found.append((page.name, spelled_out(shlex.split(words))))
+    return found
+
+
+def test_commands_have_the_options_that_pages_show() -> None:
+    unknown, options = [], 0
+    for page, words in commands():
+        command: click.Command = main
+        for word in words:
+            if isinstance(command, click.Group) and (nested := command.get_command(click.Context(command), word)) is not None:
+                command = nested
+            elif word.startswith("--"):
+                options += 1
+                known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+                if word.partition("=")[0] not in known | {"--help", "--version"}:
+                    unknown.append(f"{page}: {' '.join(words)}: {word}")
+    assert options > 100, "they are found"
+    assert unknown == []

@@ -8,13 +8,24 @@ from typing import Any
 
 import pytest
 
-from proxy.observe.lines import LARGEST_SIZE, VERSION, Author, decision_line, producer_ids_line, usage_line, volume_line
-from proxy.session.requester import Requester
+from proxy.observe.lines import (
+    LARGEST_SIZE,
+    VERSION,
+    Author,
+    decision_line,
+    latency_line,
+    producer_ids_line,
+    usage_line,
+    volume_line,
+)
+from proxy.session.latencies import Part, Place
+from proxy.session.requester import NO_API, Requester
 from proxy.session.tally import Row, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.kinds.producer_ids import Usage
 from quota.kinds.storage import Replicas, Volume
+from quota.windows.durations import Durations
 
 PAGE = (Path(__file__).parents[2] / "docs" / "log-format.md").read_text(encoding="utf-8")
 TYPES: dict[str, tuple[type, ...]] = {
@@ -25,6 +36,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "number or null": (int, float, type(None)),
     "object": (dict,),
+    "object or null": (dict, type(None)),
     "time": (str,),
     "array of strings": (list,),
 }
@@ -40,7 +52,7 @@ def table(heading: str) -> dict[str, str]:
 def _rows(section: str) -> Iterator[tuple[str, str]]:
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        names = re.findall(r"`([a-z_]+)`", cells[0]) if line.startswith("|") else []
+        names = re.findall(r"`([a-z_0-9]+)`", cells[0]) if line.startswith("|") else []
         kinds = [kind.strip() for kind in cells[1].split(",")] if names else []
         for i, name in enumerate(names):
             yield name, kinds[i] if len(kinds) == len(names) else kinds[0]
@@ -70,14 +82,22 @@ def producer_ids(limit: float | None) -> dict[str, Any]:
     return producer_ids_line(AUTHOR, "alice", usage, 3600.0, AT, AT)
 
 
+def latency(broker: int | None, key: int) -> dict[str, Any]:
+    times = Durations()
+    times.add(0.012, 3)
+    return latency_line(AUTHOR, Place(Part.BROKER, broker, key), times.counts, AT, AT)
+
+
 LINES = {
     "usage": [usage(), usage("orders"), usage("", bytes(range(16)), 1), usage(None, None, 999, None)],
     "decision": [decided(), decided(Entity(None, "app")), decided(client_id=None, topics=0)],
     "volume": [
         volume_line(AUTHOR, Volume(1, "/data", 100, 40), AT, "cluster", (10.5, 50.0), 0.75, Replicas({}, {"orders": 7}, 9)),
+        volume_line(AUTHOR, Volume(1, "/d", 9, 4), AT, "cluster", None, 1.0, Replicas({}, {"a": 7}, 9), all_topics=True),
         volume_line(AUTHOR, Volume(None, "/data", 1 << 60, 1 << 55), AT, "local", None, 1.0, None),
     ],
     "producer_ids": [producer_ids(None), producer_ids(100.0)],
+    "latency": [latency(1, 0), latency(None, NO_API)],
     "gap": [AUTHOR.line("gap", at=AT, lines=3)],
 }
 
@@ -126,7 +146,8 @@ def test_a_topic_known_by_its_id_alone():
 
 
 def test_a_volume_whose_file_system_claims_more_than_is_believed():
-    known, local = LINES["volume"]
+    known, whole, local = LINES["volume"]
+    assert (known["more_topic_bytes"], whole["more_topic_bytes"], local["more_topic_bytes"]) == (None, {}, None)
     assert (known["limit_bytes"], known["soft_limit_bytes"], known["replica_bytes"]) == (10, 50, 9)
     assert (local["total_bytes"], local["usable_bytes"], local["limit_bytes"]) == (LARGEST_SIZE, LARGEST_SIZE, None)
     assert (local["replica_bytes"], local["topic_bytes"]) == (None, {})

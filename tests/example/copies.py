@@ -27,10 +27,11 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ("proxy", "quota", "reports", "configfile", "webpage"):
+        for name in ("advice", "proxy", "quota", "reports", "configfile", "webpage"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "_hot"))
         catalogue = root / "quota" / "catalogue.py"
-        head, end, tail = catalogue.read_text().partition("\n)\nKEYS: Final")
+        head, end, tail = catalogue.read_text().partition("\n)\nADDRESS_RATE: Final")
+        assert end, "the rows of the catalogue end before something else"
         catalogue.write_text(f"{head}\n{self.row()},{end}{tail}")
         self.environment = os.environ | {"PYTHONPATH": str(root), compiled.PURE: "1"}
         made = self.python("-m", "quota.catalogue")

@@ -22,8 +22,9 @@ from localkafka import LocalCluster
 from proxy.config.ledger import Ledger as Settings
 from proxy.config.units import parse_host_port
 from proxy.fleet.ledger import URGENT, LedgerLink
+from proxy.fleet.log_follower import OVERHEAD, LogFollower
 from proxy.fleet.log_records import LogUpdate
-from proxy.fleet.log_store import OVERHEAD, LogFollower, pause_after
+from proxy.fleet.log_store import LogStore, pause_after
 from proxy.fleet.replica import Replica
 from proxy.fleet.shared_log import UPDATES, LogRecord
 from proxy.upstream.connector import Upstream
@@ -71,7 +72,7 @@ class Proxy:
         self.follower = LogFollower(topic_of(bootstrap, topic), structlog.get_logger(), 1.0)
         self.rates = Rates("producer_byte_rate", "", "", LimitTable({Entity(DEFAULT, None): RateLimit(RATE)}))
         self.rates.publish()
-        self.link = LedgerLink(SETTINGS, [self.rates], self.follower.store(self.boot, 2.0), self.clock, structlog.get_logger())
+        self.link = LedgerLink(SETTINGS, [self.rates], LogStore(self.follower, self.boot, 2.0), self.clock, structlog.get_logger())
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

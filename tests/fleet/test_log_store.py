@@ -10,9 +10,10 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from proxy.fleet import log_store
+from proxy.fleet import log_follower
+from proxy.fleet.log_follower import LogFollower
 from proxy.fleet.log_records import TICK, SnapshotPart, decode
-from proxy.fleet.log_store import BYTES, RECORDS, LogFollower, LogStore, pause_after
+from proxy.fleet.log_store import BYTES, RECORDS, LogStore, pause_after
 from proxy.fleet.shared_log import EVENTS, UPDATES
 from proxy.fleet.store import Reply, StoreError
 from proxy.upstream.connector import TopicError
@@ -31,7 +32,7 @@ class Proxy:
     def __init__(self, log: MemoryLog, boot: str) -> None:
         self.follower = LogFollower(log, structlog.get_logger(), FRESH)
         self.task = asyncio.create_task(self.follower.run())
-        self.store: LogStore = self.follower.store(boot, PATIENCE)
+        self.store: LogStore = LogStore(self.follower, boot, PATIENCE)
         self.number, self.generation = 0, ""
 
     async def start(self) -> Proxy:
@@ -54,7 +55,7 @@ class Proxy:
 @contextlib.contextmanager
 def snapshots_after(size: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_store, "SNAPSHOT_AFTER", size)
+        patch.setattr(log_follower, "SNAPSHOT_AFTER", size)
         yield
 
 

@@ -18,7 +18,8 @@ from proxy.config.units import parse_host_port
 from proxy.fleet.channel import Channel
 from proxy.fleet.channel_store import ChannelStore, store_answers
 from proxy.fleet.fleet import redis_store
-from proxy.fleet.log_store import LogFollower
+from proxy.fleet.log_follower import LogFollower
+from proxy.fleet.log_store import LogStore
 from proxy.fleet.shared_log import LogSource
 from proxy.fleet.store import Store
 from proxy.hashing import murmur3
@@ -74,7 +75,7 @@ def followed(source: LogSource, boot: str) -> Store:
     """A client on this log, with a copy of its own; it ends with the event loop."""
     follower = LogFollower(source, structlog.get_logger(), fresh_for=0.2)
     task = asyncio.get_running_loop().create_task(follower.run())
-    store = follower.store(boot, 60.0)
+    store = LogStore(follower, boot, 60.0)
     TASKS[store] = [task]
     return store
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localkafka import run_java
-from proxy.identity.certificates import NoPrincipal, distinguished_name, parse_rules
+from proxy.identity.certificates import NoPrincipal, distinguished_name, expires_at, parse_rules
 from proxy.wire.primitives import BadBytes
 from tests.certs import Authority
 
@@ -164,6 +164,18 @@ def test_any_bytes_give_a_name_or_bad_bytes(der: Callable[[str], bytes], data: s
         assert isinstance(distinguished_name(bytes(whole)), str)
     except BadBytes:
         pass
+
+
+def test_a_chain_ends_with_the_first_of_its_certificates(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    old, new = (authority.server(name, "a", expired=name == "old") for name in ("old", "new"))
+    ends = [pair.certificate.not_valid_after_utc.timestamp() for pair in (old, new)]
+    assert ends[0] < ends[1]
+    for pem in (new.cert.read_bytes() + old.cert.read_bytes(), old.cert.read_bytes()):
+        assert expires_at(pem) == ends[0]
+    for none in (b"", old.key.read_bytes(), b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"):
+        with pytest.raises(BadBytes):
+            expires_at(none)
 
 
 @pytest.mark.kafka

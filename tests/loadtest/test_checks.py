@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from loadtest.results.checks import machine, warnings
+from loadtest.results.counts import Throttle
 from loadtest.results.model import DriverProcess, TenantResult, WarningCode, Watched
+from loadtest.results.tables import verdict
 from tests.loadtest.made import driver, histogram, phase, run, tenant
 from tests.loadtest.made import machine as made_machine
 
@@ -76,7 +78,7 @@ def test_what_figures_hide_is_said(figures: TenantResult, code: WarningCode, sai
     "figures",
     [
         tenant(acknowledged=980),
-        tenant(acknowledged=100, limited=True),
+        tenant(acknowledged=100, limited=True, throttle=Throttle(count=1, sum_ms=5, max_ms=5)),
         tenant(rate=None, latency=LONG, service=SHORT),
         tenant(latency=histogram([900]), service=histogram([100])),
     ],
@@ -97,3 +99,23 @@ def test_this_machine() -> None:
     assert found.cpus >= 1
     assert 0 < found.clock_resolution_ns < 1e6
     assert found.memory_bytes > 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("tenants", "outcome"),
+    [
+        ([tenant("a", limited=True), tenant("b", limited=True)], "Nothing was limited"),
+        ([tenant("a", limited=True, acknowledged=10), tenant("b", limited=True)], "Nothing was limited"),
+        ([tenant("a", limited=True), tenant("b", throttle=Throttle(count=9, sum_ms=9))], "Nothing was limited"),
+        ([tenant("a", limited=True, throttle=Throttle(count=1, sum_ms=5, max_ms=5)), tenant("b", limited=True)], "Passed"),
+        ([tenant("a", limited=True, failed={"THROTTLING_QUOTA_EXCEEDED": 1})], "Passed"),
+        ([tenant("a", limited=True, failed={"Connection reset": 7})], "Passed"),
+        ([tenant("a"), tenant("b")], "Passed"),
+    ],
+)
+def test_a_scenario_of_a_quota_that_held_back_nobody_has_not_passed(tenants: list[TenantResult], outcome: str) -> None:
+    """Who is below its rate without a throttle time or a refusal was held back by something else than a quota."""
+    result = run(phase(*tenants))
+    judged = result.model_copy(update={"warnings": warnings(result)})
+    assert verdict(judged).startswith(outcome)
+    assert judged.passed is (outcome == "Passed")

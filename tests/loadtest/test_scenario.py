@@ -163,7 +163,7 @@ def test_what_comes_along_is_right(name: str) -> None:
 
 def test_the_library_has_what_the_readme_says() -> None:
     wanted = "produce consume end-to-end connections mutation-storm producer-id-storm disk-fill topic-bytes-in noisy-neighbour"
-    assert set(names()) >= {*wanted.split(), "rolling-restart", "mixed-day", "byte-rate", "fairness"}
+    assert set(names()) >= {*wanted.split(), "rolling-restart", "stored-bytes", "mixed-day", "byte-rate", "fairness"}
 
 
 def test_a_scale_is_of_durations_alone(tmp_path: Path) -> None:

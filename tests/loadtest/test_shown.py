@@ -20,11 +20,18 @@ from loadtest.results.compare import in_turn
 from loadtest.results.counts import Tick
 from loadtest.results.files import AnyResult, write
 from loadtest.results.model import AssertionResult, Endpoint, Event, RunResult, Verification, Warning, WarningCode, Watched
-from loadtest.results.page import page
 from loadtest.results.sweep import find_knee
 from loadtest.results.terminal import View, print_result
 from tests.loadtest.made import START, driver, phase, run, tenant
 from tests.loadtest.test_sweep import at
+
+
+def page(result: AnyResult) -> str:
+    """It needs matplotlib, which only the worker that runs these tests is to import."""
+    from loadtest.results.page import page as made
+
+    return made(result)
+
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "<img src=x onerror=document.title='pwned'>\x1b[31m"

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import random
 from statistics import median
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu, permutation_test, rankdata
 
 from loadtest.results.statistics import FEWEST, LEVEL, interval, rank_sum
 from tests.properties import examples
+
+
+def scipy() -> Any:
+    """Importing it takes a second, which only the worker that runs these tests is to take."""
+    from scipy import stats
+
+    return stats
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=8, max_size=14, unique=True), st.integers(4, 10))
@@ -19,20 +26,22 @@ from tests.properties import examples
 def test_the_exact_p_value_is_scipys(values: list[int], cut: int) -> None:
     one, other = values[:cut], values[cut:]
     assume(len(other) >= 4)
-    assert rank_sum(one, other) == pytest.approx(mannwhitneyu(one, other, method="exact").pvalue)
+    assert rank_sum(one, other) == pytest.approx(scipy().mannwhitneyu(one, other, method="exact").pvalue)
 
 
 @pytest.mark.parametrize("values", [[1, 1, 2, 2, 2, 3, 3, 3], [1, 2, 2, 2, 2, 2, 2, 5], [4, 4, 2, 3, 2, 4, 1, 4, 1]])
 def test_ties_have_their_mean_rank(values: list[float]) -> None:
-    ranks, cut = rankdata(values), 4
-    shares = permutation_test((ranks[:cut], ranks[cut:]), lambda a, _: abs(sum(a) - cut * ranks.mean()), alternative="greater")
+    ranks, cut = scipy().rankdata(values), 4
+    shares = scipy().permutation_test(
+        (ranks[:cut], ranks[cut:]), lambda a, _: abs(sum(a) - cut * ranks.mean()), alternative="greater"
+    )
     assert rank_sum(values[:cut], values[cut:]) == pytest.approx(shares.pvalue)
 
 
 def test_of_many_values_it_is_near_scipys() -> None:
     draw = random.Random(3)
     one, other = [draw.gauss(10, 1) for _ in range(30)], [draw.gauss(10.6, 1) for _ in range(30)]
-    assert rank_sum(one, other) == pytest.approx(mannwhitneyu(one, other).pvalue, abs=0.01)
+    assert rank_sum(one, other) == pytest.approx(scipy().mannwhitneyu(one, other).pvalue, abs=0.01)
 
 
 def test_equal_values_are_no_difference() -> None:

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadtest.results.counts import Throttle
 from loadtest.results.model import RunResult, Step, Warning, WarningCode
 from loadtest.results.sweep import find_knee
+from loadtest.results.tables import knee
 from tests.loadtest.made import histogram, phase, run, tenant
 from tests.properties import examples
 
@@ -66,3 +68,30 @@ def test_a_driver_without_cpu_is_no_knee_of_the_endpoint() -> None:
 def test_a_sweep_goes_up(low: float, high: float | None) -> None:
     with pytest.raises(ValueError, match="a lowest rate above 0"):
         find_knee(lambda rate: at(1, rate), low=low, high=high)
+
+
+def throttled(quota: float, rate: float) -> RunResult:
+    """The same, where a quota holds back what is beyond it, and says so."""
+    made = at(quota, rate)
+    if rate <= quota:
+        return made
+    (found,) = made.phases
+    told = Throttle(count=40, sum_ms=32_000, max_ms=900)
+    held_back = found.tenants[0].model_copy(update={"throttle": told, "failed": {"THROTTLING_QUOTA_EXCEEDED": 5}})
+    return made.model_copy(update={"phases": [found.model_copy(update={"tenants": [held_back]})]})
+
+
+def test_a_quota_is_no_knee() -> None:
+    found = find_knee(lambda rate: throttled(300, rate), low=100)
+    said = "40 answers told of throttles, 32 s in all, and 5 operations were refused"
+    assert f"a quota held it back: {said}" in next(step.why for step in found.steps if not step.held)
+    assert [warning.code for warning in found.warnings] == [WarningCode.QUOTA_LIMITED]
+    assert f"a quota limits it (at 312 per second {said}), so this is not the knee of the endpoint." in knee(found)
+    lowest = find_knee(lambda rate: throttled(50, rate), low=100)
+    assert knee(lowest) == f"No rate held: a quota limits them (at 100 per second {said})."
+
+
+def test_an_endpoint_that_can_do_no_more_is_the_knee() -> None:
+    found = find_knee(lambda rate: at(300, rate), low=100)
+    assert not found.warnings
+    assert knee(found).endswith("per second held: this is the knee.")

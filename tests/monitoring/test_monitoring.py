@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ import pytest
 import yaml
 
 from proxy.observe.catalogue import names
+from tests.chart.tools import ToolMissing, tool
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "monitoring"
-PROMTOOL = shutil.which("promtool")
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="there is no promtool on this machine (Debian package prometheus)")
 PREFIX = "kafka_quota_proxy_"
 FROM_LIBRARIES = {"process_cpu_seconds_total", "process_open_fds", "process_max_fds", "process_resident_memory_bytes"}
 
@@ -26,8 +26,18 @@ TARGETS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("
 EXPRESSIONS = [*TARGETS, *(rule["expr"] for rule in RULES)]
 
 
-def promtool(*arguments: str) -> str:
-    run = subprocess.run([str(PROMTOOL), *arguments], capture_output=True, text=True, timeout=120, check=False, cwd=FOLDER)
+@pytest.fixture(scope="module")
+def promtool() -> Callable[..., str]:
+    """Runs it, and gives what it prints."""
+    try:
+        program = tool("promtool")
+    except ToolMissing as error:
+        pytest.skip(str(error))
+    return partial(ask, program)
+
+
+def ask(program: Path, *arguments: str) -> str:
+    run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, check=False, cwd=FOLDER)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 
@@ -43,14 +53,13 @@ def test_what_is_asked_for_is_there(expression: str) -> None:
     assert asked, expression
     unknown = {name for name in asked - FROM_LIBRARIES if name not in known}
     assert not unknown
-    labels = {label for name in asked for label in known.get(name, [])} | {"instance"}
+    labels = {label for name in asked for label in known.get(name, [])} | {"job", "instance"}
     labels |= set(re.findall(r'"(\w+)", "\$1"', expression))
     for by in re.findall(r"by \(([^)]*)\)", expression):
         assert set(by.replace(" ", "").split(",")) <= labels
 
 
-@needs_promtool
-def test_prometheus_understands_every_panel(tmp_path: Path) -> None:
+def test_prometheus_understands_every_panel(promtool: Callable[..., str], tmp_path: Path) -> None:
     rules = [
         {"record": f"panel:{i}", "expr": expr.replace("$__rate_interval", "5m").replace("$instance", ".*")}
         for i, expr in enumerate(TARGETS)
@@ -61,8 +70,7 @@ def test_prometheus_understands_every_panel(tmp_path: Path) -> None:
     assert f"{len(TARGETS)} rules found" in promtool("check", "rules", str(file))
 
 
-@needs_promtool
-def test_alerts_are_right_and_fire_when_they_should() -> None:
+def test_alerts_are_right_and_fire_when_they_should(promtool: Callable[..., str]) -> None:
     assert f"{len(RULES)} rules found" in promtool("check", "rules", "rules.yaml")
     promtool("test", "rules", "rules_test.yaml")
 

@@ -7,9 +7,9 @@ from typing import Any
 from proxy.observe.throttle_status import HOUR, MOST, ThrottleStatus
 from proxy.operate.throttles import whose
 from proxy.session.requester import Requester
+from quota.addresses import owner_of
 from quota.decision import Action, Decision
 from quota.entity import Entity
-from quota.kinds.connections import owner_of
 
 ALICE = Entity("alice", None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from proxy.observe.catalogue import families
 from proxy.observe.merging import MOST_ENDED, Counters, merged, merged_throttles, rows_of
@@ -76,6 +76,19 @@ def test_what_is_kept_of_workers_that_have_ended_is_bounded() -> None:
         entities = {f"{start}-{i}": i for i in range(MOST_ENDED)}
         rows = known.complete({0: (start, rows_of([counter("entity_refused_items", **entities)]))})
     assert sum(len(samples) for some in rows for *_, alike in some for *_, samples in alike) == 2 * MOST_ENDED
+
+
+def test_histograms_of_workers_add_up_and_stay_when_one_ends() -> None:
+    known = Counters()
+
+    def scrape(worker: int, start: int, count: float) -> dict[str, float]:
+        family = HistogramMetricFamily(P + "broker_seconds", "", labels=["api"])
+        family.add_metric(["Produce"], [("0.1", count), ("+Inf", count + 1)], 7.0)
+        found = merged(known.complete({worker: (start, rows_of([family]))}))
+        return {sample.labels.get("le", sample.name): sample.value for sample in found[0].samples}
+
+    scrape(0, 1, 5)
+    assert scrape(0, 2, 1) == {"0.1": 6, "+Inf": 8, P + "broker_seconds_count": 8, P + "broker_seconds_sum": 14}
 
 
 def test_what_each_worker_counts_of_the_same_is_told_once() -> None:

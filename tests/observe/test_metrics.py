@@ -33,7 +33,8 @@ from tests.support import World, changed, charge_mutations
 def make_room(tmp_path, limits, producer_ids=None):
     log_files = LogFiles(tmp_path / "logs")
     world = World(limits=limits, producer_ids=producer_ids or {})
-    usage = UsageLog(world.tally, log_files.author, log_files.writer, 3, lambda: 0.0, lambda: 0.0)
+    latencies = world.services.latencies
+    usage = UsageLog(world.tally, log_files.author, log_files.writer, 3, lambda: 0.0, lambda: 0.0, latencies=latencies)
     observer = Observer(Log(), usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     gauges = Gauges(
         client_connections=lambda: 7,
@@ -81,6 +82,27 @@ def test_traffic_is_shown_at_once_and_stays_when_an_interval_ends(room):
         assert shown['kafka_quota_proxy_request_bytes_total{api="Heartbeat"}'] == sizes[0]
         assert shown['kafka_quota_proxy_response_bytes_total{api="Heartbeat"}'] == sizes[1]
         room.usage.close_interval()
+
+
+def test_how_long_brokers_take_is_a_histogram_by_api_and_broker(room):
+    for broker, took in ((2, 0.003), (2, 0.1), (None, 0.5)):
+        d = room.world.dialogue(broker=broker)
+        d.client(request(12, 4, 1))
+        d.now = took
+        d.broker(response(12, 4, 1))
+    room.observer.decided(replace(throttled(), throttle=1.5), replace(BY, broker=2))
+    shown, name = figures(room), "kafka_quota_proxy_broker_seconds"
+    of_two = {
+        bound: shown[f'{name}_bucket{{api="Heartbeat",broker="2",le="{bound}"}}'] for bound in ("0.002", "0.004", "0.128", "+Inf")
+    }
+    assert of_two == {"0.002": 0, "0.004": 1, "0.128": 2, "+Inf": 2}
+    assert shown[f'{name}_sum{{api="Heartbeat",broker="2"}}'] == pytest.approx(0.103)
+    assert shown[f'{name}_count{{api="Heartbeat",broker="bootstrap"}}'] == 1
+    assert shown['kafka_quota_proxy_quota_seconds_sum{api="CreateTopics",broker="2"}'] == 1.5
+
+
+def throttled() -> Decision:
+    return Decision("request_rate", Action.THROTTLE, Entity("alice", None), (), 2.0, 1.0, 1.0, "")
 
 
 def test_refusals_and_mutes_are_shown(room):

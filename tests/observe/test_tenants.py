@@ -12,12 +12,14 @@ from proxy.config.limits import limits_of
 from proxy.config.models import Settings
 from proxy.config.tenants import tenants_of
 from proxy.hashing import murmur3
-from proxy.observe.tenants import PrefixWarnings, seen
+from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
 from proxy.operate.show import console
 from proxy.operate.tenants import tables, tenants
 from quota.engine import Engine
+from quota.limits import Limits
 from quota.rules import Rules
 from quota.tenants import Tenant, Tenants
+from tests.clients.proxied import Recorder
 
 SETTINGS = Settings.model_validate(
     {
@@ -81,6 +83,34 @@ def test_prefixes_without_topics_are_logged_once_all_topics_are_known_and_again_
     assert look(tenants) == [("a", ["a."])]
     assert look(tenants_of(SETTINGS.tenants)) == [], "said once"
     assert look(Tenants({"x": Tenant(topic_prefixes=("x.", "y."))})) == [("x", ["x.", "y."])]
+
+
+def test_a_limit_below_what_there_is_is_told_once():
+    log = Recorder()
+
+    def limits(most: int) -> Limits:
+        return limits_of(Settings.model_validate({"tenants": {"a": {"topic_prefixes": ["a."], "max_topics": most}}}))
+
+    engine = Engine(limits(3), murmur3)
+    warnings = NumberWarnings(engine, log)  # type: ignore[arg-type]
+    for i in range(3):
+        engine.owned.topic_sized(f"a.{i}", 1)
+
+    def look() -> list[tuple[str, int, int]]:
+        asyncio.run(warnings.look(partial(asyncio.sleep, 0)))
+        told, log.lines = log.lines, []
+        return [(line["entity"], line["usage"], line["limit"]) for line in told]
+
+    assert look() == []
+    engine.change(limits(2))
+    assert [look(), look()] == [[("tenant a", 3, 2)], []]
+    engine.change(limits(1))
+    assert look() == [("tenant a", 3, 1)], "another limit"
+    engine.owned.topic_sized("a.0", 0)
+    engine.owned.topic_sized("a.1", 0)
+    assert look() == []
+    engine.owned.topic_sized("a.1", 1)
+    assert look() == [("tenant a", 2, 1)], "it was within its limit meanwhile"
 
 
 class LinesLog:

@@ -115,6 +115,27 @@ def test_the_log_has_the_active_producer_ids_of_each_interval(room):
     assert lines[0]["window_ms"] == 3_600_000
 
 
+def test_the_log_has_how_long_requests_took_in_each_interval(room):
+    times = room.usage.latencies.of(2, 0)
+    for took in ((0.004, 0.02), (), (0.5,)):
+        for seconds in took:
+            times.add(seconds)
+        room.clock.pass_time(10)
+        room.usage.close_interval()
+    room.log_files.work()
+    first, last = room.log_files.lines()
+    assert (first["type"], first["part"], first["broker_id"], first["api"], first["requests"]) == (
+        "latency",
+        "broker",
+        2,
+        "Produce",
+        2,
+    )
+    assert first["p10_ms"] <= 5 < first["p99_ms"] <= first["max_ms"] <= 24
+    assert (last["requests"], last["start"]) == (1, "2026-01-01T00:00:20.000Z")
+    assert last["p10_ms"] >= 400
+
+
 def test_decisions_of_one_entity_are_limited_per_interval_and_counted(room):
     for _ in range(8):
         room.usage.decided(decision(), BY)

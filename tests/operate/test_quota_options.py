@@ -15,6 +15,7 @@ from proxy.operate.access import AccessError, upstream_of
 from proxy.operate.entities import filter_of, notes_of, ops_of, parts_of, spelled_out, who_of_parts
 from proxy.operate.quotas import quotas
 from proxy.wire.client_quotas import Component, Op
+from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.entity import DEFAULT, Entity
 from quota.overrides import changed
 from tests.certs import Authority
@@ -34,6 +35,9 @@ USER, CLIENT = "user", "client-id"
         ("--user alice", ((USER, "alice"),)),
         ("--user=alice --client-defaults", ((USER, "alice"), (CLIENT, None))),
         ("--user-defaults --client-id app", ((USER, None), (CLIENT, "app"))),
+        ("--entity-type ips --entity-name 10.0.0.1", (("ip", "10.0.0.1"),)),
+        ("--ip 10.0.0.1", (("ip", "10.0.0.1"),)),
+        ("--ip-defaults", (("ip", None),)),
     ],
 )
 def test_entities_are_named_as_kafka_configs_does(arguments, who):
@@ -133,6 +137,9 @@ TABLE = {
     ALICE: {"controller_mutations_rate": 5.0, "producer_ids_rate": 0.5},
     BOTH: {"controller_mutations_rate": 2.0},
     OTHERS: {"producer_ids_rate": 9.0},
+    DEFAULT_ADDRESS: {"connection_creation_rate": 50},
+    with_limit("10.0.0.1"): {"connection_creation_rate": 500},
+    with_limit("2001:db8::1"): {"connection_creation_rate": 5},
 }
 
 
@@ -144,7 +151,8 @@ def test_an_export_is_a_settings_file(tmp_path: Path) -> None:
 
 
 def test_the_way_from_one_table_to_another():
-    wanted = {ALICE: {"controller_mutations_rate": 6.0}, OTHERS: {"producer_ids_rate": 9.0}}
+    kept = {entity: values for entity, values in TABLE.items() if entity not in (ALICE, BOTH)}
+    wanted = {ALICE: {"controller_mutations_rate": 6.0}, **kept}
     found = plan.steps(TABLE, wanted, prune=False)
     assert [(one.entity, one.key, one.old, one.new) for one in found] == [(ALICE, "controller_mutations_rate", 5.0, 6.0)]
     entries = plan.entries_of(plan.steps(TABLE, wanted, prune=True))
@@ -157,8 +165,9 @@ def test_what_is_the_proxys_and_what_is_not():
         ((USER, "a"),): {"consumer_byte_rate": 1.0, "producer_ids_rate": 2.0},
         (("ip", "1.1.1.1"),): {"connection_creation_rate": 5.0},
     }
-    assert plan.own(found) == {Entity("a", None): {"producer_ids_rate": 2.0}}
-    assert plan.theirs(found) == 2
+    address = {with_limit("1.1.1.1"): {"connection_creation_rate": 5.0}}
+    assert plan.own(found) == {Entity("a", None): {"producer_ids_rate": 2.0}, **address}
+    assert plan.theirs(found) == 1
     assert json.dumps(plan.as_json(found))
 
 

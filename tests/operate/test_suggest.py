@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -173,3 +174,38 @@ def test_a_limit_of_a_client_id_is_for_the_user_that_uses_most_of_it(tmp_path: P
     found = suggested(tmp_path, "--by", "client-id")
     assert found["etl", "cluster_consumer_byte_rate"] == (900, 1400, 10)
     assert {name for name, _ in found} == {"etl"}
+
+
+def test_who_was_held_back_is_not_advised_to_have_less(tmp_path: Path) -> None:
+    """By the log that a proxy wrote while a producer wanted ten times its rate; the report says the same
+    (tests/reports/test_advice.py)."""
+    copy(Path(__file__).parents[1] / "reports" / "throttled.jsonl", tmp_path / "usage-one-0-0.jsonl")
+    found = {one["key"]: one for one in json.loads(run("--from", str(tmp_path), "--json").stdout)}
+    produced = found["cluster_producer_byte_rate"]
+    assert produced["held_back"]["limit"] == 20_480
+    assert produced["held_back"]["throttled"] > 100, "those that were left out of the log are counted"
+    assert produced["limit"] > 1.5 * 20_480
+    assert found["controller_mutations_rate"]["limit"] > 1
+    assert not any(found["cluster_request_rate"]["held_back"].values()), "nobody was held back by that"
+    told = run("--from", str(tmp_path)).stdout
+    assert "hit its limit of 20,480 in" in told
+    assert "throttled 281 times, for at least" in told
+
+
+@pytest.mark.parametrize("change", [{"mode": "observe"}, {"quota": "storage"}, {"principal": "<other>"}])
+def test_decisions_that_held_nobody_back(tmp_path: Path, change: dict[str, str]) -> None:
+    lines = [json.loads(line) for line in (Path(__file__).parents[1] / "reports" / "throttled.jsonl").open()]
+    made = [line | change if line["type"] == "decision" else line for line in lines]
+    (tmp_path / "usage-one-0-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in made))
+    found = json.loads(run("--from", str(tmp_path), "--json", "--min-intervals", "1").stdout)
+    assert len(found) > 2
+    assert not [one for one in found if any(one["held_back"].values())]
+
+
+def test_decisions_that_make_no_sense_are_counted_as_bad(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (Path(__file__).parents[1] / "reports" / "throttled.jsonl").open()]
+    good = next(line for line in lines if line["type"] == "decision")
+    wrong = [{"at": "yesterday"}, {"entity": None}, {"entity": {"user": 5, "client_id": None}}, {"left_out": -1}, {"limit": "1"}]
+    bad = [good | change for change in (*wrong, {"topics": [1]}, {"throttle_ms": None})]
+    (tmp_path / "usage-one-0-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (*lines, *bad)))
+    assert f"{len(bad)} line(s) could not be read" in run("--from", str(tmp_path), "--json").stderr

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.hashing import murmur3
 from quota.batch import Batch
-from quota.catalogue import KINDS, RATES, TENANT_KINDS, TENANT_RATES, TOPIC_NUMBERS
+from quota.catalogue import KINDS, RATES, TENANT_KINDS, TENANT_RATES, TOPIC_NUMBERS, TOPIC_STORED
 from quota.decision import Action, Decision
 from quota.engine import Engine
 from quota.entity import DEFAULT, Entity
@@ -20,15 +20,18 @@ from quota.kinds import topic_policy
 from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import MutationLimit
+from quota.kinds.overload import Levels, OverloadOptions
 from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, StorageLimits, Volume
+from quota.kinds.stored_bytes import TENANT_STORED, StoredLimit, TopicBudgets
 from quota.kinds.tenant_rates import TenantTable
 from quota.kinds.topic_numbers import Judged, conclude, judging
 from quota.kinds.topic_policy import PARTITIONS, AskedTopic, Rule, TopicPolicy, TopicPolicyOptions
 from quota.kinds.topic_rates import TOPIC_IN, TOPIC_OUT, TopicTable
 from quota.limit_table import LimitTable
 from quota.limits import Exempt, Limits
+from quota.overload import Goal
 from quota.owned_topics import WantedTopic
 from quota.produce import Judging
 from quota.rules import Rules
@@ -83,6 +86,14 @@ def fills(engine: Engine, user: str, amount: int, now: float) -> Decision | None
     return produces(engine, user, 1, now)
 
 
+def stores(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """Somebody writes to a topic that has nothing stored."""
+    for budget in engine.stored.budgets:
+        budget.begin()
+        budget.finish(0)
+    return produces(engine, user, amount, now)
+
+
 def reads(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
     """Somebody reads from a topic."""
     rate = Rules(engine, user, "app", now).topic_out("orders")
@@ -116,6 +127,18 @@ def shapes(engine: Engine, user: str, amount: int, now: float) -> Decision | Non
     return next((decision for decision, _ in found.values()), None)
 
 
+def overloads(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
+    """Somebody writes to a broker that is overloaded: everybody has 10 bytes per second there."""
+    rate = Rules(engine, user, "app", now, 1).produce
+    if rate is None:
+        return None
+    broker = engine.overload.brokers[1]
+    if broker.controller.level != 10.0:
+        broker.controller.level = 10.0
+        broker.rates.limits = Levels(10.0, broker.weights)
+    return None if rate.take(amount, now) else rate.charge(amount, now)
+
+
 MUTATIONS = limits_of(controller_mutations=LimitTable({EVERYBODY: MutationLimit.of(5, 50)}), max_throttle=CAP)
 IDS = limits_of(producer_ids=user_limit_table({EVERYBODY: ProducerIdLimit(10)}), max_throttle=CAP)
 TOPICS = limits_of(TopicLimits(100, {"orders": 10}, "window", Mode.THROTTLE), max_throttle=CAP)
@@ -123,7 +146,7 @@ ADDRESSES = limits_of(ConnectionLimits(10), max_throttle=CAP)
 TOPIC = TopicTable({"orders": RateLimit(10)})
 STORAGE = limits_of(StorageLimits(Below(100), Below(100)), max_throttle=CAP)
 POLICY = limits_of(TopicPolicyOptions(TopicPolicy({PARTITIONS: Rule(most=10)})), max_throttle=CAP)
-TENANTS = Tenants({"all": Tenant(users=("alice", "bob"))})
+TENANTS = Tenants({"all": Tenant(users=("alice", "bob"), topic_prefixes=("orders",))})
 TENANT_OF_ALL = TenantTable(TENANTS, {"all": RateLimit(10)})
 CASES = (
     {
@@ -139,6 +162,17 @@ CASES = (
         row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: rate_table({EVERYBODY: 10.0})}), of_entities(row.kind), 5, 500)
         for row in RATES
     }
+    | {
+        TENANT_STORED: Case(
+            limits_of(TENANTS, max_throttle=CAP, **{TENANT_STORED: TenantTable(TENANTS, {"all": StoredLimit(100, 100)})}),
+            *(stores, 100, 101, False, False),
+        ),
+        TOPIC_STORED: Case(
+            limits_of(max_throttle=CAP, **{TOPIC_STORED: TopicBudgets({"orders": StoredLimit(100, 100)})}),
+            *(stores, 100, 101, False, False),
+        ),
+    }
+    | {"overload": Case(limits_of(OverloadOptions(Goal(0.1, 1.0)), max_throttle=CAP), overloads, 1, 500, adds_up=False)}
     | {"topic_policy": Case(POLICY, shapes, 5, 20, adds_up=False)}
     | {
         row.kind: Case(limits_of(max_throttle=CAP, **{row.kind: LimitTable({EVERYBODY: 10})}), creates, 5, 20, adds_up=False)
@@ -195,7 +229,7 @@ def test_what_is_too_much_is_told_with_its_quota_and_the_throttle_is_capped(name
     assert decision is not None
     assert decision.quota == name
     assert 0 <= decision.throttle <= CAP
-    assert decision.usage >= decision.limit or name == "storage", "of a volume it is what is left"
+    assert decision.usage >= decision.limit or "stor" in name, "of a volume it is what is left, of a budget what is there"
     assert decision.message.endswith(".")
 
 
@@ -219,7 +253,7 @@ def test_who_is_exempt_is_not_limited(case):
 def test_a_user_has_a_limit_of_its_own_unless_it_is_one_of_the_cluster(case):
     engine = engine_of(case.limits)
     assert exceed(case, engine) is not None
-    assert (case.use(engine, "bob", case.within, 0.0) is None) == case.of_user or case.use is fills
+    assert (case.use(engine, "bob", case.within, 0.0) is None) == case.of_user or case.use in (fills, stores)
 
 
 def test_what_was_used_passes_and_is_forgotten(name, case):

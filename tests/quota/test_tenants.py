@@ -159,3 +159,19 @@ def test_what_cannot_be_is_refused(text, said, tmp_path):
     with pytest.raises(SettingsError) as e:
         load_settings(tmp_path / "settings.yaml", {})
     assert said in str(e.value)
+
+
+def test_members_that_are_added_while_proxies_run_join_those_of_the_file_which_go_first():
+    file = Tenants({"apps": Tenant(users=("alice",), topic_prefixes=("apps.",)), "ops": Tenant(users=("olga",))})
+    added = {
+        "ops": [("users", "alice"), ("users", "bob"), ("topic_prefixes", "ops.")],
+        "new": [("users", "bob"), ("user_prefixes", "new-")],
+        "apps": [("users", "alice")],
+    }
+    tenants, clashes = file.joined_by(added)
+    assert [tenants.of_user(user) for user in ("alice", "olga", "bob", "new-1")] == ["apps", "ops", "new", "new"]
+    assert (tenants.of_topic("ops.x"), tenants.of_topic("apps.x")) == ("ops", "apps")
+    assert [str(clash) for clash in clashes] == [
+        "`alice` of `users` is of tenant `apps` already",
+        "`bob` of `users` is of tenant `new` already",
+    ]

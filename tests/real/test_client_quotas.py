@@ -159,7 +159,7 @@ WRONG = {
     "user=x controller_mutations_burst=5": "`controller_mutations_burst` needs `controller_mutations_rate` beside it",
     "user=x controller_mutations_rate=9 controller_mutations_burst=5": "at least 9",
     "user=filed controller_mutations_burst=5": "`controller_mutations_rate` 7; must be at least 7",
-    "ip=10.0.0.1 producer_ids_rate=5": "not of 'ip'",
+    "ip=10.0.0.1 producer_ids_rate=5": "producer_ids_rate is not for addresses; these have connection_creation_rate",
     "user=x cluster_producer_byte_rate=5.5": "is not a whole number of bytes",
     "user=x producer_ids_rate=5 producer_ids_rate=6": "is 2 times in the request",
 }

@@ -3,6 +3,7 @@ produced and read while connections grow old is all there, without an error."""
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from localkafka import LocalCluster
+from localkafka import LocalCluster, tool
+from tests.messages import request
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.tenancy import access, logged_in, upstream
 
@@ -69,3 +72,38 @@ def test_a_user_gets_its_rate_of_connections_and_an_address_too(tenants3: LocalC
         with pytest.raises(Exception, match=r".*"):
             come_and_go(proxy.bootstrap, 200)
         wait_until(lambda: proxy.lines("over quota", quota="address_connection_rate", action="refuse"), "the line in the log")
+
+
+def arrives(address: str, source: str) -> bool:
+    """Whether a connection from there is let in: one that is refused is closed."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), 60, (source, 0)) as conn:
+        conn.settimeout(60)
+        conn.sendall(request(18, 3, 1, client_software_name="x", client_software_version="1"))
+        try:
+            return bool(conn.recv(1))
+        except ConnectionError:
+            return False
+
+
+def test_kafkas_own_tool_sets_the_rate_of_an_address(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
+    settings = {"quotas": {"admins": ["ANONYMOUS"], "dynamic": {"topic": name}}, "reload": {"interval": "100ms"}}
+    with ProxyProcess(tmp_path, kafka1.bootstrap_servers, settings) as proxy:
+        proxy.wait_for("quotas read")
+        at = ("--bootstrap-server", proxy.bootstrap, "--entity-type", "ips")
+        one = (*at, "--entity-name", "127.0.0.2")
+        tool("configs", *one, "--alter", "--add-config", "connection_creation_rate=1", check=True)
+        changed = proxy.wait_for("quota changed", entity="address 127.0.0.2")
+        assert (changed["quota"], changed["old"], changed["new"]) == ("connection_creation_rate", None, 1)
+        let_in = [arrives(proxy.bootstrap, "127.0.0.2") for _ in range(14)]
+        assert let_in[:11] == [True] * 11
+        assert not all(let_in)
+        assert proxy.lines("over quota", quota="address_connection_rate", entity="address 127.0.0.2")
+        assert all(arrives(proxy.bootstrap, "127.0.0.3") for _ in range(14)), "others are not concerned"
+        assert "connection_creation_rate=1.0" in tool("configs", *one, "--describe", check=True).stdout
+        at_the_broker = ("--bootstrap-server", kafka1.bootstrap_servers, "--entity-type", "ips", "--describe")
+        assert "connection_creation_rate" not in tool("configs", *at_the_broker, check=True).stdout
+        command = ["quotas", "alter", "--bootstrap-server", proxy.bootstrap, "--ip", "127.0.0.2"]
+        assert "altered" in run_command([*command, "--delete-config", "connection_creation_rate"], 300).stdout
+        proxy.wait_for("quota changed", entity="address 127.0.0.2", new=None)
+        assert all(arrives(proxy.bootstrap, "127.0.0.2") for _ in range(30))

@@ -193,6 +193,11 @@ def test_a_share_consumer_at_the_wrong_broker_is_shown_the_right_one(
     assert answers[0].responses == answers[1].responses
 
 
+def fetches(proxy: ProxyProcess) -> list[dict[str, Any]]:
+    """What the usage log has of ShareFetch."""
+    return [line for line in proxy.usage() if line["type"] == "usage" and line["api"] == "ShareFetch"]
+
+
 @pytest.mark.api(78, 1)
 def test_a_share_group_reads_more_than_the_proxy_holds(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
     """Answers above the 4 MiB that the proxy holds: they come whole, and are counted by topic."""
@@ -209,8 +214,8 @@ def test_a_share_group_reads_more_than_the_proxy_holds(kafka3: LocalCluster, tmp
         asked = ("--bootstrap-server", proxy.bootstrap, "--topic", name, "--group", name, "--max-messages", str(count))
         got = tool("console-share-consumer", *asked, check=True).stdout.split()
         assert sorted(got) == [chr(65 + i) * size for i in range(count)]
-        fetched = wait_until(lambda: [line for line in proxy.usage() if line.get("api") == "ShareFetch" and line["topic"]], "usage")
-    assert {line["topic"] for line in fetched} == {name}
-    lines = [line for line in proxy.usage() if line.get("api") == "ShareFetch"]  # all of them, now that the proxy has ended
+        wait_until(lambda: [line for line in fetches(proxy) if line["topic"]], "usage")
+    lines = fetches(proxy)  # all of them, now that the proxy has ended
+    assert {line["topic"] for line in lines} == {name, None}
     assert sum(line["record_bytes"] for line in lines) == count * len(record_batch(b"A" * size))
     assert max(line["response_bytes"] for line in lines) > HELD

@@ -95,7 +95,7 @@ def test_users_of_a_tenant_store_no_more_than_it_may_whatever_they_claim(
 
 def test_the_limit_of_a_tenant_is_altered_while_it_runs(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
     quotas = {"admins": ["ANONYMOUS"], "dynamic": {"topic": name}}
-    settings = {"tenants": {"apps": {"users": ["ANONYMOUS"]}}, "quotas": quotas, "reload": {"interval": "100ms"}}
+    settings = {"tenants": {"apps": {"users": []}, "ops": {"users": ["olga"]}}, "quotas": quotas, "reload": {"interval": "100ms"}}
     with ProxyProcess(tmp_path, kafka1.bootstrap_servers, settings) as proxy:
         place = ["--bootstrap-server", proxy.bootstrap, "--entity-type", "tenants"]
         who = [*place, "--entity-name", "apps"]
@@ -105,11 +105,17 @@ def test_the_limit_of_a_tenant_is_altered_while_it_runs(kafka1: LocalCluster, tm
         assert (changed["quota"], changed["old"], changed["new"]) == ("cluster_producer_byte_rate", None, 1024)
         found = json.loads(quotas_command("describe", *place, "--json"))
         assert found == [{"entity": {"tenant": "apps"}, "quotas": {"cluster_producer_byte_rate": 1024}}]
+        taken = run_command(["quotas", "alter", *who, "--add-config", "users.olga=1"], 300)
+        assert taken.returncode == 1
+        assert "`olga` of `users` is of tenant `ops` already" in taken.stdout + taken.stderr
+        quotas_command("alter", *who, "--add-config", "users.ANONYMOUS=1")
+        (one, _) = json.loads(command("--admin", proxy.admin, "--json"))["tenants"]
+        assert (one["tenant"], one["users"]) == ("apps", ["ANONYMOUS"])
         producer = Producer({"bootstrap.servers": proxy.bootstrap, "log_level": 2})
         producer.produce(name + "-data", bytes(15_000))
         assert producer.flush(90) == 0
         assert proxy.wait_for("over quota", quota="tenant_producer_byte_rate", entity="tenant apps")["limit"] == 1024
-        quotas_command("alter", *who, "--delete-config", "cluster_producer_byte_rate")
+        quotas_command("alter", *who, "--delete-config", "cluster_producer_byte_rate,users.ANONYMOUS")
         proxy.wait_for("quota changed", entity="tenant apps", new=None)
         assert quotas_command("describe", *place) == "no quotas\n"
 

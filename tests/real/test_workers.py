@@ -23,6 +23,7 @@ import yaml
 
 from localkafka import LocalCluster
 from localkafka.ports import free_port
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.raw import Connection, connect
 from tests.real.steady import SteadyProducer, create, read_in_order
@@ -212,8 +213,41 @@ def test_settings_are_read_once_for_all_and_a_worker_starts_with_those_in_force(
         assert len(proxy.lines("settings applied")) == 1
 
 
+def test_quotas_set_while_running_are_read_once_for_all_workers(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    quotas = {"dynamic": {"topic": f"{name}-quotas"}, "admins": ["ANONYMOUS"]}
+    with workers(kafka3, tmp_path, quotas=quotas) as proxy:
+
+        def command(*arguments: str) -> str:
+            done = run_command(["quotas", arguments[0], "--bootstrap-server", proxy.bootstrap, *arguments[1:]], 300)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        def limits() -> list[int]:
+            """What each worker knows: connections are spread evenly."""
+            with ExitStack() as stack:
+                each = [stack.enter_context(connect(proxy.bootstrap)) for _ in range(WORKERS)]
+                return [len(it.decoded(48, 1, components=[], strict=False).entries or ()) for it in each]
+
+        command("alter", "--user", "alice", "--add-config", "cluster_producer_byte_rate=1000")
+        command("alter", "--client-id", "<default>", "--add-config", "cluster_consumer_byte_rate=2000")
+        wait_until(lambda: limits() == [2, 2, 2], "all workers to know both")
+        processes(proxy)[1].kill()
+        wait_until(lambda: proxy.metric("worker_restarts_total") == 1, "the worker to be started again")
+        wait_until(lambda: proxy.metric("workers_up") == WORKERS and limits() == [2, 2, 2], "it to know both")
+        command("alter", "--user", "alice", "--delete-config", "cluster_producer_byte_rate")
+        wait_until(lambda: limits() == [1, 1, 1], "all workers to forget one")
+        assert proxy.metric("dynamic_quotas") == 1
+        assert len(proxy.lines("quota topic is up")) == 1, "no worker reads it by itself"
+        assert [(line["entity"], line["old"], line["new"]) for line in proxy.lines("quota changed")] == [
+            ("user alice", None, 1000),
+            ("default client-id", None, 2000),
+            ("user alice", 1000, None),
+        ]
+
+
 def test_workers_end_with_a_supervisor_that_is_killed(kafka3: LocalCluster) -> None:
-    port = free_port()
+    with ExitStack() as stack:
+        port = stack.enter_context(shared_ports(1))  # nobody else picks it meanwhile
     command = ["--upstream", kafka3.bootstrap_servers, "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
     with subprocess.Popen([*COMMAND, *command, "--workers", "2"], stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None

@@ -74,14 +74,14 @@ def test_all_log_dirs_of_all_brokers() -> None:
 
 def test_replicas_are_told_where_they_are_asked_for() -> None:
     def topics(brokers: list[Describing]) -> None:
-        brokers[0].dirs[0]["topics"] = {f"t{i}": [(0, i), (1, 1)] for i in range(30)}
+        brokers[0].dirs[0]["topics"] = {f"t{i}": [(0, i), (1, 1)] for i in range(1030)}
 
     check, _ = look(topics, count=1, replicas=True)
     (replicas,) = check.replicas.values()
     assert replicas.partitions["t7"] == {0, 1}
-    assert replicas.size == sum(range(30)) + 30
-    assert list(replicas.largest.items())[:2] == [("t29", 30), ("t28", 29)]
-    assert len(replicas.largest) == 20
+    assert replicas.size == sum(range(1030)) + 1030
+    assert list(replicas.largest.items())[:2] == [("t1029", 1030), ("t1028", 1029)]
+    assert len(replicas.largest) == 1000
 
 
 def test_a_broker_that_hangs_costs_its_own_volumes_only() -> None:
@@ -301,6 +301,21 @@ def test_what_a_check_changes_is_told_and_logged() -> None:
     assert lines.lines[0]["topic_bytes"] == {"orders": 5}
     assert lines.lines[0]["limit_bytes"] == GIB
     assert storage.calm
+
+
+def test_all_topics_are_named_once_an_hour() -> None:
+    lines, storage = Lines(), Storage(SINGLE)
+    told = VolumeLog(cast(Any, Recorder()), cast(UsageLog, lines))
+    volume = Volume(1, "/data", 100 * GIB, 50 * GIB)
+    replicas = Replicas({}, {f"t{i}": 100 - i for i in range(50)}, 9000)
+    for at in (0.0, 60.0, 3540.0, 3600.0, 3660.0):
+        check = Check(at, (volume,), brokers=frozenset({1}), replicas={volume.key: replicas})
+        told.checked(check, storage, storage.observe(check), "cluster")
+    assert [len(line["topic_bytes"]) for line in lines.lines] == [20] * 5
+    more = [line["more_topic_bytes"] for line in lines.lines]
+    assert [named is None for named in more] == [False, True, True, False, True]
+    assert list(more[0]) == [f"t{i}" for i in range(20, 50)]
+    assert more[3]["t49"] == 51
 
 
 def test_other_settings_are_a_new_check_at_once_and_none_ends_it() -> None:

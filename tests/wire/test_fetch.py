@@ -7,13 +7,17 @@ from uuid import UUID
 
 import pytest
 from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
 
-from proxy.wire.fetch import FetchSums, blank_tags, read_fetch
+from benchmarks.bench.frames import CASES, FETCH_VERSION
+from loadtest.entities import response_frame
+from proxy.session.session import State
+from proxy.wire.fetch import FetchSums, blank_tags, fetch_sums, read_fetch, sums_ahead
 from proxy.wire.headers import flexible, response_body
 from proxy.wire.primitives import BadBytes, uvarint
 from proxy.wire.walk import Walk
 from tests.messages import make, part_of, request, response
-from tests.support import World
+from tests.support import ALICE, World
 
 VERSIONS = range(4, 19)
 ENDPOINT_HOST = b"real-host"
@@ -146,6 +150,74 @@ def test_a_held_response_shows_the_proxy_instead():
     assert ENDPOINT_HOST not in got
     assert got.count(b"proxy.example") == 2
     assert response_body(got, 0, len(got), 1, 17) == 9
+
+
+def usual(version: int, chance: Random, *topics: tuple[str, list[int]]) -> bytes:
+    """A response as brokers mostly send them: no aborted transactions, no tagged fields."""
+    parts = lambda sizes: [  # noqa: E731
+        {"error_code": ErrorCode.none, "high_watermark": chance.randrange(9), "records": chance.randbytes(size)} for size in sizes
+    ]
+    named = lambda name: {"topic": name} if version < 13 else {"topic_id": UUID(bytes=name.encode().ljust(16, b"-"))}  # noqa: E731
+    made = [{**named(name), "partitions": parts(sizes)} for name, sizes in topics]
+    return response_frame(1, version, error_code=ErrorCode.none, responses=made)
+
+
+@pytest.mark.parametrize("version", [12, 13, 16, 18])
+def test_what_is_known_before_a_response_ends_is_what_reading_all_of_it_gives(version):
+    """Wherever its first read ends, and wherever in that it begins."""
+    known = 0
+    for seed in range(40):
+        chance = Random(seed)
+        sizes = lambda chance: [chance.choice((0, 1, 60, 400)) for _ in range(chance.randrange(4))]  # noqa: E731
+        topics = [*((f"t{i}", sizes(chance)) for i in range(chance.randrange(3))), ("last", [200])]
+        plain = usual(version, chance, *topics)
+        tagged = fetched(version, chance, *topics, endpoints=seed % 2 if version >= 16 else 0)
+        ends = plain[:-1] + b"\1\x63\0"  # a tagged field of the response itself
+        for frame in (plain, tagged, (len(ends) - 4).to_bytes(4, "big") + ends[4:]):
+            body = 8 + flexible(1, version)
+            whole = fetch_sums([(frame, 0, len(frame))], version, body, 3)
+            for at in range(9, len(frame)):
+                start = chance.choice((0, 5))
+                found = sums_ahead(bytes(start) + frame[:at], start, len(frame), version, body, 3)
+                if found is not None:
+                    known += 1
+                    assert (found.topics, found.cold, whole.root_tags) == (whole.topics, whole.cold, 0), f"seed {seed}, cut at {at}"
+    assert known > 40 * 170, "all but the first bytes of the last records are enough of a usual one"
+
+
+def test_nothing_is_known_of_older_versions_before_they_end():
+    frame = fetched(11, Random(1), ("a", [300]))
+    assert all(sums_ahead(frame[:at], 0, len(frame), 11, 8) is None for at in range(9, len(frame)))
+
+
+LARGE = CASES["fetch-64k"].answer()
+"""of one partition, in a version that may name node endpoints"""
+
+
+def test_a_large_response_that_may_be_held_passes_as_it_comes_when_its_end_is_known():
+    world = World(max_held_response=1 << 20)
+    d = world.dialogue()
+    d.client(request(1, FETCH_VERSION, 0))
+    d.broker(LARGE[:1000])
+    assert d.to_client == LARGE[:1000]
+    d.broker(LARGE[1000:30_000], LARGE[30_000:])
+    assert d.to_client == LARGE[1000:]
+    (row,) = [row for row in world.tally.close_interval() if row.key.topic_id is not None]
+    assert (row.requests, row.record_bytes) == (1, fetch_sums([(LARGE, 0, len(LARGE))], FETCH_VERSION, 9).topics[row.key.topic_id])
+
+
+@pytest.mark.parametrize("at", [1000, 40_000])
+def test_one_that_is_throttled_tells_so_and_mutes_behind_its_end(at):
+    world = World(max_held_response=1 << 20, consume={ALICE: 10}, max_throttle=300)
+    d = world.dialogue("alice")
+    d.client(request(1, FETCH_VERSION, 0))
+    d.broker(LARGE[:at])
+    assert d.session.state is State.OPEN, "the mute begins with the end of the answer"
+    d.broker(LARGE[at:])
+    got = d.to_client
+    assert int.from_bytes(got[9:13], "big") == 300_000
+    assert got[:9] + bytes(4) + got[13:] == LARGE
+    assert d.session.state is State.MUTED
 
 
 def test_blanks_are_not_as_long_as_a_response_says():
