@@ -130,7 +130,7 @@ def read(folders: Iterable[Path], by: str) -> Read:
                 found.hits[which].add(line, _number_of(line["at"], seconds), limit)
             continue
         found.first, found.last = found.first or line["start"], max(found.last, line["end"])
-        new = _number_of(line["start"], seconds)
+        new = _number_of(line["end"], seconds, _MOMENT)
         if number is not None and new != number:
             _close(found, sums, seconds, by)
         number = new
@@ -203,9 +203,14 @@ def _concerned(line: dict[str, Any], by: str) -> Iterator[tuple[Which, float | N
         yield (Entity(None if by == "client-id" else user, client_id), key), of_level
 
 
-def _number_of(time: str, seconds: int) -> int:
-    """Which interval this is in, counted from the epoch, as proxies end theirs at multiples of their length."""
-    return int(datetime.fromisoformat(time).timestamp()) // seconds
+_MOMENT: Final = 0.001
+"""Seconds before the end of an interval at which it is looked at: the end itself is the next one's."""
+
+
+def _number_of(time: str, seconds: int, before: float = 0.0) -> int:
+    """Which interval `before` seconds before a time is in, counted from the epoch, as proxies end theirs at multiples of their
+    length."""
+    return int((datetime.fromisoformat(time).timestamp() - before) // seconds)
 
 
 def _usual_interval(files: Iterable[Path]) -> int:
@@ -242,7 +247,7 @@ def _entity(line: dict[str, Any], by: str) -> Entity | None:
 
 
 def _in_order(files: list[Path], found: Read) -> Iterator[dict[str, Any]]:
-    """The usage lines of all files by their start, and decisions when they are met. A file is opened when its first line is due, so
+    """The usage lines of all files by their end, and decisions when they are met. A file is opened when its first line is due, so
     that few are open at once. Lines that come twice are read once."""
     waiting: list[tuple[str, int, Iterator[dict[str, Any]] | None, dict[str, Any]]] = []
     for number, file in enumerate(files):
@@ -267,7 +272,7 @@ def _in_order(files: list[Path], found: Read) -> Iterator[dict[str, Any]]:
 
 
 def _time(line: dict[str, Any]) -> str:
-    time: str = line["start"] if line["type"] == "usage" else line["at"]
+    time: str = line["end"] if line["type"] == "usage" else line["at"]
     return time
 
 

@@ -15,7 +15,7 @@ from reports.quotas.catalogue import KEYS, TOPIC_RATES, Measure
 from reports.quotas.file import QuotaFile
 from reports.quotas.holders import holders
 from reports.tables import Lengths
-from reports.transforms.buckets import bucket_start
+from reports.transforms.buckets import interval_bucket
 
 BURST_SECONDS = 10
 """Seconds of a rate that pass at once, as in the proxy."""
@@ -65,7 +65,7 @@ def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: i
     measures = {key.kind: key.measure for key in KEYS if key.measure is not None}
     kinds = tuple(measures)
     used = lines.where(F.col("type") == "usage").select(
-        F.unix_seconds(bucket_start("start", seconds)).alias("at"),
+        interval_bucket(seconds).alias("at"),
         "principal",
         "client_id",
         *[_measured(measure).alias(kind) for kind, measure in measures.items()],
@@ -94,7 +94,7 @@ def _topic_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seco
     rates = F.broadcast(spark.createDataFrame(limits, "kind string, topic string, limit double"))
     measured = [F.when(_measured(one.measure) > 0, F.lit(one.kind)) for one in TOPIC_RATES]
     rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull()).select(
-        F.unix_seconds(bucket_start("start", seconds)).alias("at"),
+        interval_bucket(seconds).alias("at"),
         "topic",
         F.coalesce(*measured).alias("kind"),
         "record_bytes",
@@ -192,7 +192,7 @@ def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waitin
 def _ids(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """New producer ids within a window: over the limit every Produce of the user is throttled."""
     rows = lines.where(F.col("type") == "producer_ids").select(
-        F.unix_seconds(bucket_start("start", seconds)).alias("at"),
+        interval_bucket(seconds).alias("at"),
         "user",
         "proxy",
         F.col("counted").cast("double").alias("counted"),
@@ -211,7 +211,7 @@ def _topics(lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """Bytes into topics: a topic over its threshold is refused while all together are over the total. Without a threshold of its
     own a topic has an equal share of what the others leave of the total."""
     rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull() & (F.col("api") == "Produce")).select(
-        F.unix_seconds(bucket_start("start", seconds)).alias("at"), "topic", "record_bytes"
+        interval_bucket(seconds).alias("at"), "topic", "record_bytes"
     )
     sums = rows.groupBy("at", "topic").agg(F.sum("record_bytes").cast("double").alias("demand"))
     total = quotas.topics_total if quotas.topics_total is not None else 0.0

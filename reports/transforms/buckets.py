@@ -19,6 +19,16 @@ def bucket_start(time: str, seconds: int) -> Column:
     return F.timestamp_seconds(since_epoch - F.pmod(since_epoch, F.lit(seconds)))
 
 
+def interval_bucket(seconds: int) -> Column:
+    """Start of the bucket that a line's interval ended in, in seconds since the epoch.
+
+    Intervals end at multiples of their length. One may begin a moment before such a multiple, when a proxy starts: by its start it
+    would be in the bucket before that in which it was nearly all the time.
+    """
+    last = F.unix_seconds(F.col("end") - F.expr("interval 1 millisecond"))
+    return last - F.pmod(last, F.lit(seconds))
+
+
 def dated(table: DataFrame, seconds: int) -> DataFrame:
     """A table with `start`, led by `date` (UTC, of the start) and followed by `seconds`, the length of its buckets."""
     others = [name for name in table.columns if name != "start"]

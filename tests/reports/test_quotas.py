@@ -188,6 +188,15 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     assert len(found) == 13
 
 
+@pytest.mark.spark
+def test_an_interval_that_begins_a_moment_early_is_in_the_time_in_which_it_was(spark: "SparkSession", tmp_path: Path) -> None:
+    # 20 s of the rate, 10 of which pass at once, and 10 s more: at the limit all the time, and nothing in between without traffic.
+    log = Log().usage(-0.1, 10.1, topic="t", record_bytes=2000).usage(10, topic="t", record_bytes=1000)
+    quotas = read(tmp_path, "quotas: {entities: [{user: alice, producer_byte_rate: 100}]}")
+    found = replayed(spark, tmp_path, log.lines, quotas, Lengths(10, 10, 10), NOON)["producer_byte_rate", "alice", None]
+    assert (found["seconds"], found["seconds_throttled"], found["longest_wait"]) == (20, 20, 0)
+
+
 RATE = 200_000
 ENOUGH = 22
 """Seconds of the rate after which a client ends: 10 of them pass at once."""
