@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 SLICE: Final = 0.0005
 """Seconds of one turn."""
-PASS: Final = 0.0005
+PASS: Final = 0.001
 """Seconds in one pass of the event loop after which busy connections wait."""
 ROUND: Final = 0.0005
 """Seconds in one pass of the event loop for those who wait."""

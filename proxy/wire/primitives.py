@@ -27,10 +27,10 @@ class BadBytes(Exception):
 def uvarint(buf: Buffer, pos: i64, end: i64) -> tuple[i64, i64]:
     """(value, position behind it) of an unsigned varint of at most 32 bits."""
     if not isinstance(buf, bytes):
-        start, buf = pos, bytes(buf[pos : min(pos + 6, end)])
-        value, pos = uvarint(buf, 0, len(buf))
-        return value, start + pos
-    value = 0
+        few = bytes(buf[pos : min(pos + 6, end)])
+        number, size = uvarint(few, 0, len(few))
+        return number, pos + size
+    value: i64 = 0
     shift: i64 = 0
     while pos < end:
         byte: i64 = buf[pos]
@@ -65,8 +65,12 @@ def fixed(pos: i64, size: i64, end: i64) -> i64:
 
 def int32(buf: bytes, pos: i64) -> i64:
     """A signed integer that has to be there."""
-    if COMPILED:
-        value: i64 = buf[pos] << 24 | buf[pos + 1] << 16 | buf[pos + 2] << 8 | buf[pos + 3]
+    if COMPILED:  # each byte as an `i64` of its own: a sum of Python's integers would take objects
+        a: i64 = buf[pos]
+        b: i64 = buf[pos + 1]
+        c: i64 = buf[pos + 2]
+        d: i64 = buf[pos + 3]
+        value = a << 24 | b << 16 | c << 8 | d
         return value if value < 0x80000000 else value - 0x100000000
     number: int = INT32.unpack_from(buf, pos)[0]
     return number
@@ -74,7 +78,9 @@ def int32(buf: bytes, pos: i64) -> i64:
 
 def int16(buf: bytes, pos: i64) -> i64:
     """The same of 2 bytes."""
-    value: i64 = buf[pos] << 8 | buf[pos + 1]
+    high: i64 = buf[pos]
+    low: i64 = buf[pos + 1]
+    value = high << 8 | low
     return value if value < 0x8000 else value - 0x10000
 
 
