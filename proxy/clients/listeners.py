@@ -31,6 +31,7 @@ from proxy.session.port import Peer
 from proxy.session.requester import NO_API, Requester
 from proxy.supervise import tell_end
 from proxy.tls import explain, server_name_of
+from proxy.transport import TcpTransport
 from proxy.wire.primitives import BadBytes
 from proxy.wire.proxy_protocol import FIRST, header_size, source_address
 
@@ -242,12 +243,10 @@ class ClientListener:
                     return
             context = self._tls()
             given = True
-            await self._loop.connect_accepted_socket(
-                lambda: connection,
-                conn,
-                ssl=context,
-                ssl_handshake_timeout=None if context is None else timeout,
-            )
+            if context is None:
+                TcpTransport(self._loop, conn, connection).start()
+            else:
+                await self._loop.connect_accepted_socket(lambda: connection, conn, ssl=context, ssl_handshake_timeout=timeout)
         except asyncio.CancelledError:
             if arrived.transport is not None:
                 connection.cut_off()
