@@ -53,11 +53,14 @@ HOT = (
     "proxy.apis.produce",
     "proxy.apis.fetch",
     "proxy.apis.share_fetch",
+    "proxy.transport",
+    "proxy.clients.turns",
+    "proxy.clients.connection",
 )
 """What is compiled: what every frame passes through."""
 
 APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
-READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
+READ_FROM = ("wire", "session", "identity", "transport.py", "clients", *(f"apis/{name}.py" for name in APIS), "../quota")
 """Packages and files that the hot modules import from. A build covers all of them, as it may hold their constants."""
 
 

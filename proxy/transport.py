@@ -10,11 +10,23 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from proxy.wire.primitives import Buffer
 
-P = TypeVar("P", bound=asyncio.Protocol)
+
+class StreamProtocol(Protocol):
+    """`asyncio.Protocol` by its methods: what is compiled cannot inherit from it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+    def data_received(self, data: bytes, /) -> None: ...
+    def eof_received(self) -> bool | None: ...
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+P = TypeVar("P", bound=StreamProtocol)
 LARGEST: Final = 1 << 18
 """Bytes of a read, at most."""
 SMALLEST: Final = 1 << 12
@@ -44,7 +56,7 @@ class TcpTransport:
         "_waits",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: asyncio.Protocol) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: StreamProtocol) -> None:
         self._loop, self._sock, self._protocol = loop, sock, protocol
         self._fd = sock.fileno()
         self._info: dict[str, Any] = {"socket": sock}
@@ -64,16 +76,16 @@ class TcpTransport:
                 self._info[name] = ask()
             except OSError:  # it has ended meanwhile
                 self._info[name] = None
-        self._protocol.connection_made(self)  # type: ignore[arg-type]
+        self._protocol.connection_made(cast(asyncio.BaseTransport, self))
         self.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._info.get(name, default)
 
-    def get_protocol(self) -> asyncio.BaseProtocol:
+    def get_protocol(self) -> StreamProtocol:
         return self._protocol
 
-    def set_protocol(self, protocol: asyncio.Protocol) -> None:
+    def set_protocol(self, protocol: StreamProtocol) -> None:
         self._protocol = protocol
 
     def is_closing(self) -> bool:
@@ -114,7 +126,7 @@ class TcpTransport:
                 self.pause_reading()
                 if not self._protocol.eof_received():
                     self.close()
-        except Exception as e:  # noqa: BLE001
+        except Exception as e:
             self._broken(e)
 
     # ------------------------------------------------------------------ writing
@@ -204,7 +216,7 @@ class TcpTransport:
             elif self._paused and self._waits <= self._low:
                 self._paused = False
                 self._protocol.resume_writing()
-        except Exception as e:  # noqa: BLE001
+        except Exception as e:
             self._broken(e)
 
     def _shut(self) -> None:

@@ -246,7 +246,9 @@ class ClientListener:
             if context is None:
                 TcpTransport(self._loop, conn, connection).start()
             else:
-                await self._loop.connect_accepted_socket(lambda: connection, conn, ssl=context, ssl_handshake_timeout=timeout)
+                await self._loop.connect_accepted_socket(
+                    lambda: cast(asyncio.Protocol, connection), conn, ssl=context, ssl_handshake_timeout=timeout
+                )
         except asyncio.CancelledError:
             if arrived.transport is not None:
                 connection.cut_off()

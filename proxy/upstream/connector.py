@@ -9,14 +9,14 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from proxy.config.units import HostPort
 from proxy.config.upstream import UpstreamSasl
 from proxy.tls import explain
-from proxy.transport import connect
+from proxy.transport import StreamProtocol, connect
 
-Protocol = TypeVar("Protocol", bound=asyncio.Protocol)
+Protocol = TypeVar("Protocol", bound=StreamProtocol)
 
 
 class BrokerError(Exception):
@@ -58,7 +58,12 @@ class Upstream:
             async with asyncio.timeout(self.timeout):
                 if context is None:
                     return await connect(factory, address.host, address.port)
-                return await loop.create_connection(factory, address.host, address.port, ssl=context, server_hostname=address.host)
+                secure: dict[str, Any] = {"ssl": context, "server_hostname": address.host}
+                made = cast(Callable[[], asyncio.Protocol], factory)
+                return cast(
+                    tuple[asyncio.Transport, Protocol],
+                    await loop.create_connection(made, address.host, address.port, **secure),
+                )
         except TimeoutError:
             raise BrokerError(f"no connection to {address} within {self.timeout:g} s") from None
         except OSError as e:
