@@ -32,6 +32,9 @@ HOT = (
     "proxy.wire.share_fetch",
     "proxy.wire.throttle",
     "proxy.session.tally",
+    "proxy.session.latencies",
+    "proxy.session.port",
+    "proxy.session.plans",
     "proxy.session.client",
     "proxy.session.throttled",
     "proxy.session.answers",
@@ -60,13 +63,15 @@ HOT = (
 """What is compiled: what every frame passes through."""
 
 APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
-READ_FROM = ("wire", "session", "identity", "transport.py", "clients", *(f"apis/{name}.py" for name in APIS), "../quota")
+CLIENTS = ("transport.py", *(f"clients/{name}.py" for name in ("connection", "handover", "turns")))
+OTHERS = ("config/units.py", "supervise.py", "upstream/connector.py")
+READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), *CLIENTS, *OTHERS, "../quota")
 """Packages and files that the hot modules import from. A build covers all of them, as it may hold their constants."""
 
 
 def digest() -> str:
-    """The SHA-256 of the sources that a build is made of."""
-    found = hashlib.sha256()
+    """The SHA-256 of the sources that a build is made of, and of which of them are compiled."""
+    found = hashlib.sha256("\n".join(HOT).encode())
     for part in READ_FROM:
         place = ROOT / part
         for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:

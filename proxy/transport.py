@@ -7,6 +7,7 @@ read once, and makes an object for each write. Figures are in docs/performance.m
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -36,8 +37,8 @@ AT_ONCE: Final = 64
 
 
 class TcpTransport:
-    """A connected socket, which the transport closes. `connection_made` is called by `start`. Of `asyncio.Transport` by its methods:
-    what is compiled cannot inherit from what is not."""
+    """A connected socket, which the transport closes. `connection_made` is called by `start`. It is an `asyncio.Transport`
+    by its methods: what is compiled cannot inherit from that."""
 
     __slots__ = (
         "_closing",
@@ -76,7 +77,10 @@ class TcpTransport:
                 self._info[name] = ask()
             except OSError:  # it has ended meanwhile
                 self._info[name] = None
-        self._protocol.connection_made(cast(asyncio.BaseTransport, self))
+        try:
+            self._protocol.connection_made(cast(asyncio.BaseTransport, self))
+        except Exception as e:
+            self._broken(e)
         self.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -136,6 +140,9 @@ class TcpTransport:
 
     def get_write_buffer_size(self) -> int:
         return self._waits
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         self._high, self._low = high, low
@@ -261,10 +268,25 @@ class TcpTransport:
             self._loop.call_soon(self._lost, error)
 
     def _lost(self, error: Exception | None) -> None:
+        protocol, self._protocol = self._protocol, NOBODY  # they refer to each other
         try:
-            self._protocol.connection_lost(error)
+            protocol.connection_lost(error)
         finally:
             self._sock.close()
+
+
+class _Nobody:
+    """The protocol of a transport that is over."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+    def data_received(self, data: bytes, /) -> None: ...
+    def eof_received(self) -> bool | None: ...
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+NOBODY: Final = _Nobody()
 
 
 async def connect(factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
@@ -279,7 +301,7 @@ async def connect(factory: Callable[[], P], host: str, port: int) -> tuple[async
             await loop.sock_connect(sock, address)
         except OSError as e:
             sock.close()
-            failed = e
+            failed = OSError(e.errno, os.strerror(e.errno)) if e.errno else e  # uvloop's words name the address
         except BaseException:
             sock.close()
             raise
