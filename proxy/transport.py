@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from proxy.wire.primitives import Buffer
@@ -150,7 +150,7 @@ class TcpTransport:
 
     def write(self, data: Buffer) -> None:
         if self._waits or self._closing or self._eof:
-            self._keep([data])
+            self._keep([data], 0)
             return
         try:
             sent = self._sock.send(data)
@@ -160,12 +160,22 @@ class TcpTransport:
             self._fail(e)
             return
         if sent < len(data):
-            self._keep([memoryview(data)[sent:]])
+            self._keep([data], sent)
 
-    def writelines(self, chunks: Iterable[Buffer]) -> None:
-        self._keep(chunks)
-        if len(self._waiting) and not self._closing:
-            self._send()
+    def writelines(self, chunks: list[Buffer]) -> None:
+        if self._waits or self._closing or self._eof:
+            self._keep(chunks, 0)
+            return
+        some = chunks if len(chunks) <= AT_ONCE else chunks[:AT_ONCE]
+        try:
+            sent = self._sock.sendmsg(some)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as e:
+            self._fail(e)
+            return
+        if sent < sum(map(len, chunks)):
+            self._keep(chunks, sent)
 
     def write_eof(self) -> None:
         if not self._eof and not self._closing:
@@ -173,15 +183,19 @@ class TcpTransport:
             if not self._waits:
                 self._shut()
 
-    def _keep(self, chunks: Iterable[Buffer]) -> None:
-        """Let these wait until the socket takes them."""
+    def _keep(self, chunks: list[Buffer], sent: int) -> None:
+        """Let these wait until the socket takes them, but for the first bytes, which are sent."""
         if self._closing or self._eof:
             return
         began = self._waits > 0
         for chunk in chunks:
-            if len(chunk):
-                self._waiting.append(chunk)
-                self._waits += len(chunk)
+            size = len(chunk)
+            if sent >= size:
+                sent -= size
+                continue
+            self._waiting.append(memoryview(chunk)[sent:] if sent else chunk)
+            self._waits += size - sent
+            sent = 0
         if self._waits and not began:
             self._loop.add_writer(self._fd, self._send)
         self._pause_or_not()
