@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
@@ -132,7 +133,14 @@ def use() -> None:
     if reason is not None:
         state = f"pure Python ({reason})"
         return
-    sys.meta_path.insert(0, _Finder(json.loads((BUILT / manifest()).read_text())["modules"]))
+    finder = _Finder(json.loads((BUILT / manifest()).read_text())["modules"])
+    sys.meta_path.insert(0, finder)
+    try:
+        import_module(HOT[0])
+    except (ImportError, ValueError) as e:  # what it was built with is another version, or not there
+        sys.meta_path.remove(finder)
+        state = f"pure Python (the build does not load: {e})"
+        return
     state = "compiled"
 
 

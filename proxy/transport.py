@@ -2,7 +2,7 @@
 
 In: a connected socket and a protocol. Out: what asyncio promises of a transport, with what the socket gives as it comes: a read is
 received into the bytes that its protocol gets, and what is written is sent from where it stands; uvloop's transport copies each
-read once, and makes an object for each write. Figures are in docs/performance.md."""
+read once, and makes an object for each write. Figures are in DESIGN.md."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ Lengths are compared with what is there before anything is sliced, so a claimed 
 from __future__ import annotations
 
 from struct import Struct
-from types import FunctionType
 from typing import TYPE_CHECKING, Final
+
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -65,32 +66,19 @@ def fixed(pos: i64, size: i64, end: i64) -> i64:
 
 def int32(buf: bytes, pos: i64) -> i64:
     """A signed integer that has to be there."""
-    if COMPILED:  # each byte as an `i64` of its own: a sum of Python's integers would take objects
-        a: i64 = buf[pos]
-        b: i64 = buf[pos + 1]
-        c: i64 = buf[pos + 2]
-        d: i64 = buf[pos + 3]
-        value = a << 24 | b << 16 | c << 8 | d
-        return value if value < 0x80000000 else value - 0x100000000
-    number: int = INT32.unpack_from(buf, pos)[0]
-    return number
+    value: int = read_i32_be(buf, pos)
+    return value
 
 
 def int16(buf: bytes, pos: i64) -> i64:
     """The same of 2 bytes."""
-    high: i64 = buf[pos]
-    low: i64 = buf[pos + 1]
-    value = high << 8 | low
-    return value if value < 0x8000 else value - 0x10000
+    value: int = read_i16_be(buf, pos)
+    return value
 
 
 def int64(buf: bytes, pos: i64) -> i64:
     """The same of 8 bytes."""
-    return int32(buf, pos) << 32 | int32(buf, pos + 4) & 0xFFFFFFFF
-
-
-COMPILED: Final = type(int32) is not FunctionType
-"""Is this the compiled build? For the few places where what is fast there is slow when interpreted."""
+    return read_i64_be(buf, pos)
 
 
 def span(buf: Buffer, pos: i64, end: i64, compact: bool, width: Struct = INT16) -> tuple[i64, i64]:
