@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
@@ -32,6 +33,9 @@ HOT = (
     "proxy.wire.share_fetch",
     "proxy.wire.throttle",
     "proxy.session.tally",
+    "proxy.session.latencies",
+    "proxy.session.port",
+    "proxy.session.plans",
     "proxy.session.client",
     "proxy.session.throttled",
     "proxy.session.answers",
@@ -53,17 +57,22 @@ HOT = (
     "proxy.apis.produce",
     "proxy.apis.fetch",
     "proxy.apis.share_fetch",
+    "proxy.transport",
+    "proxy.clients.turns",
+    "proxy.clients.connection",
 )
 """What is compiled: what every frame passes through."""
 
 APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
-READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), "../quota")
+CLIENTS = ("transport.py", *(f"clients/{name}.py" for name in ("connection", "handover", "turns")))
+OTHERS = ("config/units.py", "supervise.py", "upstream/connector.py")
+READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), *CLIENTS, *OTHERS, "../quota")
 """Packages and files that the hot modules import from. A build covers all of them, as it may hold their constants."""
 
 
 def digest() -> str:
-    """The SHA-256 of the sources that a build is made of."""
-    found = hashlib.sha256()
+    """The SHA-256 of the sources that a build is made of, and of which of them are compiled."""
+    found = hashlib.sha256("\n".join(HOT).encode())
     for part in READ_FROM:
         place = ROOT / part
         for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
@@ -124,7 +133,14 @@ def use() -> None:
     if reason is not None:
         state = f"pure Python ({reason})"
         return
-    sys.meta_path.insert(0, _Finder(json.loads((BUILT / manifest()).read_text())["modules"]))
+    finder = _Finder(json.loads((BUILT / manifest()).read_text())["modules"])
+    sys.meta_path.insert(0, finder)
+    try:
+        import_module(HOT[0])
+    except (ImportError, ValueError) as e:  # what it was built with is another version, or not there
+        sys.meta_path.remove(finder)
+        state = f"pure Python (the build does not load: {e})"
+        return
     state = "compiled"
 
 

@@ -20,7 +20,8 @@ whole: they are small.
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Decided, Forward, Request, SmallAnswer
+from proxy.session.held_answers import SmallAnswer
+from proxy.session.plans import FORWARD, Decided, Forward, Request
 from proxy.wire import addresses as wire
 from proxy.wire.addresses import holds_addresses, patch_addresses
 from proxy.wire.primitives import Buffer

@@ -12,7 +12,8 @@ broker, so a client that comes there is not compared."""
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import Answer, Decided, Forward, Request, SmallAnswer
+from proxy.session.held_answers import Answer, SmallAnswer
+from proxy.session.plans import Decided, Forward, Request
 from proxy.wire.api_versions import FIRST_WITH_TARGET, MAX_VERSION, Understood, clamp, unsupported, without_target
 from proxy.wire.headers import API_VERSIONS
 from proxy.wire.primitives import Buffer

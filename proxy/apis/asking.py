@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 
 from proxy.session.client import HIDDEN, NOT_TOLD, Client
-from proxy.session.plans import Ask, InSteps, Pause, Question, Request
+from proxy.session.held_answers import InSteps, Question
+from proxy.session.plans import Ask, Pause, Request
 from proxy.wire import metadata
 from proxy.wire.items import NO_ID, Key
 from proxy.wire.primitives import BadBytes, Buffer

@@ -22,7 +22,8 @@ from typing import Final
 
 from proxy.session.client import Client
 from proxy.session.dynamic_quotas import Alteration, DynamicQuotas
-from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handling, InSteps, Pause, Question, Request, Wait
+from proxy.session.held_answers import LARGE, Answer, InSteps, Question
+from proxy.session.plans import FORWARD, Ask, Decided, Forward, Handling, Pause, Request, Wait
 from proxy.wire import client_quotas as wire
 from proxy.wire.client_quotas import DONE, Component, Entry, Filter, Op, Result, Who
 from proxy.wire.primitives import BadBytes, Buffer

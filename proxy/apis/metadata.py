@@ -22,7 +22,8 @@ from proxy.apis.addresses import Patch
 from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import NOT_TOLD, Client
 from proxy.session.expected import WITHIN, Charge
-from proxy.session.plans import Decided, Forward, Handling, InSteps, Request, given_back
+from proxy.session.held_answers import InSteps
+from proxy.session.plans import Decided, Forward, Handling, Request, given_back
 from proxy.wire import metadata as wire
 from proxy.wire.items import NO_ID
 from proxy.wire.primitives import Buffer

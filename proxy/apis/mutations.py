@@ -25,7 +25,8 @@ from typing import Final
 from proxy.apis import violations
 from proxy.apis.asking import Told, ask_sizes
 from proxy.session.client import HIDDEN, Client
-from proxy.session.plans import FORWARD, Answer, Forward, Handling, Hold, InSteps, Request, given_back
+from proxy.session.held_answers import Answer, InSteps
+from proxy.session.plans import FORWARD, Forward, Handling, Hold, Request, given_back
 from proxy.session.tally import Sum
 from proxy.wire.create_topics import KEY as CREATE_TOPICS
 from proxy.wire.delete_topics import KEY as DELETE_TOPICS

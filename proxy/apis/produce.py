@@ -23,7 +23,8 @@ from uuid import UUID
 
 from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, give_back, question, uncount
 from proxy.session.client import Client, Counted, TargetTopic
-from proxy.session.plans import FORWARD, NO_REPLY, Answer, Decided, Forward, Handling, Hold, Request, given_back
+from proxy.session.held_answers import Answer
+from proxy.session.plans import FORWARD, NO_REPLY, Decided, Forward, Handling, Hold, Request, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
 from proxy.wire.primitives import BadBytes, Buffer, int32

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from proxy.identity.sasl import SaslExchange
 from proxy.session.client import Client
-from proxy.session.plans import FORWARD, Decided, Forward, Request, SmallAnswer
+from proxy.session.held_answers import SmallAnswer
+from proxy.session.plans import FORWARD, Decided, Forward, Request
 from proxy.wire.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, response_body
 from proxy.wire.primitives import INT16, INT32, Buffer, fixed, span, string
 

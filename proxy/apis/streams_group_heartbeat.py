@@ -25,7 +25,8 @@ from proxy.apis import violations
 from proxy.apis.asking import Told, ask_sizes, came
 from proxy.session.client import Client
 from proxy.session.expected import Charge
-from proxy.session.plans import FORWARD, LARGE, Answer, Decided, Forward, Handling, Hold, InSteps, Pause, Request, given_back
+from proxy.session.held_answers import LARGE, Answer, InSteps
+from proxy.session.plans import FORWARD, Decided, Forward, Handling, Hold, Pause, Request, given_back
 from proxy.session.topologies import MOST_OF_A_GROUP
 from proxy.wire import streams_group_heartbeat as wire
 from proxy.wire.items import NO_ID

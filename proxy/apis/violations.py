@@ -21,7 +21,8 @@ from typing import Final
 
 from proxy.apis.asking import Told, ask_sizes
 from proxy.session.client import HIDDEN, Client
-from proxy.session.plans import Answer, Forward, Handling, InSteps, Pause, Plan, Request, given_back
+from proxy.session.held_answers import Answer, InSteps
+from proxy.session.plans import Forward, Handling, Pause, Plan, Request, given_back
 from proxy.wire.create_partitions import KEY as CREATE_PARTITIONS
 from proxy.wire.create_topics import CREATE_TOPICS as CREATE_TOPICS_WIRE
 from proxy.wire.create_topics import KEY as CREATE_TOPICS

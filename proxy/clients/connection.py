@@ -19,7 +19,8 @@ from proxy.session.plans import Handlers
 from proxy.session.port import Peer, Services
 from proxy.session.session import Session, State
 from proxy.supervise import tell_end
-from proxy.upstream.broker_client import BrokerError
+from proxy.transport import StreamProtocol
+from proxy.upstream.connector import BrokerError
 from proxy.wire.primitives import BadBytes, Buffer
 
 LINGER: Final = 10.0
@@ -29,7 +30,7 @@ LEAST_WATER: Final = 1 << 16
 FAREWELL: Final = 2.0
 """Seconds that a client has to close its side when the proxy stops and all is written."""
 
-Connect = Callable[[Callable[[], asyncio.Protocol], HostPort], Coroutine[Any, Any, object]]
+Connect = Callable[[Callable[[], StreamProtocol], HostPort], Coroutine[Any, Any, object]]
 """Opens a connection to a broker, or raises `BrokerError`."""
 
 
@@ -80,7 +81,7 @@ class Arrival(Protocol):
         """The connection is no more."""
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection:
     """The client's side. `came`: when it was accepted, in the loop's time."""
 
     def __init__(self, shared: Shared, arrival: Arrival, came: float) -> None:
@@ -375,7 +376,7 @@ def _linger(transport: asyncio.Transport, before: int | None = None) -> None:
         asyncio.get_running_loop().call_later(LINGER, _linger, transport, waiting)
 
 
-class BrokerConnection(asyncio.Protocol):
+class BrokerConnection:
     """The broker's side of one client's connection."""
 
     def __init__(self, client: ClientConnection) -> None:
@@ -392,6 +393,10 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._session.broker_bytes(data, self._client.turns.begin())
+
+    def eof_received(self) -> bool:
+        """A broker that closes its half has nothing more to say."""
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._session.broker_lost(None if exc is None else f"lost: {exc}")

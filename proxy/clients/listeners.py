@@ -31,6 +31,7 @@ from proxy.session.port import Peer
 from proxy.session.requester import NO_API, Requester
 from proxy.supervise import tell_end
 from proxy.tls import explain, server_name_of
+from proxy.transport import TcpTransport
 from proxy.wire.primitives import BadBytes
 from proxy.wire.proxy_protocol import FIRST, header_size, source_address
 
@@ -240,14 +241,8 @@ class ClientListener:
                     arrived.address = await self._source(conn, arrived.address)
                 if not await self._may_stay(arrived):
                     return
-            context = self._tls()
             given = True
-            await self._loop.connect_accepted_socket(
-                lambda: connection,
-                conn,
-                ssl=context,
-                ssl_handshake_timeout=None if context is None else timeout,
-            )
+            await self._begin(conn, connection)
         except asyncio.CancelledError:
             if arrived.transport is not None:
                 connection.cut_off()
@@ -267,6 +262,15 @@ class ClientListener:
                 conn.close()
             if arrived.transport is None:
                 arrived.left()
+
+    async def _begin(self, conn: socket.socket, connection: ClientConnection) -> None:
+        """Give the socket to a transport, which tells the connection."""
+        context, timeout = self._tls(), self.shared.services.bounds.first_request_timeout
+        if context is None:
+            TcpTransport(self._loop, conn, connection).start()
+        else:
+            protocol = cast(asyncio.Protocol, connection)
+            await self._loop.connect_accepted_socket(lambda: protocol, conn, ssl=context, ssl_handshake_timeout=timeout)
 
     async def _may_stay(self, arrived: ArrivedClient) -> bool:
         """It is known by now from which address it is: whether it may stay. This takes a while if it has come too soon."""

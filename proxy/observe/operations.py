@@ -10,14 +10,15 @@ import contextlib
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, BinaryIO, Final, TextIO
+from typing import Any, BinaryIO, Final, TextIO, TypeAlias
 
 import orjson
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from proxy.observe.as_json import as_json
 
-Log = structlog.typing.FilteringBoundLogger
+Log: TypeAlias = FilteringBoundLogger
 _SHORT_TIME: Final = slice(11, 23)
 """The time of day in an ISO 8601 time, to the millisecond."""
 

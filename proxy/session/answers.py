@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator
 from typing import Final, cast
 
 from proxy.session.budget import Budget
-from proxy.session.plans import UNREAD, AlikeAnswers, Answer, Plan, Question, Stream
+from proxy.session.held_answers import Answer, Question
+from proxy.session.plans import UNREAD, AlikeAnswers, Plan, Stream
 from proxy.session.tally import Sum
 from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
 from proxy.wire.runs import Shape

@@ -21,7 +21,7 @@ from quota.rules import Metered, Rules
 from quota.windows.durations import Durations
 
 MAX_TOPIC_SUMS: Final = 1000
-"""Sums per connection that are kept at hand; a client that names more topics takes them up again as it goes."""
+"""Sums per connection and API that are kept at hand; a client that names more topics takes them up again as it goes."""
 
 NOT_TOLD: Final = -1
 """Partitions of a topic of which the broker's answer could not be understood."""
@@ -155,7 +155,7 @@ class Client:
         self.raw_client_id = b""
         self._api_sums: dict[int, Sum] = {}
         self._retired: list[Sum] = []
-        self._topic_sums: dict[tuple[int, bytes], Sum] = {}
+        self._topic_sums: dict[int, dict[bytes, Sum]] = {}
         self._times: dict[int, Durations] = {}
         self._rules: Rules | None = None
         self._targets: dict[bytes, TargetTopic] = {}
@@ -266,17 +266,20 @@ class Client:
 
     def topic_sum(self, key: int, topic: bytes, *, by_id: bool) -> Sum:
         """The sum of one API for a topic, named as the request names it: UTF-8 or a 16-byte id."""
-        found = self._topic_sums.get((key, topic))
+        sums = self._topic_sums.get(key)
+        if sums is None:
+            sums = self._topic_sums[key] = {}
+        found = sums.get(topic)
         if found is None:
             if len(topic) > MAX_TOPIC_NAME:
                 return self.topic_sum(key, topic[:MAX_TOPIC_NAME], by_id=by_id)
-            if len(self._topic_sums) >= MAX_TOPIC_SUMS:
-                self._forget_topics()
+            if len(sums) >= MAX_TOPIC_SUMS:
+                self._give_back(sums)
             name = self.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
-            found = self._topic_sums[key, topic] = self._take(key, name, topic)
+            found = sums[topic] = self._take(key, name, topic)
         elif found.key.topic_id is not None and (name := self.services.cluster.topic_name(topic)) is not None:
             self.services.tally.give_back(found)
-            found = self._topic_sums[key, topic] = self._take(key, name, topic)
+            found = sums[topic] = self._take(key, name, topic)
         return found
 
     def _take(self, key: int, name: str | None, topic_id: bytes) -> Sum:
@@ -338,9 +341,13 @@ class Client:
             self.services.tally.give_back(self._retired.pop(0))
 
     def _forget_topics(self) -> None:
-        for s in self._topic_sums.values():
+        for sums in self._topic_sums.values():
+            self._give_back(sums)
+
+    def _give_back(self, sums: dict[bytes, Sum]) -> None:
+        for s in sums.values():
             self.services.tally.give_back(s)
-        self._topic_sums.clear()
+        sums.clear()
 
     def forget(self) -> None:
         """The end: give all sums back."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proxy.session.client import Client
-from proxy.session.plans import Ask, Question
+from proxy.session.held_answers import Question
+from proxy.session.plans import Ask
 from proxy.wire import metadata
 from proxy.wire.primitives import Buffer
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from proxy.session.client import Client
+from proxy.session.held_answers import Answer, Question
 from proxy.session.pending import Pending
 from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.runs import Run
-from proxy.wire.steps import finish_at_once
 
-LARGE: Final = 1 << 14
-"""Bytes above which a request or a response that can be looked at in steps is."""
 MAX_JOINED: Final = 1 << 20
 """Bytes of a request that is read topic by topic. No controller does so much at once (KRaft: 10 000 records)."""
 
@@ -144,61 +142,6 @@ class Unread:
 UNREAD: Final = Unread()
 
 
-class SmallAnswer:
-    """The usual plan: small responses, held until they are complete and patched as one buffer."""
-
-    __slots__ = ("mute", "waits")
-
-    def __init__(self, mute: float = 0.0, *, waits: bool = False) -> None:
-        self.mute = mute
-        self.waits = waits or mute > 0
-
-    def holds(self, _size: int, /) -> bool:
-        return True
-
-    def begin(self, _buf: bytes, _start: int, _size: int, /) -> list[Buffer] | None:
-        return None
-
-    def in_steps(self, _size: int, /) -> bool:
-        return False
-
-    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
-        raise NotImplementedError
-
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        raise NotImplementedError
-
-    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
-        joined = b"".join(chunks)
-        pieces = self.finish(joined, 0, len(joined))
-        return [joined] if pieces is None else pieces
-
-    def stream(self, size: int) -> Stream:
-        raise NotImplementedError
-
-
-class InSteps(SmallAnswer):
-    """A plan for responses of which some are so large that the proxy has to look at them in several turns."""
-
-    __slots__ = ()
-
-    def in_steps(self, size: int, /) -> bool:
-        return size > LARGE
-
-    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        return finish_at_once(self.work(bytes(buf[start:end])))
-
-
-class Answer(SmallAnswer):
-    """The proxy answers itself; the answer waits for its turn behind those of earlier requests."""
-
-    __slots__ = ("frame",)
-
-    def __init__(self, frame: bytes, mute: float = 0.0) -> None:
-        super().__init__(mute)
-        self.frame = frame
-
-
 @dataclass(frozen=True, slots=True)
 class Forward:
     """Pass the request on; `pieces` in its place if given; `plan` for its response; `reply` is False when there will be none.
@@ -226,20 +169,6 @@ class Ask:
     frame: bytes
     correlation_id: int
     question: Question
-
-
-class Question(SmallAnswer):
-    """The plan for an answer that the proxy itself wants. `done`: it has come."""
-
-    __slots__ = ("done",)
-
-    def __init__(self) -> None:
-        super().__init__(waits=True)
-        self.done = False
-
-    def give_up(self) -> None:
-        """The answer did not come in time. A question that goes on waiting leaves `waits` true."""
-        self.waits = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,10 @@ from proxy.session.admission import MAX_FRAME, MAX_REQUESTS
 from proxy.session.answers import Answers
 from proxy.session.budget import STRANGERS
 from proxy.session.client import Client
+from proxy.session.held_answers import LARGE, Answer
 from proxy.session.knock import knock
 from proxy.session.latencies import Part
-from proxy.session.plans import FORWARD, LARGE, Answer, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Plan, Request, Wait
+from proxy.session.plans import FORWARD, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Plan, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.session.throttled import Throttled

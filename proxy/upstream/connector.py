@@ -9,13 +9,14 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from proxy.config.units import HostPort
 from proxy.config.upstream import UpstreamSasl
 from proxy.tls import explain
+from proxy.transport import StreamProtocol, connect
 
-Protocol = TypeVar("Protocol", bound=asyncio.BaseProtocol)
+Protocol = TypeVar("Protocol", bound=StreamProtocol)
 
 
 class BrokerError(Exception):
@@ -52,11 +53,17 @@ class Upstream:
     async def connect(self, factory: Callable[[], Protocol], address: HostPort) -> tuple[asyncio.Transport, Protocol]:
         """A connection to a broker. Its certificate has to name the host of `address`, unless the context says otherwise."""
         context = self.context()
-        secure: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": address.host}
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.timeout):
-                return await loop.create_connection(factory, address.host, address.port, **secure)
+                if context is None:
+                    return await connect(factory, address.host, address.port)
+                secure: dict[str, Any] = {"ssl": context, "server_hostname": address.host}
+                made = cast(Callable[[], asyncio.Protocol], factory)
+                return cast(
+                    tuple[asyncio.Transport, Protocol],
+                    await loop.create_connection(made, address.host, address.port, **secure),
+                )
         except TimeoutError:
             raise BrokerError(f"no connection to {address} within {self.timeout:g} s") from None
         except OSError as e:

@@ -6,8 +6,9 @@ Lengths are compared with what is there before anything is sliced, so a claimed 
 from __future__ import annotations
 
 from struct import Struct
-from types import FunctionType
 from typing import TYPE_CHECKING, Final
+
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -27,10 +28,10 @@ class BadBytes(Exception):
 def uvarint(buf: Buffer, pos: i64, end: i64) -> tuple[i64, i64]:
     """(value, position behind it) of an unsigned varint of at most 32 bits."""
     if not isinstance(buf, bytes):
-        start, buf = pos, bytes(buf[pos : min(pos + 6, end)])
-        value, pos = uvarint(buf, 0, len(buf))
-        return value, start + pos
-    value = 0
+        few = bytes(buf[pos : min(pos + 6, end)])
+        number, size = uvarint(few, 0, len(few))
+        return number, pos + size
+    value: i64 = 0
     shift: i64 = 0
     while pos < end:
         byte: i64 = buf[pos]
@@ -65,26 +66,19 @@ def fixed(pos: i64, size: i64, end: i64) -> i64:
 
 def int32(buf: bytes, pos: i64) -> i64:
     """A signed integer that has to be there."""
-    if COMPILED:
-        value: i64 = buf[pos] << 24 | buf[pos + 1] << 16 | buf[pos + 2] << 8 | buf[pos + 3]
-        return value if value < 0x80000000 else value - 0x100000000
-    number: int = INT32.unpack_from(buf, pos)[0]
-    return number
+    value: int = read_i32_be(buf, pos)
+    return value
 
 
 def int16(buf: bytes, pos: i64) -> i64:
     """The same of 2 bytes."""
-    value: i64 = buf[pos] << 8 | buf[pos + 1]
-    return value if value < 0x8000 else value - 0x10000
+    value: int = read_i16_be(buf, pos)
+    return value
 
 
 def int64(buf: bytes, pos: i64) -> i64:
     """The same of 8 bytes."""
-    return int32(buf, pos) << 32 | int32(buf, pos + 4) & 0xFFFFFFFF
-
-
-COMPILED: Final = type(int32) is not FunctionType
-"""Is this the compiled build? For the few places where what is fast there is slow when interpreted."""
+    return read_i64_be(buf, pos)
 
 
 def span(buf: Buffer, pos: i64, end: i64, compact: bool, width: Struct = INT16) -> tuple[i64, i64]:

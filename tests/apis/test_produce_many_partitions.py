@@ -4,7 +4,7 @@ what was counted for a request that never goes out is given back."""
 import pytest
 
 from proxy.apis.produced import AT_ONCE
-from proxy.session.plans import LARGE
+from proxy.session.held_answers import LARGE
 from proxy.session.session import State
 from quota.kinds.bytes_in import Mode, TopicLimits
 from tests.apis.produce_frames import asked, records, told, write, written

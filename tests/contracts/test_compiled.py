@@ -68,9 +68,9 @@ def test_hot_modules_import_nothing_that_a_build_is_not_checked_against():
                 assert any(node.module == room or node.module.startswith(room + ".") for room in rooms), f"{module}: {node.module}"
 
 
-def in_another_process(code: str, **environment: str) -> str:
+def in_another_process(code: str, cwd: Path = ROOT, **environment: str) -> str:
     ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=True
     )
     return ran.stdout.strip()
 
@@ -81,8 +81,16 @@ def test_an_environment_variable_forces_pure_python():
 
 
 def test_what_is_said_to_be_in_use_is_in_use():
-    code = "import proxy.wire.primitives as p, proxy.compiled as c; print(p.COMPILED == (c.hot_path() == 'compiled'))"
+    code = (
+        "import proxy.wire.primitives as p, proxy.compiled as c; print((p.__file__[-3:] == '.so') == (c.hot_path() == 'compiled'))"
+    )
     assert in_another_process(code, KAFKA_QUOTA_PROXY_PURE="0") == "True"
+
+
+def test_a_build_that_does_not_load_is_not_used(copied):
+    code = "import proxy.wire.frames as f, proxy.compiled as c; print(f.__file__[-3:], c.hot_path())"
+    said = in_another_process(code, copied, KAFKA_QUOTA_PROXY_PURE="0", PYTHONPATH=str(copied))
+    assert said.startswith(".py pure Python (the build does not load: ")
 
 
 def test_where_it_cannot_be_compiled_the_build_says_so_and_goes_on(copied):

@@ -264,28 +264,22 @@ def test_every_work_of_the_proxy_goes_on_after_a_mistake(name: str, tmp_path: Pa
     run(work())
 
 
-class Spoilt:
-    """A session that cannot be checked."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def check(self, _: float) -> None:
-        raise Mistake("check")
-
-
 @pytest.mark.usefixtures("quick")
-def test_a_connection_that_cannot_be_checked_is_closed_and_the_others_are_checked() -> None:
+def test_a_connection_that_cannot_be_checked_is_closed_and_the_others_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Session.check
+
     async def work() -> None:
         async with proxied(limits={"idle_timeout": "1h"}) as here:
             one, other = await here.client(), await here.client()
             await one.ask(frame(100))
             await other.ask(frame(100))
-            spoilt = next(it for it in here.proxy.shared.connections if it.session.client.address == one.address)
-            spoilt.session = cast(Any, Spoilt(spoilt.session))
+
+            def spoilt(session: Session, now: float) -> None:
+                if session.client.address == one.address:
+                    raise Mistake("check")
+                check(session, now)
+
+            monkeypatch.setattr(Session, "check", spoilt)
             await one.end()
             assert here.log.find("internal error")
             await other.ask(frame(100))

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from proxy.session.plans import LARGE
+from proxy.session.held_answers import LARGE
 from proxy.session.session import State
 from quota.kinds.controller_mutations import MutationLimit
 from tests.apis.topic_frames import (

@@ -1,0 +1,327 @@
+"""The sockets of the data path: plain TCP, as a transport of asyncio. TLS goes by uvloop's.
+
+In: a connected socket and a protocol. Out: what asyncio promises of a transport, with what the socket gives as it comes: a read is
+received into the bytes that its protocol gets, and what is written is sent from where it stands; uvloop's transport copies each
+read once, and makes an object for each write. Figures are in DESIGN.md."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from proxy.wire.primitives import Buffer
+
+
+class StreamProtocol(Protocol):
+    """`asyncio.Protocol` by its methods: what is compiled cannot inherit from it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+    def data_received(self, data: bytes, /) -> None: ...
+    def eof_received(self) -> bool | None: ...
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+P = TypeVar("P", bound=StreamProtocol)
+LARGEST: Final = 1 << 18
+"""Bytes of a read, at most."""
+SMALLEST: Final = 1 << 12
+"""Bytes for which there is room in a read, at least."""
+AT_ONCE: Final = 64
+"""Buffers that are sent by one call, at most."""
+
+
+class TcpTransport:
+    """A connected socket, which the transport closes. `connection_made` is called by `start`. It is an `asyncio.Transport`
+    by its methods: what is compiled cannot inherit from that."""
+
+    __slots__ = (
+        "_closing",
+        "_eof",
+        "_fd",
+        "_high",
+        "_info",
+        "_loop",
+        "_low",
+        "_paused",
+        "_protocol",
+        "_reading",
+        "_room",
+        "_sock",
+        "_waiting",
+        "_waits",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: StreamProtocol) -> None:
+        self._loop, self._sock, self._protocol = loop, sock, protocol
+        self._fd = sock.fileno()
+        self._info: dict[str, Any] = {"socket": sock}
+        self._waiting: deque[Buffer] = deque()  # what was written and is not sent
+        self._waits = 0  # bytes of it
+        self._high, self._low = 1 << 16, 1 << 14
+        self._room = SMALLEST  # of the next read
+        self._reading = False  # the event loop looks for something to read
+        self._paused = False  # the protocol was told to pause writing
+        self._closing = False
+        self._eof = False  # nothing is sent behind what waits
+
+    def start(self) -> None:
+        """Tell the protocol, and read."""
+        for name, ask in (("peername", self._sock.getpeername), ("sockname", self._sock.getsockname)):
+            try:
+                self._info[name] = ask()
+            except OSError:  # it has ended meanwhile
+                self._info[name] = None
+        try:
+            self._protocol.connection_made(cast(asyncio.BaseTransport, self))
+        except Exception as e:
+            self._broken(e)
+        self.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._info.get(name, default)
+
+    def get_protocol(self) -> StreamProtocol:
+        return self._protocol
+
+    def set_protocol(self, protocol: StreamProtocol) -> None:
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    # ------------------------------------------------------------------ reading
+
+    def is_reading(self) -> bool:
+        return self._reading
+
+    def pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def resume_reading(self) -> None:
+        if not self._reading and not self._closing:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._readable)
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(self._room)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as e:
+            self._fail(e)
+            return
+        size = len(data)
+        if size == self._room:
+            self._room = min(size * 4, LARGEST)
+        elif size * 8 < self._room:
+            self._room = max(self._room // 2, SMALLEST)
+        try:
+            if size:
+                self._protocol.data_received(data)
+            else:
+                self.pause_reading()
+                if not self._protocol.eof_received():
+                    self.close()
+        except Exception as e:
+            self._broken(e)
+
+    # ------------------------------------------------------------------ writing
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return self._waits
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        self._high, self._low = high, low
+        self._pause_or_not()
+
+    def write(self, data: Buffer) -> None:
+        if self._waits or self._closing or self._eof:
+            self._keep([data], 0)
+            return
+        try:
+            sent = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as e:
+            self._fail(e)
+            return
+        if sent < len(data):
+            self._keep([data], sent)
+
+    def writelines(self, chunks: list[Buffer]) -> None:
+        if self._waits or self._closing or self._eof:
+            self._keep(chunks, 0)
+            return
+        some = chunks if len(chunks) <= AT_ONCE else chunks[:AT_ONCE]
+        try:
+            sent = self._sock.sendmsg(some)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as e:
+            self._fail(e)
+            return
+        if sent < sum(map(len, chunks)):
+            self._keep(chunks, sent)
+
+    def write_eof(self) -> None:
+        if not self._eof and not self._closing:
+            self._eof = True
+            if not self._waits:
+                self._shut()
+
+    def _keep(self, chunks: list[Buffer], sent: int) -> None:
+        """Let these wait until the socket takes them, but for the first bytes, which are sent."""
+        if self._closing or self._eof:
+            return
+        began = self._waits > 0
+        for chunk in chunks:
+            size = len(chunk)
+            if sent >= size:
+                sent -= size
+                continue
+            self._waiting.append(memoryview(chunk)[sent:] if sent else chunk)
+            self._waits += size - sent
+            sent = 0
+        if self._waits and not began:
+            self._loop.add_writer(self._fd, self._send)
+        self._pause_or_not()
+
+    def _send(self) -> None:
+        """Send what waits, as far as the socket takes it."""
+        waiting = self._waiting
+        try:
+            sent = self._sock.sendmsg([waiting[i] for i in range(min(len(waiting), AT_ONCE))])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as e:
+            self._fail(e)
+            return
+        self._waits -= sent
+        while sent:
+            first = waiting.popleft()
+            if len(first) > sent:
+                waiting.appendleft(memoryview(first)[sent:])
+                break
+            sent -= len(first)
+        if not self._waits:
+            self._loop.remove_writer(self._fd)
+            if self._closing:
+                self._end(None)
+                return
+            if self._eof:
+                self._shut()
+        self._pause_or_not()
+
+    def _pause_or_not(self) -> None:
+        """Tell the protocol how much waits."""
+        if self._closing:
+            return
+        try:
+            if not self._paused and self._waits > self._high:
+                self._paused = True
+                self._protocol.pause_writing()
+            elif self._paused and self._waits <= self._low:
+                self._paused = False
+                self._protocol.resume_writing()
+        except Exception as e:
+            self._broken(e)
+
+    def _shut(self) -> None:
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError as e:
+            self._fail(e)
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self) -> None:
+        """Read no more, and end when what was written is sent."""
+        if not self._closing:
+            self.pause_reading()
+            self._closing = True
+            if not self._waits:
+                self._end(None)
+
+    def abort(self) -> None:
+        """End now."""
+        self._fail(None)
+
+    def _broken(self, error: Exception) -> None:
+        """The protocol made a mistake."""
+        told = {"message": "a connection failed", "exception": error, "transport": self, "protocol": self._protocol}
+        self._loop.call_exception_handler(told)
+        self._fail(error)
+
+    def _fail(self, error: Exception | None) -> None:
+        """End now: what waits is lost."""
+        self.pause_reading()
+        if self._waits:
+            self._loop.remove_writer(self._fd)
+            self._waiting.clear()
+            self._waits = 0
+        self._closing = True
+        self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        if self._fd >= 0:
+            self._fd = -1
+            self._loop.call_soon(self._lost, error)
+
+    def _lost(self, error: Exception | None) -> None:
+        protocol, self._protocol = self._protocol, NOBODY  # they refer to each other
+        try:
+            protocol.connection_lost(error)
+        finally:
+            self._sock.close()
+
+
+class _Nobody:
+    """The protocol of a transport that is over."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+    def data_received(self, data: bytes, /) -> None: ...
+    def eof_received(self) -> bool | None: ...
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+NOBODY: Final = _Nobody()
+
+
+async def connect(factory: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
+    """A connection to the first address of a host that takes one; OSError of the last when none does."""
+    loop = asyncio.get_running_loop()
+    failed: OSError | None = None
+    for family, kind, proto, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, proto)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as e:
+            sock.close()
+            failed = OSError(e.errno, os.strerror(e.errno)) if e.errno else e  # uvloop's words name the address
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            protocol = factory()
+            transport = TcpTransport(loop, sock, protocol)
+            transport.start()
+            return cast(asyncio.Transport, transport), protocol
+    raise failed or OSError(f"no address of {host}")
