@@ -20,7 +20,7 @@ from proxy.process.proxy import Proxy
 from proxy.session.session import State
 from quota.ledger import Update
 from tests.fleet.memory_store import Memory, MemoryStore
-from tests.simulation.network import NODE, Network, NetworkLoop, Node, on
+from tests.simulation.network import NODE, AcceptedSocket, Network, NetworkLoop, Node, on
 
 HOST: Final = "lb"
 BOOTSTRAP: Final = 9092
@@ -226,6 +226,18 @@ class SimulatedProxy:
         return [f"{count} {what}" for what, count in found.items() if count]
 
 
+class Accepted:
+    """The transport of a connection that a simulated listener took."""
+
+    def __init__(self, _loop: asyncio.AbstractEventLoop, sock: AcceptedSocket, protocol: Any) -> None:
+        self._transport, self._protocol = sock.transport, protocol
+
+    def start(self) -> None:
+        if self._transport.lost:
+            raise ConnectionResetError
+        self._transport.attach(self._protocol)
+
+
 class CountedTurns(Turns):
     """A turn is over after a number of looks instead of a time."""
 
@@ -251,6 +263,8 @@ def replaced(network: Network, store: LedgerStore, clock: Clock, chance: Random)
 
     hidden: dict[str, Any] = {
         "proxy.clients.listeners.listen_at": listen_at,
+        "proxy.clients.listeners.TcpTransport": Accepted,
+        "proxy.upstream.connector.connect": network.connect,
         "proxy.clients.listeners.uniform": chance.uniform,
         "proxy.process.proxy.open_admin": open_admin,
         "proxy.process.proxy.admin_address": lambda *_: "",
