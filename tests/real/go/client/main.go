@@ -89,7 +89,9 @@ func run(ctx context.Context) error {
 }
 
 func connect(clientID string, hook *throttles, more ...kgo.Opt) (*kgo.Client, error) {
-	options := append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID(clientID)}, more...)
+	// What is compressed is too little to be slowed down.
+	options := append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID(clientID),
+		kgo.ProducerBatchCompression(kgo.NoCompression())}, more...)
 	if hook != nil {
 		options = append(options, kgo.WithHooks(hook))
 	}
