@@ -26,6 +26,7 @@ from tests.chart.apiserver import ApiServer
 from tests.chart.conftest import need
 from tests.chart.helm import CHART, Helm
 from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.raw import connect
 
 pytestmark = [pytest.mark.api_server, pytest.mark.kafka]
 
@@ -200,6 +201,17 @@ def test_of_two_objects_for_one_entity_the_older_wins(house: House) -> None:
         house.delete("second")
 
 
+def test_who_is_throttled_is_seen_in_the_status(house: House) -> None:
+    with house.controller():
+        house.apply("slow", {"user": "ANONYMOUS"}, {RATE: 0.001, "controller_mutations_burst": 1})
+        house.until("slow", "Accepted", "True")
+        with connect(house.proxy.bootstrap) as connection:
+            topics = [{"name": f"slow-{i}", "num_partitions": 2, "replication_factor": 1} for i in range(2)]
+            assert 89 in [topic.error_code for topic in connection.decoded(19, 7, topics=topics).topics]
+        assert house.until("slow", "Throttled", "True")["status"]["throttledBy"] == ["controller_mutations"]
+        house.delete("slow")
+
+
 def test_a_change_while_no_controller_runs_is_seen_by_the_next_one(house: House) -> None:
     with house.controller() as killed:
         house.apply("kept", {"user": "kept"}, {RATE: 5})
@@ -257,8 +269,9 @@ def test_quotas_of_kafka_users_are_read_where_asked_for(house: House) -> None:
         ({"tenant": "t", "user": "u"}, {RATE: 5}, "a tenant stands alone"),
         ({"user": "u"}, {}, "at least 1"),
         ({"user": "u"}, {"controller_mutations_burst": 5}, "needs controller_mutations_rate"),
-        ({"user": "u"}, {"max_topics": 5}, "for tenants only"),
-        ({"clientId": "c"}, {IDS: 5}, "for users only"),
+        ({"user": "u"}, {"stored_bytes_hard": "1GiB"}, "for tenants only"),
+        ({"tenant": "t"}, {RATE: 5}, "not for tenants"),
+        ({"clientId": "c"}, {IDS: 5}, "not for client ids"),
         ({"user": "u"}, {RATE: 0}, "greater than 0"),
         ({"user": "u"}, {"cluster_producer_byte_rate": "much"}, "should match"),
         ({"user": "u"}, {"no_such_limit": 1}, "unknown field"),

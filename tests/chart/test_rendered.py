@@ -120,7 +120,7 @@ def test_services_lead_to_ports_that_the_proxy_opens(helm: Helm, values: Path, t
 
 
 @EVERY
-def test_selectors_find_proxies_or_redis_and_nothing_else(helm: Helm, values: Path) -> None:
+def test_selectors_find_the_pods_of_their_component_and_no_others(helm: Helm, values: Path) -> None:
     manifests = helm.template(values)
     selectors = [(item, item["spec"]["selector"]) for item in of_kind(manifests, "Service")]
     for kind in ("Deployment", "StatefulSet", "PodDisruptionBudget", "PodMonitor"):
@@ -128,7 +128,8 @@ def test_selectors_find_proxies_or_redis_and_nothing_else(helm: Helm, values: Pa
     selectors += [(item, item["spec"]["podSelector"]["matchLabels"]) for item in of_kind(manifests, "NetworkPolicy")]
     assert len(selectors) >= 2
     for item, selector in selectors:
-        wanted = "redis" if item["metadata"]["labels"]["app.kubernetes.io/component"] == "redis" else "proxy"
+        component = item["metadata"]["labels"]["app.kubernetes.io/component"]
+        wanted = component if component in ("redis", "controller") else "proxy"
         for pod in pods(manifests):
             labels = pod["metadata"]["labels"]
             assert (selector.items() <= labels.items()) == (labels["app.kubernetes.io/component"] == wanted)
@@ -138,7 +139,9 @@ def test_selectors_find_proxies_or_redis_and_nothing_else(helm: Helm, values: Pa
 def test_pods_have_no_rights(helm: Helm, values: Path) -> None:
     for pod in pods(helm.template(values)):
         spec = pod["spec"]
-        assert spec["automountServiceAccountToken"] is False
+        # The controller alone speaks to the API server.
+        controller = pod["metadata"]["labels"].get("app.kubernetes.io/component") == "controller"
+        assert spec["automountServiceAccountToken"] is controller
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in [*spec["containers"], *spec.get("initContainers", [])]:

@@ -116,6 +116,12 @@ def test_who_is_throttled_now_is_shown() -> None:
     page = {"throttled": [{"entity": whose, "quota": "producer_byte_rate", "mode": mode} for mode in ("enforce", "observe")]}
     page["throttled"][1]["quota"] = "request_rate"
     quota = read(made("a", {RATE: 5}))
+    by_client = {"user": "u", "client_id": "c", "topic": None}
+    seen = reconcile.throttled_of([{"throttled": [{"entity": by_client, "quota": "q", "mode": "enforce"}]}])
+    found = made("c", {RATE: 5})
+    found["spec"]["entity"] = {"clientId": "c"}
+    assert reconcile.with_throttles(read(found), {}, seen, 0.0)["throttledBy"] == ["q"]
+    assert reconcile.with_throttles(quota, {}, seen, 0.0)["throttledBy"] == []
     for throttled, value, by in (
         (reconcile.throttled_of([page]), "True", ["producer_byte_rate"]),
         (reconcile.throttled_of([{"throttled": []}]), "False", []),

@@ -79,7 +79,7 @@ def _spec() -> dict[str, Any]:
     spec["x-kubernetes-validations"] = [
         _none("has(self.entity.tenant)", tenants_only, "for tenants only"),
         _none("!has(self.entity.tenant)", not_tenants, "not for tenants"),
-        _none("!has(self.entity.clientId)", users_only, "for users only"),
+        _none("!has(self.entity.clientId)", users_only, "not for client ids"),
     ]
     return spec
 

@@ -129,17 +129,21 @@ def with_throttles(quota: KafkaQuota, status: Object, throttled: Mapping[Entity,
     if throttled is None:
         status = {**status, "throttledBy": []}
         return with_condition(status, THROTTLED, "Unknown", "NotKnown", "No admin listener answers.", quota.generation, now)
-    by = sorted(throttled.get(shown(quota.entity), ()))
+    by = sorted(set().union(*(found for owner, found in throttled.items() if _holds(quota.entity, owner))))
     value, reason = ("True", "Throttled") if by else ("False", "NotThrottled")
     status = {**status, "throttledBy": by}
     return with_condition(status, THROTTLED, value, reason, ", ".join(by), quota.generation, now)
 
 
-def shown(entity: Entity) -> Entity:
-    """The entity as the throttles page names it."""
-    if isinstance(entity, TenantEntity):
-        return entity
-    return Entity(short(entity.user), short(entity.client_id))
+def _holds(entity: Entity, owner: Entity) -> bool:
+    """Is this the owner of a window under a limit of the entity? Under a limit of a client id each user has one (`quota.entity`)."""
+    if isinstance(entity, TenantEntity) or isinstance(owner, TenantEntity):
+        return entity == owner
+    return (
+        entity.user is None
+        and short(entity.client_id) == owner.client_id
+        or owner == (short(entity.user), short(entity.client_id), None)
+    )
 
 
 def throttled_of(pages: Iterable[Mapping[str, Any]]) -> dict[Entity, set[str]]:
