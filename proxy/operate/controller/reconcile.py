@@ -136,14 +136,12 @@ def with_throttles(quota: KafkaQuota, status: Object, throttled: Mapping[Entity,
 
 
 def _holds(entity: Entity, owner: Entity) -> bool:
-    """Is this the owner of a window under a limit of the entity? Under a limit of a client id each user has one (`quota.entity`)."""
+    """Has the owner a window under a limit of this entity? Under one of a client id each user has its own (`quota.entity`)."""
     if isinstance(entity, TenantEntity) or isinstance(owner, TenantEntity):
         return entity == owner
-    return (
-        entity.user is None
-        and short(entity.client_id) == owner.client_id
-        or owner == (short(entity.user), short(entity.client_id), None)
-    )
+    if entity.user is None:
+        return short(entity.client_id) == owner.client_id
+    return (owner.user, owner.client_id) == (short(entity.user), short(entity.client_id))
 
 
 def throttled_of(pages: Iterable[Mapping[str, Any]]) -> dict[Entity, set[str]]:
