@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from proxy.cli import main
 from proxy.config.load import load_settings
 from proxy.config.models import Settings
-from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
+from tests.chart.helm import CHART, NAMES, NAMESPACE, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
 
 EVERY = pytest.mark.parametrize("values", VALUES, ids=NAMES)
 OLDEST, NEWEST = "1.30", "1.37"
@@ -293,3 +293,13 @@ def test_the_report_reads_an_object_store_as_an_account_of_its_own(helm: Helm, w
     (report,) = template["spec"]["containers"]
     assert "PYSPARK_SUBMIT_ARGS" in {variable["name"] for variable in report["env"]}
     assert {mount["name"] for mount in report["volumeMounts"]} == {volume["name"] for volume in template["spec"]["volumes"]}
+
+
+def test_the_controller_has_its_rights_where_objects_are_and_its_lease_at_home(helm: Helm) -> None:
+    values = CHART / "ci" / "controller-values.yaml"
+    manifests = helm.template(values, values={"controller": {"namespaces": ["one", "two"]}})
+    roles = {(item["metadata"]["namespace"], item["rules"][0]["resources"][0]) for item in of_kind(manifests, "Role")}
+    assert roles == {("one", "kafkaquotas"), ("two", "kafkaquotas"), (NAMESPACE, "leases")}
+    for binding in of_kind(manifests, "RoleBinding"):
+        assert [subject["namespace"] for subject in binding["subjects"]] == [NAMESPACE]
+    assert of_kind(manifests, "ClusterRole") == []
