@@ -7,6 +7,7 @@ something else by now. Logs in a local folder alone: what a topic or a remote fo
 import json
 from dataclasses import replace
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 from reports.log_files import FILES, is_local, local_files
@@ -46,5 +47,5 @@ def report_of_last_run(asked: Asked, bucket: int | None, inputs: Inputs, staging
 
 
 def _digest(inputs: Inputs) -> str:
-    # Names of users and topics are in it, which the manifest need not tell.
-    return sha256(json.dumps(repr(inputs)).encode()).hexdigest()
+    """Of what is asked, and of the program that answers. Names of users and topics are in it, which the manifest need not tell."""
+    return sha256(json.dumps([version("kafka-quota-proxy"), repr(inputs)]).encode()).hexdigest()
