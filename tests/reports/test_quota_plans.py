@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from localkafka import LocalCluster
 from proxy.cli import main
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.reports.conftest import spark  # noqa: F401
 from tests.reports.test_quotas import ENOUGH, RATE, produce_much
 
 pytest.importorskip("pyspark")
@@ -30,7 +29,7 @@ Quotas = Callable[..., Result]
 
 
 @pytest.fixture
-def quotas(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Quotas:  # noqa: F811
+def quotas(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Quotas:
     """The commands, with a Spark that runs already."""
     monkeypatch.setattr(foresee, "spark_session", lambda _master, **_: nullcontext(spark))
 
