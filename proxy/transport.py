@@ -45,7 +45,6 @@ class TcpTransport:
         "_eof",
         "_fd",
         "_high",
-        "_info",
         "_loop",
         "_low",
         "_paused",
@@ -60,8 +59,7 @@ class TcpTransport:
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: StreamProtocol) -> None:
         self._loop, self._sock, self._protocol = loop, sock, protocol
         self._fd = sock.fileno()
-        self._info: dict[str, Any] = {"socket": sock}
-        self._waiting: deque[Buffer] = deque()  # what was written and is not sent
+        self._waiting: deque[Buffer] | None = None  # what was written and is not sent; most connections never need it
         self._waits = 0  # bytes of it
         self._high, self._low = 1 << 16, 1 << 14
         self._room = SMALLEST  # of the next read
@@ -72,11 +70,6 @@ class TcpTransport:
 
     def start(self) -> None:
         """Tell the protocol, and read."""
-        for name, ask in (("peername", self._sock.getpeername), ("sockname", self._sock.getsockname)):
-            try:
-                self._info[name] = ask()
-            except OSError:  # it has ended meanwhile
-                self._info[name] = None
         try:
             self._protocol.connection_made(cast(asyncio.BaseTransport, self))
         except Exception as e:
@@ -84,7 +77,14 @@ class TcpTransport:
         self.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._info.get(name, default)
+        try:
+            if name == "peername":
+                return self._sock.getpeername()
+            if name == "sockname":
+                return self._sock.getsockname()
+        except OSError:  # it has ended meanwhile
+            return default
+        return self._sock if name == "socket" else default
 
     def get_protocol(self) -> StreamProtocol:
         return self._protocol
@@ -187,13 +187,15 @@ class TcpTransport:
         """Let these wait until the socket takes them, but for the first bytes, which are sent."""
         if self._closing or self._eof:
             return
-        began = self._waits > 0
+        began, waiting = self._waits > 0, self._waiting
+        if waiting is None:
+            waiting = self._waiting = deque()
         for chunk in chunks:
             size = len(chunk)
             if sent >= size:
                 sent -= size
                 continue
-            self._waiting.append(memoryview(chunk)[sent:] if sent else chunk)
+            waiting.append(memoryview(chunk)[sent:] if sent else chunk)
             self._waits += size - sent
             sent = 0
         if self._waits and not began:
@@ -203,6 +205,7 @@ class TcpTransport:
     def _send(self) -> None:
         """Send what waits, as far as the socket takes it."""
         waiting = self._waiting
+        assert waiting is not None
         try:
             sent = self._sock.sendmsg([waiting[i] for i in range(min(len(waiting), AT_ONCE))])
         except (BlockingIOError, InterruptedError):
@@ -218,6 +221,7 @@ class TcpTransport:
                 break
             sent -= len(first)
         if not self._waits:
+            self._waiting = None
             self._loop.remove_writer(self._fd)
             if self._closing:
                 self._end(None)
@@ -271,8 +275,7 @@ class TcpTransport:
         self.pause_reading()
         if self._waits:
             self._loop.remove_writer(self._fd)
-            self._waiting.clear()
-            self._waits = 0
+            self._waiting, self._waits = None, 0
         self._closing = True
         self._end(error)
 

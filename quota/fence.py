@@ -2,8 +2,9 @@
 
 Brokers that have no state of a producer take whatever sequence comes first (KAFKA-15591). If batch s is refused and a later
 one of the same producer and partition goes on, s can never be written: silent loss. So from the refusal of s on, everything
-behind s is refused as well, until s itself is admitted, the producer comes with another epoch, or nothing was heard of it for
-longer than any client retries (KIP-98 for producer ids, epochs and sequences).
+behind s is refused as well, until s itself is admitted, the producer comes with another epoch, nothing was heard of it for
+longer than any client retries, or the same batch behind s came again for a minute and s did not: where proxies share a store that
+lost what one of them told, s went on elsewhere (KIP-98 for producer ids, epochs and sequences).
 
 A fence belongs to the user who sent the refused batch: producer ids are small numbers that anybody can claim. Each user has a
 share of the fences (`fair_share`). A user whose share is full is in *overflow*: its batches are refused without being remembered,
@@ -26,6 +27,9 @@ LIFE: Final = 900.0
 MOST: Final = 100_000
 """partitions of producers that are fenced at once, of all users; some 40 MiB"""
 MOST_ADMITTED: Final = 10_000
+PATIENCE: Final = 60.0
+"""seconds for which the same batch is refused as an earlier one has to come first, and that one does not come. Clients keep the
+order of a partition when they try again, so it was written or given up: the word of another proxy that it went on was lost."""
 SWEPT: Final = 2000
 """Fences that one sweep drops at most, so that it takes a few milliseconds."""
 OVERFLOW_CODE: Final = 19
@@ -50,6 +54,10 @@ class Fenced(NamedTuple):
     until: float
     unsure: bool = False
     """It was refused in an overflow: earlier batches may have been refused that could not be remembered."""
+    behind: int = -1
+    """the first of the batches that had to wait for it since it came last, -1 for none; since when, and when it came last"""
+    since: float = -inf
+    seen: float = -inf
 
 
 class Fence:
@@ -90,11 +98,20 @@ class Fence:
         if fenced is not None and (epoch > fenced.epoch or now >= fenced.until):
             self._drop(key)
             fenced = None
+        if fenced is not None and fenced.behind >= 0 and not 0 < (sequence - fenced.sequence) % _WRAP < _HALF:
+            fenced = self._fenced[key] = fenced._replace(behind=-1, since=-inf, seen=-inf)  # it came again
         if (fenced is None or fenced.unsure) and now < self.overflowing.get(user, -inf):
             late = fenced is not None and epoch < fenced.epoch
             return None if late or sequence == 0 else self._overflowed(key, fenced, epoch, sequence, now)
         if fenced is None or epoch < fenced.epoch or not 0 < (sequence - fenced.sequence) % _WRAP < _HALF:
             return None
+        if sequence == fenced.behind:
+            if now >= fenced.since + PATIENCE:
+                self._gone_on(key, fenced)
+                return None
+            fenced = fenced._replace(seen=now)
+        elif now >= fenced.seen + PATIENCE or (sequence - fenced.behind) % _WRAP >= _HALF:
+            fenced = fenced._replace(behind=sequence, since=now, seen=now)
         self._keep(key, fenced._replace(until=now + self._life))
         self._tell_refused("still", key, fenced, now)
         return fenced
@@ -121,10 +138,7 @@ class Fence:
         key = user, producer_id, part
         fenced = self._fenced.get(key)
         if fenced is not None and (epoch, sequence) == (fenced.epoch, fenced.sequence):
-            self._drop(key)
-            if self.tell is not None:
-                self._note_admitted(key, epoch, sequence)
-                self.tell("admitted", user, producer_id, epoch, sequence, *part)
+            self._gone_on(key, fenced)
 
     def learn_refused(
         self,
@@ -154,7 +168,10 @@ class Fence:
                 return
             if epoch == known.epoch and 0 <= (sequence - known.sequence) % _WRAP < _HALF:
                 sequence, unsure = known.sequence, known.unsure
-        self._keep(key, Fenced(epoch, sequence, code, quota, at + self._life, unsure))
+        new = Fenced(epoch, sequence, code, quota, at + self._life, unsure)
+        if known is not None and still and (epoch, sequence) == (known.epoch, known.sequence):
+            new = new._replace(behind=known.behind, since=known.since, seen=known.seen)
+        self._keep(key, new)
         self._told[key] = at
 
     def learn_admitted(self, user: str, producer_id: int, epoch: int, sequence: int, part: Part) -> None:
@@ -180,6 +197,14 @@ class Fence:
             if now < fenced.until:
                 return
             self._drop(key)
+
+    def _gone_on(self, key: Key, fenced: Fenced) -> None:
+        """The batch that was refused has gone on."""
+        self._drop(key)
+        if self.tell is not None:
+            user, producer_id, part = key
+            self._note_admitted(key, fenced.epoch, fenced.sequence)
+            self.tell("admitted", user, producer_id, fenced.epoch, fenced.sequence, *part)
 
     def _overflowed(self, key: Key, fenced: Fenced | None, epoch: int, sequence: int, now: float) -> Fenced:
         """Refuse a batch as its user is in overflow, and remember the earliest one if there is room."""

@@ -19,7 +19,7 @@ from reports.errors import ReportError
 from reports.ingest import store_lines
 from reports.kafka import is_kafka, packages, stream_topic
 from reports.log_files import check_logs
-from reports.pipeline import OUTCOME, Options, Progress, destination_of, draw, make_from_stored, read_and_make
+from reports.pipeline import OUTCOME, Options, Progress, destination_of, draw, make_again, make_from_stored, read_and_make
 from reports.publish import replacing
 from reports.session import spark_session
 
@@ -47,10 +47,12 @@ def follow(options: Options, every: int, progress: Progress) -> None:
 
 def follow_folder(spark: SparkSession, options: Options, progress: Progress) -> None:
     """One look at the folder: add what is new."""
+    inputs = options.inputs()
     with replacing(options.out, OUTCOME) as staging:
-        destination = destination_of(options, staging)
-        made = read_and_make(spark, destination, options, options.inputs(), lambda _: None)
-        draw(made, staging.path)
+        made = make_again(options, inputs, staging)
+        if made is None:
+            made = read_and_make(spark, destination_of(options, staging), options, inputs, lambda _: None)
+            draw(made, staging.path)
         progress(f"{options.made:%H:%M:%S} {made.lines.read:,} lines")
 
 

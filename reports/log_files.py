@@ -18,6 +18,9 @@ from reports.errors import ReportError
 LOG_FILES = "*.{jsonl,jsonl.gz,jsonl.zst}"
 """Glob of the files that count as logs, by name alone."""
 
+FILES = "files"
+"""Under this name a report keeps for the next one the log files that it read: URI -> size, and time in milliseconds."""
+
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _COMPRESSION = 15  # times that gzip makes a log smaller, roughly
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")

@@ -34,6 +34,7 @@ from reports.session import small_queries, spark_session
 from reports.summary.build import summarize
 from reports.summary.model import Report
 from reports.tables import NAMES
+from reports.unchanged import keep_asked, report_of_last_run
 
 PAGE = "report.html"
 SUMMARY = "summary.json"
@@ -41,6 +42,9 @@ CHARGEBACK = "chargeback.csv"
 PLOTS = "plots"
 OUTCOME = (*NAMES, PLOTS, CHARGEBACK, SUMMARY, PAGE)
 """Everything in the out folder that is a report's."""
+
+_OF_QUOTAS = ("quotas", "what_if")
+"""Tables that are there only where quotas were given."""
 
 QUICK_BYTES = 64 * 2**20
 """Logs of fewer bytes are read by a Spark that is configured for small queries."""
@@ -82,6 +86,10 @@ def make_report(options: Options, progress: Progress) -> Report:
     connector = packages(options.logs)
     inputs = options.inputs()
     with replacing(options.out, OUTCOME) as staging, ThreadPoolExecutor(1) as aside:
+        unchanged = make_again(options, inputs, staging)
+        if unchanged is not None:
+            progress("nothing is new: the tables stay as they are")
+            return unchanged
         progress("starting Spark")
         aside.submit(models.load)  # while Spark starts
         size = log_size(options.logs)
@@ -94,6 +102,18 @@ def make_report(options: Options, progress: Progress) -> Report:
             drawn = aside.submit(draw, report, staging.path)  # while Spark stops
         drawn.result()
         return report
+
+
+def make_again(options: Options, inputs: Inputs, staging: Staging) -> Report | None:
+    """The last report as of now, where there is nothing new to read: its page and values are made again, and nothing else."""
+    kept = [*(name for name in NAMES if name not in _OF_QUOTAS), PLOTS, CHARGEBACK]
+    if not options.incremental or not all((options.out / name).exists() for name in kept):
+        return None
+    report = report_of_last_run(options, options.bucket, inputs, staging, options.out / SUMMARY)
+    if report is not None:
+        staging.keep([name for name in OUTCOME if name not in (PAGE, SUMMARY)])
+        write_page(report, staging.path)
+    return report
 
 
 def destination_of(options: Options, staging: Staging, *, replaces_files: bool = True) -> Destination:
@@ -152,6 +172,7 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
     with small_queries(spark):
         report = summarize(tables, ingested, volumes, inputs, options)
         write_csv(tables["chargeback"], staging / CHARGEBACK)
+    keep_asked(destination.staging, inputs)
     spark.catalog.clearCache()  # a session that follows the logs makes report after report
     return report
 
@@ -159,6 +180,11 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
 def draw(report: Report, folder: Path) -> None:
     """The report as a page, its plots and values."""
     write_plots(report, folder / PLOTS)
+    write_page(report, folder)
+
+
+def write_page(report: Report, folder: Path) -> None:
+    """The report as a page and as values."""
     (folder / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_as_json), encoding="utf-8")
     (folder / PAGE).write_text(page(report), encoding="utf-8")
 

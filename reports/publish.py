@@ -72,6 +72,10 @@ class Staging:
         self.kept.clear()
         self.kept.update(kept)
 
+    def keep(self, names: Sequence[str]) -> None:
+        """Leave these in the out folder as they are."""
+        self.days |= {name: [] for name in names}
+
     def changes(self, out: Path, names: Sequence[str]) -> tuple[list[str], list[str]]:
         """What is to be moved into place, and what is to go away with nothing in its place."""
         single = [f"{name}/{day}" for name in names for day in self.days.get(name, ())]

@@ -16,12 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.errors import ReportError
 from reports.ingest import TEXTS, Destination, store_lines
 from reports.kafka import is_kafka, read_topic
-from reports.log_files import LOG_FILES, is_local, local_files, no_logs, spark_path
+from reports.log_files import FILES, LOG_FILES, is_local, local_files, no_logs, spark_path
 from reports.reasons import Reason
 
 FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
 _UNREADABLE = "[FAILED_READ_FILE"  # Spark's name for it, with subconditions
-_FILES = "files"
 
 Paths = Sequence[str] | None
 """Files to read, as URIs; None for all."""
@@ -50,8 +49,8 @@ def _new_files(spark: SparkSession, logs: str, destination: Destination) -> Path
     """Which files to read; keeps for the next report what all files are like now."""
     # Listed before they are read: what is written meanwhile is read again by the next report.
     listed = _listing(spark, logs)
-    known = destination.staging.kept.get(_FILES, {})
-    destination.staging.kept[_FILES] = listed
+    known = destination.staging.kept.get(FILES, {})
+    destination.staging.kept[FILES] = listed
     return [uri for uri, state in listed.items() if known.get(uri) != state] if destination.incremental else None
 
 

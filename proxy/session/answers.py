@@ -33,9 +33,9 @@ Send = Callable[[list[Buffer]], None]
 
 class Due:
     """The answers to some requests, whose correlation ids follow each other: `count` more, the next to `correlation_id`. They went
-    on at `when`, and their times are counted in `times`."""
+    on at `when`, and their times are counted in `times`. `own`: the answer of the proxy itself, None where the broker answers."""
 
-    __slots__ = ("correlation_id", "count", "counted_in", "plan", "shape", "times", "when")
+    __slots__ = ("correlation_id", "count", "counted_in", "own", "plan", "shape", "times", "when")
 
     def __init__(
         self,
@@ -46,8 +46,9 @@ class Due:
         shape: Shape | None,
         when: float,
         times: Durations | None,
+        own: Answer | None = None,
     ) -> None:
-        self.correlation_id, self.counted_in, self.plan = correlation_id, counted_in, plan
+        self.correlation_id, self.counted_in, self.plan, self.own = correlation_id, counted_in, plan, own
         self.count, self.shape = count, shape
         self.when, self.times = when, times
 
@@ -143,18 +144,21 @@ class Answers:
         when: float = 0.0,
         times: Durations | None = None,
     ) -> int:
-        """Requests went out at `when`, or one is answered by the proxy when `plan` is an `Answer`; how many answers are
-        outstanding. `times` counts how long the broker takes."""
+        """Requests went out at `when`; how many answers are outstanding. `times` counts how long the broker takes."""
         if plan is not None and plan.waits:
             shape = None  # each answer is looked at
         self._queue.append(Due(correlation_id, counted_in, plan, count, shape, when, times))
         self._due += count
-        if plan is not None:
-            if plan.waits and not isinstance(plan, Question):
-                self.awaited += 1
-            if isinstance(plan, Answer):
-                self._own += len(plan.frame)
+        if plan is not None and plan.waits and not isinstance(plan, Question):
+            self.awaited += 1
         return self._due
+
+    def expect_own(self, correlation_id: int, counted_in: Sum, answer: Answer) -> None:
+        """A request is answered by the proxy, behind the answers to earlier ones."""
+        self._queue.append(Due(correlation_id, counted_in, answer, 1, None, 0.0, None, answer))
+        self._due += 1
+        self.awaited += answer.waits
+        self._own += len(answer.frame)
 
     def discard(self) -> None:
         """Drop all further answers, as the client has gone."""
@@ -163,13 +167,13 @@ class Answers:
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
         queue = self._queue
-        while queue and not self._left and self._work is None and isinstance(plan := queue[0].plan, Answer):
+        while queue and not self._left and self._work is None and (answer := queue[0].own) is not None:
             counted_in = queue.popleft().counted_in
             self._due -= 1
-            counted_in.response_bytes += len(plan.frame)
-            self._own -= len(plan.frame)
-            self._send([plan.frame])
-            self._done(plan)
+            counted_in.response_bytes += len(answer.frame)
+            self._own -= len(answer.frame)
+            self._send([answer.frame])
+            self._done(answer)
 
     def feed(self, data: Buffer) -> None:
         """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
@@ -235,7 +239,7 @@ class Answers:
                         self._finish(due.plan, shape, data, pos, end)
                         looked += 1 + (end - pos) // BYTES
                     pos = end
-                if queue and queue[0].plan.__class__ is Answer:
+                if queue and queue[0].own is not None:
                     self._pass(data, self._sent, pos)
                     self._sent = pos
                     self.send_own()

@@ -62,9 +62,10 @@ class TargetTopic:
     def may_count(self, client: Client, acks: int, now: float) -> bool:
         """Has a broker confirmed that this client may write to it? Then what it writes counts at once. Requests with acks=0 are
         not answered: their topics are confirmed on each connection anew."""
-        pair, engine = self.pair, client.services.engine
-        if pair is None:
+        pair = self.pair
+        if pair is None or (acks and self.complete and pair.confirmed):
             return True
+        engine = client.services.engine
         if acks and not pair.confirmed:
             pair = self.pair = engine.confirmed.find(client.user, self.name)
         if not (pair.confirmed if acks else self.reached):
@@ -277,7 +278,7 @@ class Client:
                 self._give_back(sums)
             name = self.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
             found = sums[topic] = self._take(key, name, topic)
-        elif found.key.topic_id is not None and (name := self.services.cluster.topic_name(topic)) is not None:
+        elif found.unnamed and (name := self.services.cluster.topic_name(topic)) is not None:
             self.services.tally.give_back(found)
             found = sums[topic] = self._take(key, name, topic)
         return found

@@ -812,7 +812,7 @@ class Session:
 
     def _answer(self, correlation_id: int, counted_in: Sum, answer: Answer, now: float) -> None:
         """The proxy answers itself, as soon as all earlier requests are answered."""
-        self._answers.expect(correlation_id, counted_in, answer)
+        self._answers.expect_own(correlation_id, counted_in, answer)
         if answer.waits:
             self._block(State.AWAITING)
         self._answers.send_own()

@@ -35,12 +35,13 @@ class Sum:
     # fmt: off
     __slots__ = (
         "key", "mutations", "record_bytes", "records", "references", "refused", "request_bytes", "requests",
-        "response_bytes", "throttle_ms",
+        "response_bytes", "throttle_ms", "unnamed",
     )
     # fmt: on
 
     def __init__(self, key: TallyKey) -> None:
         self.key = key
+        self.unnamed = key.topic_id is not None
         self.references = 0
         self.clear()
 

@@ -263,7 +263,11 @@ def went_well(frame: bytes, start: int, end: int, version: int) -> bool:
     topics, pos = array(frame, pos, end, compact)
     size = answer_size(version)
     for _ in range(topics):
-        _, partitions, pos = topic_head(frame, pos, end, compact, version >= FIRST_TOPIC_ID)
+        if version >= FIRST_TOPIC_ID:
+            pos = fixed(pos, 16, end)
+        else:
+            _, pos = span(frame, pos, end, compact)
+        partitions, pos = array(frame, pos, end, compact, 0)
         stop = pos + max(partitions, 0) * size
         if stop + compact > end or not _all_written(frame, pos, stop, size, version):
             return False

@@ -67,13 +67,61 @@ def test_it_expires_long_after_the_last_that_was_heard():
     fence = Fence(life=900)
     refused(fence, 5, now=0)
     assert fence.blocks(ALICE, 7, 0, 6, HERE, 800)
-    assert fence.blocks(ALICE, 7, 0, 6, HERE, 1600), "the client still tries"
-    assert fence.blocks(ALICE, 7, 0, 6, HERE, 2500) is None
+    assert fence.blocks(ALICE, 7, 0, 7, HERE, 1600), "the client still tries"
+    assert fence.blocks(ALICE, 7, 0, 8, HERE, 2500) is None
     refused(fence, 5, now=3000)
     fence.sweep(3899)
     assert len(fence) == 1
     fence.sweep(3900)
     assert (len(fence), fence.by_id) == (0, {})
+
+
+def test_a_batch_that_comes_again_for_a_minute_while_the_refused_one_does_not_goes_on() -> None:
+    """The refused one was written through another proxy, of which nothing was heard as the store had lost it."""
+    fence, told = Fence(), []
+    fence.tell = lambda *event: told.append(event)
+    refused(fence, 5)
+    for now in range(1, 61, 5):
+        assert fence.blocks(ALICE, 7, 0, 8, HERE, now)
+        assert fence.blocks(ALICE, 7, 0, 9, HERE, now)
+    assert fence.blocks(ALICE, 7, 0, 9, HERE, 62.0), "not a later one"
+    assert fence.blocks(ALICE, 7, 0, 8, HERE, 62.0) is None
+    assert fence.blocks(ALICE, 7, 0, 9, HERE, 62.0) is None
+    assert told[-1] == ("admitted", ALICE, 7, 0, 5, *HERE), "so that others do not wait either"
+
+
+def test_what_came_once_does_not_keep_what_comes_now_waiting_for_ever() -> None:
+    fence = Fence()
+    refused(fence, 5)
+    assert fence.blocks(ALICE, 7, 0, 6, HERE, 1.0), "in flight behind it, and written elsewhere"
+    for now in range(10, 130, 5):
+        if fence.blocks(ALICE, 7, 0, 9, HERE, now) is None:
+            break
+    assert now == 125
+
+
+def test_a_client_that_sends_the_refused_batch_again_waits_for_it_however_long() -> None:
+    fence = Fence()
+    for now in range(0, 600, 5):
+        assert fence.blocks(ALICE, 7, 0, 5, HERE, now) is None
+        refused(fence, 5, now=now)
+        assert fence.blocks(ALICE, 7, 0, 6, HERE, now + 1)
+
+
+def test_the_refused_batch_that_comes_begins_the_wait_anew_whatever_becomes_of_it() -> None:
+    fence = Fence()
+    refused(fence, 5)
+    assert fence.blocks(ALICE, 7, 0, 6, HERE, 1.0)
+    assert fence.blocks(ALICE, 7, 0, 5, HERE, 50.0) is None, "it waits for a mute, say"
+    assert fence.blocks(ALICE, 7, 0, 6, HERE, 70.0)
+
+
+def test_another_proxy_that_still_waits_does_not_make_the_wait_longer() -> None:
+    fence = Fence()
+    refused(fence, 5)
+    assert fence.blocks(ALICE, 7, 0, 6, HERE, 1.0)
+    fence.learn_refused(ALICE, 7, 0, 5, HERE, 19, "topic_bytes_in", 40.0, still=True)
+    assert fence.blocks(ALICE, 7, 0, 6, HERE, 61.0) is None
 
 
 def test_fences_are_of_their_user() -> None:
@@ -210,8 +258,8 @@ def test_a_fence_is_told_again_while_its_producer_tries() -> None:
     fence.tell = lambda *event: told.append(event)
     refused(fence, 5, now=0.0)
     refused(fence, 5, now=10.0)
-    for now in (20.0, 299.0, 300.0, 310.0, 599.0, 600.0):
-        assert fence.blocks(ALICE, 7, 0, 6, HERE, now)
+    for i, now in enumerate((20.0, 299.0, 300.0, 310.0, 599.0, 600.0)):
+        assert fence.blocks(ALICE, 7, 0, 6 + i, HERE, now)
     what = (ALICE, 7, 0, 5, *HERE, 19, "topic_bytes_in", False)
     assert told == [("refused", *what), ("still", *what), ("still", *what)]
     refused(fence, 4, now=601.0)

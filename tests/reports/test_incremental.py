@@ -1,12 +1,20 @@
 """A daily run: it reads what is new, makes anew what changed, and comes to what a whole run comes to."""
 
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+pytest.importorskip("pyspark")
+from reports.chargeback import Prices
+from reports.errors import ReportError
+from reports.publish import MANIFEST
 from tests.reports.conftest import make_with
 from tests.reports.logs import Log
+from tests.reports.sample import write_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,3 +61,97 @@ def test_a_daily_run_comes_to_what_a_whole_run_comes_to(spark: "SparkSession", t
     assert (daily.report.lines.read, daily.report.lines.duplicates, daily.report.lines.quarantined) == (8, 1, 2)
     assert daily.table("lines").count() == 5
     assert sum(size for (size,) in daily.rows("traffic", "request_bytes")) == 1500
+
+
+def content(out: Path) -> dict[str, bytes]:
+    """Every file of the report but those that say when it was made."""
+    made = ("report.html", "summary.json", MANIFEST)
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name not in made}
+
+
+def no_spark(_master: str, **_: object) -> None:
+    """Stands in for a Spark that must not start."""
+    pytest.fail("Spark was started")
+
+
+def test_without_anything_new_the_report_is_made_again_without_spark(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reports import pipeline
+
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    write_sample(logs, minutes=2)
+    prices = Prices(bytes_in=0.5, currency="EUR")
+    first = make_with(spark, logs, out, incremental=True, prices=prices)
+    before = content(out)
+
+    monkeypatch.setattr(pipeline, "spark_session", no_spark)
+    later = datetime(2026, 12, 24, tzinfo=UTC)
+    asked = pipeline.Options(logs=str(logs), out=out, made=later, incremental=True, prices=prices, note="Again.")
+    again = pipeline.make_report(asked, lambda _: None)
+
+    assert again == replace(first.report, made=later, note="Again.")
+    assert content(out) == before
+    assert "2026-12-24" in first.page
+    assert "Again." in first.page
+
+
+@pytest.mark.parametrize("change", ["price", "file grew", "new file", "quotas", "table lost", "summary damaged"])
+def test_spark_is_started_for_whatever_the_last_report_does_not_say(
+    once: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    from reports import pipeline
+
+    logs, out = (Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in once)
+    _tell_of(out, once[0], logs)
+    asked = pipeline.Options(logs=str(logs), out=out, made=datetime(2026, 4, 2, tzinfo=UTC), incremental=True)
+    match change:
+        case "price":
+            asked = replace(asked, prices=Prices(stored=1.0))
+        case "quotas":
+            (tmp_path / "quotas.yaml").write_text("quotas: {entities: [{user: a, producer_byte_rate: 5}]}\n")
+            asked = replace(asked, quotas=tmp_path / "quotas.yaml")
+        case "file grew":
+            with next(logs.iterdir()).open("ab") as file:
+                file.write(b"{}\n")
+        case "new file":
+            (logs / "usage-late.jsonl").write_bytes(b"{}\n")
+        case "table lost":
+            shutil.rmtree(out / "traffic")
+        case _:
+            (out / "summary.json").write_text('{"logs": 5}')
+
+    def started(_master: str, **_: object) -> None:
+        raise ReportError("Spark was started")
+
+    monkeypatch.setattr(pipeline, "spark_session", started)
+    with pytest.raises(ReportError, match="Spark was started"):
+        pipeline.make_report(asked, lambda _: None)
+
+
+def test_a_copied_report_of_copied_logs_needs_no_spark(
+    once: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the cases above begin with: without a change, none of them would start Spark."""
+    from reports import pipeline
+
+    logs, out = (Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in once)
+    _tell_of(out, once[0], logs)
+    monkeypatch.setattr(pipeline, "spark_session", no_spark)
+    asked = pipeline.Options(logs=str(logs), out=out, made=datetime(2026, 4, 2, tzinfo=UTC), incremental=True)
+    assert pipeline.make_report(asked, lambda _: None).lines.read == 1
+
+
+@pytest.fixture(scope="module")
+def once(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Logs of one line, and a report of them."""
+    folder = tmp_path_factory.mktemp("once")
+    Log().usage(0, requests=1, request_bytes=100).write(folder / "logs")
+    make_with(spark, folder / "logs", folder / "out", incremental=True)
+    return folder / "logs", folder / "out"
+
+
+def _tell_of(out: Path, old: Path, new: Path) -> None:
+    """Let a report say that it is of a copy of its logs."""
+    manifest = out / MANIFEST
+    manifest.write_text(manifest.read_text().replace(str(old), str(new)))
