@@ -1,6 +1,6 @@
 """What is made for the chart out of other files. In: values.yaml, values.schema.yaml, the models of the settings, ../monitoring.
 Out: in the chart its values.schema.json, the table in its README.md, files/live.txt with the settings that a running proxy takes,
-and copies of the monitoring files, as a chart can take in nothing that stands beside it.
+the CustomResourceDefinition, and copies of the monitoring files, as a chart can take in nothing that stands beside it.
 
 `python deploy/helm/generate.py` writes them (`make docs`); a test compares."""
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from configfile.load import model_in
 from proxy.config.models import Settings
+from proxy.operate.controller.definition import definition
 from proxy.process.reload import LIVE
 
 HERE = Path(__file__).parent
@@ -37,6 +38,7 @@ COPIES = {"rules.yaml": "monitoring/rules.yaml", "dashboard.json": "monitoring/d
 def made() -> dict[Path, str]:
     """Every file, with what has to stand in it."""
     files = {CHART / "values.schema.json": schema(), CHART / "README.md": readme()}
+    files[CHART / "files" / "kafkaquotas.yaml"] = yaml.safe_dump(definition(), sort_keys=False, allow_unicode=True, width=1000)
     files[CHART / "files" / "live.txt"] = "".join(f"{key}\n" for key in live(Settings, ""))
     sources = {CHART / "files" / name: HERE.parent / source for name, source in COPIES.items()}
     return files | {copy: source.read_text() for copy, source in sources.items() if source.exists()}

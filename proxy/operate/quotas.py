@@ -23,6 +23,7 @@ from proxy.config.load import SettingsError, load_settings
 from proxy.config.units import HostPort, parse_server
 from proxy.operate import plan, show, suggest
 from proxy.operate.access import AccessError, upstream_of
+from proxy.operate.controller.command import controller, controller_crd
 from proxy.operate.entities import TYPES, filter_of, notes_of, ops_of, parts_of, spelled_out, who_of_parts
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.quota_client import QuotaClient, ask, result_text
@@ -101,6 +102,10 @@ FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.group()
 def quotas() -> None:
     """Quotas of a running proxy: describe, alter, export, import, diff."""
+
+
+quotas.add_command(controller)
+quotas.add_command(controller_crd)
 
 
 @quotas.command(cls=ByType)

@@ -82,19 +82,20 @@ def result_text(result: Result) -> str:
 
 def ask(servers: Sequence[HostPort], upstream: Upstream, work: Callable[[QuotaClient], Awaitable[T]]) -> T:
     """What `work` makes of the first server that can be reached."""
+    return asyncio.run(first_that_answers(servers, upstream, work))
 
-    async def run() -> T:
-        reasons = []
-        for address in servers:
-            try:
-                client = await QuotaClient(address, upstream).__aenter__()
-            except BrokerError as e:
-                reasons.append(str(e))
-                continue
-            try:
-                return await work(client)
-            finally:
-                await client.__aexit__(None, None, None)
-        raise BrokerError("; ".join(reasons))
 
-    return asyncio.run(run())
+async def first_that_answers(servers: Sequence[HostPort], upstream: Upstream, work: Callable[[QuotaClient], Awaitable[T]]) -> T:
+    """The same in a loop that runs."""
+    reasons = []
+    for address in servers:
+        try:
+            client = await QuotaClient(address, upstream).__aenter__()
+        except BrokerError as e:
+            reasons.append(str(e))
+            continue
+        try:
+            return await work(client)
+        finally:
+            await client.__aexit__(None, None, None)
+    raise BrokerError("; ".join(reasons))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from proxy.cli import main
 from proxy.config.load import load_settings
 from proxy.config.models import Settings
-from tests.chart.helm import CHART, NAMES, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
+from tests.chart.helm import CHART, NAMES, NAMESPACE, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
 
 EVERY = pytest.mark.parametrize("values", VALUES, ids=NAMES)
 OLDEST, NEWEST = "1.30", "1.37"
@@ -120,7 +120,7 @@ def test_services_lead_to_ports_that_the_proxy_opens(helm: Helm, values: Path, t
 
 
 @EVERY
-def test_selectors_find_proxies_or_redis_and_nothing_else(helm: Helm, values: Path) -> None:
+def test_selectors_find_the_pods_of_their_component_and_no_others(helm: Helm, values: Path) -> None:
     manifests = helm.template(values)
     selectors = [(item, item["spec"]["selector"]) for item in of_kind(manifests, "Service")]
     for kind in ("Deployment", "StatefulSet", "PodDisruptionBudget", "PodMonitor"):
@@ -128,7 +128,8 @@ def test_selectors_find_proxies_or_redis_and_nothing_else(helm: Helm, values: Pa
     selectors += [(item, item["spec"]["podSelector"]["matchLabels"]) for item in of_kind(manifests, "NetworkPolicy")]
     assert len(selectors) >= 2
     for item, selector in selectors:
-        wanted = "redis" if item["metadata"]["labels"]["app.kubernetes.io/component"] == "redis" else "proxy"
+        component = item["metadata"]["labels"]["app.kubernetes.io/component"]
+        wanted = component if component in ("redis", "controller") else "proxy"
         for pod in pods(manifests):
             labels = pod["metadata"]["labels"]
             assert (selector.items() <= labels.items()) == (labels["app.kubernetes.io/component"] == wanted)
@@ -138,7 +139,9 @@ def test_selectors_find_proxies_or_redis_and_nothing_else(helm: Helm, values: Pa
 def test_pods_have_no_rights(helm: Helm, values: Path) -> None:
     for pod in pods(helm.template(values)):
         spec = pod["spec"]
-        assert spec["automountServiceAccountToken"] is False
+        # The controller alone speaks to the API server.
+        controller = pod["metadata"]["labels"].get("app.kubernetes.io/component") == "controller"
+        assert spec["automountServiceAccountToken"] is controller
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in [*spec["containers"], *spec.get("initContainers", [])]:
@@ -290,3 +293,13 @@ def test_the_report_reads_an_object_store_as_an_account_of_its_own(helm: Helm, w
     (report,) = template["spec"]["containers"]
     assert "PYSPARK_SUBMIT_ARGS" in {variable["name"] for variable in report["env"]}
     assert {mount["name"] for mount in report["volumeMounts"]} == {volume["name"] for volume in template["spec"]["volumes"]}
+
+
+def test_the_controller_has_its_rights_where_objects_are_and_its_lease_at_home(helm: Helm) -> None:
+    values = CHART / "ci" / "controller-values.yaml"
+    manifests = helm.template(values, values={"controller": {"namespaces": ["one", "two"]}})
+    roles = {(item["metadata"]["namespace"], item["rules"][0]["resources"][0]) for item in of_kind(manifests, "Role")}
+    assert roles == {("one", "kafkaquotas"), ("two", "kafkaquotas"), (NAMESPACE, "leases")}
+    for binding in of_kind(manifests, "RoleBinding"):
+        assert [subject["namespace"] for subject in binding["subjects"]] == [NAMESPACE]
+    assert of_kind(manifests, "ClusterRole") == []
