@@ -23,7 +23,11 @@ class LazyGroup(click.Group):
     others = {  # noqa: RUF012
         "tenants": ("proxy.operate.tenants", "tenants", "Tenants: who belongs to each, what it owns and uses."),
         "throttles": ("proxy.operate.throttles", "throttles", "Who is throttled now, by which quota, until when."),
-        "quotas": ("proxy.operate.quotas", "quotas", "Quotas of a running proxy: describe, alter, export, import, diff."),
+        "quotas": (
+            "proxy.operate.plan_commands",
+            "quotas",
+            "Quotas of a running proxy: describe, alter, export, import, diff, plan, apply.",
+        ),
         "report": ("reports.cli", "report", "Turn usage logs into the capacity report (PySpark)."),
         "loadtest": ("loadtest.cli", "loadtest", "Drive load at any cluster, and check what a quota does to it."),
         "demo": ("demo.cli", "demo", "Real Kafka, proxy, load and report on this machine."),

@@ -64,11 +64,11 @@ class ByType(click.Command):
         return super().parse_args(ctx, spelled_out(args))
 
 
-def _place(function: Callable[..., None]) -> Callable[..., None]:
+def to_proxy(function: Callable[..., None]) -> Callable[..., None]:
     """The options that say which proxy; the command gets a `Target`."""
 
     @wraps(function)
-    def with_place(bootstrap_server: str, command_config: Path | None, **others: Any) -> None:
+    def withto_proxy(bootstrap_server: str, command_config: Path | None, **others: Any) -> None:
         try:
             servers = [parse_server(server) for server in bootstrap_server.split(",")]
             place = Target(servers, upstream_of(command_config))
@@ -82,7 +82,7 @@ def _place(function: Callable[..., None]) -> Callable[..., None]:
         help="Properties file with how to get in, as Kafka's own tools take it.",
     )
     server = click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="The proxy.")
-    return server(config(with_place))
+    return server(config(withto_proxy))
 
 
 def _entity(function: Callable[..., None]) -> Callable[..., None]:
@@ -101,7 +101,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 
 @click.group()
 def quotas() -> None:
-    """Quotas of a running proxy: describe, alter, export, import, diff."""
+    """Quotas of a running proxy: describe, alter, export, import, diff, plan, apply."""
 
 
 quotas.add_command(controller)
@@ -109,7 +109,7 @@ quotas.add_command(controller_crd)
 
 
 @quotas.command(cls=ByType)
-@_place
+@to_proxy
 @_entity
 @AS_JSON
 def describe(place: Target, types: Sequence[str], names: Sequence[str], as_json: bool) -> None:
@@ -124,7 +124,7 @@ def describe(place: Target, types: Sequence[str], names: Sequence[str], as_json:
 
 
 @quotas.command(cls=ByType)
-@_place
+@to_proxy
 @_entity
 @click.option("--add-config", "add", multiple=True, metavar="KEY=VALUE[,…]", help="Limits to set; rates of bytes may be 20MiB.")
 @click.option("--delete-config", "delete", multiple=True, metavar="KEY[,…]", help="Limits to take away.")
@@ -149,7 +149,7 @@ def alter(
 
 
 @quotas.command()
-@_place
+@to_proxy
 def export(place: Target) -> None:
     """Print the quotas of the proxy as a settings file."""
     found = place.describe()
@@ -159,14 +159,14 @@ def export(place: Target) -> None:
 
 
 @quotas.command("import")
-@_place
+@to_proxy
 @FILE
 @PRUNE
 @ONLY
 @AS_JSON
 def import_(place: Target, file: Path, prune: bool, validate_only: bool, as_json: bool) -> None:
     """Make the quotas of the proxy those of a settings file."""
-    wanted = _wanted(file)
+    wanted = wanted_of(file)
     found = plan.steps(plan.own(place.describe()), wanted, prune=prune)
     if not found and not as_json:
         click.echo("nothing to do")
@@ -177,13 +177,13 @@ def import_(place: Target, file: Path, prune: bool, validate_only: bool, as_json
 
 
 @quotas.command()
-@_place
+@to_proxy
 @FILE
 @PRUNE
 @AS_JSON
 def diff(place: Target, file: Path, prune: bool, as_json: bool) -> None:
     """Show what an import would change; exit code 1 if anything."""
-    found = plan.steps(plan.own(place.describe()), _wanted(file), prune=prune)
+    found = plan.steps(plan.own(place.describe()), wanted_of(file), prune=prune)
     if as_json:
         click.echo(json.dumps([_difference(one) for one in found], indent=2))
     elif found:
@@ -248,7 +248,7 @@ def suggest_(
     click.echo(text, err=True)
 
 
-def _wanted(file: Path) -> Table:
+def wanted_of(file: Path) -> Table:
     """The limits that a file wants; none that the proxy would refuse one by one."""
     try:
         table = table_of(load_settings(file))

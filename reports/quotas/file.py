@@ -123,6 +123,16 @@ def replayed(kind: str) -> bool:
     return kind == "producer_ids" or any(key.measure is not None for key in KEYS if key.kind == kind)
 
 
+def limits_of(user: str | None, client_id: str | None, values: Mapping[str, float]) -> Iterator[Limit]:
+    """The limits of one entity that can be replayed; `values` by the names of `KEYS`."""
+    bursts = {key.kind: values.get(key.name) for key in KEYS if key.at_once}
+    for key in KEYS:
+        rate = values.get(key.name)
+        if rate is not None and not key.at_once and replayed(key.kind):
+            burst = (bursts[key.kind] or _BURST_WINDOWS * rate) if key.kind in bursts else 0.0
+            yield Limit(key.kind, user, client_id, float(rate), float(burst))
+
+
 class _EntityNames(Model):
     user: Name | None = None
     client_id: Name | None = None
@@ -140,12 +150,8 @@ class _EntityNames(Model):
 
     def limits(self) -> Iterator[Limit]:
         """One for each rate that is set."""
-        bursts = {key.kind: getattr(self, key.name) for key in KEYS if key.at_once}
-        for key in KEYS:
-            rate = self.rate(key)
-            if rate is not None and not key.at_once and replayed(key.kind):
-                burst = (bursts[key.kind] or _BURST_WINDOWS * rate) if key.kind in bursts else 0.0
-                yield Limit(key.kind, self.user, self.client_id, float(rate), burst)
+        values = {key.name: rate for key in KEYS if (rate := self.rate(key)) is not None}
+        yield from limits_of(self.user, self.client_id, values)
 
 
 if TYPE_CHECKING:

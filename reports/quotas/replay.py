@@ -21,6 +21,8 @@ BURST_SECONDS = 10
 """Seconds of a rate that pass at once, as in the proxy."""
 _AT_LIMIT = 0.05
 """The part of a burst by which somebody may be below a limit and count as at it: requests do not end with the interval."""
+_SHORT = 0.1
+"""The part of a burst that passes in a short interval, at most."""
 NEAR = 0.8
 """The part of a limit from which on somebody is near it."""
 WHO = ("kind", "owner_user", "owner_client", "topic")
@@ -28,10 +30,11 @@ WHO = ("kind", "owner_user", "owner_client", "topic")
 SCHEMA = (
     "kind string, owner_user string, owner_client string, topic string, limit double, burst double, p50 double, p95 double, "
     "p99 double, peak double, total double, seconds bigint, seconds_over bigint, seconds_throttled double, longest_wait double, "
-    "waiting double, first_over timestamp, last_over timestamp"
+    "waiting double, first_over timestamp, last_over timestamp, times bigint"
 )
 """Of the outcome. Figures are in the quota's unit per second; `total` and `waiting` in the unit; `waiting` is what had not passed
-at the end; `seconds` is how long there was traffic, `seconds_over` how long its average was above the limit."""
+at the end; `seconds` is how long there was traffic, `seconds_over` how long its average was above the limit, `times` how
+often its throttling began."""
 
 
 def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Lengths) -> DataFrame:
@@ -125,13 +128,14 @@ def _queued(demand: DataFrame, lengths: Lengths) -> DataFrame:
         F.lit(0.0).alias("end"),
         zero.alias("throttled"),
         zero.alias("longest"),
+        F.lit(0).alias("times"),
         F.first("limit").alias("limit"),
         F.first("burst").alias("burst"),
     )
     parts = F.array_sort(F.flatten(F.collect_list("parts")))
     walk = F.aggregate(parts, start, lambda state, part: _step(state, part, float(lengths.interval)))
     rest = F.greatest(walk["level"], zero)
-    return _told(each, lengths.rates, walk["throttled"], walk["longest"] / walk["limit"], rest)
+    return _told(each, lengths.rates, walk["throttled"], walk["longest"] / walk["limit"], rest, walk["times"])
 
 
 def _step(state: Column, part: Column, length: float) -> Column:
@@ -149,23 +153,28 @@ def _step(state: Column, part: Column, length: float) -> Column:
     last = part["demand"] * F.least(burst / passes, F.lit(1.0))
     later = F.least(F.greatest(before - passes, -burst) + last, zero)
     level = F.greatest(sooner, later)
-    near = -burst * _AT_LIMIT
+    # What came in a short interval is reckoned up to an interval too soon, so that its owner seems to have that much left.
+    near = -F.greatest(burst * _AT_LIMIT, F.when(passes <= burst * _SHORT, passes).otherwise(zero))
     begin = F.when((before >= near) & (before < 0), zero).otherwise(before)
     at_limit = (before >= near) | (level >= near)
     throttled = F.when(at_limit, F.least(F.greatest((begin + part["demand"]) / limit, zero), F.lit(length))).otherwise(zero)
     # What was left of a debt when the interval before ended was paid in the time without traffic.
-    paid = F.least(F.greatest(state["level"], zero) / limit, gap)
+    # Who is still at the limit after it has waited: no request came, as it was told to wait.
+    goes_on = (state["throttled"] > 0) & (state["level"] >= near) & (before >= near)
+    paid = F.when(goes_on, gap).otherwise(F.least(F.greatest(state["level"], zero) / limit, gap))
+    begins = (throttled > 0) & ~goes_on
     return F.struct(
         level.alias("level"),
         (part["at"] + F.lit(length)).alias("end"),
         (state["throttled"] + throttled + paid).alias("throttled"),
         F.greatest(state["longest"], level).alias("longest"),
+        (state["times"] + F.when(begins, 1).otherwise(0)).alias("times"),
         limit.alias("limit"),
         burst.alias("burst"),
     )
 
 
-def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waiting: Column) -> DataFrame:
+def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waiting: Column, times: Column) -> DataFrame:
     rate, length = F.col("demand") / F.lit(float(seconds)), F.lit(seconds)
     over = rate > F.col("limit")
     at = F.timestamp_seconds("at")
@@ -183,10 +192,11 @@ def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waitin
         waiting.cast("double").alias("waiting"),
         F.min(F.when(over, at)).alias("first_over"),
         F.max(F.when(over, at)).alias("last_over"),
+        times.cast("bigint").alias("times"),
     )
     p = [F.col("quantiles")[index].alias(name) for index, name in enumerate(("p50", "p95", "p99"))]
-    last = ("peak", "total", "seconds", "seconds_over", "seconds_throttled", "longest_wait", "waiting", "first_over", "last_over")
-    return sums.select(*WHO, "limit", "burst", *p, *last)
+    last = ("peak", "total", "seconds", "seconds_over", "seconds_throttled", "longest_wait", "waiting")
+    return sums.select(*WHO, "limit", "burst", *p, *last, "first_over", "last_over", "times")
 
 
 def _ids(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
@@ -204,7 +214,9 @@ def _ids(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int)
     joined = users.join(owned.drop("client_id"), on=users["user"] == owned["principal"], how="inner")
     over = F.col("demand") / F.lit(seconds) > F.col("limit")
     named = joined.withColumn("topic", F.lit(None).cast("string"))
-    return _told(named, seconds, F.count_if(over) * F.lit(seconds), F.lit(0.0), F.lit(0.0)).withColumn("total", F.col("peak"))
+    return _told(named, seconds, F.count_if(over) * F.lit(seconds), F.lit(0.0), F.lit(0.0), F.count_if(over)).withColumn(
+        "total", F.col("peak")
+    )
 
 
 def _topics(lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
@@ -235,4 +247,5 @@ def _topics(lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     )
     excess = F.col("demand") - F.col("limit") * F.lit(seconds)
     refused = (excess > 0) & (F.col("together") > F.lit(total))
-    return _told(marked, seconds, F.count_if(refused) * F.lit(seconds), F.lit(0.0), F.sum(F.when(refused, excess).otherwise(0.0)))
+    rest = F.sum(F.when(refused, excess).otherwise(0.0))
+    return _told(marked, seconds, F.count_if(refused) * F.lit(seconds), F.lit(0.0), rest, F.count_if(refused))

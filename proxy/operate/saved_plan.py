@@ -1,0 +1,176 @@
+"""A plan of quotas: what changes, the state that it was made from, and who would be held back. As a file: JSON.
+
+In: limits in force, limits wanted. Out: a plan; whether the state is still the one it was made from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from configfile.load import Lines, read
+from proxy.apis.client_quotas import entity_of, who_of
+from proxy.operate.foreseen import HeldBack, Replayed
+from quota.addresses import DEFAULT_ADDRESS, with_limit
+from quota.catalogue import ADDRESS_RATE, KEYS
+from quota.entity import Entity
+from quota.keys import is_own, named, wrong_value
+from quota.overrides import Difference, Table
+from quota.tenants import owner_of
+
+FORMAT: Final = "kafka-quota-proxy plan"
+VERSION: Final = 1
+Where = dict[tuple[Entity, str], int]
+"""The line of a settings file on which a limit stands."""
+
+
+class PlanError(Exception):
+    """A file that is no plan; the message is for people."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`state`: of all limits when it was made (`state_of`); `replayed`: None where no logs were given; `observed_from`: since when
+    it is observed before it is applied."""
+
+    file: str
+    made: datetime
+    changes: tuple[Difference, ...]
+    lines: Mapping[tuple[Entity, str], int]
+    state: str
+    hurt_above: float = 0.0
+    replayed: Replayed | None = None
+    observed_from: datetime | None = None
+
+    @property
+    def hurt(self) -> list[HeldBack]:
+        """Who would be held back for longer than `hurt_above` seconds."""
+        return [] if self.replayed is None else [one for one in self.replayed.held_back if one.seconds > self.hurt_above]
+
+    def moved(self, table: Table) -> list[str]:
+        """What is not as it was when the plan was made, in words; empty if all is."""
+        if state_of(table) == self.state:
+            return []
+        found = [
+            f"{named(one.entity)} {one.key} is {_figure(now)}, and was {_figure(one.old)}"
+            for one in self.changes
+            if (now := table.get(one.entity, {}).get(one.key)) != one.old
+        ]
+        return found or ["a limit that the plan does not change is another now"]
+
+    def is_done(self, table: Table) -> bool:
+        """Is all in force that it wants?"""
+        return all(table.get(one.entity, {}).get(one.key) == one.new for one in self.changes)
+
+    def observed(self, since: datetime) -> Plan:
+        """The same, observed since then."""
+        return replace(self, observed_from=since)
+
+    def as_json(self) -> dict[str, Any]:
+        """The file, and what programs get."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "file": self.file,
+            "made": self.made.isoformat(),
+            "changes": [
+                {"entity": [list(part) for part in who_of(one.entity)], "quota": one.key, "old": one.old, "new": one.new}
+                | {"line": self.lines.get((one.entity, one.key))}
+                for one in self.changes
+            ],
+            "state": self.state,
+            "hurt_above_seconds": self.hurt_above,
+            "hurt": [one.owner for one in self.hurt],
+            "replayed": None if self.replayed is None else asdict(self.replayed),
+            "observed_from": None if self.observed_from is None else self.observed_from.isoformat(),
+        }
+
+
+def state_of(table: Table) -> str:
+    """One text for the same limits, whatever their order."""
+    limits = sorted(json.dumps([who_of(entity), key, value]) for entity, values in table.items() for key, value in values.items())
+    return sha256("\n".join(limits).encode()).hexdigest()
+
+
+def _figure(value: float | None) -> str:
+    return "not set" if value is None else f"{value:g}"
+
+
+def lines_of(file: Path) -> Where:
+    """On which line each limit of a settings file stands; the file was found to be right before."""
+    data, lines = read(file, "quotas: {}")
+    quotas, found = data.get("quotas") or {}, Where()
+    for i, one in enumerate(quotas.get("entities") or []):
+        _take(found, lines, ("quotas", "entities", i), Entity(one.get("user"), one.get("client_id")))
+    for name in data.get("tenants") or {}:
+        _take(found, lines, ("tenants", name), owner_of(name))
+    if (at := lines.get(("quotas", "connections", "per_address"))) is not None:
+        found[DEFAULT_ADDRESS, ADDRESS_RATE.name] = at
+    for key, at in lines.items():
+        if key[:3] == ("quotas", "connections", "networks") and len(key) == 4:
+            found[with_limit(str(key[3])), ADDRESS_RATE.name] = at
+    return found
+
+
+def _take(found: Where, lines: Lines, at: tuple[str | int, ...], entity: Entity) -> None:
+    for name in KEYS:
+        for spelled in (name, name.removeprefix("cluster_")):
+            if (line := lines.get((*at, spelled))) is not None:
+                found[entity, name] = line
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Write it, all or nothing. OSError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(json.dumps(plan.as_json(), indent=2) + "\n", encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load(path: Path) -> Plan:
+    """A plan that was saved; PlanError."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise PlanError(f"{path}: cannot be read: {e.strerror}") from None
+    except ValueError:
+        raise PlanError(f"{path}: is not a plan: not JSON") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise PlanError(f"{path}: is not a plan of `kafka-quota-proxy quotas plan --out`")
+    if data.get("version") != VERSION:
+        raise PlanError(f"{path}: a plan of another version, {data.get('version')}: make it anew")
+    try:
+        return _read(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise PlanError(f"{path}: is not a whole plan: {e}") from None
+
+
+def _read(data: dict[str, Any]) -> Plan:
+    changes, lines = [], {}
+    for one in data["changes"]:
+        entity, key = entity_of(tuple((str(kind), name) for kind, name in one["entity"])), str(one["quota"])
+        old, new = (None if one[name] is None else float(one[name]) for name in ("old", "new"))
+        wrong = None if is_own(key) else f"{key} is no limit of the proxy"
+        if wrong := wrong or (None if new is None else wrong_value(entity, key, new)):
+            raise ValueError(wrong)
+        changes.append(Difference(entity, key, old, new))
+        if one["line"] is not None:
+            lines[entity, key] = int(one["line"])
+    replayed, since = data["replayed"], data["observed_from"]
+    return Plan(
+        str(data["file"]),
+        datetime.fromisoformat(data["made"]),
+        tuple(changes),
+        lines,
+        str(data["state"]),
+        float(data["hurt_above_seconds"]),
+        None if replayed is None else Replayed.of(replayed),
+        None if since is None else datetime.fromisoformat(since),
+    )

@@ -1,0 +1,101 @@
+"""Plans of quotas as values: their file, the state they are made from, whom they name, and what is shown of them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from click.testing import CliRunner
+
+from proxy.cli import main
+from proxy.operate import plan_text, saved_plan
+from proxy.operate.foreseen import Replayed, held_back
+from proxy.operate.saved_plan import Plan, PlanError
+from quota.addresses import DEFAULT_ADDRESS
+from quota.entity import DEFAULT, Entity
+from quota.overrides import Difference
+from quota.tenants import owner_of
+from reports.quotas.file import Limit
+
+ALICE, RATE = Entity("alice", None), "cluster_request_rate"
+BEFORE = {ALICE: {RATE: 5.0}, owner_of("team"): {RATE: 9.0}}
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def planned(entity: Entity = ALICE) -> Plan:
+    return Plan("new.yaml", NOW, (Difference(entity, RATE, 5.0, 3.0),), {(entity, RATE): 4}, saved_plan.state_of(BEFORE))
+
+
+def row(**other: object) -> dict[str, object]:
+    found = {"kind": "request_rate", "owner_user": "alice", "owner_client": None, "seconds_throttled": 20.0, "waiting": 30.0}
+    return found | {"limit": 3.0, "longest_wait": 10.0, "times": 2, "first_over": NOW, "last_over": NOW} | other
+
+
+def test_a_saved_plan_is_read_as_it_was(tmp_path):
+    told = held_back([row()], [Limit("request_rate", "alice", None, 3)], [], {(ALICE, RATE): 4})
+    made = replace(planned(), replayed=Replayed(tuple(told), 7, "a", "b", ()), observed_from=NOW)
+    saved_plan.save(made, tmp_path / "plan.json")
+    assert saved_plan.load(tmp_path / "plan.json") == made
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not JSON"),
+        ("[]", "is not a plan of"),
+        ('{"format": "kafka-quota-proxy plan", "version": 9}', "another version, 9"),
+        ('{"format": "kafka-quota-proxy plan", "version": 1}', "is not a whole plan: 'changes'"),
+    ],
+)
+def test_what_is_no_plan_is_refused(tmp_path, text, says):
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(PlanError, match=says):
+        saved_plan.load(tmp_path / "plan.json")
+    run = CliRunner().invoke(main, ["quotas", "apply", "--bootstrap-server", "127.0.0.1:1", str(tmp_path / "plan.json")])
+    assert (run.exit_code, says in run.output) == (1, True)
+
+
+def test_a_mistake_is_no_outcome(tmp_path):
+    (tmp_path / "new.yaml").write_text("quotas: {entities: [{user: a, request_rat: 1}]}")
+    for arguments in (["nowhere.yaml"], [str(tmp_path / "new.yaml")], [], ["x", "--hurt-above", "long"]):
+        run = CliRunner().invoke(main, ["quotas", "plan", "--bootstrap-server", "127.0.0.1:1", *arguments])
+        assert (run.exit_code, "Traceback" in run.output) == (1, False), run.output
+
+
+def test_a_state_that_moved_on_is_told_limit_by_limit():
+    made = planned()
+    assert made.moved(BEFORE) == []
+    assert made.moved({owner_of("team"): {RATE: 9.0}, ALICE: {RATE: 5.0}}) == []
+    assert made.moved({**BEFORE, ALICE: {RATE: 4.0}}) == ["user alice cluster_request_rate is 4, and was 5"]
+    assert made.moved({ALICE: {RATE: 5.0}}) == ["a limit that the plan does not change is another now"]
+    assert made.is_done({ALICE: {RATE: 3.0}})
+
+
+def test_each_limit_is_known_by_its_line(tmp_path):
+    (tmp_path / "new.yaml").write_text(
+        "quotas:\n  entities:\n    - user: alice\n      request_rate: 5\n"
+        "    - client_id: '<default>'\n      cluster_request_rate: 6\n"
+        "  connections:\n    per_address: 7\ntenants:\n  team:\n    users: [bob]\n    cluster_request_rate: 9\n"
+    )
+    found = saved_plan.lines_of(tmp_path / "new.yaml")
+    at = {(ALICE, RATE): 4, (Entity(None, DEFAULT), RATE): 6, (owner_of("team"), RATE): 12}
+    assert found == at | {(DEFAULT_ADDRESS, "connection_creation_rate"): 8}
+
+
+def test_only_lower_and_new_limits_hold_somebody_back():
+    three, default = Limit("request_rate", "alice", None, 3), Limit("request_rate", DEFAULT, None, 1)
+    (one,) = held_back([row()], [three, default], [default], {(ALICE, RATE): 4})
+    assert (one.owner, one.rule, one.line, one.times, one.seconds) == ("user alice", "user alice", 4, 2, 30.0)
+    assert held_back([row()], [three], [replace(three, rate=2)], {}) == [], "it is raised"
+    assert held_back([row()], [three], [three], {}) == [], "it stays"
+    assert len(held_back([row()], [three], [replace(three, rate=4)], {})) == 1
+    assert held_back([row(seconds_throttled=0.0)], [three], [], {}) == []
+
+
+def test_names_of_clients_are_no_markdown():
+    shown = plan_text.markdown(planned(Entity("a|b <img> @all [x](y)\n# top", None)))
+    assert "<img>" not in shown
+    assert "@all" not in shown
+    assert "\n# top" not in shown
+    assert "a\\|b" in shown
+    assert "no logs were given" in plan_text.text(planned())

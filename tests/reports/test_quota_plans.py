@@ -1,0 +1,97 @@
+"""Quotas from a file: a plan says who would be throttled and for how long, it is applied, and the proxy then does just that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from localkafka import LocalCluster
+from proxy.cli import main
+from tests.real.proxies import ProxyProcess, wait_until
+from tests.reports.test_quotas import ENOUGH, RATE, produce_much
+
+pytest.importorskip("pyspark")
+from reports.quotas import foresee
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+SETTINGS = {"quotas": {"dynamic": {}, "admins": ["ANONYMOUS"]}}
+Quotas = Callable[..., Result]
+
+
+@pytest.fixture
+def quotas(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Quotas:
+    """The commands, with a Spark that runs already."""
+    monkeypatch.setattr(foresee, "spark_session", lambda _master, **_: nullcontext(spark))
+
+    def run(proxy: ProxyProcess, command: str, *arguments: object) -> Result:
+        return CliRunner().invoke(main, ["quotas", command, "--bootstrap-server", proxy.bootstrap, *map(str, arguments)])
+
+    return run
+
+
+def throttled(proxy: ProxyProcess, client_id: str) -> float:
+    lines = [line for line in proxy.usage() if line["type"] == "usage" and line["client_id"] == client_id]
+    return sum(float(line["throttle_ms"]) for line in lines) / 1000
+
+
+def test_what_a_plan_says_is_what_the_proxy_then_does(kafka1: LocalCluster, quotas: Quotas, tmp_path: Path) -> None:
+    file, plan = tmp_path / "new.yaml", tmp_path / "plan.json"
+    file.write_text(
+        "quotas:\n  entities:\n"
+        f"    - client_id: planned\n      cluster_producer_byte_rate: {RATE}\n"
+        f"    - client_id: planned-small\n      cluster_producer_byte_rate: {RATE}\n"
+    )
+    with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, dict(SETTINGS)) as proxy:
+        for client, amount in (("planned", ENOUGH * RATE), ("planned-small", RATE)):
+            produce_much(proxy.bootstrap, "planned-in", client, amount)
+        wait_until(lambda: any(line.get("client_id") == "planned-small" for line in proxy.usage()), "the usage to be logged")
+        assert not throttled(proxy, "planned")
+
+        made = quotas(proxy, "plan", file, "--logs", proxy.logs, "--hurt-above", "1m", "--out", plan, "--format", "markdown")
+        assert made.exit_code == 2, made.output
+        assert "| user ANONYMOUS, client-id planned |" in made.output
+        told = json.loads(plan.read_text())["replayed"]["held_back"]
+        assert [(one["owner"], one["line"], one["times"]) for one in told] == [("user ANONYMOUS, client-id planned", 4, 1)]
+        hurt = quotas(proxy, "plan", file, "--logs", proxy.logs, "--format", "json")
+        assert (hurt.exit_code, json.loads(hurt.output)["hurt"]) == (3, ["user ANONYMOUS, client-id planned"])
+
+        done = quotas(proxy, "apply", plan)
+        assert (done.exit_code, done.output.count("altered")) == (0, 2), done.output
+        wait_until(lambda: quotas(proxy, "plan", file).exit_code == 0, "the limits to be in force")
+        for client, amount in (("planned", ENOUGH * RATE), ("planned-small", RATE)):
+            produce_much(proxy.bootstrap, "planned-in", client, amount)
+    assert throttled(proxy, "planned") == pytest.approx(told[0]["seconds"], rel=0.15)
+    assert not throttled(proxy, "planned-small")
+
+
+def test_a_plan_is_applied_to_the_state_it_was_made_from_alone(kafka1: LocalCluster, quotas: Quotas, tmp_path: Path) -> None:
+    file, plan, logs = tmp_path / "new.yaml", tmp_path / "plan.json", tmp_path / "proxy" / "logs"
+    file.write_text("quotas: {entities: [{user: moved, cluster_request_rate: 5}]}")
+    with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, dict(SETTINGS)) as proxy:
+        assert quotas(proxy, "plan", file, "--out", plan).exit_code == 2
+        quotas(proxy, "alter", "--user", "moved", "--add-config", "cluster_request_rate=7")
+        refused = quotas(proxy, "apply", plan)
+        assert refused.exit_code == 1
+        assert "user moved cluster_request_rate is 7, and was not set" in refused.output
+
+        assert quotas(proxy, "plan", file, "--out", plan).exit_code == 2
+        produce_much(proxy.bootstrap, "planned-in", "other", 50_000)
+        first = quotas(proxy, "apply", plan, "--observe-first", "1h", "--logs", logs)
+        assert (first.exit_code, "observed for 3,600 s more" in first.output) == (4, True), first.output
+        since = json.loads(plan.read_text())["observed_from"]
+        again = quotas(proxy, "apply", plan, "--observe-first", "1h", "--logs", logs)
+        assert (again.exit_code, json.loads(plan.read_text())["observed_from"]) == (4, since), "stopped and given again, it goes on"
+
+        assert quotas(proxy, "apply", plan).exit_code == 0
+        assert "nothing to do" in quotas(proxy, "apply", plan).output
+        quotas(proxy, "alter", "--user", "moved", "--delete-config", "cluster_request_rate")
