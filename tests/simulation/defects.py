@@ -42,8 +42,8 @@ DEFECTS: Final = (
     Defect(
         "the fence stays though its batch was admitted",
         "quota/fence.py",
-        "            self._drop(key)\n            if self.tell is not None:\n",
-        "            if self.tell is not None:\n",
+        "        self._drop(key)\n        if self.tell is not None:\n",
+        "        if self.tell is not None:\n",
     ),
     Defect(
         "fences are never forgotten",
@@ -134,8 +134,8 @@ DEFECTS: Final = (
     Defect(
         "an answer of the proxy overtakes those before it",
         "proxy/session/answers.py",
-        "isinstance(plan := queue[0].plan, Answer):\n            counted_in = queue.popleft().counted_in",
-        "isinstance(plan := queue[-1].plan, Answer):\n            counted_in = queue.pop().counted_in",
+        "(answer := queue[0].own) is not None:\n            counted_in = queue.popleft().counted_in",
+        "(answer := queue[-1].own) is not None:\n            counted_in = queue.pop().counted_in",
     ),
     Defect(
         "what is refused is told to be written",
