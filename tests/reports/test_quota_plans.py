@@ -95,3 +95,32 @@ def test_a_plan_is_applied_to_the_state_it_was_made_from_alone(kafka1: LocalClus
         assert quotas(proxy, "apply", plan).exit_code == 0
         assert "nothing to do" in quotas(proxy, "apply", plan).output
         quotas(proxy, "alter", "--user", "moved", "--delete-config", "cluster_request_rate")
+
+
+def test_what_was_observed_first_comes_into_force_unless_it_hurts_somebody_else(
+    kafka1: LocalCluster, quotas: Quotas, tmp_path: Path
+) -> None:
+    file, plan, logs = tmp_path / "new.yaml", tmp_path / "plan.json", tmp_path / "proxy" / "logs"
+    settings = {**SETTINGS, "logs": {"usage": {"path": str(logs), "interval": "1s"}}}
+    with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, settings) as proxy:
+
+        def observed(limits: str, client_id: str) -> Result:
+            """Plan these limits, and observe them for a second in which this client writes what is too much for them."""
+            file.write_text(f"quotas: {{entities: [{limits}]}}")
+            assert quotas(proxy, "plan", file, "--out", plan).exit_code == 2
+            assert quotas(proxy, "apply", plan, "--observe-first", "1s", "--logs", logs).exit_code == 4
+            produce_much(proxy.bootstrap, "planned-in", client_id, 100_000)
+            wait_until(lambda: any(line.get("client_id") == client_id for line in proxy.usage()), "the usage to be logged")
+            return quotas(proxy, "apply", plan, "--observe-first", "1s", "--logs", logs, "--wait")
+
+        hurts = observed("{client_id: <default>, cluster_producer_byte_rate: 2000}", "bystander")
+        assert hurts.exit_code == 3, hurts.output
+        assert (
+            "client-id bystander would have been held back by cluster_producer_byte_rate 2000 of client-id <default>"
+            in hurts.output
+        )
+        assert quotas(proxy, "plan", file).exit_code == 2, "nothing was applied"
+
+        done = observed("{client_id: somebody-else, cluster_producer_byte_rate: 2000}", "bystander-too")
+        assert done.exit_code == 0, done.output
+        assert "altered" in done.output
