@@ -32,6 +32,8 @@ LARGEST: Final = 1000
 REPLICAS_EVERY: Final = 60.0
 """Seconds after which replicas are asked for again where no volume is in trouble."""
 ALL_LOG_DIRS: Final = "all log dirs"
+AGAIN: Final = 1.0
+"""Seconds after which a proxy that starts asks once more where a broker has closed the connection: it may want a login, or stop."""
 _NOT_AUTHORIZED: Final = 31
 
 WantsReplicas = Callable[[int, float], bool]
@@ -225,8 +227,16 @@ class Watch:
 
     async def start(self) -> None:
         """The first check. `BrokerError` when it can never work with this cluster."""
-        if self._source is not None:
-            self._observe(await self._source.look(self._clock()))
+        if self._source is None:
+            return
+        try:
+            check = await self._source.look(self._clock())
+        except BrokerError as e:
+            if not e.refused:
+                raise
+            await asyncio.sleep(AGAIN)
+            check = await self._source.look(self._clock())
+        self._observe(check)
 
     async def run(self) -> None:
         """Until cancelled: a check at every multiple of the interval since the start, or since settings changed. A slow check

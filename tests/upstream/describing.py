@@ -29,7 +29,7 @@ class Describing:
         self.versions = {API_VERSIONS: (0, 3), LOG_DIRS: (1, 5), CLUSTER: (0, 2)}
         self.dirs: list[dict[str, Any]] = [{"path": f"/data{node_id}", "total": 100 * GIB, "usable": 50 * GIB}]
         self.error_code = 0
-        self.hangs = self.closes = self.raves = self.wants_login = False
+        self.hangs = self.closes = self.raves = self.wants_login = self.stops = False
         self.named: list[Describing] = [self]
         self.fenced: set[int] = set()
         self.asked: list[int] = []
@@ -49,7 +49,8 @@ class Describing:
                 self.asked.append(key)
                 if key == LOG_DIRS and self.hangs:
                     continue
-                if (key == LOG_DIRS and self.closes) or (key == CLUSTER and self.wants_login):
+                if (key == LOG_DIRS and self.closes) or (key == CLUSTER and (self.wants_login or self.stops)):
+                    self.stops = False
                     break
                 answer = bytearray(self._answer(key, version, request))
                 answer[4:8] = request[8:12]

@@ -390,6 +390,20 @@ def test_a_proxy_does_not_start_where_it_can_never_know(spoil: Callable[[Describ
     assert says in str(e.value)
 
 
+def test_a_proxy_starts_where_a_broker_that_stops_closes_its_first_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That looks as if it wanted a login."""
+    monkeypatch.setattr("proxy.upstream.volumes.AGAIN", 0.0)
+
+    async def work() -> None:
+        async with describing(1) as brokers:
+            brokers[0].stops = True
+            async with proxy_before(brokers[0].address, min_available_ratio=0.1) as (proxy, _):
+                assert proxy.engine.storage.calm
+                assert not brokers[0].stops
+
+    run(work())
+
+
 def test_a_proxy_starts_while_the_cluster_is_away() -> None:
     async def work() -> None:
         async with proxy_before(HostPort("127.0.0.1", 1), min_available_ratio=0.1, fallback_throttle_factor=0.5) as (proxy, _):
