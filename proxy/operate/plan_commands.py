@@ -134,10 +134,15 @@ def apply(ctx: click.Context, place: Target, file: Path, logs: Path | None, obse
             click.echo(f"observed for {left:,.0f} s more; give the same command again then")
             ctx.exit(OBSERVING)
         time.sleep(max(left, 0))
-        have = steps.own(place.describe())
-        _is_over(made, have)
-        if _hurts_others(made, have, logs, observe_first):
-            ctx.exit(HURT)
+        ends = datetime.now(UTC) + _LATE
+        while not _is_observed(made, place, logs, observe_first, ctx):
+            untold = f"the logs in {logs} do not tell yet of all the time since {_since(made):%Y-%m-%d %H:%M:%S} UTC"
+            if not wait:
+                click.echo(f"{untold}; give the same command again")
+                ctx.exit(OBSERVING)
+            if datetime.now(UTC) > ends:
+                fail(f"{untold}: nothing is applied", 1)
+            time.sleep(1)
     _is_over(made, steps.own(place.describe()))  # the replay took a while
     results = place.ask(lambda client: client.alter(steps.entries_of(made.changes), validate_only=False))
     for entry, result in results:
@@ -163,18 +168,27 @@ def _started(made: Plan, file: Path) -> Plan:
 
 
 def _left(made: Plan, seconds: float) -> float:
-    since = made.observed_from or datetime.now(UTC)
-    return (since + timedelta(seconds=seconds) - datetime.now(UTC)).total_seconds()
+    return (_since(made) + timedelta(seconds=seconds) - datetime.now(UTC)).total_seconds()
 
 
-def _hurts_others(made: Plan, have: Table, logs: Path, seconds: float) -> bool:
-    """Would anybody have been hurt whom the plan does not name? Ends the command where the logs do not tell of all the time."""
-    since = made.observed_from or datetime.now(UTC)
-    seen = _replayed(made, have, logs, since)
+def _is_observed(made: Plan, place: Target, logs: Path, seconds: float, ctx: click.Context) -> bool:
+    """Do the logs tell that in all the observed time nobody was hurt? Ends the command where they tell that somebody was.
+
+    The proxy is asked for its limits each time: so an idle one, too, has something to write in its log after that time."""
+    have = steps.own(place.describe())
+    _is_over(made, have)
+    seen = _replayed(made, have, logs, made.observed_from)
+    if _hurts_others(made, seen):
+        ctx.exit(HURT)
+    if seen.last is None or datetime.fromisoformat(seen.last) < _since(made) + timedelta(seconds=seconds):
+        return False
     if seen.not_replayed:
         click.echo(f"not observed, as the logs do not tell enough: {', '.join(seen.not_replayed)}", err=True)
-    if seen.last is None or datetime.fromisoformat(seen.last) < since + timedelta(seconds=seconds * _PART):
-        fail(f"the logs in {logs} do not tell of the time since {since:%Y-%m-%d %H:%M:%S} UTC: nothing is applied", 1)
+    return True
+
+
+def _hurts_others(made: Plan, seen: Replayed) -> bool:
+    """Would anybody have been hurt whom the plan does not name?"""
     named = {(one.owner, one.quota) for one in made.hurt}
     others = [one for one in replace(made, replayed=seen).hurt if (one.owner, one.quota) not in named]
     for one in others:
@@ -185,8 +199,12 @@ def _hurts_others(made: Plan, have: Table, logs: Path, seconds: float) -> bool:
     return bool(others)
 
 
-_PART: Final = 0.9
-"""The part of the observed time that the logs have to tell of: the last interval is written when it ends."""
+def _since(made: Plan) -> datetime:
+    return made.observed_from or datetime.now(UTC)
+
+
+_LATE: Final = timedelta(minutes=10)
+"""How long after the observed time its logs are waited for: an interval ends and is written, then logs may be shipped."""
 
 
 def _replayed(made: Plan, have: Table, logs: Path, since: datetime | None = None) -> Replayed:

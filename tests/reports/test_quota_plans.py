@@ -104,13 +104,14 @@ def test_what_was_observed_first_comes_into_force_unless_it_hurts_somebody_else(
     settings = {**SETTINGS, "logs": {"usage": {"path": str(logs), "interval": "1s"}}}
     with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, settings) as proxy:
 
-        def observed(limits: str, client_id: str) -> Result:
-            """Plan these limits, and observe them for a second in which this client writes what is too much for them."""
+        def observed(limits: str, client_id: str | None) -> Result:
+            """Plan these limits, and observe them for a second in which this client, if any, writes what is too much for them."""
             file.write_text(f"quotas: {{entities: [{limits}]}}")
             assert quotas(proxy, "plan", file, "--out", plan).exit_code == 2
             assert quotas(proxy, "apply", plan, "--observe-first", "1s", "--logs", logs).exit_code == 4
-            produce_much(proxy.bootstrap, "planned-in", client_id, 100_000)
-            wait_until(lambda: any(line.get("client_id") == client_id for line in proxy.usage()), "the usage to be logged")
+            if client_id is not None:
+                produce_much(proxy.bootstrap, "planned-in", client_id, 100_000)
+                wait_until(lambda: any(line.get("client_id") == client_id for line in proxy.usage()), "the usage to be logged")
             return quotas(proxy, "apply", plan, "--observe-first", "1s", "--logs", logs, "--wait")
 
         hurts = observed("{client_id: <default>, cluster_producer_byte_rate: 2000}", "bystander")
@@ -124,3 +125,5 @@ def test_what_was_observed_first_comes_into_force_unless_it_hurts_somebody_else(
         done = observed("{client_id: somebody-else, cluster_producer_byte_rate: 2000}", "bystander-too")
         assert done.exit_code == 0, done.output
         assert "altered" in done.output
+        quiet = observed("{client_id: somebody-else, cluster_producer_byte_rate: 3000}", None)
+        assert quiet.exit_code == 0, quiet.output
