@@ -15,6 +15,8 @@ from typing import Any, Final
 import orjson
 
 HEAD: Final = struct.Struct("!I")
+MOST_BYTES: Final = 64 * 2**20
+"""Of one message: the other process keeps it as a whole."""
 Answers = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
@@ -64,6 +66,8 @@ class Channel:
     def _send(self, message: list[Any]) -> None:
         if self._writer is not None:
             data = orjson.dumps(message, default=list)
+            if len(data) > MOST_BYTES:
+                raise ChannelError(f"a message of {len(data):,} bytes is more than the {MOST_BYTES:,} that may be sent")
             self._writer.write(HEAD.pack(len(data)) + data)
 
     def _take(self, message: list[Any]) -> None:
@@ -83,10 +87,11 @@ class Channel:
 
     async def _answer(self, number: int, question: str, arguments: list[Any]) -> None:
         try:
-            answer, error = await self._answers[question](*arguments), None
-        except Exception as e:  # the other side waits for an answer, whatever it is
-            answer, error = None, f"{type(e).__name__}: {e}"
-        self._send([-number, answer, error])
+            self._send([-number, await self._answers[question](*arguments), None])
+        except BaseException as e:  # the other side waits for an answer, whatever it is
+            self._send([-number, None, f"{type(e).__name__}: {e}"])
+            if not isinstance(e, Exception):
+                raise
 
     def _end(self) -> None:
         self._open.set()
