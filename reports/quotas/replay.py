@@ -65,7 +65,8 @@ def demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: in
 
 def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """What came for each owner: `at` (seconds since the epoch), `demand`, above 0."""
-    measures = {key.kind: key.measure for key in KEYS if key.measure is not None}
+    limited = {limit.kind for limit in quotas.limits}
+    measures = {key.kind: key.measure for key in KEYS if key.measure is not None and key.kind in limited}
     kinds = tuple(measures)
     used = lines.where(F.col("type") == "usage").select(
         interval_bucket(seconds).alias("at"),
@@ -74,7 +75,8 @@ def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: i
         *[_measured(measure).alias(kind) for kind, measure in measures.items()],
     )
     sums = used.groupBy("at", "principal", "client_id").agg(*[F.sum(kind).alias(kind) for kind in kinds])
-    pairs = sums.select("principal", "client_id").distinct()
+    # Of the lines themselves: of their sums, Spark would reckon these a second time.
+    pairs = used.select("principal", "client_id").distinct()
     owned = holders(spark, pairs, [limit for limit in quotas.limits if limit.kind in kinds])
     stack = ", ".join(f"'{kind}', {kind}" for kind in kinds)
     long = sums.select("at", "principal", "client_id", F.expr(f"stack({len(kinds)}, {stack}) as (_kind, demand)")).where(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,17 @@ import yaml
 from localkafka import LocalCluster
 from proxy.apis.client_quotas import who_of
 from proxy.config.units import parse_server
+from proxy.operate.access import upstream_of
 from proxy.operate.controller.definition import GROUP, VERSION
 from proxy.upstream.connector import Upstream
 from proxy.upstream.quota_client import ask
 from proxy.wire.client_quotas import Entry, Filter, Op
 from quota.entity import Entity
+from tests.certs import Authority
 from tests.chart.apiserver import ApiServer
 from tests.chart.conftest import need
 from tests.chart.helm import CHART, Helm
+from tests.conftest import QUICK_START
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect
 
@@ -33,6 +36,10 @@ pytestmark = [pytest.mark.api_server, pytest.mark.kafka]
 NAMESPACE = "quota-proxy"
 LEASE = "edge-kafka-quota-proxy-controller"
 RATE, IDS = "controller_mutations_rate", "producer_ids_rate"
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:quota-admin;User:proxy",
+}
 STRIMZI: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -61,6 +68,10 @@ class House:
     server: ApiServer
     proxy: ProxyProcess
     kubeconfig: Path
+    way: Upstream = field(default_factory=lambda: Upstream(20))
+    """How tests get into the proxy."""
+    options: tuple[str, ...] = ()
+    """How a controller gets in."""
 
     def apply(self, name: str, entity: dict[str, str], limits: dict[str, Any], check: bool = True) -> str:
         manifest = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "KafkaQuota", "metadata": {"name": name, "namespace": NAMESPACE}}
@@ -89,12 +100,12 @@ class House:
 
     def limits(self, user: str) -> dict[str, float]:
         """What the proxy has for a user."""
-        found = ask([parse_server(self.proxy.bootstrap)], Upstream(20), lambda it: it.describe(Filter((), strict=False)))
+        found = ask([parse_server(self.proxy.bootstrap)], self.way, lambda it: it.describe(Filter((), strict=False)))
         return found.get(who_of(Entity(user, None)), {})
 
     def by_hand(self, user: str, *ops: Op) -> None:
         entry = Entry(who_of(Entity(user, None)), ops)
-        ((_, result),) = ask([parse_server(self.proxy.bootstrap)], Upstream(20), lambda it: it.alter([entry], validate_only=False))
+        ((_, result),) = ask([parse_server(self.proxy.bootstrap)], self.way, lambda it: it.alter([entry], validate_only=False))
         assert result.error == 0, result
 
     def reasons(self, name: str) -> list[str]:
@@ -105,7 +116,7 @@ class House:
     def controller(self, *options: str) -> Iterator[subprocess.Popen[str]]:
         command = [sys.executable, "-m", "proxy", "quotas", "controller", "--bootstrap-server", self.proxy.bootstrap]
         command += ["--namespace", NAMESPACE, "--lease", f"{NAMESPACE}/{LEASE}", "--kubeconfig", str(self.kubeconfig)]
-        command += ["--admin", self.proxy.admin, "--interval", "0.3", *options]
+        command += ["--admin", self.proxy.admin, "--interval", "0.3", *self.options, *options]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
             yield process
@@ -292,3 +303,46 @@ def test_the_controller_may_not_do_more_than_it_does(house: House) -> None:
     for what in ("get secrets", "list secrets", "list pods", "update kafkausers.kafka.strimzi.io", "delete leases"):
         said = house.server.kubectl("auth", "can-i", *what.split(), account, "-n", NAMESPACE, check=False)
         assert said.stdout.strip() == "no", what
+
+
+def test_it_logs_in_to_the_proxy_and_to_its_admin_listener_over_tls(house: House, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    pair = authority.server("proxy", "localhost", "127.0.0.1")
+    token, own_token, login = tmp_path / "token", tmp_path / "own-token", tmp_path / "client.properties"
+    certificate = {"cert_file": str(pair.cert), "key_file": str(pair.key)}
+    token.write_text("s3cret\n")
+    own_token.write_text("s3cret\n")
+    users = {"quota-admin": "adm1n-s3cret", "proxy": "pr0xy-s3cret"}
+    settings = {
+        "listen": {"bootstrap": "127.0.0.1:0", "tls": certificate},
+        "admin": {"listen": "127.0.0.1:0", "tls": certificate, "auth": {"token_file": str(token)}},
+        "upstream": {"sasl": {"mechanism": "SCRAM-SHA-512", "username": "proxy", "password": users["proxy"]}},
+        "quotas": {"dynamic": {}, "admins": ["quota-admin"]},
+    }
+    with (
+        LocalCluster(1, sasl=users, properties=AUTHORIZER, jvm_flags=QUICK_START) as kafka,
+        ProxyProcess(tmp_path / "proxy", kafka.bootstrap_servers, settings, wait_ready=False) as proxy,
+    ):
+        login.write_text(
+            f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority.file}\n"
+            "sasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+            f'username="quota-admin" password="{users["quota-admin"]}";\n'
+        )
+        options = ("--command-config", str(login), "--ca-file", str(authority.file), "--token-file", str(own_token))
+        secured = House(house.server, proxy, house.kubeconfig, upstream_of(login), options)
+        with secured.controller():
+            secured.apply("secured", {"user": "quota-admin"}, {RATE: 5})
+            secured.until("secured", "Accepted", "True", "InForce")
+            assert secured.limits("quota-admin") == {RATE: 5}
+            secured.until("secured", "Throttled", "False")
+            own_token.write_text("another\n")
+            secured.until("secured", "Throttled", "Unknown")
+            own_token.write_text("s3cret\n")
+            secured.until("secured", "Throttled", "False")
+            secured.delete("secured")
+        login.write_text(login.read_text().replace(users["quota-admin"], "wr0ng"))
+        with secured.controller() as refused:
+            secured.apply("secured", {"user": "quota-admin"}, {RATE: 5})
+            secured.until("secured", "Accepted", "Unknown")
+        assert refused.returncode == 0
+    house.server.kubectl("delete", "kafkaquota", "secured", "-n", NAMESPACE, "--wait=false")
