@@ -143,10 +143,9 @@ class OpenTopic:
 
     async def offset_at(self, partition: int, time: float) -> int:
         consumer, at = self._consumers[partition], self._at[partition]
+        end = (await self.ends(partition))[1]  # asked first: what is written between the two questions must not be passed over
         found = await _asked(consumer.offsets_for_times({at: max(int(time * 1000), 0)}), "looking for a time")
-        if found[at] is not None:
-            return int(found[at].offset)
-        return (await self.ends(partition))[1]
+        return end if found[at] is None else int(found[at].offset)
 
     async def read(self, partition: int, offset: int, limit: int, wait: float) -> Page:
         consumer, at = self._consumers[partition], self._at[partition]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from proxy.fleet.channel_store import ChannelStore, store_answers
 from proxy.fleet.fleet import redis_store
 from proxy.fleet.log_follower import LogFollower
 from proxy.fleet.log_store import LogStore
-from proxy.fleet.shared_log import LogSource
+from proxy.fleet.shared_log import EVENTS, LogSource
 from proxy.fleet.store import Store
 from proxy.hashing import murmur3
 from proxy.upstream.connector import Upstream
@@ -198,9 +199,28 @@ def test_a_reader_waits_for_an_entry(open_store: Open) -> None:
     async def work() -> None:
         async with opened(open_store, "a", "b") as (writer, reader):
             start = reader.position_at(await reader.time() - 1)
-            waiting = asyncio.create_task(reader.read_events(start, 50, 10.0))
+            waiting = asyncio.create_task(reader.read_events(start, 50, 60.0))
             await writer.append_event({"e": "first"})
             assert [entry.fields for entry in await waiting] == [{"e": "first"}]
+
+    run(work)
+
+
+@pytest.mark.kafka
+def test_an_entry_written_while_a_reader_looks_for_its_beginning_is_read(kafka3: LocalCluster) -> None:
+    async def work() -> None:
+        async with topic_of(kafka3, f"ledger-{next(NUMBERS)}").opened() as topic:
+            consumer = topic._consumers[EVENTS]
+            answer = consumer.offsets_for_times
+
+            async def answer_before_the_entry(times: dict[Any, int]) -> Any:
+                found = await answer(times)
+                await topic.append(EVENTS, b"entry")
+                return found
+
+            consumer.offsets_for_times = answer_before_the_entry
+            offset = await topic.offset_at(EVENTS, time.time() + 60)
+            assert [record.value for record in (await topic.read(EVENTS, offset, 50, 60.0)).records] == [b"entry"]
 
     run(work)
 
