@@ -511,8 +511,8 @@ class Settings(Model):
         limits = self.limits
         if limits.memory_total // int(self.workers) < limits.max_frame:
             raise ValueError(
-                f"`limits.memory_total` {limits.memory_total} in {self.workers} parts is below `limits.max_frame`"
-                f" {limits.max_frame}: the largest request would not fit; set it higher, or fewer `workers`"
+                f"`limits.memory_total` {limits.memory_total} has no room for a request of `limits.max_frame`"
+                f" {limits.max_frame} in each of {self.workers} workers; set it higher, or fewer `workers`"
             )
         return self
 

@@ -221,15 +221,15 @@ class Proxy:
     def _make_shared(self) -> Shared:
         """What all connections share."""
         settings, handlers = self.settings, Handlers(default_handlers())
-        limits = settings.limits
+        limits, others = settings.limits, None if self._worker is None else self._worker.counts
         services = Services(
             self.directory,
             self.engine,
             self.logs.tally,
             self.logs.observer,
             understood(handlers),
-            budget=Budget(limits.memory_total),
-            census=Census(limits.max_connections, others=None if self._worker is None else self._worker.counts),
+            budget=Budget(limits.memory_total, others, None if others is None else asyncio.get_running_loop().call_later),
+            census=Census(limits.max_connections, others=others),
             dynamic_quotas=self.dynamic_quotas,
             admission=Admission(logins=settings.upstream.sasl is not None),
             latencies=self.logs.usage.latencies,
