@@ -33,7 +33,7 @@ from proxy.identity.certificates import parse_rules
 from proxy.observe.lines import iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, registry_of
-from proxy.observe.operations import Log
+from proxy.observe.operations import Log, silent_log
 from proxy.observe.overload import tell_overload
 from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
 from proxy.observe.volumes import VolumeLog
@@ -57,6 +57,8 @@ from proxy.session.presence import Presence
 from proxy.session.session import State
 from proxy.supervise import Supervisor, Work
 from proxy.tls import UPSTREAM, certificate_ends, contexts_of, watched_files
+from proxy.upstream.cluster_client import ClusterClient, DirectClient
+from proxy.upstream.cluster_relay import AGE, RelayedClient
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.directory import Directory
 from proxy.upstream.dynamic_quotas import DynamicQuotas
@@ -97,6 +99,7 @@ class Proxy:
         self._drain_timeout, self.max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self._first = worker is None or worker.saves
         """Of several workers, which all know the same, one says it."""
+        once = log if self._first else silent_log()
         self._alone = None if worker is not None else enforces_alone(settings)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
@@ -105,7 +108,7 @@ class Proxy:
         self._admin: web.AppRunner | None = None
         self._contexts, self.certificate_ends = contexts_of(settings), certificate_ends(settings)
         upstream = settings.upstream
-        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self._upstream, self._once = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl), once
         self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
         topics = Topics(self.engine.bytes_in, self.engine.owned.topic_sized)
@@ -133,24 +136,21 @@ class Proxy:
             self.directory,
             self._wants_topics,
             upstream.metadata_refresh,
-            self._upstream,
-            log,
+            self._cluster_client(AGE),
+            once,
             self._served,
         )
         self.volumes = Watch(
             self.engine.storage,
             settings.quotas.storage,
             lambda check: self.engine.observe(check, lambda: self.logs.usage.produced),
-            self.brokers.addresses,
-            self._upstream,
-            VolumeLog(log, self.logs.usage),
+            self._cluster_client(AGE),
+            VolumeLog(once, self.logs.usage, writes=self._first),
             self._clock,
         )
         self.engine.stored.produced = lambda: self.logs.usage.produced
         stored = settings.quotas.stored_bytes
-        self.stored_bytes = StoredBytesWatch(
-            self.engine, stored, self.brokers.addresses, self._upstream, log, self._clock, tells=self._first
-        )
+        self.stored_bytes = StoredBytesWatch(self.engine, stored, self._cluster_client(0.0), once, self._clock)
         self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
         gauges = gauges_of(self)
@@ -162,6 +162,13 @@ class Proxy:
     @property
     def _tenants(self) -> Tenants:
         return self.engine.limits.option(Tenants) or NO_TENANTS
+
+    def _cluster_client(self, age: float) -> ClusterClient:
+        """Who asks the cluster for this process. Workers ask by their supervisor, which asks once for all of them. An answer may be
+        `age` seconds old then."""
+        if self._worker is None:
+            return DirectClient(self.brokers.addresses, self._upstream)
+        return RelayedClient(self._worker.channel, age)
 
     def _wants_topics(self) -> bool:
         """True if it matters which topics there are."""
@@ -426,7 +433,7 @@ class Proxy:
             }
             for listener in self.listeners
         }
-        self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
+        self._once.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
         for mistaken in change.mistaken:
             self._end_mistaken(mistaken)
 

@@ -13,7 +13,6 @@ from prometheus_client.registry import Collector
 
 from proxy.config.alone import enforces_alone
 from proxy.config.models import Settings
-from proxy.config.units import HostPort
 from proxy.observe.merging import Collected
 from proxy.observe.metrics import settings_metrics, skipped_records
 from proxy.observe.operations import Log
@@ -27,6 +26,7 @@ from proxy.process.start_error import StartError
 from proxy.process.workers import Workers
 from proxy.supervise import Supervisor
 from proxy.tls import UPSTREAM, contexts_of
+from proxy.upstream.cluster_relay import ClusterRelay
 from proxy.upstream.connector import Upstream
 from proxy.upstream.quota_relay import QuotaRelay
 
@@ -45,12 +45,13 @@ class Supervised:
         self.reloader = Reloader(settings, load, self._use, partial(files_of, path), log)
         self._contexts, upstream = contexts_of(settings), settings.upstream
         way = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
-        self._ledger_topic = make_follower(settings, self._servers, way, log)
+        cluster = ClusterRelay(way, upstream.bootstrap_servers)
+        self._ledger_topic = make_follower(settings, cluster.addresses, way, log)
         self._relay = QuotaRelay(log)
-        self._quota_topic = make_quota_topic(settings, self._servers, way, log, self._relay.look)
+        self._quota_topic = make_quota_topic(settings, cluster.addresses, way, log, self._relay.look)
         if self._quota_topic is not None:
             self._quota_topic.reader, self._relay.topic = self._relay, self._quota_topic
-        self._workers = Workers(settings, count, log, self._relay.answers(), self._ledger_topic)
+        self._workers = Workers(settings, count, log, {**self._relay.answers(), **cluster.answers()}, self._ledger_topic)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -72,9 +73,6 @@ class Supervised:
         self._log.info("started", **started, admin=admin, workers=self._workers.count)
         if self._alone is not None:
             self._log.warning("quotas are not shared", reason=self._alone)
-
-    def _servers(self) -> list[HostPort]:
-        return self.settings.upstream.bootstrap_servers
 
     def _use(self, settings: Settings) -> None:
         self._contexts = contexts_of(settings)

@@ -187,7 +187,9 @@ def test_users_together_hold_no_more_than_the_memory_and_their_least(counts: lis
         if choose.random() < 0.2:
             workers.look()
         assert sum(each.held for each in workers.budgets) <= total + (8 + 1) * MIB * len(users) * WORKERS
-        assert all(counts[i].held_elsewhere() == sum(b.held for b in workers.budgets) - workers.budgets[i].held for i in range(WORKERS))
+        assert all(
+            counts[i].held_elsewhere() == sum(b.held for b in workers.budgets) - workers.budgets[i].held for i in range(WORKERS)
+        )
     for reader in there:
         reader.finish()
     assert [each.held for each in workers.budgets] == [0] * WORKERS

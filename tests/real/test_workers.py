@@ -149,7 +149,8 @@ def test_memory_is_one_budget_of_all_workers(kafka3: LocalCluster, tmp_path: Pat
             Connection(sock).decoded(3, 9, topics=[])
         local = {sock.getsockname()[1]: sock for sock in sockets}
         here, there = [
-            [local[it.raddr.port] for it in each.net_connections() if it.raddr and it.raddr.port in local] for each in processes(proxy)
+            [local[it.raddr.port] for it in each.net_connections() if it.raddr and it.raddr.port in local]
+            for each in processes(proxy)
         ]
         assert (len(here), len(there)) == (2, 2)
         for sock in here:
