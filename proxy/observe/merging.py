@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from prometheus_client.core import Metric
@@ -21,7 +22,7 @@ MOST_ENDED: Final = 1000
 """Samples of a counter that are kept of workers that have ended: entities have samples, and others come."""
 Rows = list[list[Any]]
 """[name, meaning, type, [[name of samples, names of labels, [[values of labels, value], ...]], ...]] of each metric: what goes from
-a process to another. Names stand there once, as there are many samples of them."""
+a process to another. Names stand there once, as there are many samples of them. JSON has no infinity: that is text."""
 _Samples = dict[tuple[str, tuple[str, ...]], dict[tuple[str, ...], float]]
 """by name and labels' names, and by labels' values"""
 
@@ -137,7 +138,9 @@ def rows_of(metrics: Iterable[Metric]) -> Rows:
     for metric in metrics:
         alike: dict[tuple[str, tuple[str, ...]], list[list[Any]]] = {}
         for it in metric.samples:
-            alike.setdefault((it.name, tuple(it.labels)), []).append([list(it.labels.values()), it.value])
+            alike.setdefault((it.name, tuple(it.labels)), []).append(
+                [list(it.labels.values()), it.value if isfinite(it.value) else str(it.value)]
+            )
         samples = [[name, list(labels), values] for (name, labels), values in alike.items()]
         rows.append([metric.name, metric.documentation, metric.type, samples])
     return rows
@@ -153,8 +156,8 @@ def merged(workers: Iterable[Rows], most: int | None = None) -> list[Metric]:
             merge = _rule(name, about[1])
             for sample, labels, values in samples:
                 totals = found.setdefault((sample, tuple(labels)), {})
-                for of, value in values:
-                    key = tuple(of)
+                for of, told in values:
+                    key, value = tuple(of), float(told)
                     totals[key] = merge((totals[key], value)) if key in totals else value
     if most is not None:
         for ranked in _ranked(known):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
+import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from proxy.observe.catalogue import families
@@ -48,6 +50,21 @@ def test_gauges_are_sums_of_what_each_has_and_else_what_all_share() -> None:
     assert found[P + "client_connections", "a"] == 7
     assert found[P + "producer_byte_rate_used", "a"] == 100
     assert found[P + "upstream_up", "a"] == 0
+
+
+def test_what_is_infinite_stays_so_on_its_way_from_a_worker() -> None:
+    """JSON has no infinity: a volume that does not fill has this much time."""
+
+    def told(seconds: float) -> list[list[object]]:
+        metrics = rows_of([gauge("storage_volume_seconds_to_limit", a=seconds)])
+        rows: list[list[object]] = orjson.loads(orjson.dumps(metrics))
+        return rows
+
+    def least(*workers: float) -> float:
+        return merged(map(told, workers))[0].samples[0].value
+
+    assert least(inf, inf) == inf
+    assert least(inf, 5.0) == 5.0
 
 
 def test_counters_do_not_go_back_when_a_worker_ends_or_does_not_answer() -> None:
