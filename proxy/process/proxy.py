@@ -23,7 +23,6 @@ from proxy.clients.turns import Turns
 from proxy.cluster.brokers import Brokers, Change, Mistaken
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
-from proxy.config.alone import enforces_alone
 from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
@@ -38,6 +37,7 @@ from proxy.observe.overload import tell_overload
 from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
+from proxy.process.alone import Alone
 from proxy.process.bounds import set_bounds
 from proxy.process.drain import drain
 from proxy.process.gauges import gauges_of
@@ -100,7 +100,7 @@ class Proxy:
         self._first = worker is None or worker.saves
         """Of several workers, which all know the same, one says it."""
         once = log if self._first else silent_log()
-        self._alone = None if worker is not None else enforces_alone(settings)
+        self.alone = Alone(settings, log, loop.time)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self._tasks: list[asyncio.Task[None]] = []
@@ -126,6 +126,7 @@ class Proxy:
         self.quota_topic, self.dynamic_quotas = self._make_dynamic_quotas()
         self.shared = self._make_shared()
         self.ledger_topic = None if worker is not None else make_follower(settings, self.brokers.addresses, self._upstream, log)
+        self.alone.ledger_topic = self.ledger_topic
         self.fleet = self._make_fleet()
         self.listeners = [
             ClientListener(name, listener, settings.fixed_ports, self.shared, self.brokers, partial(self._context, name), log)
@@ -187,7 +188,7 @@ class Proxy:
         if self._worker is not None:
             topic = None if dynamic is None else RelayedQuotas(dynamic.topic, self._worker.channel)
         else:
-            topic = make_quota_topic(self.settings, self.brokers.addresses, self._upstream, self._log)
+            topic = make_quota_topic(self.settings, self.brokers.addresses, self._upstream, self._log, self.alone.altered)
         return topic, DynamicQuotas(
             self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log, tells=self._first
         )
@@ -211,10 +212,6 @@ class Proxy:
         if self.settings.ledger.kind != "local":  # workers of one proxy know of each other's without it
             fleet.count(Presence(self.shared.services.census))
         return fleet
-
-    def enforces_alone(self) -> str | None:
-        """Why no quota is shared with other proxies, where there are some."""
-        return self._alone or (None if self.ledger_topic is None else self.ledger_topic.denied)
 
     def shares_quotas(self) -> bool:
         """True if quotas count what other proxies let pass. Workers of one proxy are no other proxies."""
@@ -328,8 +325,7 @@ class Proxy:
             self._log.info("worker started", boot=boot)
         else:
             self._log.info("started", **self.started(), admin=admin_address(self.settings, self._admin), boot=boot)
-        if self._alone is not None:
-            self._log.warning("quotas are not shared", reason=self._alone)
+            self.alone.tell()
 
     def _works(self) -> dict[str, Work]:
         """What goes on all the time."""
@@ -392,7 +388,7 @@ class Proxy:
         return self._registry
 
     async def throttles(self) -> dict[str, Any]:
-        return {"proxy": self.settings.proxy_id, "enforces_alone": self.enforces_alone(), **self.logs.throttle_status.seen()}
+        return {"proxy": self.settings.proxy_id, "enforces_alone": self.alone.reason, **self.logs.throttle_status.seen()}
 
     async def tenants(self) -> dict[str, Any]:
         sizes = self.directory.topics.sizes()

@@ -144,15 +144,17 @@ def test_memory_is_one_budget_of_all_workers(kafka3: LocalCluster, tmp_path: Pat
             pool.submit(lambda: sock.sendall(request))
 
         host, port = proxy.bootstrap.split(":")
-        sockets = [stack.enter_context(socket.create_connection((host, int(port)), 300)) for _ in range(4)]
-        for sock in sockets:
+        local = {}
+        for _ in range(6):
+            sock = stack.enter_context(socket.create_connection((host, int(port)), 300))
             Connection(sock).decoded(3, 9, topics=[])
-        local = {sock.getsockname()[1]: sock for sock in sockets}
+            local[sock.getsockname()[1]] = sock
         here, there = [
             [local[it.raddr.port] for it in each.net_connections() if it.raddr and it.raddr.port in local]
             for each in processes(proxy)
         ]
-        assert (len(here), len(there)) == (2, 2)
+        assert min(len(here), len(there)) >= 2, "they are spread"
+        del here[2:], there[2:]
         for sock in here:
             begin(sock)
         wait_until(lambda: metric("held_bytes") >= 2 * part, "more than half of the memory to be held at one worker")
