@@ -29,7 +29,8 @@ test-quick: setup redis
 test-all: setup java check kafka redis
 	$(BIN)/pytest $(WORKERS) --nightly $(PYTEST_ARGS)
 	for version in 3.3 3.9 4.2; do $(MAKE) test-kafka KAFKA=$$version || exit 1; done
-	$(MAKE) test-pythons test-chart test-fleet-minute
+	$(MAKE) test-pythons test-fleet-minute
+	$(MAKE) test-chart PYTEST_ARGS="-m api_server"
 
 # The tests of APIs and of passing with brokers of another version: `make test-kafka KAFKA=3.9`. docs/versions.md says which there are.
 KAFKA ?= 3.9
@@ -67,9 +68,10 @@ fuzz: setup
 fuzz-asan: setup
 	$(BIN)/python -m tests.fuzz.sanitized --frames 100000 $(ARGS)
 
-# The chart on a real API server (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead.
+# The chart, on a real API server too (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead. `PYTEST_ARGS="-m api_server"`
+# leaves out what `make test` runs.
 test-chart: setup chart-tools
-	$(BIN)/pytest tests/chart --api-server $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) tests/chart --api-server $(PYTEST_ARGS)
 
 # The chart as a package in dist/, the same bytes for the same commit; signed with `HELM_ARGS="--sign --key NAME --keyring FILE"`.
 chart-package: setup

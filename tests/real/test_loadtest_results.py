@@ -77,3 +77,9 @@ def test_a_sweep_ends_at_the_highest_rate(proxy: ProxyProcess, tmp_path: Path) -
     found = read(file)
     assert isinstance(found, Sweep)
     assert (found.knee, found.bounded) == (100, False)
+
+
+def test_another_cluster_is_no_endpoint_to_compare_with(kafka1: LocalCluster, kafka3: LocalCluster) -> None:
+    run = start("run", "produce", "--bootstrap", kafka3.bootstrap_servers, "--compare", kafka1.bootstrap_servers, *QUICK)
+    assert "are two clusters: their figures do not compare" in "".join(run.communicate(timeout=120))
+    assert run.returncode == 2

@@ -1,7 +1,8 @@
 """What real clients with logins get through under byte and request rates, all of them together: quota x (10 s + time), and one
 request each.
 
-A lower bound needs a machine that keeps up: `make bench-rates` has the figures of a minute."""
+A lower bound needs a machine that keeps up: `make bench-rates` has the figures of a minute. Rates of topics are for the night:
+test_topic_rates.py has real clients of them before every push."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def most(quota: float, began: float, each: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("topic", "client_id", "quota"), [(None, "rated", "producer_byte_rate"), ("rated-in", "any", "topic_producer_byte_rate")]
+    ("topic", "client_id", "quota"),
+    [(None, "rated", "producer_byte_rate"), pytest.param("rated-in", "any", "topic_producer_byte_rate", marks=pytest.mark.nightly)],
 )
 def test_producers_of_one_quota_store_no_more_than_it_allows(
     limited: ProxyProcess, tenants3: LocalCluster, name: str, topic: str | None, client_id: str, quota: str
@@ -100,7 +102,7 @@ def test_producers_of_one_quota_store_no_more_than_it_allows(
     ("topic", "client_id", "quota"),
     [
         (None, "rated", "consumer_byte_rate"),
-        ("rated-out", "any", "topic_consumer_byte_rate"),
+        pytest.param("rated-out", "any", "topic_consumer_byte_rate", marks=pytest.mark.nightly),
         (None, "backfill", "cold_read_rate"),
     ],
 )
