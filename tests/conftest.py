@@ -44,8 +44,8 @@ NOT_QUICK = (
     *("tests/bench", "tests/contracts/test_make_venv.py", "tests/contracts/test_parallel.py", "tests/contracts/test_wheel.py"),
     *("tests/docs", "tests/fuzz/test_compare.py", "tests/loadtest/test_statistics.py", "tests/simulation"),
 )
-"""Paths that `--quick` leaves out: most of the tests there start brokers, Helm or a Java program, or they build something, start many
-processes or reckon for seconds."""
+"""Paths that `--quick` leaves out: most of the tests there start brokers, Helm or a Java program, or they build something, start
+many processes or reckon for seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

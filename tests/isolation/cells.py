@@ -52,8 +52,8 @@ behind a real proxy with all quotas on: `tests/isolation/test_isolation.py::test
 sees no error, no throttle time, no refusal, no answer in another order or with other content, and waits {patience:g} s for none.
 For each attack two more tests say that it was one (`test_the_attack_was_one`), and that what it took of memory, connections,
 fences and partitions is bounded, that the usage log goes on, and that the proxy tells of no fault of its own
-(`test_what_an_attack_takes_is_bounded`). What is *tested at night* (`make test-all`) is a variation of an attack that is tested before
-every push.
+(`test_what_an_attack_takes_is_bounded`). Attacks that are tested *at night* (`make test-all`) are variations of others, which are
+tested before every push.
 
 mallory has a login, and rights to what begins with `mallory`. A stranger has none. bob works with mallory: he has rights to what
 begins with `bob`, and she may not see that. `make bench-isolation` measures what a test
@@ -101,7 +101,7 @@ def page() -> str:
         marks = []
         for kind in KINDS:
             reason = missing(attack, kind)
-            tested = "at night" if attack.name in VARIATIONS else "tested"
+            tested = "*at night*" if attack.name in VARIATIONS else "tested"
             marks.append(tested if reason is None else f"no ({numbers.setdefault(reason, len(numbers) + 1)})")
         rows.append(f"| {attack.way} | `{attack.name}` | {attack.does} | " + " | ".join(marks) + " |")
     workloads = "\n".join(f"| {workload.quota} | {' '.join((workload.__doc__ or '').split())} |" for workload in WORKLOADS)

@@ -62,7 +62,7 @@ def test_a_share_group_reads(run: Callable[..., subprocess.CompletedProcess[str]
     assert read.stdout == "x\n"
 
 
-@pytest.mark.nightly  # tests/real/test_clients.py runs both through a proxy
+@pytest.mark.nightly  # tests/real/test_clients.py runs the first of them through a proxy
 def test_the_performance_tools_measure(kafka1: LocalCluster) -> None:
     servers = f"bootstrap.servers={kafka1.bootstrap_servers}"
     size = ("--num-records", "1000", "--record-size", "100", "--throughput", "-1")

@@ -204,7 +204,7 @@ def test_lines_far_above_what_all_can_have_are_put_aside(
     monkeypatch.setattr(ingest, "_LARGEST_SUM", 3 * 500)
     ingest.put_large_counts_aside(spark, destination)
     stored = spark.read.schema(stored_schema()).parquet(str(tmp_path / "staging" / "incoming"))
-    found = {row["raw"] and json.loads(row["raw"])["seq"] or row["seq"]: (row["reason"], row["field"]) for row in stored.collect()}
+    found = {row["seq"] or json.loads(row["raw"])["seq"]: (row["reason"], row["field"]) for row in stored.collect()}
     assert found == {1: ("too_large", "refused"), 2: ("too_large", "request_bytes"), 3: (None, None)}
 
 
