@@ -11,16 +11,21 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
+.PHONY: demo test tests test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
 .PHONY: docs-site docs-screenshots simulate simulate-defects mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
 
-test: setup java check kafka redis
+# The checks run beside the tests, as mypy takes one core for a minute.
+test: setup java kafka redis
+	@$(MAKE) --no-print-directory -j 2 check tests
+
+tests:
 	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
-# What starts no broker, no Spark, no Helm and no other Java program, with fewer examples of property tests: some 75 s on two cores.
+# What starts no broker, no Spark, no Helm and no other Java program, and builds nothing, with fewer examples of property tests: a
+# minute on two cores.
 test-quick: setup redis
 	$(BIN)/pytest $(WORKERS) --quick $(PYTEST_ARGS)
 

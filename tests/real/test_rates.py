@@ -95,7 +95,7 @@ def test_producers_of_one_quota_store_no_more_than_it_allows(
     for producer in producers:
         assert producer.flush(90) == 0, "never an error, and all is delivered"
     assert size + 50 * CLIENTS * 5100 >= stored(tenants3, name)
-    assert limited.lines("over quota", quota=quota, action="throttle")
+    limited.wait_for("over quota", quota=quota, action="throttle")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_consumers_of_one_quota_get_no_more_than_it_allows(
         assert time.monotonic() < began + 60, f"{got} bytes in a minute"
     for consumer in consumers:
         consumer.close()
-    assert limited.lines("over quota", quota=quota, action="throttle")
+    limited.wait_for("over quota", quota=quota, action="throttle")
 
 
 @pytest.mark.parametrize(("client_id", "quota"), [("asking", "request_rate"), ("asking-metadata", "metadata_request_rate")])
@@ -153,7 +153,7 @@ def test_clients_of_one_quota_are_answered_no_more_requests_than_it_allows(
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(ask, clients))
     assert most(REQUESTS, began, 1) >= ENOUGH * REQUESTS
-    assert limited.lines("over quota", quota=quota, action="throttle")
+    limited.wait_for("over quota", quota=quota, action="throttle")
 
 
 def test_requests_of_another_kind_are_not_slowed_down(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:

@@ -259,7 +259,7 @@ def test_only_partitions_with_a_replica_on_the_full_volume_wait(
         assert transaction.end() is None
         assert sorted(read_committed(direct, f"{name}-t", 4)) == [(0, "p 0"), (0, "t 0"), (1, "p 0"), (1, "t 0")]
         assert producer.failed == []
-        assert proxy.lines("volume within its limits", broker=0)
+        proxy.wait_for("volume within its limits", broker=0)
         kept = read_in_order(direct, name, 4)
         assert kept == {("p", partition): list(range(50)) for partition in range(4)}
         decided = [line for line in proxy.usage() if line["type"] == "decision" and line["quota"] == "storage"]
