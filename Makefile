@@ -24,8 +24,7 @@ test: setup java kafka redis
 tests:
 	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
-# What starts no broker, no Spark, no Helm and no other Java program, and builds nothing, with fewer examples of property tests: a
-# minute on two cores.
+# What starts no broker, no Spark, no Helm and no other Java program, and builds nothing: a minute on two cores.
 test-quick: setup redis
 	$(BIN)/pytest $(WORKERS) --quick $(PYTEST_ARGS)
 

@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so, and children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # while tests are collected, which makes a million objects that stay
-    settings.load_profile("nightly" if config.getoption("--nightly") else "quick" if config.getoption("--quick") else "push")
+    settings.load_profile("nightly" if config.getoption("--nightly") else "push")
     config.pluginmanager.register(ClusterPool(), CLUSTERS)
     if config.getoption("--cpu"):
         config.pluginmanager.register(CpuReport())

@@ -32,12 +32,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "build" / "mutants"
 SOURCES: Final = ("quota", "proxy/wire")
 TESTS: Final = ("tests/quota", "tests/wire", "tests/session", "tests/apis")
 STATS: Final = FOLDER / "mutants" / "mutmut-stats.json"
 """Which test reaches which function, and how long it takes."""
+BUSY: Final = FOLDER / "busy"
+"""How much longer everything took than it had the CPU, as mutmut learned that: other programs ran beside it."""
 BESIDE: Final = ("proxy", "quota", "configfile", "localkafka", "loadtest", "benchmarks", "tests", "docs", "pyproject.toml")
 """What the copy consists of."""
 SETTINGS: Final = f"""
@@ -91,12 +95,15 @@ def make_defects() -> None:
     """mutmut makes them, and learns which test reaches what: six minutes. It is ended before it tries any by itself."""
     command = [sys.executable, "-m", "mutmut", "run", "quota.entity.*"]
     with (FOLDER / "mutmut.log").open("w") as log:
+        began = time.monotonic()
         process = subprocess.Popen(command, cwd=FOLDER, env=environment(), stdout=log, stderr=log)
         while not STATS.exists() and process.poll() is None:
             time.sleep(1)
         time.sleep(2)  # it is written in one go
+        used = psutil.Process(process.pid).cpu_times()
         process.kill()
         process.wait()
+        BUSY.write_text(str(max(1.0, (time.monotonic() - began) / (used.user + used.system + used.children_user))))
     if not STATS.exists():
         sys.exit(f"mutmut failed:\n{(FOLDER / 'mutmut.log').read_text()[-2000:]}")
 
@@ -110,7 +117,8 @@ def defects() -> list[str]:
 def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
     """Defect → tests that reach its function, in the order in which they are to run."""
     known = json.loads(STATS.read_text())
-    seconds: Mapping[str, float] = known["duration_by_test"]
+    busy = float(BUSY.read_text())
+    seconds: Mapping[str, float] = {test: took / busy for test, took in known["duration_by_test"].items()}
     found = {}
     for name in names:
         own = "tests/quota/" if name.startswith("quota") else "tests/wire/"

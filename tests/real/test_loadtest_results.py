@@ -12,6 +12,7 @@ import pytest
 from loadtest.results.files import read
 from loadtest.results.model import Comparison, RunResult, Sweep
 from localkafka import LocalCluster
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess
 
 pytestmark = pytest.mark.kafka
@@ -26,7 +27,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def finished(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
     """What a command writes to standard output."""
-    run = subprocess.run([*LOADTEST, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    run = run_command(["loadtest", *arguments], 300)
     assert run.returncode in codes, (run.stdout, run.stderr)
     return run.stdout
 

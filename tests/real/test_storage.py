@@ -390,9 +390,11 @@ def reassign(bootstrap: str, folder: Path, topic: str, where: dict[int, list[int
     tool("reassign-partitions", *arguments, "--execute", check=True)
 
 
+@pytest.mark.nightly
 def test_brokers_are_killed_while_a_volume_is_full(small: tuple[LocalCluster, Volumes], tmp_path: Path, name: str) -> None:
     """The broker with the full volume dies: it stays in trouble; and what was refused is written when it is back and there is
-    space."""
+    space. Before every push, tests/quota/test_storage.py has a full broker that vanishes, and the tests above how
+    clients go on."""
     cluster, volumes = small
     direct = cluster.bootstrap_servers
     create(direct, name, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
