@@ -55,7 +55,8 @@ WANTED: Final = 0.9
 SECONDS: Final = 30.0
 """How long the tests of one defect may take, by what mutmut measured: it counts calls meanwhile, which makes them slower."""
 OTHERS: Final = 4
-"""Tests of other folders come behind those of the defect's own that take this many times longer."""
+"""Tests of other folders come behind those of the defect's own that take this many times longer, and these behind those of its
+own file."""
 LIMIT: Final = 60
 """CPU seconds after which the tests of one defect are ended: it makes something go on for ever."""
 PATIENCE: Final = 600.0
@@ -123,8 +124,10 @@ def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
     for name in names:
         own = "tests/quota/" if name.startswith("quota") else "tests/wire/"
 
-        def rank(test: str, own: str = own) -> float:
-            return seconds.get(test, 0.0) * (1 if test.startswith(own) else OTHERS)
+        file = f"{own}test_{name.partition('.x')[0].rpartition('.')[2]}"
+
+        def rank(test: str, own: str = own, file: str = file) -> float:
+            return seconds.get(test, 0.0) * (1 if test.startswith(file) else OTHERS if test.startswith(own) else OTHERS**2)
 
         reaching = known["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], ())
         ordered = sorted(reaching, key=rank)
