@@ -278,7 +278,7 @@ def _start(inherited: Inheritance) -> subprocess.Popen[bytes]:
     """A process that imports what this one does. It tells systemd nothing."""
     environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-P", "-m", "proxy.process.worker", inherited.as_argument()]
+    command = [sys.executable, "-P", "-m", "proxy.process", inherited.as_argument()]
     return subprocess.Popen(command, env=environment, pass_fds=inherited.descriptors(), stdin=subprocess.DEVNULL)
 
 

@@ -55,7 +55,7 @@ def workers(kafka: LocalCluster, folder: Path, count: int = WORKERS, **settings:
 
 
 def processes(proxy: ProxyProcess) -> list[psutil.Process]:
-    return [it for it in psutil.Process(proxy.process.pid).children() if "proxy.process.worker" in it.cmdline()]
+    return [it for it in psutil.Process(proxy.process.pid).children() if "proxy.process" in it.cmdline()]
 
 
 def rewrite(proxy: ProxyProcess, change: dict[str, Any] | str) -> None:
