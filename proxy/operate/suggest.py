@@ -65,8 +65,8 @@ class Suggestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Whose limits: `by` "user", "client-id", "both", TOPIC or TENANT. For TENANT alone: who belongs to which of `tenants`, and what is
-    `exempt` from being charged to them."""
+    """Whose limits: `by` "user", "client-id", "both", TOPIC or TENANT. For TENANT alone: who belongs to which of `tenants`, and
+    what is `exempt` from being charged to them."""
 
     by: str
     tenants: Tenants = NO_TENANTS
