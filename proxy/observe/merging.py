@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
+from math import isfinite
 from typing import Any, Final
 
 from prometheus_client.core import Metric
@@ -103,7 +104,8 @@ def rows_of(metrics: Iterable[Metric]) -> Rows:
     for metric in metrics:
         alike: dict[tuple[str, tuple[str, ...]], list[list[Any]]] = {}
         for it in metric.samples:
-            alike.setdefault((it.name, tuple(it.labels)), []).append([list(it.labels.values()), it.value])
+            value = it.value if isfinite(it.value) else str(it.value)  # JSON has no infinity
+            alike.setdefault((it.name, tuple(it.labels)), []).append([list(it.labels.values()), value])
         samples = [[name, list(labels), values] for (name, labels), values in alike.items()]
         rows.append([metric.name, metric.documentation, metric.type, samples])
     return rows
@@ -118,8 +120,8 @@ def merged(workers: Iterable[Rows]) -> list[Metric]:
             merge = _rule(name, about[1])
             for sample, labels, values in samples:
                 totals = found.setdefault((sample, tuple(labels)), {})
-                for of, value in values:
-                    key = tuple(of)
+                for of, number in values:
+                    key, value = tuple(of), float(number)
                     totals[key] = merge((totals[key], value)) if key in totals else value
     return [_metric(about, found) for about, found in known.values()]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
+import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from proxy.observe.catalogue import families
@@ -48,6 +50,18 @@ def test_gauges_are_sums_of_what_each_has_and_else_what_all_share() -> None:
     assert found[P + "client_connections", "a"] == 7
     assert found[P + "producer_byte_rate_used", "a"] == 100
     assert found[P + "upstream_up", "a"] == 0
+
+
+def test_a_gauge_that_is_infinite_passes_from_process_to_process() -> None:
+    """A volume that does not fill reaches its limit never. What processes tell each other is JSON."""
+    worker = rows_of([gauge("storage_volume_seconds_to_limit", a=inf, b=inf)])
+    other = rows_of([gauge("storage_volume_seconds_to_limit", a=inf, b=60.0)])
+    found = {
+        sample.labels["user"]: sample.value
+        for metric in merged([orjson.loads(orjson.dumps(worker)), orjson.loads(orjson.dumps(other))])
+        for sample in metric.samples
+    }
+    assert found == {"a": inf, "b": 60.0}
 
 
 def test_counters_do_not_go_back_when_a_worker_ends_or_does_not_answer() -> None:
