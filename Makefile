@@ -11,13 +11,8 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-<<<<<<< HEAD
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: docs-site docs-screenshots simulate simulate-defects chaos mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
-=======
 .PHONY: demo test tests test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: docs-site docs-screenshots simulate simulate-defects mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
->>>>>>> main
+.PHONY: docs-site docs-screenshots simulate simulate-defects chaos mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
