@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ import click
 
 from configfile.units import parse_duration
 from loadtest.assertions import Overshoot, Throttled
+from loadtest.interrupt import interruptible
 from loadtest.results.model import RunResult
 from tests.chaos.faults import CHANGE, FORGETS, LATE, Faults
 from tests.chaos.schedule import schedule
@@ -44,7 +46,8 @@ def main(duration: str, seed: int | None, kinds: str | None, direct: bool, file:
     click.echo(f"seed {seed}")
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
-        wrong = _run(folder, seconds, seed, kinds.split(",") if kinds else [""], direct, file)
+        with interruptible(lambda: click.echo("stopped")):
+            wrong = _run(folder, seconds, seed, kinds.split(",") if kinds else [""], direct, file)
     finally:
         if keep:
             click.echo(f"logs are in {folder}")
@@ -79,6 +82,7 @@ def _run(folder: Path, seconds: float, seed: int, words: list[str], direct: bool
                 try:
                     faults.play(schedule(seed, chosen), began + seconds - QUIET)
                 except Exception as e:
+                    traceback.print_exc()
                     wrong.append(f"a fault could not be made: {e!r}")
                 else:
                     tell("{}")
@@ -96,7 +100,7 @@ def _run(folder: Path, seconds: float, seed: int, words: list[str], direct: bool
                 shutil.copyfile(result, file)
             if not direct:
                 wrong += _quota(RunResult.model_validate_json(result.read_text()))
-        if not direct:
+        if not direct and not wrong:
             wrong += _judged(system)
         return wrong
 

@@ -18,6 +18,7 @@ import psutil
 
 from tests.chaos.schedule import BROKERS, KINDS, PROXIES, WORKERS, Kind, Planned
 from tests.chaos.system import LIMIT_LEFT, RATES, Proxy, System, quotas
+from tests.real.proxies import wait_until
 
 CHANGE: Final = 3.0
 """Seconds between two changes of limits."""
@@ -98,7 +99,8 @@ class Faults:
         return self._system.proxies[fault.target % PROXIES]
 
     def _worker(self, fault: Planned) -> psutil.Process:
-        workers = self._system.proxies[fault.target // WORKERS].workers()
+        proxy = self._system.proxies[fault.target // WORKERS]
+        workers = wait_until(proxy.workers, "workers to be there")
         return workers[fault.target % WORKERS % len(workers)]
 
     def _processes(self, proxy: Proxy) -> list[psutil.Process]:

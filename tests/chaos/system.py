@@ -112,7 +112,7 @@ class Proxy:
             return []
         try:
             children = psutil.Process(self.process.pid).children()
-            return sorted((it for it in children if "proxy.process.worker" in it.cmdline()), key=lambda it: it.pid)
+            return sorted((it for it in children if '"supervisor"' in it.cmdline()[-1]), key=lambda it: it.pid)
         except psutil.Error:
             return []
 
