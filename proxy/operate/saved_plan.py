@@ -25,6 +25,8 @@ from quota.tenants import owner_of
 
 FORMAT: Final = "kafka-quota-proxy plan"
 VERSION: Final = 1
+_PLANNED: Final = {"entities", "connections", "connections.per_address", "connections.networks", "dynamic", "admins"}
+"""Below `quotas`: what a plan looks at, and how proxies learn of limits."""
 Where = dict[tuple[Entity, str], int]
 """The line of a settings file on which a limit stands."""
 
@@ -36,13 +38,14 @@ class PlanError(Exception):
 @dataclass(frozen=True)
 class Plan:
     """`state`: of all limits when it was made (`state_of`); `replayed`: None where no logs were given; `observed_from`: since when
-    it is observed before it is applied."""
+    it is observed before it is applied; `left_out`: settings about quotas in the file that no plan changes."""
 
     file: str
     made: datetime
     changes: tuple[Difference, ...]
     lines: Mapping[tuple[Entity, str], int]
     state: str
+    left_out: tuple[str, ...] = ()
     hurt_above: float = 0.0
     replayed: Replayed | None = None
     observed_from: datetime | None = None
@@ -83,6 +86,7 @@ class Plan:
                 | {"line": self.lines.get((one.entity, one.key))}
                 for one in self.changes
             ],
+            "left_out": list(self.left_out),
             "state": self.state,
             "hurt_above_seconds": self.hurt_above,
             "hurt": [one.owner for one in self.hurt],
@@ -101,10 +105,18 @@ def _figure(value: float | None) -> str:
     return "not set" if value is None else f"{value:g}"
 
 
-def lines_of(file: Path) -> Where:
-    """On which line each limit of a settings file stands; the file was found to be right before."""
+def lines_of(file: Path) -> tuple[Where, tuple[str, ...]]:
+    """On which line each limit of a settings file stands, and the settings about quotas that are no such limits: a proxy has them
+    from its own file alone. The file was found to be right before."""
     data, lines = read(file, "quotas: {}")
     quotas, found = data.get("quotas") or {}, Where()
+    left_out = [f"quotas.{name}" for name in quotas if name not in _PLANNED]
+    left_out += [
+        f"quotas.connections.{name}" for name in quotas.get("connections") or {} if name not in ("per_address", "networks")
+    ]
+    tenants = [one for one in (data.get("tenants") or {}).values() if one]
+    members = dict.fromkeys(name for one in tenants for name in one if name not in KEYS and f"cluster_{name}" not in KEYS)
+    left_out += [f"tenants.*.{name}" for name in members]
     for i, one in enumerate(quotas.get("entities") or []):
         _take(found, lines, ("quotas", "entities", i), Entity(one.get("user"), one.get("client_id")))
     for name in data.get("tenants") or {}:
@@ -114,7 +126,7 @@ def lines_of(file: Path) -> Where:
     for key, at in lines.items():
         if key[:3] == ("quotas", "connections", "networks") and len(key) == 4:
             found[with_limit(str(key[3])), ADDRESS_RATE.name] = at
-    return found
+    return found, tuple(left_out)
 
 
 def _take(found: Where, lines: Lines, at: tuple[str | int, ...], entity: Entity) -> None:
@@ -170,6 +182,7 @@ def _read(data: dict[str, Any]) -> Plan:
         tuple(changes),
         lines,
         str(data["state"]),
+        tuple(map(str, data["left_out"])),
         float(data["hurt_above_seconds"]),
         None if replayed is None else Replayed.of(replayed),
         None if since is None else datetime.fromisoformat(since),
