@@ -93,7 +93,7 @@ def plan(
     found = tuple(steps.steps(have, wanted, prune=prune))
     lines, left_out = saved_plan.lines_of(file)
     lines = {which: at for which, at in lines.items() if which[0] in wanted}
-    made = Plan(str(file), datetime.now(UTC), found, lines, saved_plan.state_of(have), left_out, hurt_above)
+    made = Plan(str(file), datetime.now(UTC), found, lines, have, left_out, hurt_above)
     if logs is not None and found:
         made = replace(made, replayed=_replayed(made, have, logs))
     if out is not None:
@@ -161,7 +161,8 @@ def _is_over(made: Plan, have: Table) -> bool:
     if made.is_done(have):
         return True
     if moved := made.moved(have):
-        fail(f"the quotas have changed since the plan was made, so it is not applied: {'; '.join(moved[:5])}; make it anew")
+        more = f"; and {len(moved) - 5} more" * (len(moved) > 5)
+        fail(f"the quotas have changed since the plan was made, so it is not applied: {'; '.join(moved[:5])}{more}; make it anew")
     return False
 
 
@@ -202,7 +203,7 @@ def _hurts_others(made: Plan, seen: Replayed) -> bool:
     others = [one for one in replace(made, replayed=seen).hurt if (one.owner, one.quota) not in named]
     for one in others:
         told = f"{one.times} time(s), {one.seconds:.1f} s in all"
-        click.echo(f"{one.owner} would have been held back by {one.quota} {one.limit:g} of {one.rule}: {told}", err=True)
+        click.echo(f"{one.owner} would have been held back by {one.quota} {steps.plain(one.limit)} of {one.rule}: {told}", err=True)
     if others:
         click.echo("nothing is applied: the plan does not name them", err=True)
     return bool(others)

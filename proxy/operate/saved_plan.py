@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from configfile.load import Lines, read
 from proxy.apis.client_quotas import entity_of, who_of
 from proxy.operate.foreseen import HeldBack, Replayed
+from proxy.operate.plan import plain
 from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.catalogue import ADDRESS_RATE, KEYS
 from quota.entity import Entity
 from quota.keys import is_own, named, wrong_value
-from quota.overrides import Difference, Table
+from quota.overrides import Difference, Table, differences
 from quota.tenants import owner_of
 
 FORMAT: Final = "kafka-quota-proxy plan"
@@ -37,14 +37,14 @@ class PlanError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """`state`: of all limits when it was made (`state_of`); `replayed`: None where no logs were given; `observed_from`: since when
+    """`state`: all limits when it was made; `replayed`: None where no logs were given; `observed_from`: since when
     it is observed before it is applied; `left_out`: settings about quotas in the file that no plan changes."""
 
     file: str
     made: datetime
     changes: tuple[Difference, ...]
     lines: Mapping[tuple[Entity, str], int]
-    state: str
+    state: Table
     left_out: tuple[str, ...] = ()
     hurt_above: float = 0.0
     replayed: Replayed | None = None
@@ -57,14 +57,10 @@ class Plan:
 
     def moved(self, table: Table) -> list[str]:
         """What is not as it was when the plan was made, in words; empty if all is."""
-        if state_of(table) == self.state:
-            return []
-        found = [
-            f"{named(one.entity)} {one.key} is {_figure(now)}, and was {_figure(one.old)}"
-            for one in self.changes
-            if (now := table.get(one.entity, {}).get(one.key)) != one.old
+        return [
+            f"{named(one.entity)} {one.key} is {_figure(one.new)}, and was {_figure(one.old)}"
+            for one in differences(self.state, table)
         ]
-        return found or ["a limit that the plan does not change is another now"]
 
     def is_done(self, table: Table) -> bool:
         """Is all in force that it wants?"""
@@ -82,12 +78,12 @@ class Plan:
             "file": self.file,
             "made": self.made.isoformat(),
             "changes": [
-                {"entity": [list(part) for part in who_of(one.entity)], "quota": one.key, "old": one.old, "new": one.new}
+                {"entity": _names(one.entity), "quota": one.key, "old": one.old, "new": one.new}
                 | {"line": self.lines.get((one.entity, one.key))}
                 for one in self.changes
             ],
             "left_out": list(self.left_out),
-            "state": self.state,
+            "state": [{"entity": _names(entity), "quotas": dict(values)} for entity, values in self.state.items()],
             "hurt_above_seconds": self.hurt_above,
             "hurt": [one.owner for one in self.hurt],
             "replayed": None if self.replayed is None else asdict(self.replayed),
@@ -95,14 +91,16 @@ class Plan:
         }
 
 
-def state_of(table: Table) -> str:
-    """One text for the same limits, whatever their order."""
-    limits = sorted(json.dumps([who_of(entity), key, value]) for entity, values in table.items() for key, value in values.items())
-    return sha256("\n".join(limits).encode()).hexdigest()
+def _names(entity: Entity) -> list[list[str | None]]:
+    return [list(part) for part in who_of(entity)]
+
+
+def _entity(names: Iterable[tuple[str, str | None]]) -> Entity:
+    return entity_of(tuple((str(kind), name) for kind, name in names))
 
 
 def _figure(value: float | None) -> str:
-    return "not set" if value is None else f"{value:g}"
+    return "not set" if value is None else str(plain(value))
 
 
 def lines_of(file: Path) -> tuple[Where, tuple[str, ...]]:
@@ -167,7 +165,7 @@ def load(path: Path) -> Plan:
 def _read(data: dict[str, Any]) -> Plan:
     changes, lines = [], {}
     for one in data["changes"]:
-        entity, key = entity_of(tuple((str(kind), name) for kind, name in one["entity"])), str(one["quota"])
+        entity, key = _entity(one["entity"]), str(one["quota"])
         old, new = (None if one[name] is None else float(one[name]) for name in ("old", "new"))
         wrong = None if is_own(key) else f"{key} is no limit of the proxy"
         if wrong := wrong or (None if new is None else wrong_value(entity, key, new)):
@@ -175,13 +173,14 @@ def _read(data: dict[str, Any]) -> Plan:
         changes.append(Difference(entity, key, old, new))
         if one["line"] is not None:
             lines[entity, key] = int(one["line"])
+    state = {_entity(one["entity"]): {str(key): float(value) for key, value in one["quotas"].items()} for one in data["state"]}
     replayed, since = data["replayed"], data["observed_from"]
     return Plan(
         str(data["file"]),
         datetime.fromisoformat(data["made"]),
         tuple(changes),
         lines,
-        str(data["state"]),
+        state,
         tuple(map(str, data["left_out"])),
         float(data["hurt_above_seconds"]),
         None if replayed is None else Replayed.of(replayed),

@@ -24,7 +24,7 @@ LOCAL = NOW.astimezone().replace(tzinfo=None)
 
 
 def planned(entity: Entity = ALICE) -> Plan:
-    return Plan("new.yaml", NOW, (Difference(entity, RATE, 5.0, 3.0),), {(entity, RATE): 4}, saved_plan.state_of(BEFORE))
+    return Plan("new.yaml", NOW, (Difference(entity, RATE, 5.0, 3.0),), {(entity, RATE): 4}, BEFORE)
 
 
 def row(**other: object) -> dict[str, object]:
@@ -69,7 +69,7 @@ def test_a_state_that_moved_on_is_told_limit_by_limit():
     assert made.moved(BEFORE) == []
     assert made.moved({owner_of("team"): {RATE: 9.0}, ALICE: {RATE: 5.0}}) == []
     assert made.moved({**BEFORE, ALICE: {RATE: 4.0}}) == ["user alice cluster_request_rate is 4, and was 5"]
-    assert made.moved({ALICE: {RATE: 5.0}}) == ["a limit that the plan does not change is another now"]
+    assert made.moved({ALICE: {RATE: 5.0}}) == ["tenant team cluster_request_rate is not set, and was 9"]
     assert made.is_done({ALICE: {RATE: 3.0}})
 
 

@@ -110,10 +110,15 @@ def _address(option: str, text: str) -> HostPort:
 
 def _pages(admins: Sequence[HostPort], tls: ssl.SSLContext | None, token_file: Path | None) -> list[dict[str, object]]:
     headers = {} if token_file is None else {"Authorization": f"Bearer {token_file.read_text(encoding='utf-8').strip()}"}
-    try:
-        return [look(admin, "/throttles", tls, headers) for admin in admins]
-    except http.client.HTTPException as e:
-        raise OSError(str(e) or type(e).__name__) from None
+    pages: list[dict[str, object]] = []
+    for admin in admins:
+        try:
+            pages.append(look(admin, "/throttles", tls, headers))
+        except (OSError, ValueError, http.client.HTTPException) as e:
+            raise OSError(
+                f"{admin}: {e.strerror if isinstance(e, OSError) and e.strerror else str(e) or type(e).__name__}"
+            ) from None
+    return pages
 
 
 @click.command("controller-crd")
