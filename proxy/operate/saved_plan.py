@@ -177,12 +177,19 @@ def _read(data: dict[str, Any]) -> Plan:
     replayed, since = data["replayed"], data["observed_from"]
     return Plan(
         str(data["file"]),
-        datetime.fromisoformat(data["made"]),
+        _time(data["made"]),
         tuple(changes),
         lines,
         state,
         tuple(map(str, data["left_out"])),
         float(data["hurt_above_seconds"]),
         None if replayed is None else Replayed.of(replayed),
-        None if since is None else datetime.fromisoformat(since),
+        None if since is None else _time(since),
     )
+
+
+def _time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return at

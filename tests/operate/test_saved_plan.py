@@ -40,6 +40,12 @@ def test_a_saved_plan_is_read_as_it_was(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
+def test_a_time_without_a_zone_is_no_plan(tmp_path):
+    saved_plan.save(replace(planned(), observed_from=LOCAL), tmp_path / "plan.json")
+    with pytest.raises(PlanError, match="has no time zone"):
+        saved_plan.load(tmp_path / "plan.json")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
