@@ -20,6 +20,7 @@ from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.catalogue import ADDRESS_RATE, KEYS
 from quota.entity import Entity
 from quota.keys import is_own, named, wrong_value
+from quota.kinds.connections import parse_network
 from quota.overrides import Difference, Table, differences
 from quota.tenants import owner_of
 
@@ -121,9 +122,12 @@ def lines_of(file: Path) -> tuple[Where, tuple[str, ...]]:
         _take(found, lines, ("tenants", name), owner_of(name))
     if (at := lines.get(("quotas", "connections", "per_address"))) is not None:
         found[DEFAULT_ADDRESS, ADDRESS_RATE.name] = at
-    for key, at in lines.items():
-        if key[:3] == ("quotas", "connections", "networks") and len(key) == 4:
-            found[with_limit(str(key[3])), ADDRESS_RATE.name] = at
+    for name in (quotas.get("connections") or {}).get("networks") or {}:
+        network = parse_network(str(name))
+        if network.prefixlen < network.max_prefixlen:  # no name in the protocol
+            left_out.append(f"quotas.connections.networks.{name}")
+        elif (at := lines.get(("quotas", "connections", "networks", name))) is not None:
+            found[with_limit(str(network.network_address)), ADDRESS_RATE.name] = at
     return found, tuple(left_out)
 
 

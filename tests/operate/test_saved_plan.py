@@ -10,7 +10,7 @@ from proxy.cli import main
 from proxy.operate import plan_text, saved_plan
 from proxy.operate.foreseen import Replayed, held_back
 from proxy.operate.saved_plan import Plan, PlanError
-from quota.addresses import DEFAULT_ADDRESS
+from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.entity import DEFAULT, Entity
 from quota.overrides import Difference
 from quota.tenants import owner_of
@@ -83,13 +83,22 @@ def test_each_limit_is_known_by_its_line(tmp_path):
     (tmp_path / "new.yaml").write_text(
         "quotas:\n  entities:\n    - user: alice\n      request_rate: 5\n"
         "    - client_id: '<default>'\n      cluster_request_rate: 6\n"
-        "  connections:\n    per_address: 7\n    ipv6_prefix: 56\n  cold_read_lag: 10m\n  dynamic: {}\n"
+        "  connections:\n    per_address: 7\n    ipv6_prefix: 56\n    networks: {10.1.0.0/16: 5, 10.1.2.3/32: 6}\n"
+        "  cold_read_lag: 10m\n  dynamic: {}\n"
         "tenants:\n  team:\n    users: [bob]\n    cluster_request_rate: 9\n"
     )
     found, left_out = saved_plan.lines_of(tmp_path / "new.yaml")
-    at = {(ALICE, RATE): 4, (Entity(None, DEFAULT), RATE): 6, (owner_of("team"), RATE): 15}
-    assert found == at | {(DEFAULT_ADDRESS, "connection_creation_rate"): 8}
-    assert left_out == ("quotas.cold_read_lag", "quotas.connections.ipv6_prefix", "tenants.*.users")
+    at = {(ALICE, RATE): 4, (Entity(None, DEFAULT), RATE): 6, (owner_of("team"), RATE): 16}
+    assert found == at | {
+        (DEFAULT_ADDRESS, "connection_creation_rate"): 8,
+        (with_limit("10.1.2.3"), "connection_creation_rate"): 10,
+    }
+    assert left_out == (
+        "quotas.cold_read_lag",
+        "quotas.connections.ipv6_prefix",
+        "tenants.*.users",
+        "quotas.connections.networks.10.1.0.0/16",
+    )
 
 
 def test_what_a_plan_does_not_look_at_is_told():
