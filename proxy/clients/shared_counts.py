@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -22,6 +23,8 @@ _SLOT: Final = 2
 _KEY: Final = 2
 """Numbers that the key of the hash takes. What each worker holds in all comes behind it, then the tables."""
 _FREE: Final = 0
+_REMEMBERED: Final = 1024
+"""Hashes of names that were used last."""
 
 
 class SharedCounts:
@@ -35,6 +38,7 @@ class SharedCounts:
         self._table = (size // 8 - _KEY) // workers - 1
         self._tables = _KEY + workers
         self._sets = self._table // (WAYS * _SLOT)
+        self._digest = lru_cache(_REMEMBERED)(self._digest_of)
 
     @classmethod
     def make(cls, workers: int, connections: int) -> tuple[SharedCounts, int]:
@@ -85,7 +89,7 @@ class SharedCounts:
         start = self._tables + worker * self._table
         self._numbers[start : start + self._table] = memoryview(bytes(8 * self._table)).cast("q")
 
-    def _digest(self, kind: str, name: str) -> int:
+    def _digest_of(self, kind: str, name: str) -> int:
         data = f"{kind} {name}".encode(errors="surrogatepass")
         return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big", signed=True)
 

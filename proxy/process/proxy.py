@@ -108,7 +108,7 @@ class Proxy:
         self._admin: web.AppRunner | None = None
         self._contexts, self.certificate_ends = contexts_of(settings), certificate_ends(settings)
         upstream = settings.upstream
-        self._upstream, self._once = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl), once
+        self._upstream, self._once_log = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl), once
         self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
         topics = Topics(self.engine.bytes_in, self.engine.owned.topic_sized)
@@ -429,7 +429,7 @@ class Proxy:
             }
             for listener in self.listeners
         }
-        self._once.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
+        self._once_log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
         for mistaken in change.mistaken:
             self._end_mistaken(mistaken)
 

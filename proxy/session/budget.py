@@ -59,8 +59,9 @@ class Budget:
     """`total` and `held` in bytes. Operators may change `total` at any time.
 
     With workers, `total` is for all of them together. Each tells the others what it holds before it looks whether there is room:
-    all of it exactly, that of a principal in steps, rounded up, as it changes with every read. `later` calls a function after some
-    seconds: what others give back is looked for while somebody waits. One of each principal goes on at each worker."""
+    all of it exactly, that of a principal in steps of a thousandth of `total`, rounded down, as it changes with every read. `later`
+    calls a function after some seconds: what others give back is looked for while somebody waits. One of each principal goes on at
+    each worker."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Budget:
     ) -> None:
         self._share = FairShare(total)
         self._others, self._later = others, later
-        self._step = max(min(SMALL, total // 1024), 1)
+        self._step = max(total // 1024, 1)
         self._looks = False
         """It will be looked for what others gave back."""
         self._waiting: dict[str, dict[Waiter, None]] = {}
@@ -118,8 +119,7 @@ class Budget:
     def _tell(self, others: MemoryOfOthers, principal: str, size: int) -> None:
         """This principal holds `size` bytes more, or fewer, than others were told."""
         held, step = self._share.held_by(principal), self._step
-        steps = (held + step - 1) // step
-        if steps != (held - size + step - 1) // step:
+        if (steps := held // step) != (held - size) // step:
             others.tell(MEMORY, principal, steps * step)
         others.tell_held(self._share.held)
 
