@@ -12,7 +12,7 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test tests test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: docs-site docs-screenshots simulate simulate-defects mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
+.PHONY: docs-site docs-screenshots simulate simulate-defects chaos mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
@@ -59,6 +59,10 @@ test-pure: setup
 # `ARGS="--seed 17"`. docs/reliability.md says what is judged.
 simulate: setup
 	@$(BIN)/python -m tests.simulation $(ARGS)
+
+# Ten minutes of faults under load on real parts, verified record by record; `make chaos ARGS="--duration 1h"`, `ARGS="--seed 17"`.
+chaos: setup kafka redis
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 # Whether the simulation finds the defects of tests/simulation/defects.py; up to two minutes for each.
 simulate-defects: setup

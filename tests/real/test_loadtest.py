@@ -22,6 +22,7 @@ from localkafka import LocalCluster
 from tests.certs import Authority
 from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.raw import connect
 from tests.real.secured import USERS
 
 pytestmark = pytest.mark.kafka
@@ -180,6 +181,73 @@ def test_every_operation_does_what_it_says(kafka1: LocalCluster, tmp_path: Path)
     assert not topics(kafka1)
     assert not groups(kafka1)
     assert "<html" in (tmp_path / "page.html").read_text()
+
+
+FAULTS = """
+parameters:
+  faults: {text: What happens meanwhile}
+topics:
+  records: {partitions: 2}
+  transactions: {partitions: 2}
+  kafka-python: {partitions: 2}
+  aiokafka: {partitions: 2}
+tenants:
+  writer: {clients: 2}
+  transactions: {}
+  kafka-python: {}
+  aiokafka: {}
+  group: {clients: 2}
+  committed: {}
+  share: {clients: 2}
+phases:
+  - name: only
+    warm_up: 0s
+    duration: 8s
+    events: [{at: 2s, command: "${faults}"}]
+    load:
+      - {tenant: writer, operation: produce, topic: records, rate: 50}
+      - {tenant: transactions, operation: produce, topic: transactions, rate: 50, transaction: 10}
+      - {tenant: kafka-python, operation: produce, topic: kafka-python, rate: 50, client: kafka-python}
+      - {tenant: aiokafka, operation: produce, topic: aiokafka, rate: 50, client: aiokafka}
+      - {tenant: group, operation: consume, topic: records, rate: max, group: true, verified: true}
+      - {tenant: committed, operation: consume, topic: transactions, rate: max, group: true, verified: true}
+      - {tenant: share, operation: consume, topic: records, rate: max, share: true, verified: true}
+assertions:
+  - {check: verified}
+  - {check: delivered}
+  - {check: goes_on, within: 5s}
+"""
+TELL = """
+import json, time
+now = time.time()
+print("something else")
+print(json.dumps({"fault": "pause", "target": "nobody", "at": now - 1, "until": now}))
+"""
+
+
+def test_faults_are_shown_and_what_each_client_was_promised_is_verified(kafka1: LocalCluster, tmp_path: Path) -> None:
+    script = tmp_path / "tell.py"
+    script.write_text(TELL)
+    ended = run(tmp_path, FAULTS, kafka1.bootstrap_servers, "--set", f"faults={sys.executable} {script}")
+    assert ended.code == 0, ended.output
+    (phase,) = ended.result["phases"]
+    assert [event["kind"] for event in phase["events"]] in (["", "pause"], ["pause", ""])
+    assert "fault: pause, nobody" in ended.output
+    written = {one["tenant"]: one for one in ended.result["verification"]}
+    assert {name: one["client"].split()[0] for name, one in written.items()} == {
+        "writer": "confluent-kafka",
+        "transactions": "confluent-kafka",
+        "kafka-python": "kafka-python",
+        "aiokafka": "aiokafka",
+    }
+    assert min(one["acknowledged"] for one in written.values()) >= 300
+    given = {one["tenant"]: one["there"] for one in ended.result["deliveries"]}
+    assert given["group"] == given["share"] == written["writer"]["consumed"]
+    assert given["committed"] == written["transactions"]["consumed"]
+    assert not topics(kafka1)
+    with connect(kafka1.bootstrap_servers) as connection:
+        listed = connection.decoded(16, 5, states_filter=[], types_filter=[]).groups
+    assert not [one.group_id for one in listed if one.group_id.startswith("loadtest-")], "those of shares, too"
 
 
 LOSS = """
