@@ -8,6 +8,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import cast
+from urllib.request import urlopen
 
 import pytest
 
@@ -37,14 +38,16 @@ def test_workers_look_at_volumes_once_for_all_of_them_and_one_says_what_it_sees(
     """Three of them, once a second. A worker that is late by more than a second looks for itself."""
     count, looks = 3, 9
 
-    async def work() -> tuple[float, list[dict[str, object]]]:
+    async def work() -> tuple[float, list[dict[str, object]], str]:
         async with describing(1) as (broker,):
             broker.dirs[0]["usable"] = 1
+            broker.dirs.append({"path": "/more", "total": 9000, "usable": 8000})
+            admin = f"127.0.0.1:{free_port()}"
             settings = {
                 "workers": count,
                 "upstream": {"bootstrap_servers": [str(broker.address)]},
                 "listen": {"bootstrap": f"127.0.0.1:{free_port()}"},
-                "admin": {"listen": "127.0.0.1:0"},
+                "admin": {"listen": admin},
                 "logs": {"usage": {"path": str(tmp_path / "usage")}},
                 "quotas": {"storage": {"check_interval": "1s", "min_available_bytes": 1000}},
             }
@@ -59,13 +62,15 @@ def test_workers_look_at_volumes_once_for_all_of_them_and_one_says_what_it_sees(
                         await asyncio.sleep(0.02)
                         if began is None and broker.asked.count(LOG_DIRS):
                             began = clock()
+                    took = clock() - (began or 0.0)
+                    metrics = await asyncio.to_thread(lambda: str(urlopen(f"http://{admin}/metrics").read()))
             finally:
-                took = clock() - (began or 0.0)
                 process.terminate()
                 said, _ = await process.communicate()
-            return took, [json.loads(line) for line in said.splitlines()]
+            return took, [json.loads(line) for line in said.splitlines()], metrics
 
-    took, said = run(work())
+    took, said, metrics = run(work())
+    assert 'storage_volume_seconds_to_limit{broker="0",log_dir="/more"} +Inf' in metrics
     assert looks <= took + 1 + count, "one look of all in each second, and one of each that starts"
     assert [line["worker"] for line in said if line["event"] == "volume at its limit"] == [0]
     usage = "".join(file.read_text() for file in (tmp_path / "usage").rglob("*.jsonl"))
