@@ -1,6 +1,6 @@
 """`python -m benchmarks.experiments NAME`: a scenario of the load test on a real cluster, directly and behind proxies.
 
-In: the name of an experiment, which says the quotas of each proxy. Out: a table with a row for each way, phase, tenant and
+In: the name of an experiment, which says the quotas of each proxy. Out: a table for each way, with a row for each phase, tenant and
 operation. Each way has a cluster of its own. `--set` and `--scale` change the scenario as those of
 `kafka-quota-proxy loadtest run` do."""
 
@@ -266,7 +266,7 @@ def main(name: str, ways: tuple[str, ...], variants: tuple[str, ...], sets: tupl
         if unknown := set(given) - known.keys():
             raise click.UsageError(f"{option} {', '.join(unknown)}: there are {', '.join(known)}")
     more = dict(text.split("=", 1) for text in sets)
-    table, notes = Table(*COLUMNS, title=f"{name}: the scenario {experiment.scenario}"), list[str]()
+    console = Console(width=190)
     with tempfile.TemporaryDirectory() as folder:
         for variant, values in experiment.variants.items():
             for way, settings in experiment.ways.items():
@@ -278,14 +278,13 @@ def main(name: str, ways: tuple[str, ...], variants: tuple[str, ...], sets: tupl
                     result, said = run(experiment, settings, scenario_of(experiment, {**values, **more}, scale, Path(folder)))
                 except (FileError, EndpointError, RunError) as e:
                     raise click.ClickException(str(e)) from None
+                table = Table(*COLUMNS, title=f"{name}: the scenario {experiment.scenario}")
                 for row in rows(result):
                     table.add_row(label, *row)
-                table.add_section()
-                notes += [f"{label}: {what}: {text}" for what, text in said.items() if text]
-    console = Console(width=190)
-    console.print(table)
-    for note in notes:
-        console.print(note, highlight=False)
+                console.print(table)
+                for what, text in said.items():
+                    if text:
+                        console.print(f"{label}: {what}: {text}", highlight=False)
 
 
 if __name__ == "__main__":
