@@ -11,16 +11,20 @@ WORKERS ?= -n $(shell expr $$(nproc) + 1)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
-.PHONY: docs-site docs-screenshots simulate simulate-defects mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
+.PHONY: demo test tests test-quick test-pure test-chart test-pods chart-tools chart-package check bench bench-fleet bench-workers simulate-fleet bench-rates bench-isolation bench-report docs clean
+.PHONY: docs-site docs-screenshots simulate simulate-defects chaos mutants fuzz fuzz-asan setup java kafka redis test-fleet-minute test-all test-kafka test-pythons
 
 demo: setup java
 	$(BIN)/python -m proxy demo
 
-test: setup java check kafka redis
+# The checks run beside the tests, as mypy takes one core for a minute.
+test: setup java kafka redis
+	@$(MAKE) --no-print-directory -j 2 check tests
+
+tests:
 	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
-# What starts no broker, no Spark, no Helm and no other Java program, with fewer examples of property tests: some 75 s on two cores.
+# What starts no broker, no Spark, no Helm and no other Java program, and builds nothing: a minute on two cores.
 test-quick: setup redis
 	$(BIN)/pytest $(WORKERS) --quick $(PYTEST_ARGS)
 
@@ -29,7 +33,8 @@ test-quick: setup redis
 test-all: setup java check kafka redis
 	$(BIN)/pytest $(WORKERS) --nightly $(PYTEST_ARGS)
 	for version in 3.3 3.9 4.2; do $(MAKE) test-kafka KAFKA=$$version || exit 1; done
-	$(MAKE) test-pythons test-chart test-fleet-minute
+	$(MAKE) test-pythons test-fleet-minute
+	$(MAKE) test-chart PYTEST_ARGS="-m api_server"
 
 # The tests of APIs and of passing with brokers of another version: `make test-kafka KAFKA=3.9`. docs/versions.md says which there are.
 KAFKA ?= 3.9
@@ -55,6 +60,10 @@ test-pure: setup
 simulate: setup
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
+# Ten minutes of faults under load on real parts, verified record by record; `make chaos ARGS="--duration 1h"`, `ARGS="--seed 17"`.
+chaos: setup kafka redis
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
 # Whether the simulation finds the defects of tests/simulation/defects.py; up to two minutes for each.
 simulate-defects: setup
 	@$(BIN)/python -m tests.simulation.defects $(ARGS)
@@ -67,9 +76,10 @@ fuzz: setup
 fuzz-asan: setup
 	$(BIN)/python -m tests.fuzz.sanitized --frames 100000 $(ARGS)
 
-# The chart on a real API server (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead.
+# The chart, on a real API server too (deploy/README.md). Go builds it, once: `make chart-tools` does so ahead. `PYTEST_ARGS="-m api_server"`
+# leaves out what `make test` runs.
 test-chart: setup chart-tools
-	$(BIN)/pytest tests/chart --api-server $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) tests/chart --api-server $(PYTEST_ARGS)
 
 # The chart as a package in dist/, the same bytes for the same commit; signed with `HELM_ARGS="--sign --key NAME --keyring FILE"`.
 chart-package: setup

@@ -13,12 +13,15 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, PositiveFloat, model_validator
 
 from configfile.base import Model, Name
+from loadtest.results.faults import back_after, last_end
 from loadtest.results.measures import rate as rate_of
 from loadtest.results.model import AssertionResult, PhaseResult, RunResult, TenantResult
 from loadtest.units import Amount, Share, SomeTime
 
 Judged = tuple[str, str, bool]
 """What was wanted, what was found, whether that is right."""
+_WRONG: Final = ("lost", "duplicated", "out_of_order", "aborted")
+"""What may be wrong with records."""
 QUOTA_REFUSED: Final = "THROTTLING_QUOTA_EXCEEDED"
 
 
@@ -282,26 +285,71 @@ class Errors(Assertion):
 
 
 class Verified(Assertion):
-    """Every record that was acknowledged is there, once, in order. For all tenants that write, in all phases."""
+    """Every record that was acknowledged is there, once, in order, and none of an aborted transaction is. For
+    all tenants that write, in all phases."""
 
     check: Literal["verified"]
     lost: int = Field(0, ge=0)
     """The largest number allowed."""
     duplicated: int = Field(0, ge=0)
     out_of_order: int = Field(0, ge=0)
+    aborted: int = Field(0, ge=0)
 
     def judge(self, result: RunResult) -> Judged:
         acknowledged = sum(found.acknowledged for found in result.verification)
         if not acknowledged:
             raise NothingThere("no record was acknowledged")
-        sums = {name: sum(getattr(found, name) for found in result.verification) for name in ("lost", "duplicated", "out_of_order")}
+        sums = {name: sum(getattr(found, name) for found in result.verification) for name in _WRONG}
         wanted = ", ".join(f"{getattr(self, name)} {name.replace('_', ' ')}" for name in sums)
         got = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sums.items()) + f" of {acknowledged:,} acknowledged"
         return f"at most {wanted}", got, all(count <= getattr(self, name) for name, count in sums.items())
 
 
+class Delivered(Assertion):
+    """The members of every group that is `verified` were given all records."""
+
+    check: Literal["delivered"]
+
+    def judge(self, result: RunResult) -> Judged:
+        if not sum(found.there for found in result.deliveries):
+            raise NothingThere("no verified reader had anything to read")
+        missed = [(found.missed, found.tenant) for found in result.deliveries if found.missed]
+        got = ", ".join(f"{count} missed by {name}" for count, name in missed) or "0 missed"
+        return "0 missed", f"{got} of {sum(found.there for found in result.deliveries):,}", not missed
+
+
+class GoesOn(Assertion):
+    """After the last fault that a command of `events` told of, everybody goes on."""
+
+    check: Literal["goes_on"]
+    within: SomeTime = 30.0
+    """From the end of the last fault until an operation of each tenant succeeds."""
+
+    def judge(self, result: RunResult) -> Judged:
+        phase = next((one for one in reversed(result.phases) if self.phase in (None, one.name) and last_end(one)), None)
+        if phase is None:
+            raise NothingThere("no fault")
+        if phase.started + phase.warmup_s + phase.duration_s < last_end(phase) + self.within:
+            raise NothingThere(f"the phase ends less than {self.within:g} s after the last fault")
+        took, name = max((back_after(phase, tenant), tenant.tenant) for tenant in phase.tenants)
+        got = f"{name} did not" if took == math.inf else f"after at most {took:.0f} s ({name})"
+        return f"after at most {self.within:g} s", got, took <= self.within
+
+
 AnyAssertion = Annotated[
-    AchievedRate | Converges | Overshoot | Recovers | Fairness | Total | Felt | Latency | Throttled | Errors | Verified,
+    AchievedRate
+    | Converges
+    | Overshoot
+    | Recovers
+    | Fairness
+    | Total
+    | Felt
+    | Latency
+    | Throttled
+    | Errors
+    | Verified
+    | Delivered
+    | GoesOn,
     Field(discriminator="check"),
 ]
 

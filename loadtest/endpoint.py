@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,8 +190,9 @@ class Cluster:
                 raise EndpointError(f"topics {prefix}… are still there {2 * CHANGED:g} s after they were removed")
             time.sleep(0.2)
 
-    def remove(self, prefix: str) -> list[str]:
-        """Removes the topics and groups of the run. Returns those that could not be removed, with the reason."""
+    def remove(self, prefix: str, share_groups: Sequence[str] = ()) -> list[str]:
+        """Removes the topics and groups of the run; librdkafka lists no share groups. Returns those that could not be removed, with
+        the reason."""
         left = []
         try:
             there = self._listed()
@@ -207,7 +208,7 @@ class Cluster:
             groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=REACHED).result().valid]
         except KafkaException:
             return left  # without the right to list groups, no lasting group was made
-        if mine := [group for group in groups if group.startswith(prefix)]:
+        if mine := [*(group for group in groups if group.startswith(prefix)), *share_groups]:
             answers = admin.delete_consumer_groups(mine, request_timeout=CHANGED)
             left += [f"group {text}" for text in _not_removed(answers, KafkaError.GROUP_ID_NOT_FOUND)]
         return left

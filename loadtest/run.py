@@ -29,7 +29,9 @@ from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_sett
 from loadtest.payload import Writer
 from loadtest.results import checks, sampling
 from loadtest.results.counts import Counts, Tick
+from loadtest.results.faults import fault_of
 from loadtest.results.model import (
+    Delivery,
     Driver,
     DriverProcess,
     Endpoint,
@@ -37,12 +39,13 @@ from loadtest.results.model import (
     PhaseResult,
     RunResult,
     TenantResult,
+    Verification,
     Warning,
     WarningCode,
 )
 from loadtest.results.progress import RunObserver
 from loadtest.results.sampling import Host, Sampler, Target, Tree
-from loadtest.scenario import AnyLoad, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing, assess
+from loadtest.scenario import AnyLoad, Consume, CreateTopics, Load, NewTopics, Phase, Scenario, Tenant, Writing, assess
 from loadtest.scenario import Event as Planned
 from loadtest.units import MAX
 
@@ -102,6 +105,7 @@ class Run:
         self._starts: verify.Offsets = {}
         self._producers = 1 + options.index * PRODUCERS
         self._written: list[verify.Written] = []
+        self._readers: list[verify.Given] = []
         self._warnings: list[Warning] = []
         self._libraries: dict[str, str] = {}
         self._drivers: list[DriverProcess] = []
@@ -126,7 +130,7 @@ class Run:
                         self.cluster.remove_topics(f"{self.prefix}-{phase.name}-")
                         took = time.monotonic() - began_removing
                         self.observer.note(f"the topics of phase {phase.name} were removed after {took:.1f} s")
-            verification = self._verify()
+            verification, deliveries = self._verify()
         finally:
             if self.options.clean_up:
                 self._clean_up()
@@ -149,6 +153,7 @@ class Run:
             ],
             phases=phases,
             verification=verification,
+            deliveries=deliveries,
             warnings=self._warnings,
         )
         if self.options.count == 1:  # a share of the figures is judged when all are merged
@@ -308,7 +313,11 @@ class Run:
             if isinstance(load, Writing):
                 acknowledged = one.report.acknowledged_records if one.report else []
                 first, last = one.job.first_producer, one.job.first_producer + one.job.clients - 1
-                self._written.append(verify.Written(load.tenant, report.library, one.job.topic, first, last, acknowledged))
+                aborted = one.report.aborted_records if one.report else []
+                self._written.append(verify.Written(load.tenant, report.library, one.job.topic, first, last, acknowledged, aborted))
+        if isinstance(load, Consume) and load.verified:
+            topic = processes[0].job.topic
+            self._readers.append(verify.Given(load.tenant, report.library, topic, report.read_records, report.read_again))
         found: dict[str, Any] = {name: getattr(report, name) for name in Counts.model_fields}
         return TenantResult(
             tenant=load.tenant,
@@ -320,16 +329,18 @@ class Run:
             **found,
         )
 
-    def _verify(self) -> list[Any]:
+    def _verify(self) -> tuple[list[Verification], list[Delivery]]:
         """What became of all records."""
         if not self._written:
-            return []
+            return [], []
         self.observer.note("reading back what was written")
         records = verify.read(self.cluster, self._starts, self.options.run_id)
-        return verify.judge(self._written, records)
+        return verify.judge(self._written, records), verify.delivered(self._readers, records)
 
     def _clean_up(self) -> None:
-        for left in self.cluster.remove(self.prefix):
+        loads = [load for phase in self.scenario.phases for load in phase.load]
+        shares = {f"{self.prefix}-{load.tenant}" for load in loads if isinstance(load, Consume) and load.share}
+        for left in self.cluster.remove(self.prefix, sorted(shares)):
             self._warnings.append(Warning(code=WarningCode.LEFT_BEHIND, text=f"left behind: {left}"))
             self.observer.note(f"left behind: {left}")
 
@@ -437,22 +448,39 @@ class _Events:
 
     def _do(self, event: Planned) -> None:
         self._found.append(Event(at=time.time(), text=event.command))
+        last, late = "", threading.Event()
         try:
-            ended = subprocess.run(
+            child = subprocess.Popen(
                 shlex.split(event.command),
-                timeout=event.timeout,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
-                check=False,
+                errors="replace",
             )
-            if ended.returncode:
-                said_last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]
-                self._wrong.append(f"event `{event.command}` ended with exit code {ended.returncode}: {''.join(said_last)}")
         except (OSError, ValueError) as e:
             self._wrong.append(f"event `{event.command}` cannot be run: {e}")
-        except subprocess.TimeoutExpired:
+            return
+
+        def end() -> None:
+            late.set()
+            child.kill()
+
+        timer = threading.Timer(event.timeout, end)
+        timer.start()
+        with child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                fault = fault_of(line)
+                if fault is not None:
+                    self._found.append(fault)
+                    self._observer.note(f"fault: {fault.kind}, {fault.text}")
+                last = line.strip() or last
+        timer.cancel()
+        if late.is_set():
             self._wrong.append(f"event `{event.command}` was not done after {event.timeout:g} s")
+        elif child.returncode:
+            self._wrong.append(f"event `{event.command}` ended with exit code {child.returncode}: {last}")
 
 
 def run_once(scenario: Scenario, cluster: Cluster, options: Options, observer: RunObserver) -> RunResult:

@@ -110,6 +110,7 @@ class Load(Model):
 
 
 class Writing(Load):
+    operation: str
     topic: Name
     """One of `topics`."""
     size: Size = Field(1024, ge=HEADER_SIZE, le=1 << 30)
@@ -120,6 +121,8 @@ class Writing(Load):
     """Whether the producer is idempotent; without acks=all it is not."""
     transaction: int = Field(0, ge=0, le=1_000_000)
     """Records of each transaction; 0: none."""
+    client: Literal["librdkafka", "kafka-python", "aiokafka"] = "librdkafka"
+    """Who writes."""
     linger: Duration = 0.005
     """How long a batch waits for more records."""
 
@@ -127,11 +130,14 @@ class Writing(Load):
     def _agree(self) -> Writing:
         if self.transaction and (self.acks != "all" or not self.idempotent):
             raise ValueError("a transaction needs `acks: all` and `idempotent: true`")
+        if self.client != "librdkafka" and (self.transaction or self.operation != "produce"):
+            raise ValueError(f"`client: {self.client}` writes by `operation: produce`, without transactions")
         return self
 
 
 class Produce(Writing):
-    """Writes records, which are verified after the run."""
+    """Writes records, which are verified after the run. A transaction that is aborted counts as failed; its records must not be
+    found."""
 
     operation: Literal["produce"]
 
@@ -150,6 +156,19 @@ class Consume(Load):
     """One of `topics`, with `records` or written to by others."""
     group: bool = False
     """Whether clients are members of a group that commits; else each reads its share of the partitions by itself."""
+    share: bool = False
+    """Whether they are members of a share group (KIP-932), of which each is given other records, and acknowledges them."""
+    verified: bool = False
+    """Whether the members have to be given every record of the run that the topic has in the end. They read on after the phase
+    until nothing comes any more."""
+
+    @model_validator(mode="after")
+    def _members(self) -> Consume:
+        if self.group and self.share:
+            raise ValueError("a client is a member of a `group`, or of a `share` group")
+        if self.verified and not (self.group or self.share):
+            raise ValueError("`verified` needs `group: true` or `share: true`")
+        return self
 
 
 class Asking(Load):
@@ -233,7 +252,8 @@ class Event(Model):
     at: Duration
     """After the beginning of the phase, warm-up included."""
     command: Name
-    """Command and arguments; no shell interprets them. It has to end with exit code 0."""
+    """Command and arguments; no shell interprets them. It has to end with exit code 0. Of what it prints, lines such as
+    `{"fault": "broker killed", "target": "broker 2", "at": 1800000000.5, "until": 1800000009.1}` are faults, which results show."""
     timeout: SomeTime = 60.0
     """How long it may take."""
 

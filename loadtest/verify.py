@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from loadtest.drive.job import Acknowledged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, bounds, librdkafka_settings, said
 from loadtest.payload import Runs, header_of, run_bytes, size_of
-from loadtest.results.model import Verification
+from loadtest.results.model import Delivery, Verification
 
 STALL: Final = 60.0
 """Seconds without a record until reading is given up: a quota may hold this client too."""
@@ -35,6 +35,18 @@ class Written:
     first: int
     last: int
     acknowledged: list[Acknowledged] = field(default_factory=list)
+    aborted: list[Acknowledged] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Given:
+    """What a verified reader's members were given of a topic."""
+
+    tenant: str
+    library: str
+    topic: str
+    read: list[Acknowledged]
+    again: int
 
 
 @dataclass(slots=True)
@@ -136,6 +148,7 @@ def judge(written: Iterable[Written], records: RecordsRead) -> list[Verification
     for one in written:
         result = results.setdefault((one.library, one.tenant), Verification(client=one.library, tenant=one.tenant))
         acknowledged = {(part.producer, part.partition): Runs(part.runs) for part in one.acknowledged}
+        aborted = {(part.producer, part.partition): Runs(part.runs) for part in one.aborted}
         keys = {(producer, n) for topic, producer, n in records if topic == one.topic and one.first <= producer <= one.last}
         for producer, n in sorted(keys | acknowledged.keys()):
             sure, found = acknowledged.get((producer, n), Runs()), records.get((one.topic, producer, n), PartitionRecords())
@@ -146,9 +159,31 @@ def judge(written: Iterable[Written], records: RecordsRead) -> list[Verification
             result.unacknowledged += size_of(found.there.without(sure))
             result.duplicated += found.duplicated
             result.out_of_order += found.out_of_order
+            never = aborted.get((producer, n), Runs())
+            result.aborted += len(never) - size_of(never.without(found.there))
             lost = [f"{one.topic}-{n}, producer {producer}: sequences {first} to {last - 1} lost" for first, last in gone]
             result.examples = [*result.examples, *lost, *found.examples][:EXAMPLES]
     return list(results.values())
+
+
+def delivered(readers: Iterable[Given], records: RecordsRead) -> list[Delivery]:
+    """By tenant."""
+    results = []
+    for one in readers:
+        result, given = Delivery(tenant=one.tenant, client=one.library, again=one.again), dict[tuple[int, int], Runs]()
+        for part in one.read:  # members were given parts of it, some of them the same
+            union = given.setdefault((part.producer, part.partition), Runs())
+            result.again += sum(not union.add(sequence) for first, last in part.runs for sequence in range(first, last))
+        for (topic, producer, n), found in sorted(records.items()):
+            if topic == one.topic:
+                missed = found.there.without(given.get((producer, n), Runs()))
+                result.there += len(found.there)
+                result.missed += size_of(missed)
+                texts = [f"{topic}-{n}, producer {producer}: sequences {first} to {last - 1} missed" for first, last in missed]
+                result.examples = [*result.examples, *texts][:EXAMPLES]
+        result.read = result.there - result.missed
+        results.append(result)
+    return results
 
 
 def _consumer(cluster: Cluster) -> Consumer:

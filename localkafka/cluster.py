@@ -6,7 +6,7 @@ Leaves to others: fetching (jars.py), formatting (storage.py), one process (node
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -44,6 +44,7 @@ class LocalCluster:
         sasl: Mapping[str, str] | None = None,
         super_users: Sequence[str] | None = None,
         tls: Tls | None = None,
+        in_front: Callable[[Node], int] | None = None,
         jvm_flags: Sequence[str] = (),
         start_limit: float = 90.0,
         progress: Progress | None = None,
@@ -56,7 +57,8 @@ class LocalCluster:
         `sasl` maps user to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 (since Kafka 3.5). `tls` is the same for all nodes:
         its certificate is for 127.0.0.1. `super_users` turn the authorizer on: these users of `sasl` may do everything, and so
         may brokers among each other. All other users have only the rights that ACLs give them. `jvm_flags` override the defaults,
-        for example -Xmx512m.
+        for example -Xmx512m. `in_front` is called for each node before its first start, and returns the port that clients are told
+        in place of the node's own: that of a relay, say.
         `start_limit` is in seconds. Errors: ValueError.
         """
         if not 1 <= brokers <= 3:
@@ -73,7 +75,7 @@ class LocalCluster:
         self.brokers: Sequence[Node] = ()
         self._ids, self._log_dirs, self._jvm_flags = list(ids or range(brokers)), log_dirs, list(jvm_flags)
         self._properties, self._sasl, self._tls = dict(properties or {}), sasl, tls
-        self._super_users = super_users
+        self._super_users, self._in_front = super_users, in_front
         self._data_dir = data_dir.absolute() if data_dir is not None else None
         self._start_limit, self._progress = start_limit, progress
         self._guard: Guard | None = None
@@ -111,6 +113,9 @@ class LocalCluster:
             self._command = jvm.broker_command(java, jars, guard.folder, self._jvm_flags)
             root = self._data_dir or guard.folder
             self.brokers = [Node(number, root / f"node{number}", self._log_dirs) for number in self._ids]
+            if self._in_front is not None:
+                for node in self.brokers:
+                    node.advertised = self._in_front(node)
             self._format(jvm.tool_command(java, jars, guard.folder), jars)
             self._start_all()
         except BaseException:

@@ -34,6 +34,8 @@ class Node:
     def __init__(self, node_id: int, folder: Path, log_dirs: int) -> None:
         """`folder` holds the node's settings, log, metadata and `log_dirs` folders of data."""
         self.node_id = node_id
+        self.advertised: int | None = None
+        """the port that clients are told from the next start on; by default that of the node"""
         self.folder = folder
         self.metadata_dir = folder / "metadata"
         self.log_dirs = tuple(folder / f"data{number}" for number in range(log_dirs))
@@ -91,7 +93,7 @@ class Node:
         """Start the process and return at once. `command` lacks only the main class; `extra` overrides all other properties."""
         self.wait_end(0)
         self.folder.mkdir(parents=True, exist_ok=True)
-        own = node_properties(self.node_id, self.listeners, self.log_dirs, self.metadata_dir)
+        own = node_properties(self.node_id, self.listeners, self.log_dirs, self.metadata_dir, self.advertised)
         settings = self.folder / "server.properties"
         settings.write_text(render({**common, **own, **extra}))
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0

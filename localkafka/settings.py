@@ -40,8 +40,10 @@ class Tls:
     optional: bool = False
 
 
-def node_properties(node_id: int, listeners: Listeners, log_dirs: Sequence[Path], metadata_dir: Path) -> dict[str, PropertyValue]:
-    """What differs from node to node.
+def node_properties(
+    node_id: int, listeners: Listeners, log_dirs: Sequence[Path], metadata_dir: Path, advertised: int | None = None
+) -> dict[str, PropertyValue]:
+    """What differs from node to node. `advertised`: the port that clients are told, where something stands in front of the node.
 
     Metadata has a folder of its own, so that a log dir may fail or fill up without taking the controller along.
     """
@@ -50,7 +52,7 @@ def node_properties(node_id: int, listeners: Listeners, log_dirs: Sequence[Path]
     return {
         "node.id": node_id,
         "listeners": f"{client},{internal},CONTROLLER://{HOST}:{listeners.controller}",
-        "advertised.listeners": f"{client},{internal}",
+        "advertised.listeners": f"{client if advertised is None else f'CLIENT://{HOST}:{advertised}'},{internal}",
         "log.dirs": ",".join(map(str, log_dirs)),
         "metadata.log.dir": str(metadata_dir),
     }

@@ -45,6 +45,11 @@ class FairShare:
         wanted = self._held_by.get(principal, 0) + elsewhere + amount
         return wanted <= EAGERNESS * (self.total - self.held - all_elsewhere - amount) or wanted <= self.least
 
+    def has_room_for_all(self, elsewhere: int) -> bool:
+        """True if each principal may hold more, whoever of them holds what is held here and `elsewhere`."""
+        held = self.held + elsewhere
+        return held <= EAGERNESS * (self.total - held)
+
     def take(self, principal: str, amount: int = 1) -> bool:
         """Hold so much more if there is room for it; False, and nothing is taken, if not."""
         if not self.has_room(principal, amount):

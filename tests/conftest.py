@@ -31,19 +31,29 @@ def _say(line: str) -> None:
 
 
 OPT_IN = {
-    "api_server": ("--api-server", "run the tests that need a Kubernetes API server, which Go builds once in five minutes"),
+    "api_server": (
+        "--api-server",
+        "run the tests that need what Go builds once in minutes: a Kubernetes API server, helm-unittest",
+    ),
     "pods": ("--pods", "run the tests that need real pods: root, buildah and a container runtime"),
     "nightly": ("--nightly", "run the tests that take too long for every push"),
 }
 """Marker → the option that it takes, and its help."""
-NOT_QUICK = ("tests/chart", "tests/example", "tests/isolation", "tests/localkafka", "tests/real")
-"""Folders that `--quick` leaves out: most of their tests start brokers, Helm or a Java program."""
+NOT_QUICK = (
+    *("tests/chart", "tests/example", "tests/isolation", "tests/localkafka", "tests/real"),
+    *("tests/bench", "tests/contracts/test_make_venv.py", "tests/contracts/test_parallel.py", "tests/contracts/test_wheel.py"),
+    *("tests/docs", "tests/fuzz/test_compare.py", "tests/loadtest/test_statistics.py", "tests/simulation"),
+)
+"""Paths that `--quick` leaves out: most of the tests there start brokers, Helm or a Java program, or they build something, start
+many processes or reckon for seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     for option, text in OPT_IN.values():
         parser.addoption(option, action="store_true", help=text)
-    parser.addoption("--quick", action="store_true", help="leave out what starts brokers, Spark, Helm or other Java programs")
+    parser.addoption(
+        "--quick", action="store_true", help="leave out what starts brokers, Spark, Helm or other Java programs, and what builds"
+    )
     parser.addoption("--cpu", action="store_true", help="report the CPU seconds of each test file (tests/cpu.py)")
     parser.addoption(
         "--kafka", default=[*TESTED][-1], help=f"the brokers' version, for -m every_kafka: {', '.join(TESTED)}, or any"
@@ -54,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so, and children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # while tests are collected, which makes a million objects that stay
-    settings.load_profile("nightly" if config.getoption("--nightly") else "quick" if config.getoption("--quick") else "push")
+    settings.load_profile("nightly" if config.getoption("--nightly") else "push")
     config.pluginmanager.register(ClusterPool(), CLUSTERS)
     if config.getoption("--cpu"):
         config.pluginmanager.register(CpuReport())

@@ -32,12 +32,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "build" / "mutants"
 SOURCES: Final = ("quota", "proxy/wire")
 TESTS: Final = ("tests/quota", "tests/wire", "tests/session", "tests/apis")
 STATS: Final = FOLDER / "mutants" / "mutmut-stats.json"
 """Which test reaches which function, and how long it takes."""
+BUSY: Final = FOLDER / "busy"
+"""How much longer everything took than it had the CPU, as mutmut learned that: other programs ran beside it."""
 BESIDE: Final = ("proxy", "quota", "configfile", "localkafka", "loadtest", "benchmarks", "tests", "docs", "pyproject.toml")
 """What the copy consists of."""
 SETTINGS: Final = f"""
@@ -51,7 +55,8 @@ WANTED: Final = 0.9
 SECONDS: Final = 30.0
 """How long the tests of one defect may take, by what mutmut measured: it counts calls meanwhile, which makes them slower."""
 OTHERS: Final = 4
-"""Tests of other folders come behind those of the defect's own that take this many times longer."""
+"""Tests of other folders come behind those of the defect's own that take this many times longer, and these behind those of its
+own file."""
 LIMIT: Final = 60
 """CPU seconds after which the tests of one defect are ended: it makes something go on for ever."""
 PATIENCE: Final = 600.0
@@ -91,12 +96,15 @@ def make_defects() -> None:
     """mutmut makes them, and learns which test reaches what: six minutes. It is ended before it tries any by itself."""
     command = [sys.executable, "-m", "mutmut", "run", "quota.entity.*"]
     with (FOLDER / "mutmut.log").open("w") as log:
+        began = time.monotonic()
         process = subprocess.Popen(command, cwd=FOLDER, env=environment(), stdout=log, stderr=log)
         while not STATS.exists() and process.poll() is None:
             time.sleep(1)
         time.sleep(2)  # it is written in one go
+        used = psutil.Process(process.pid).cpu_times()
         process.kill()
         process.wait()
+        BUSY.write_text(str(max(1.0, (time.monotonic() - began) / (used.user + used.system + used.children_user))))
     if not STATS.exists():
         sys.exit(f"mutmut failed:\n{(FOLDER / 'mutmut.log').read_text()[-2000:]}")
 
@@ -110,13 +118,16 @@ def defects() -> list[str]:
 def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
     """Defect → tests that reach its function, in the order in which they are to run."""
     known = json.loads(STATS.read_text())
-    seconds: Mapping[str, float] = known["duration_by_test"]
+    busy = float(BUSY.read_text())
+    seconds: Mapping[str, float] = {test: took / busy for test, took in known["duration_by_test"].items()}
     found = {}
     for name in names:
         own = "tests/quota/" if name.startswith("quota") else "tests/wire/"
 
-        def rank(test: str, own: str = own) -> float:
-            return seconds.get(test, 0.0) * (1 if test.startswith(own) else OTHERS)
+        file = f"{own}test_{name.partition('.x')[0].rpartition('.')[2]}"
+
+        def rank(test: str, own: str = own, file: str = file) -> float:
+            return seconds.get(test, 0.0) * (1 if test.startswith(file) else OTHERS if test.startswith(own) else OTHERS**2)
 
         reaching = known["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], ())
         ordered = sorted(reaching, key=rank)

@@ -25,11 +25,17 @@ TOOLS = ("pytest", "pytest-timeout", "hypothesis", "cryptography")
 
 
 def main() -> int:
-    found = {version: path for version in VERSIONS if (path := shutil.which(f"python{version}"))}
-    print(f"not on PATH: {', '.join(sorted(set(VERSIONS) - set(found))) or 'none'}", flush=True)
+    found = {version: path for version in VERSIONS if (path := shutil.which(f"python{version}")) and runs(path, version)}
+    print(f"not on PATH, or of no use there: {', '.join(sorted(set(VERSIONS) - set(found))) or 'none'}", flush=True)
     failed = [version for version, path in found.items() if not tested(version, path)]
     print(f"passed: {', '.join(version for version in found if version not in failed)}; failed: {', '.join(failed) or 'none'}")
     return 1 if failed or not found else 0
+
+
+def runs(interpreter: str, version: str) -> bool:
+    """Whether it is one of this version. What a version manager puts on PATH may only say that the version is not chosen."""
+    program = "import sys; print(*sys.version_info[:2], sep='.')"
+    return subprocess.run([interpreter, "-c", program], capture_output=True, text=True, check=False).stdout.strip() == version
 
 
 def tested(version: str, interpreter: str) -> bool:

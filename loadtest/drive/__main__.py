@@ -31,7 +31,7 @@ def main() -> None:
         report = _real(job) if type(job.load) in librdkafka.KINDS else asyncio.run(_raw(job))
     except KafkaException as e:
         _fail(said(e))
-    except (OSError, EndpointError, DriverError) as e:
+    except (OSError, ImportError, EndpointError, DriverError) as e:
         _fail(str(e))
     _say(REPORT, report.model_dump(mode="json"))
 
@@ -51,7 +51,8 @@ def _real(job: Job) -> Report:
             for run in runs:
                 run.result()
             list(pool.map(lambda client: client.close(), clients))
-    return merged(tally.report(librdkafka.LIBRARY) for tally in tallies)
+    library = librdkafka.library_of(job)
+    return merged(tally.report(library) for tally in tallies)
 
 
 def _connect(client: librdkafka.Client) -> None:

@@ -48,7 +48,7 @@ class Start(Model):
     """On the monotonic clock of the machine, which all its processes share."""
 
 
-class Acknowledged(Model):
+class Acknowledged(Model):  # or aborted, or read
     """Sequences of one producer in one partition, as (first, last + 1)."""
 
     producer: int
@@ -61,5 +61,11 @@ class Report(Counts):
 
     lag: Histogram = Field(default_factory=Histogram)
     acknowledged_records: list[Acknowledged] = Field(default_factory=list)
+    aborted_records: list[Acknowledged] = Field(default_factory=list)
+    """Those whose transaction was aborted."""
+    read_records: list[Acknowledged] = Field(default_factory=list)
+    """Those that a verified reader was given."""
+    read_again: int = 0
+    """Deliveries to it after the first of a record."""
     library: str = ""
     """Client library and its version."""

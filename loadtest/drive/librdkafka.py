@@ -9,16 +9,33 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from importlib.metadata import version
 from itertools import count
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewTopic
 
 from loadtest.drive.job import Job
 from loadtest.drive.pace import Pace
+from loadtest.drive.pythons import producer_of
 from loadtest.drive.tally import LATE, Tally
 from loadtest.endpoint import CHANGED, bounds, librdkafka_settings, said
 from loadtest.payload import Writer, header_of, run_bytes
@@ -35,7 +52,16 @@ TRANSACTION: Final = 300_000
 PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 READ: Final = 1000
 """Records at once."""
-LIBRARY: Final = f"confluent-kafka {confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})"
+ENDS: Final = 120.0
+"""Seconds in which a transaction has to be committed or aborted, whatever happens to brokers meanwhile."""
+LAST: Final = 5.0
+"""Seconds after a phase in which writers may be silent and write again."""
+QUIET: Final = {"group": 10.0, "share": 20.0}
+"""Seconds without a record after which a verified reader has read everything. A share group is given a record whose acknowledgement
+was lost again once its lock is over (30 s by default, at least 15 s)."""
+DRAINED: Final = 50.0
+"""Seconds after a phase after which a verified reader stops."""
+_OWN: Final = f"confluent-kafka {confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})"
 
 
 class DriverError(Exception):
@@ -96,41 +122,45 @@ class Writes(Client):
         self._partition = number % job.partitions
         self._pending: list[Callable[[float], None]] = []
         """what was delivered and is acknowledged with its transaction"""
+        self._before = list(self._sequences)
+        """the sequences at which its transaction began"""
         self._counts = isinstance(job.load, Produce)
         self._held = job.load.limited or pace.rate is None
         """whether records that are left at the end do not count as failed"""
 
     def connect(self) -> None:
+        self._writer = Writer(run_bytes(self.job.run_id), self.load.size)
+        self._producer = self._made()
+        self._producer.list_topics(self.job.topic, timeout=CLOSE)
+        if self.load.transaction:
+            self._producer.init_transactions(CLOSE)
+
+    def _made(self) -> Producer:
         load, more = self.load, dict[str, Any]()
         longest = max(300_000, round((self.job.warm_up + self.job.duration) * 1000))
         if load.transaction:
             more |= {"transactional.id": f"{self.job.prefix}-{self._id}", "transaction.timeout.ms": TRANSACTION}
         depth = max(QUEUE // self.job.clients, 2 * load.size, MIB)
-        self._producer = Producer(
-            self.settings(
-                **{
-                    "acks": load.acks,
-                    "enable.idempotence": load.idempotent and load.acks == "all",
-                    "linger.ms": load.linger * 1000,
-                    "message.max.bytes": max(load.size + 4096, MIB),
-                    "queue.buffering.max.kbytes": depth >> 10,
-                    "queue.buffering.max.messages": 10_000 if self.pace.rate is None else 100_000,
-                    "message.timeout.ms": min(longest, TRANSACTION) if load.transaction else longest,
-                },
-                **more,
-            )
+        settings = self.settings(
+            **{
+                "acks": load.acks,
+                "enable.idempotence": load.idempotent and load.acks == "all",
+                "linger.ms": load.linger * 1000,
+                "message.max.bytes": max(load.size + 4096, MIB),
+                "queue.buffering.max.kbytes": depth >> 10,
+                "queue.buffering.max.messages": 10_000 if self.pace.rate is None else 100_000,
+                "message.timeout.ms": min(longest, TRANSACTION) if load.transaction else longest,
+            },
+            **more,
         )
-        self._producer.list_topics(self.job.topic, timeout=CLOSE)
-        if load.transaction:
-            self._producer.init_transactions(CLOSE)
-        self._writer = Writer(run_bytes(self.job.run_id), load.size)
+        return producer_of(load.client, self.job, settings)
 
     def run(self) -> None:
-        producer, pace, tally = self._producer, self.pace, self.tally
+        pace, tally = self.pace, self.tally
         last = pace.end if self._held else pace.end + LATE
         blocked, since = False, 0
         if self.load.transaction:
-            producer.begin_transaction()
+            self._begin()
         for n in count():
             now = time.monotonic()
             due = now if pace.rate is None else pace.due(n)
@@ -139,10 +169,10 @@ class Writes(Client):
             while due > now:
                 if due - now < 0.001:
                     time.sleep(due - now)
-                producer.poll(due - now if due - now >= 0.001 else 0)
+                self._producer.poll(due - now if due - now >= 0.001 else 0)
                 blocked, now = False, time.monotonic()
             while now < last and not self._send(due, now):
-                producer.poll(0.01)
+                self._producer.poll(0.01)
                 blocked, now = True, time.monotonic()
             if now >= last:
                 break
@@ -150,10 +180,10 @@ class Writes(Client):
             since += 1
             if self.load.transaction and since == self.load.transaction:
                 self._commit()
-                producer.begin_transaction()
+                self._begin()
                 since, blocked = 0, True
             elif pace.rate is not None or n % 16 == 0:
-                producer.poll(0)
+                self._producer.poll(0)
 
     def close(self) -> None:
         left = self._producer.flush(self.job.grace)
@@ -161,7 +191,7 @@ class Writes(Client):
             self._producer.purge()
             self._producer.flush(CLOSE)
         if self.load.transaction and left:
-            self._producer.abort_transaction(CLOSE)
+            self._abort()
         elif self.load.transaction:
             self._commit()
 
@@ -175,6 +205,12 @@ class Writes(Client):
                 self.job.topic, value, partition=partition, on_delivery=self._told(partition, sequence, due, now)
             )
         except BufferError:
+            return False
+        except KafkaException:
+            if not self.load.transaction:
+                raise
+            self._commit()  # an earlier record failed, and so does the commit: the transaction is aborted
+            self._begin()
             return False
         self._sequences[partition] = sequence + 1
         self._partition = (partition + 1) % self.job.partitions
@@ -200,16 +236,62 @@ class Writes(Client):
 
         return delivered
 
-    def _commit(self) -> None:
-        """Raises DriverError: what cannot be committed cannot be counted either."""
-        try:
-            self._producer.commit_transaction(CLOSE)
-        except KafkaException as e:
-            raise DriverError(f"a transaction cannot be committed: {e.args[0].str()}") from None
-        now = time.monotonic()
-        for acknowledged in self._pending:
-            acknowledged(now)
+    def _begin(self) -> None:
+        self._before = list(self._sequences)
         self._pending.clear()
+        self._producer.begin_transaction()
+
+    def _commit(self) -> None:
+        """Commits, or aborts what cannot be committed. Raises DriverError if neither is possible."""
+        error = self._tried(self._producer.commit_transaction)
+        if error is None:
+            now = time.monotonic()
+            for acknowledged in self._pending:
+                acknowledged(now)
+            self._pending.clear()
+        elif error.txn_requires_abort():
+            self._abort()
+        else:
+            self._renew(error)
+
+    def _abort(self) -> None:
+        """Raises DriverError."""
+        failed = len(self._pending)
+        error = self._tried(self._producer.abort_transaction)
+        if error is not None:
+            self._renew(error)
+            return
+        now = time.monotonic()
+        self.tally.failed("TRANSACTION_ABORTED", now, now, failed)
+        self._pending.clear()
+        for n, (first, last) in enumerate(zip(self._before, self._sequences, strict=True)):
+            for sequence in range(first, last):
+                self.tally.aborted(self._id, n, sequence)
+
+    def _renew(self, error: KafkaError) -> None:
+        """Another producer goes on, where this one never can. Whether the transaction was committed is not known."""
+        if not error.fatal():
+            raise DriverError(f"a transaction cannot be ended: {error.str()}")
+        now = time.monotonic()
+        self.tally.failed(error.name(), now, now, len(self._pending))
+        self._pending.clear()
+        self._producer = self._made()
+        again = self._tried(self._producer.init_transactions)
+        if again is not None:
+            raise DriverError(f"a producer cannot go on: {again.str()}")
+
+    def _tried(self, how: Callable[[float], None]) -> KafkaError | None:
+        """The error that it ends with when it makes no sense to try again, or no more."""
+        deadline = time.monotonic() + ENDS
+        while True:
+            try:
+                how(CLOSE)
+            except KafkaException as e:
+                error: KafkaError = e.args[0]
+                if not error.retriable() or time.monotonic() > deadline:
+                    return error
+            else:
+                return None
 
 
 class Reads(Client):
@@ -227,6 +309,7 @@ class Reads(Client):
                     "enable.auto.commit": load.group,
                     "auto.offset.reset": "earliest",
                     "enable.partition.eof": not load.group,
+                    **({"auto.commit.interval.ms": 1000} if load.verified else {}),
                     "queued.max.messages.kbytes": max(QUEUE // job.clients, MIB) >> 10,
                 }
             )
@@ -240,15 +323,20 @@ class Reads(Client):
 
     def run(self) -> None:
         pace, tally, done = self.pace, self.tally, 0
-        while (now := time.monotonic()) < pace.end and not self._over.is_set():
+        load, run, last = self.job.load, run_bytes(self.job.run_id), 0.0
+        assert isinstance(load, Consume)
+        while ((now := time.monotonic()) < pace.end or (load.verified and self._more(now, last))) and not self._over.is_set():
             free = READ if pace.rate is None else pace.count(pace.start, now) - done
             if free <= 0:
                 time.sleep(max(min(pace.due(done), pace.end) - now, 0))
                 continue
             size, read = 0, 0
-            for message in self._consumer.consume(min(free, READ), min(pace.end - now, 0.1)):
+            for message in self._consumed(min(free, READ), min(max(pace.end - now, 0.05), 0.1)):
                 error = message.error()
                 if error is None:
+                    header = header_of(message.value(), run) if load.verified else None
+                    if header is not None:
+                        tally.read(header.producer, message.partition() or 0, header.sequence)
                     read += 1
                     size += len(message.value() or b"") + len(message.key() or b"")
                 elif error.code() == KafkaError._PARTITION_EOF:
@@ -257,7 +345,7 @@ class Reads(Client):
                     tally.failed(error.name(), now, time.monotonic())
             if read:
                 done += read
-                now = time.monotonic()
+                last = now = time.monotonic()
                 tally.begun(now, now, read, lag=False)
                 tally.done(now, now, now, size, read, latency=False)
         if self._over.is_set():
@@ -267,10 +355,48 @@ class Reads(Client):
         self._consumer.close()
         self._left.set()
 
+    def _more(self, now: float, last: float) -> bool:
+        """Whether a verified reader goes on after the phase: writers may still be at it, and then it comes to the end."""
+        end, quiet = self.pace.end, QUIET["group" if self._group else "share"]
+        return now < min(max(end + LAST, last) + quiet, end + DRAINED)
+
+    def _consumed(self, most: int, seconds: float) -> list[Message]:
+        return list(self._consumer.consume(most, seconds))
+
     def leave(self) -> None:
         """Leave the group: it would wait for a member that vanished, and could not be removed."""
         self._over.set()
         self._left.wait(LEAVE)
+
+
+class Shares(Reads):
+    """A member of a share group. What it was given is acknowledged with its next poll."""
+
+    def connect(self) -> None:
+        job, self._group = self.job, False
+        self._over, self._left = threading.Event(), threading.Event()
+        group = f"{job.prefix}-{job.load.tenant}"
+        _from_the_beginning(job, group)
+        settings = self.settings(**{"group.id": group})
+        settings.pop("throttle_cb")
+        self._members = ShareConsumer(settings)
+        self._members.subscribe([job.topic])
+
+    def close(self) -> None:
+        self._members.close()
+        self._left.set()
+
+    def _consumed(self, most: int, seconds: float) -> list[Message]:  # noqa: ARG002 - a poll gives as many as it has
+        return list(self._members.poll(seconds))
+
+
+def _from_the_beginning(job: Job, group: str) -> None:
+    """By default a share group begins at the end. Raises KafkaException."""
+    entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    admin = AdminClient({**librdkafka_settings(job.bootstrap, job.access), "client.id": job.client_id, "log_level": 0})
+    for done in admin.incremental_alter_configs([resource], request_timeout=CLOSE).values():
+        done.result(CLOSE)
 
 
 class WritesAndReads(Writes):
@@ -405,6 +531,12 @@ def longest_of(job: Job) -> float:
 KINDS: Final[dict[type, type[Client]]] = {Produce: Writes, EndToEnd: WritesAndReads, Consume: Reads, NewTopics: FirstRecords}
 
 
+def library_of(job: Job) -> str:
+    """Name and version."""
+    client = job.load.client if isinstance(job.load, Writing) else "librdkafka"
+    return _OWN if client == "librdkafka" else f"{client} {version(client)}"
+
+
 def clients_of(job: Job, start: Callable[[int], Pace]) -> list[Client]:
-    kind = KINDS[type(job.load)]
+    kind = Shares if isinstance(job.load, Consume) and job.load.share else KINDS[type(job.load)]
     return [kind(job, number, start(number)) for number in range(job.clients)]

@@ -18,6 +18,23 @@ LATE: Final = 1.0
 """Seconds after the end in which operations that were due before may still be sent or succeed, and count."""
 
 
+RECORDS: Final = ("acknowledged_records", "aborted_records", "read_records")
+
+
+class Records(dict[tuple[int, int], Runs]):
+    """Sequences by producer and partition."""
+
+    def add(self, producer: int, partition: int, sequence: int) -> bool:
+        """Whether it is new."""
+        runs = self.get((producer, partition))
+        if runs is None:
+            runs = self[producer, partition] = Runs()
+        return runs.add(sequence)
+
+    def told(self) -> list[Acknowledged]:
+        return [Acknowledged(producer=producer, partition=n, runs=runs.pairs()) for (producer, n), runs in self.items()]
+
+
 class Tally:
     """The counts of one client. An operation belongs to the time when it was due; with `by_end`, or without a rate, to the time
     when it succeeded: what left a queue long after it was due says nothing about a rate."""
@@ -27,7 +44,8 @@ class Tally:
         self._by_end = by_end or pace.rate is None
         self._offset = time.time() - time.monotonic()
         self.sums = Tick()
-        self.acknowledged_records: dict[tuple[int, int], Runs] = {}
+        self.acknowledged_records, self.aborted_records, self.read_records = Records(), Records(), Records()
+        self._read_again = 0
         self._sent = self._acknowledged = self._bytes = 0
         self._failed: Counter[str] = Counter()
         self._latency, self._service, self._lag, self._series = Recorder(), Recorder(), Recorder(), SeriesRecorder()
@@ -61,10 +79,15 @@ class Tally:
 
     def record(self, producer: int, partition: int, sequence: int) -> None:
         """The record was acknowledged, so it has to be found after the run."""
-        runs = self.acknowledged_records.get((producer, partition))
-        if runs is None:
-            runs = self.acknowledged_records[producer, partition] = Runs()
-        runs.add(sequence)
+        self.acknowledged_records.add(producer, partition, sequence)
+
+    def aborted(self, producer: int, partition: int, sequence: int) -> None:
+        """The record's transaction was aborted, so it must not be found after the run."""
+        self.aborted_records.add(producer, partition, sequence)
+
+    def read(self, producer: int, partition: int, sequence: int) -> None:
+        """A group's member was given the record."""
+        self._read_again += not self.read_records.add(producer, partition, sequence)
 
     def failed(self, why: str, due: float, now: float, count: int = 1) -> None:
         self.sums.failed += count
@@ -98,10 +121,10 @@ class Tally:
             lag=self._lag.histogram(),
             throttle=self._throttle,
             series=self._series.series(),
-            acknowledged_records=[
-                Acknowledged(producer=producer, partition=partition, runs=runs.pairs())
-                for (producer, partition), runs in self.acknowledged_records.items()
-            ],
+            acknowledged_records=self.acknowledged_records.told(),
+            aborted_records=self.aborted_records.told(),
+            read_records=self.read_records.told(),
+            read_again=self._read_again,
             library=library,
         )
 
@@ -126,6 +149,7 @@ def merged(reports: Iterable[Report]) -> Report:
     return Report(
         **Report.added(some),
         lag=merge(report.lag for report in some),
-        acknowledged_records=[one for report in some for one in report.acknowledged_records],
+        **{name: [one for report in some for one in getattr(report, name)] for name in RECORDS},
+        read_again=sum(report.read_again for report in some),
         library=next((report.library for report in some if report.library), ""),
     )

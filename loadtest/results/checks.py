@@ -16,6 +16,7 @@ from typing import Final
 
 import psutil
 
+from loadtest.results.faults import faults
 from loadtest.results.limiting import nothing_limited
 from loadtest.results.model import Driver, Machine, PhaseResult, RunResult, TenantResult, Warning, WarningCode
 from loadtest.results.sampling import BUSY, IDLE
@@ -109,8 +110,13 @@ def coarse_clock(result: RunResult) -> Found:
 
 
 def rate_not_reached(phase: PhaseResult, tenant: TenantResult) -> Found:
-    """An open-loop rate that was not reached, unless the scenario expects a quota to limit it."""
-    if tenant.intended_rate is not None and not tenant.limited and tenant.acknowledged < tenant.intended * REACHED:
+    """An open-loop rate that was not reached, unless the scenario expects a quota to limit it, or there were faults."""
+    if (
+        not faults(phase)
+        and tenant.intended_rate is not None
+        and not tenant.limited
+        and tenant.acknowledged < tenant.intended * REACHED
+    ):
         wanted, got = tenant.intended / phase.duration_s, tenant.acknowledged / phase.duration_s
         why = f"; {tenant.failures} failed" if tenant.failures else ""
         text = f"{wanted:,.0f} per second were intended, {got:,.0f} succeeded{why}"

@@ -47,6 +47,7 @@ def merge_runs(results: Sequence[RunResult], assess: Callable[[RunResult], list[
             "drivers": sorted(_all(results, "drivers"), key=lambda driver: driver.index),
             "phases": [_phase(several) for several in _grouped(_all(results, "phases"), lambda phase: phase.name)],
             "verification": [_verification(v) for v in _grouped(_all(results, "verification"), lambda v: (v.client, v.tenant))],
+            "deliveries": _all(results, "deliveries"),
             "assertions": [],
         }
     )
@@ -115,7 +116,7 @@ def _watched(several: Sequence[PhaseResult]) -> list[Watched]:
 
 
 def _verification(several: Sequence[Verification]) -> Verification:
-    counts = ("acknowledged", "consumed", "lost", "duplicated", "out_of_order", "unacknowledged")
+    counts = ("acknowledged", "consumed", "lost", "duplicated", "out_of_order", "unacknowledged", "aborted")
     sums: dict[str, Any] = {name: sum(getattr(found, name) for found in several) for name in counts}
     return several[0].model_copy(update={**sums, "examples": _all(several, "examples")[:MAX_EXAMPLES]})
 

@@ -15,8 +15,9 @@ from pydantic import Field
 
 from loadtest.results.counts import Count, Counts, Model
 
-SCHEMA_VERSION: Final = 1
-Version = Literal[1]
+SCHEMA_VERSION: Final = 2
+Version = Literal[1, 2]
+"""Version 1 has no faults, deliveries and aborted transactions."""
 
 
 class WarningCode(StrEnum):
@@ -118,6 +119,8 @@ class Event(Model):
 
     at: float = Field(description="When, in seconds since 1970.")
     text: str
+    kind: str = Field("", description="Of a fault that an event's command told of: `broker killed`. Empty for the command itself.")
+    until: float | None = Field(None, description="When a fault was over, in seconds since 1970.")
 
 
 class PhaseResult(Model):
@@ -143,7 +146,20 @@ class Verification(Model):
     duplicated: Count = Field(0, description="Found again.")
     out_of_order: Count = Field(0, description="Found behind a later one of the same producer and partition.")
     unacknowledged: Count = Field(0, description="Found though never acknowledged. This is no error: the answer was lost.")
+    aborted: Count = Field(0, description="Found though their transaction was aborted.")
     examples: list[str] = Field(default_factory=list, max_length=20, description="Some that were lost, duplicated or out of order.")
+
+
+class Delivery(Model):
+    """Whether the members of a group were given every record that the topic has after the run."""
+
+    tenant: str
+    client: str = Field(description="Client library that read.")
+    there: Count = Field(0, description="Different records of this run in the topic.")
+    read: Count = Field(0, description="Different ones of them that a member was given.")
+    missed: Count = Field(0, description="Those that no member was given.")
+    again: Count = Field(0, description="Deliveries of a record after its first. This is no error: groups promise at least one.")
+    examples: list[str] = Field(default_factory=list, max_length=20, description="Some that were missed.")
 
 
 class AssertionResult(Model):
@@ -179,6 +195,7 @@ class RunResult(Model):
     drivers: list[Driver] = Field(description="Those whose figures are in it.")
     phases: list[PhaseResult] = Field(default_factory=list)
     verification: list[Verification] = Field(default_factory=list)
+    deliveries: list[Delivery] = Field(default_factory=list, description="Of readers that are verified.")
     assertions: list[AssertionResult] = Field(default_factory=list)
     warnings: list[Warning] = Field(default_factory=list)
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from loadtest.results.diff import Change
+from loadtest.results.faults import by_kind
 from loadtest.results.measures import cpu_per_100k, named, rate
-from loadtest.results.model import Comparison, PhaseResult, RunResult, Sweep, Verification, WarningCode
+from loadtest.results.model import Comparison, Delivery, PhaseResult, RunResult, Sweep, Verification, WarningCode
 from loadtest.results.sweep import quota_of
 from webpage.text import clean, count, decimal, duration, moment, size
 
@@ -128,15 +129,31 @@ def assertions(result: RunResult) -> Rows:
 
 def verification(found: Sequence[Verification]) -> Rows:
     """Acknowledged against consumed."""
-    heads = ("Client", "Acknowledged", "Found", "Lost", "Duplicated", "Out of order", "Not acknowledged")
+    heads = ("Client", "Acknowledged", "Found", "Lost", "Duplicated", "Out of order", "Aborted", "Not acknowledged")
     rows = [
         (
             clean(f"{v.client}, {v.tenant}" if v.tenant else v.client, 50),
-            *map(count, (v.acknowledged, v.consumed, v.lost, v.duplicated, v.out_of_order, v.unacknowledged)),
+            *map(count, (v.acknowledged, v.consumed, v.lost, v.duplicated, v.out_of_order, v.aborted, v.unacknowledged)),
         )
         for v in found
     ]
-    return Rows(heads, rows, bad=frozenset(i for i, v in enumerate(found) if v.lost or v.duplicated or v.out_of_order))
+    return Rows(heads, rows, bad=frozenset(i for i, v in enumerate(found) if v.lost or v.duplicated or v.out_of_order or v.aborted))
+
+
+def deliveries(found: Sequence[Delivery]) -> Rows:
+    """What groups were given of what is there."""
+    rows = [(clean(f"{d.client}, {d.tenant}", 50), *map(count, (d.there, d.read, d.missed, d.again))) for d in found]
+    heads = ("Group", "There", "Read", "Missed", "Again")
+    return Rows(heads, rows, bad=frozenset(i for i, d in enumerate(found) if d.missed))
+
+
+def faults(phase: PhaseResult) -> Rows:
+    """How many there were of each kind, and the longest time in which a tenant had no success after one began."""
+    rows = [
+        (clean(one.kind, 50), count(one.times), f"{one.longest} s" if one.longest else NONE, clean(one.tenant, 30))
+        for one in by_kind(phase)
+    ]
+    return Rows(("Fault", "Times", "Longest stall", "Whose"), [(a, b, c, d) for a, b, c, d in rows])
 
 
 def measures(comparison: Comparison) -> Rows:

@@ -104,9 +104,10 @@ def print_result(console: Console, result: RunResult | Comparison | Sweep) -> No
     if isinstance(result, RunResult):
         for phase in result.phases:
             console.print(Text(f"\n{clean(phase.name, 60)}, {duration(phase.duration_s * 1000)}"))
-            for rows in (tables.tenants(phase), tables.failures(phase), tables.watched(phase)):
+            for rows in (tables.tenants(phase), tables.failures(phase), tables.watched(phase), tables.faults(phase)):
                 print_rows(console, rows)
         print_rows(console, tables.verification(result.verification))
+        print_rows(console, tables.deliveries(result.deliveries))
         print_rows(console, tables.assertions(result))
         for assertion in result.assertions:
             if not assertion.passed:

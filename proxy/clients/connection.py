@@ -57,7 +57,8 @@ class Shared:
     def high_water(self) -> int:
         """Bytes that may wait for one side before the other is read no more: less where many connections share the memory, so
         that all of them together do not take more than half of it. A power of two, so that it seldom changes."""
-        fair = self.services.budget.total // (4 * (len(self.connections) + 1))
+        budget = self.services.budget
+        fair = budget.total // (4 * budget.workers * (len(self.connections) + 1))
         limit = min(self.services.bounds.max_held_response // 4, fair)
         return max(1 << limit.bit_length() - 1, LEAST_WATER) if limit else LEAST_WATER
 

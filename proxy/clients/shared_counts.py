@@ -1,6 +1,7 @@
-"""How many connections each address and each user has at the workers of one proxy, in memory that all of them share, so that
-`limits.max_connections_per_address`, `_per_principal` and users' shares of `max_connections` hold for all workers together at any
-time: what one worker lets in, the next one knows at once.
+"""How many connections each address and each user has at the workers of one proxy, and how many bytes of requests and answers they
+hold for each user, in memory that all of them share, so that `limits.max_connections_per_address`, `_per_principal`, users' shares
+of `max_connections`, and `memory_total` hold for all workers together at any time: what one worker lets in, the next one knows at
+once.
 
 In: the counts of this worker. Out: the sum of what other workers count. Each worker has a table of its own, which nobody else
 writes, so nothing is locked. A name has its place by a keyed hash (clients cannot choose names that meet), in a set of `WAYS`
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -19,8 +21,10 @@ LEAST_SETS: Final = 64
 _SLOT: Final = 2
 """Numbers of a slot: the hash of a name, and its count."""
 _KEY: Final = 2
-"""Numbers that the key of the hash takes, before the tables."""
+"""Numbers that the key of the hash takes. What each worker holds in all comes behind it, then the tables."""
 _FREE: Final = 0
+_REMEMBERED: Final = 1024
+"""Hashes of names that were used last."""
 
 
 class SharedCounts:
@@ -31,15 +35,17 @@ class SharedCounts:
         self._numbers = memoryview(mmap.mmap(fd, size)).cast("q")
         self._key = bytes(self._numbers[:_KEY])
         self.workers, self._worker = workers, worker
-        self._table = (size // 8 - _KEY) // workers
+        self._table = (size // 8 - _KEY) // workers - 1
+        self._tables = _KEY + workers
         self._sets = self._table // (WAYS * _SLOT)
+        self._digest = lru_cache(_REMEMBERED)(self._digest_of)
 
     @classmethod
     def make(cls, workers: int, connections: int) -> tuple[SharedCounts, int]:
         """Empty counts, and their file descriptor. `connections`: the most that all workers together may have."""
         fd = os.memfd_create("counts")
         sets = max(connections // workers, LEAST_SETS)
-        os.truncate(fd, 8 * (_KEY + workers * sets * WAYS * _SLOT))
+        os.truncate(fd, 8 * (_KEY + workers * (1 + sets * WAYS * _SLOT)))
         os.pwrite(fd, os.urandom(8 * _KEY), 0)
         return cls(fd, workers, 0), fd
 
@@ -68,15 +74,25 @@ class SharedCounts:
                     found += slots[digests.index(digest) * _SLOT + 1]
         return found
 
+    def tell_held(self, held: int) -> None:
+        """Write the bytes that this worker holds now."""
+        self._numbers[_KEY + self._worker] = held
+
+    def held_elsewhere(self) -> int:
+        """What all other workers hold."""
+        held = self._numbers[_KEY : self._tables].tolist()
+        return sum(held) - held[self._worker]
+
     def clear(self, worker: int) -> None:
         """This worker has ended, and with it its connections."""
-        start = _KEY + worker * self._table
+        self._numbers[_KEY + worker] = 0
+        start = self._tables + worker * self._table
         self._numbers[start : start + self._table] = memoryview(bytes(8 * self._table)).cast("q")
 
-    def _digest(self, kind: str, name: str) -> int:
+    def _digest_of(self, kind: str, name: str) -> int:
         data = f"{kind} {name}".encode(errors="surrogatepass")
         return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big", signed=True)
 
     def _start(self, worker: int, digest: int) -> int:
         """Where the set of a name begins in the table of a worker."""
-        return _KEY + worker * self._table + digest % self._sets * WAYS * _SLOT
+        return self._tables + worker * self._table + digest % self._sets * WAYS * _SLOT

@@ -8,6 +8,11 @@ from proxy.config.models import Settings
 _REMEDY = "set `ledger.kind` to `kafka` or `redis` to have one quota for all of them"
 
 
+def beside(proxy: str) -> str:
+    """Why a proxy enforces alone that has heard of another one."""
+    return f"proxy {proxy} stands before the same cluster, and each of them enforces the whole quota by itself; {_REMEDY}"
+
+
 def enforces_alone(settings: Settings) -> str | None:
     """None where this proxy shares quotas, or nothing shows that there are others."""
     if settings.ledger.kind != "local":

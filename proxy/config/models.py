@@ -106,7 +106,7 @@ class Limits(Model):
     memory_total: Annotated[Size, Field(ge=1 << 20)] = 1 << 30
     """What all connections together may hold of requests and answers that are under way. Each principal may hold 8 times what is
     still free, so 8/9 of it at most. Beyond that, no large requests and answers of this principal are read until there is room;
-    one of its requests always goes on, so nothing locks up."""
+    one of its requests always goes on (at each worker one), so nothing locks up."""
     memory_per_connection: Annotated[Size, Field(ge=1 << 16)] = 4 << 20
     """The largest answer that is held whole to be changed, and what may wait for a client or a broker that does not take
     it; then reading from the other side stops. Larger answers stream. The one request that is being received is not counted."""
@@ -511,8 +511,8 @@ class Settings(Model):
         limits = self.limits
         if limits.memory_total // int(self.workers) < limits.max_frame:
             raise ValueError(
-                f"`limits.memory_total` {limits.memory_total} in {self.workers} parts is below `limits.max_frame`"
-                f" {limits.max_frame}: the largest request would not fit; set it higher, or fewer `workers`"
+                f"`limits.memory_total` {limits.memory_total} has no room for a request of `limits.max_frame`"
+                f" {limits.max_frame} in each of {self.workers} workers; set it higher, or fewer `workers`"
             )
         return self
 

@@ -68,13 +68,11 @@ def _quota(group: Path) -> float | None:
 
 
 def settings_of_worker(settings: Settings, worker: int, count: int) -> Settings:
-    """Limits of connections and memory hold for all workers together: each has an equal part, and connections go to the worker that
-    has the fewest. Listeners share their ports."""
+    """Of `max_connections` each has an equal part, and connections go to the worker that has the fewest. The other limits are the
+    same for all: what is counted for them is counted at all workers. Listeners share their ports."""
     limits = settings.limits
     connections = limits.max_connections // count + (worker < limits.max_connections % count)
-    parts = limits.model_copy(
-        update={"max_connections": max(connections, 1), "memory_total": max(limits.memory_total // count, limits.max_frame)}
-    )
+    parts = limits.model_copy(update={"max_connections": max(connections, 1)})
     shared = {name: listener.model_copy(update={"reuse_port": True}) for name, listener in settings.listeners.items()}
     main = shared.pop("main")
     return settings.model_copy(update={"limits": parts, "listen": main, "more_listeners": shared})

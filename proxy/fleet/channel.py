@@ -2,7 +2,8 @@
 
 In: a connected socket, and a function for each question that may be asked here. Out: answers; `ChannelError` when the other side is
 gone or cannot answer. A message is four bytes of length and JSON: `[number, question, arguments]`, or `[number, answer, error]`,
-with the number of the question below zero."""
+with the number of the question below zero. An answer that is bytes, such as a frame of a broker, goes as it is, behind the number
+of its question; the first bit of the length tells."""
 
 from __future__ import annotations
 
@@ -15,6 +16,9 @@ from typing import Any, Final
 import orjson
 
 HEAD: Final = struct.Struct("!I")
+BYTES: Final = 1 << 31
+"""Set in the length of a message whose answer is bytes."""
+NUMBER: Final = struct.Struct("!q")
 MOST_BYTES: Final = 64 * 2**20
 """Of one message: the other process keeps it as a whole."""
 Answers = Mapping[str, Callable[..., Awaitable[Any]]]
@@ -42,8 +46,12 @@ class Channel:
             reader, self._writer = await asyncio.open_connection(sock=self._sock)
             self._open.set()
             while True:
-                (size,) = HEAD.unpack(await reader.readexactly(HEAD.size))
-                self._take(orjson.loads(await reader.readexactly(size)))
+                (head,) = HEAD.unpack(await reader.readexactly(HEAD.size))
+                message = await reader.readexactly(head & ~BYTES)
+                if head & BYTES:
+                    self._answered(NUMBER.unpack_from(message)[0], message[NUMBER.size :], None)
+                else:
+                    self._take(*orjson.loads(message))
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -64,30 +72,41 @@ class Channel:
             self._asked.pop(number, None)
 
     def _send(self, message: list[Any]) -> None:
-        if self._writer is not None:
-            data = orjson.dumps(message, default=list)
-            if len(data) > MOST_BYTES:
-                raise ChannelError(f"a message of {len(data):,} bytes is more than the {MOST_BYTES:,} that may be sent")
-            self._writer.write(HEAD.pack(len(data)) + data)
+        self._write(orjson.dumps(message, default=list))
 
-    def _take(self, message: list[Any]) -> None:
-        number, first, second = message
-        if number > 0:
-            task = asyncio.create_task(self._answer(number, first, second), name=f"answer to {first}")
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+    def _write(self, data: bytes, number: int = 0) -> None:
+        """JSON; or, behind the number of the question, an answer that is bytes."""
+        if self._writer is None:
             return
-        asked = self._asked.get(-number)
+        if len(data) > MOST_BYTES:
+            raise ChannelError(f"a message of {len(data):,} bytes is more than the {MOST_BYTES:,} that may be sent")
+        head = HEAD.pack((len(data) + NUMBER.size) | BYTES) + NUMBER.pack(number) if number else HEAD.pack(len(data))
+        self._writer.writelines((head, data))
+
+    def _take(self, number: int, first: Any, second: Any) -> None:
+        if number < 0:
+            self._answered(-number, first, second)
+            return
+        task = asyncio.create_task(self._answer(number, first, second), name=f"answer to {first}")
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    def _answered(self, number: int, answer: Any, error: str | None) -> None:
+        asked = self._asked.get(number)
         if asked is None or asked.done():
             return
-        if second is None:
-            asked.set_result(first)
+        if error is None:
+            asked.set_result(answer)
         else:
-            asked.set_exception(ChannelError(second))
+            asked.set_exception(ChannelError(error))
 
     async def _answer(self, number: int, question: str, arguments: list[Any]) -> None:
         try:
-            self._send([-number, await self._answers[question](*arguments), None])
+            answer = await self._answers[question](*arguments)
+            if isinstance(answer, bytes):
+                self._write(answer, number)
+            else:
+                self._send([-number, answer, None])
         except BaseException as e:  # the other side waits for an answer, whatever it is
             self._send([-number, None, f"{type(e).__name__}: {e}"])
             if not isinstance(e, Exception):

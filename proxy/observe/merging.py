@@ -2,24 +2,27 @@
 
 Counters and histograms add up, those of workers that have ended included: a sum that goes back is taken for a restart of the
 proxy, and all of it for new. A gauge is the sum of what each worker has of its own, the least of what has to be right everywhere,
-and otherwise the greatest: what workers share, such as how much of a quota is used, each of them tells in full."""
+and otherwise the greatest: what workers share, such as how much of a quota is used, each of them tells in full. Of the busiest
+users of each worker as many are shown as one proxy shows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from typing import Any, Final
+from math import isfinite
+from typing import Any, Final, NamedTuple
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from proxy.observe.metrics import PREFIX
+from proxy.session.tally import OTHER
 
 MOST_ENDED: Final = 1000
 """Samples of a counter that are kept of workers that have ended: entities have samples, and others come."""
 Rows = list[list[Any]]
 """[name, meaning, type, [[name of samples, names of labels, [[values of labels, value], ...]], ...]] of each metric: what goes from
-a process to another. Names stand there once, as there are many samples of them."""
+a process to another. Names stand there once, as there are many samples of them. JSON has no infinity: that is text."""
 _Samples = dict[tuple[str, tuple[str, ...]], dict[tuple[str, ...], float]]
 """by name and labels' names, and by labels' values"""
 
@@ -68,6 +71,38 @@ _LEAST: Final = {f"{PREFIX}_{name}" for name in _EVERYWHERE} | {"process_start_t
 _GREATEST: Final = {f"{PREFIX}_{name}" for name in _COUNTED_BY_EACH}
 
 
+class _Ranked(NamedTuple):
+    """Families of the same users, tenants or topics: those are shown of whom the sum of what is `counted` is the largest, or the
+    largest part of their `limit`."""
+
+    families: Sequence[str]
+    counted: Sequence[str]
+    limit: str | None = None
+
+
+RANKED: Final = (
+    _Ranked(
+        [f"client_{it}_rate" for it in ("bytes_in", "bytes_out", "request", "mutation")],
+        ["client_bytes_in_rate", "client_bytes_out_rate"],
+    ),
+    _Ranked(
+        ["entity_throttle_seconds", "entity_throttled_requests", "entity_refused_items"],
+        ["entity_throttled_requests", "entity_refused_items"],
+    ),
+    _Ranked(
+        [f"controller_mutations_{it}" for it in ("rate", "limit", "left")],
+        ["controller_mutations_rate"],
+        "controller_mutations_limit",
+    ),
+    _Ranked(
+        [f"producer_ids_{it}" for it in ("rate", "tokens", "throttle_time_seconds", "limit", "active")], ["producer_ids_active"]
+    ),
+    _Ranked([f"topic_bytes_in_{it}" for it in ("rate", "threshold")], ["topic_bytes_in_rate"], "topic_bytes_in_threshold"),
+)
+_USED: Final = "_used"
+"""The end of names of families that are ranked by their limit."""
+
+
 class Collected(Collector):
     """Metrics that have been collected already."""
 
@@ -103,14 +138,17 @@ def rows_of(metrics: Iterable[Metric]) -> Rows:
     for metric in metrics:
         alike: dict[tuple[str, tuple[str, ...]], list[list[Any]]] = {}
         for it in metric.samples:
-            alike.setdefault((it.name, tuple(it.labels)), []).append([list(it.labels.values()), it.value])
+            alike.setdefault((it.name, tuple(it.labels)), []).append(
+                [list(it.labels.values()), it.value if isfinite(it.value) else str(it.value)]
+            )
         samples = [[name, list(labels), values] for (name, labels), values in alike.items()]
         rows.append([metric.name, metric.documentation, metric.type, samples])
     return rows
 
 
-def merged(workers: Iterable[Rows]) -> list[Metric]:
-    """The metrics of all workers as those of one proxy, in the order in which they come first."""
+def merged(workers: Iterable[Rows], most: int | None = None) -> list[Metric]:
+    """The metrics of all workers as those of one proxy, in the order in which they come first. `most`: how many users, tenants and
+    topics are shown."""
     known: dict[str, tuple[list[Any], _Samples]] = {}
     for rows in workers:
         for name, *about, samples in rows:
@@ -118,10 +156,42 @@ def merged(workers: Iterable[Rows]) -> list[Metric]:
             merge = _rule(name, about[1])
             for sample, labels, values in samples:
                 totals = found.setdefault((sample, tuple(labels)), {})
-                for of, value in values:
-                    key = tuple(of)
+                for of, told in values:
+                    key, value = tuple(of), float(told)
                     totals[key] = merge((totals[key], value)) if key in totals else value
+    if most is not None:
+        for ranked in _ranked(known):
+            _keep_busiest(ranked, {name: next(iter(known[name][1].values())) for name in ranked.families if known[name][1]}, most)
     return [_metric(about, found) for about, found in known.values()]
+
+
+def _ranked(known: Collection[str]) -> Iterator[_Ranked]:
+    """With the names of the families that there are."""
+    for families, counted, limit in RANKED:
+        there = [name for it in families if (name := f"{PREFIX}_{it}") in known]
+        yield _Ranked(there, [f"{PREFIX}_{it}" for it in counted], f"{PREFIX}_{limit}" if limit else None)
+    for name in known:
+        if name.endswith(_USED):
+            kind = name.removesuffix(_USED)
+            limits = [it for it in (f"{kind}_limit", f"{kind}_soft_limit") if it in known]
+            yield _Ranked([name, *limits], [name], f"{kind}_limit")
+
+
+def _keep_busiest(ranked: _Ranked, found: dict[str, dict[tuple[str, ...], float]], most: int) -> None:
+    """Of all families the same; what is left out is counted under `<other>` where there is that."""
+    there = {key for totals in found.values() for key in totals if key[0] != OTHER}
+    if len(there) <= most:
+        return
+    counted = [found[name] for name in ranked.counted if name in found]
+    limits = found.get(ranked.limit, {}) if ranked.limit else {}
+    weights = {key: sum(it.get(key, 0.0) for it in counted) / (limits.get(key) or 1.0) for key in there}
+    kept = set(nlargest(most, weights, key=weights.__getitem__))
+    for totals in found.values():
+        others = next((key for key in totals if key[0] == OTHER), None)
+        for key in [key for key in totals if key not in kept and key != others]:
+            value = totals.pop(key)
+            if others is not None:
+                totals[others] += value
 
 
 def merged_throttles(workers: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -522,7 +522,7 @@ def _place(seen: VolumeState) -> list[str]:
 
 def settings_metrics(current: bool, applied: int, refused: int, *, alone: bool) -> Iterator[Metric]:
     """Of the process that reads the settings."""
-    yield _gauge("enforces_alone", "1 where settings show other proxies, with which no quota is shared.", float(alone))
+    yield _gauge("enforces_alone", "1 where other proxies are known with which no quota is shared.", float(alone))
     yield _gauge("settings_current", "1 when the settings on disk are in force.", float(current))
     outcomes = {"applied": applied, "refused": refused}
     yield _by_label("settings_reloads", "Settings read again while the proxy runs.", "outcome", outcomes)

@@ -42,6 +42,12 @@ def operations_log(level: str, form: str = "json", **always: str | int) -> Log:
     return log
 
 
+def silent_log() -> Log:
+    """A logger whose lines go nowhere: for what another process says."""
+    log: Log = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    return log
+
+
 def _is_terminal(file: TextIO) -> bool:
     try:
         return file.isatty()

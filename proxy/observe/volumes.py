@@ -21,10 +21,11 @@ _AT_ONCE: Final = 20
 
 
 class VolumeLog:
-    """One object per proxy, on the event loop."""
+    """One object per proxy, on the event loop. `writes` False: another worker writes the lines of the usage log, of the same
+    volumes."""
 
-    def __init__(self, log: Log, usage: UsageLog) -> None:
-        self._log, self._usage = log, usage
+    def __init__(self, log: Log, usage: UsageLog, *, writes: bool = True) -> None:
+        self._log, self._usage, self._writes = log, usage, writes
         self._named: dict[Key, float] = {}
         """When the line of a volume last named all of its topics."""
 
@@ -37,8 +38,9 @@ class VolumeLog:
         """A check, and what it changed."""
         for event in events:
             self._say(event, storage)
-        due = self._due(check, storage)
-        self._usage.write(lambda author, at: _lines(author, at, check, storage, source, due))
+        if self._writes:
+            due = self._due(check, storage)
+            self._usage.write(lambda author, at: _lines(author, at, check, storage, source, due))
 
     def _due(self, check: Check, storage: Storage) -> frozenset[Key]:
         """The volumes whose lines name all topics in this check."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from quota.addresses import AddressEntity
@@ -64,16 +64,21 @@ def replay(
     since: datetime | None = None,
 ) -> Replayed:
     """What the changes would have done with the traffic of the logs. Raises `reports.errors.ReportError`."""
-    from reports.quotas.file import replayed as can_be
     from reports.quotas.foresee import foresee
 
-    apart = [one for one in changes if isinstance(one.entity, TenantEntity | AddressEntity) or not can_be(_kind(one.key))]
+    apart = not_replayed(changes)
     kinds = {_kind(one.key) for one in changes if one not in apart}
     wanted = [limit for limit in _limits(after) if limit.kind in kinds]
     found = foresee(logs, wanted, since)
     held = held_back(found.rows, wanted, _limits(before), lines)
-    first, last = (None if at is None else at.isoformat(timespec="seconds") for at in (found.first, found.last))
-    return Replayed(tuple(held), found.lines, first, last, tuple(dict.fromkeys(one.key for one in apart)))
+    return Replayed(tuple(held), found.lines, _time(found.first), _time(found.last), tuple(dict.fromkeys(one.key for one in apart)))
+
+
+def not_replayed(changes: Iterable[Difference]) -> list[Difference]:
+    """Those of which no log tells enough."""
+    from reports.quotas.file import replayed as can_be
+
+    return [one for one in changes if isinstance(one.entity, TenantEntity | AddressEntity) or not can_be(_kind(one.key))]
 
 
 def held_back(
@@ -86,13 +91,18 @@ def held_back(
         if not row["seconds_throttled"] or now is None or (then is not None and _as_much(now, then)):
             continue
         key = next(key for key in KEYS.values() if key.kind == now.kind and not key.at_once)
-        first, last = (None if row[name] is None else row[name].isoformat() for name in ("first_over", "last_over"))
+        first, last = (_time(row[name]) for name in ("first_over", "last_over"))
         # What had not passed when the logs end would have been waited for, too.
         waits = row["seconds_throttled"] + row["waiting"] / row["limit"], row["longest_wait"]
         line = lines.get((Entity(now.user, now.client_id), key.name))
         owner, rule = _named(row["owner_user"], row["owner_client"]), _named(now.user, now.client_id)
         found.append(HeldBack(owner, key.name, rule, now.rate, line, row["times"], *waits, first, last))
     return sorted(found, key=lambda one: (-one.seconds, one.owner, one.quota))
+
+
+def _time(at: datetime | None) -> str | None:
+    """Spark gives times of this machine's zone, without the zone."""
+    return None if at is None else at.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _as_much(now: Limit, then: Limit) -> bool:

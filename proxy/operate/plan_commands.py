@@ -25,7 +25,9 @@ from proxy.operate.quotas import FILE, PRUNE, Target, fail, quotas, to_proxy, wa
 from proxy.operate.saved_plan import Plan, PlanError
 from proxy.upstream.quota_client import result_text
 from proxy.wire.client_quotas import DONE
-from quota.overrides import Change, Table, changed
+from quota.keys import named
+from quota.overrides import Change, Difference, Table, changed
+from quota.tenants import TenantEntity
 
 __all__ = ["quotas"]
 
@@ -89,8 +91,9 @@ def plan(
     """
     wanted, have = wanted_of(file), steps.own(place.describe())
     found = tuple(steps.steps(have, wanted, prune=prune))
-    lines = {which: at for which, at in saved_plan.lines_of(file).items() if which[0] in wanted}
-    made = Plan(str(file), datetime.now(UTC), found, lines, saved_plan.state_of(have), hurt_above)
+    lines, left_out = saved_plan.lines_of(file)
+    lines = {which: at for which, at in lines.items() if which[0] in wanted}
+    made = Plan(str(file), datetime.now(UTC), found, lines, have, left_out, hurt_above)
     if logs is not None and found:
         made = replace(made, replayed=_replayed(made, have, logs))
     if out is not None:
@@ -128,6 +131,9 @@ def apply(ctx: click.Context, place: Target, file: Path, logs: Path | None, obse
         click.echo("nothing to do: all limits are as planned")
         return
     if observe_first is not None and logs is not None:
+        if unseen := [one for one in foreseen.not_replayed(made.changes) if not _is_raised(one)]:
+            which = ", ".join(f"{one.key} of {named(one.entity)}" for one in unseen)
+            fail(f"--observe-first: the logs do not tell enough of {which}; apply such limits by a plan of their own, without it")
         made = _started(made, file)
         left = _left(made, observe_first)
         if left > 0 and not wait:
@@ -155,7 +161,8 @@ def _is_over(made: Plan, have: Table) -> bool:
     if made.is_done(have):
         return True
     if moved := made.moved(have):
-        fail(f"the quotas have changed since the plan was made, so it is not applied: {'; '.join(moved[:5])}; make it anew")
+        more = f"; and {len(moved) - 5} more" * (len(moved) > 5)
+        fail(f"the quotas have changed since the plan was made, so it is not applied: {'; '.join(moved[:5])}{more}; make it anew")
     return False
 
 
@@ -180,11 +187,14 @@ def _is_observed(made: Plan, place: Target, logs: Path, seconds: float, ctx: cli
     seen = _replayed(made, have, logs, made.observed_from)
     if _hurts_others(made, seen):
         ctx.exit(HURT)
-    if seen.last is None or datetime.fromisoformat(seen.last) < _since(made) + timedelta(seconds=seconds):
-        return False
-    if seen.not_replayed:
-        click.echo(f"not observed, as the logs do not tell enough: {', '.join(seen.not_replayed)}", err=True)
-    return True
+    return seen.last is not None and datetime.fromisoformat(seen.last) >= _since(made) + timedelta(seconds=seconds)
+
+
+def _is_raised(one: Difference) -> bool:
+    """Can nobody be hurt by this change? Without a limit of its own a tenant has none."""
+    if one.new is None:
+        return isinstance(one.entity, TenantEntity)
+    return one.old is not None and one.new >= one.old
 
 
 def _hurts_others(made: Plan, seen: Replayed) -> bool:
@@ -193,7 +203,7 @@ def _hurts_others(made: Plan, seen: Replayed) -> bool:
     others = [one for one in replace(made, replayed=seen).hurt if (one.owner, one.quota) not in named]
     for one in others:
         told = f"{one.times} time(s), {one.seconds:.1f} s in all"
-        click.echo(f"{one.owner} would have been held back by {one.quota} {one.limit:g} of {one.rule}: {told}", err=True)
+        click.echo(f"{one.owner} would have been held back by {one.quota} {steps.plain(one.limit)} of {one.rule}: {told}", err=True)
     if others:
         click.echo("nothing is applied: the plan does not name them", err=True)
     return bool(others)

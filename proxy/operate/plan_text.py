@@ -14,6 +14,13 @@ _SHOWN = 50
 
 def sentences(plan: Plan) -> list[str]:
     """What the tables do not say."""
+    found = _outcome(plan)
+    if plan.left_out:
+        found.append(f"Not in the plan, as proxies have them from their own settings files alone: {', '.join(plan.left_out)}.")
+    return found
+
+
+def _outcome(plan: Plan) -> list[str]:
     replayed, found = plan.replayed, list[str]()
     if not plan.changes:
         return ["Nothing changes."]
@@ -61,7 +68,9 @@ def text(plan: Plan) -> str:
 
 def markdown(plan: Plan) -> str:
     """For a comment."""
-    parts = [f"### Quotas: {len(plan.changes)} limit(s) change, {len(plan.hurt)} would be hurt"]
+    known = not plan.changes or (plan.replayed is not None and plan.replayed.first is not None)
+    hurt = f"{len(plan.hurt)} would be hurt" if known else "who would be hurt is not known"
+    parts = [f"### Quotas: {len(plan.changes)} limit(s) change, {hurt}"]
     for (head, rows), title in _tables(plan):
         if rows:
             lines = [f"**{title}**", "", _row(head), _row("---" for _ in head), *map(_row, rows[:_SHOWN])]

@@ -6,25 +6,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from configfile.load import Lines, read
 from proxy.apis.client_quotas import entity_of, who_of
 from proxy.operate.foreseen import HeldBack, Replayed
+from proxy.operate.plan import plain
 from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.catalogue import ADDRESS_RATE, KEYS
 from quota.entity import Entity
 from quota.keys import is_own, named, wrong_value
-from quota.overrides import Difference, Table
+from quota.kinds.connections import parse_network
+from quota.overrides import Difference, Table, differences
 from quota.tenants import owner_of
 
 FORMAT: Final = "kafka-quota-proxy plan"
 VERSION: Final = 1
+_PLANNED: Final = {"entities", "connections", "connections.per_address", "connections.networks", "dynamic", "admins"}
+"""Below `quotas`: what a plan looks at, and how proxies learn of limits."""
 Where = dict[tuple[Entity, str], int]
 """The line of a settings file on which a limit stands."""
 
@@ -35,14 +38,15 @@ class PlanError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """`state`: of all limits when it was made (`state_of`); `replayed`: None where no logs were given; `observed_from`: since when
-    it is observed before it is applied."""
+    """`state`: all limits when it was made; `replayed`: None where no logs were given; `observed_from`: since when
+    it is observed before it is applied; `left_out`: settings about quotas in the file that no plan changes."""
 
     file: str
     made: datetime
     changes: tuple[Difference, ...]
     lines: Mapping[tuple[Entity, str], int]
-    state: str
+    state: Table
+    left_out: tuple[str, ...] = ()
     hurt_above: float = 0.0
     replayed: Replayed | None = None
     observed_from: datetime | None = None
@@ -54,14 +58,10 @@ class Plan:
 
     def moved(self, table: Table) -> list[str]:
         """What is not as it was when the plan was made, in words; empty if all is."""
-        if state_of(table) == self.state:
-            return []
-        found = [
-            f"{named(one.entity)} {one.key} is {_figure(now)}, and was {_figure(one.old)}"
-            for one in self.changes
-            if (now := table.get(one.entity, {}).get(one.key)) != one.old
+        return [
+            f"{named(one.entity)} {one.key} is {_figure(one.new)}, and was {_figure(one.old)}"
+            for one in differences(self.state, table)
         ]
-        return found or ["a limit that the plan does not change is another now"]
 
     def is_done(self, table: Table) -> bool:
         """Is all in force that it wants?"""
@@ -79,11 +79,12 @@ class Plan:
             "file": self.file,
             "made": self.made.isoformat(),
             "changes": [
-                {"entity": [list(part) for part in who_of(one.entity)], "quota": one.key, "old": one.old, "new": one.new}
+                {"entity": _names(one.entity), "quota": one.key, "old": one.old, "new": one.new}
                 | {"line": self.lines.get((one.entity, one.key))}
                 for one in self.changes
             ],
-            "state": self.state,
+            "left_out": list(self.left_out),
+            "state": [{"entity": _names(entity), "quotas": dict(values)} for entity, values in self.state.items()],
             "hurt_above_seconds": self.hurt_above,
             "hurt": [one.owner for one in self.hurt],
             "replayed": None if self.replayed is None else asdict(self.replayed),
@@ -91,30 +92,43 @@ class Plan:
         }
 
 
-def state_of(table: Table) -> str:
-    """One text for the same limits, whatever their order."""
-    limits = sorted(json.dumps([who_of(entity), key, value]) for entity, values in table.items() for key, value in values.items())
-    return sha256("\n".join(limits).encode()).hexdigest()
+def _names(entity: Entity) -> list[list[str | None]]:
+    return [list(part) for part in who_of(entity)]
+
+
+def _entity(names: Iterable[tuple[str, str | None]]) -> Entity:
+    return entity_of(tuple((str(kind), name) for kind, name in names))
 
 
 def _figure(value: float | None) -> str:
-    return "not set" if value is None else f"{value:g}"
+    return "not set" if value is None else str(plain(value))
 
 
-def lines_of(file: Path) -> Where:
-    """On which line each limit of a settings file stands; the file was found to be right before."""
+def lines_of(file: Path) -> tuple[Where, tuple[str, ...]]:
+    """On which line each limit of a settings file stands, and the settings about quotas that are no such limits: a proxy has them
+    from its own file alone. The file was found to be right before."""
     data, lines = read(file, "quotas: {}")
     quotas, found = data.get("quotas") or {}, Where()
+    left_out = [f"quotas.{name}" for name in quotas if name not in _PLANNED]
+    left_out += [
+        f"quotas.connections.{name}" for name in quotas.get("connections") or {} if name not in ("per_address", "networks")
+    ]
+    tenants = [one for one in (data.get("tenants") or {}).values() if one]
+    members = dict.fromkeys(name for one in tenants for name in one if name not in KEYS and f"cluster_{name}" not in KEYS)
+    left_out += [f"tenants.*.{name}" for name in members]
     for i, one in enumerate(quotas.get("entities") or []):
         _take(found, lines, ("quotas", "entities", i), Entity(one.get("user"), one.get("client_id")))
     for name in data.get("tenants") or {}:
         _take(found, lines, ("tenants", name), owner_of(name))
     if (at := lines.get(("quotas", "connections", "per_address"))) is not None:
         found[DEFAULT_ADDRESS, ADDRESS_RATE.name] = at
-    for key, at in lines.items():
-        if key[:3] == ("quotas", "connections", "networks") and len(key) == 4:
-            found[with_limit(str(key[3])), ADDRESS_RATE.name] = at
-    return found
+    for name in (quotas.get("connections") or {}).get("networks") or {}:
+        network = parse_network(str(name))
+        if network.prefixlen < network.max_prefixlen:  # no name in the protocol
+            left_out.append(f"quotas.connections.networks.{name}")
+        elif (at := lines.get(("quotas", "connections", "networks", name))) is not None:
+            found[with_limit(str(network.network_address)), ADDRESS_RATE.name] = at
+    return found, tuple(left_out)
 
 
 def _take(found: Where, lines: Lines, at: tuple[str | int, ...], entity: Entity) -> None:
@@ -155,7 +169,7 @@ def load(path: Path) -> Plan:
 def _read(data: dict[str, Any]) -> Plan:
     changes, lines = [], {}
     for one in data["changes"]:
-        entity, key = entity_of(tuple((str(kind), name) for kind, name in one["entity"])), str(one["quota"])
+        entity, key = _entity(one["entity"]), str(one["quota"])
         old, new = (None if one[name] is None else float(one[name]) for name in ("old", "new"))
         wrong = None if is_own(key) else f"{key} is no limit of the proxy"
         if wrong := wrong or (None if new is None else wrong_value(entity, key, new)):
@@ -163,14 +177,23 @@ def _read(data: dict[str, Any]) -> Plan:
         changes.append(Difference(entity, key, old, new))
         if one["line"] is not None:
             lines[entity, key] = int(one["line"])
+    state = {_entity(one["entity"]): {str(key): float(value) for key, value in one["quotas"].items()} for one in data["state"]}
     replayed, since = data["replayed"], data["observed_from"]
     return Plan(
         str(data["file"]),
-        datetime.fromisoformat(data["made"]),
+        _time(data["made"]),
         tuple(changes),
         lines,
-        str(data["state"]),
+        state,
+        tuple(map(str, data["left_out"])),
         float(data["hurt_above_seconds"]),
         None if replayed is None else Replayed.of(replayed),
-        None if since is None else datetime.fromisoformat(since),
+        None if since is None else _time(since),
     )
+
+
+def _time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return at

@@ -5,6 +5,7 @@
 - `workers`               these workers, as their supervisor sees them
 - `worker`                one worker, a process of its own
 - `worker_role`           what a proxy knows that is a worker
+- `alone`                 whether it enforces quotas by itself beside others
 - `admin`                 its admin listener
 - `proxy`                 one running proxy: its parts, how it starts and stops
 - `ledger_topic`          who follows the ledger topic, where the ledger is in one

@@ -27,7 +27,7 @@ def gauges_of(proxy: Proxy) -> Gauges:
         settings_applied=lambda: proxy.reloader.applied,
         settings_refused=lambda: proxy.reloader.refused,
         certificate_ends=lambda: proxy.certificate_ends,
-        enforces_alone=lambda: proxy.enforces_alone() is not None,
+        enforces_alone=lambda: proxy.alone.reason is not None,
         dynamic_quotas=lambda: count(proxy.dynamic_quotas.dynamic),
         dynamic_quotas_up=lambda: float(proxy.quota_topic is not None and proxy.quota_topic.why_not is None),
         dynamic_quotas_configured=lambda: float(proxy.quota_topic is not None),

@@ -23,7 +23,6 @@ from proxy.clients.turns import Turns
 from proxy.cluster.brokers import Brokers, Change, Mistaken
 from proxy.cluster.topics import Topics
 from proxy.compiled import hot_path
-from proxy.config.alone import enforces_alone
 from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
@@ -33,11 +32,12 @@ from proxy.identity.certificates import parse_rules
 from proxy.observe.lines import iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, registry_of
-from proxy.observe.operations import Log
+from proxy.observe.operations import Log, silent_log
 from proxy.observe.overload import tell_overload
 from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
+from proxy.process.alone import Alone
 from proxy.process.bounds import set_bounds
 from proxy.process.drain import drain
 from proxy.process.gauges import gauges_of
@@ -57,6 +57,8 @@ from proxy.session.presence import Presence
 from proxy.session.session import State
 from proxy.supervise import Supervisor, Work
 from proxy.tls import UPSTREAM, certificate_ends, contexts_of, watched_files
+from proxy.upstream.cluster_client import ClusterClient, DirectClient
+from proxy.upstream.cluster_relay import AGE, RelayedClient
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.directory import Directory
 from proxy.upstream.dynamic_quotas import DynamicQuotas
@@ -97,7 +99,8 @@ class Proxy:
         self._drain_timeout, self.max_entities = settings.limits.drain_timeout, settings.metrics.max_entities
         self._first = worker is None or worker.saves
         """Of several workers, which all know the same, one says it."""
-        self._alone = None if worker is not None else enforces_alone(settings)
+        once = log if self._first else silent_log()
+        self.alone = Alone(settings, log, loop.time)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self._tasks: list[asyncio.Task[None]] = []
@@ -105,7 +108,7 @@ class Proxy:
         self._admin: web.AppRunner | None = None
         self._contexts, self.certificate_ends = contexts_of(settings), certificate_ends(settings)
         upstream = settings.upstream
-        self._upstream = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
+        self._upstream, self._once_log = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl), once
         self.brokers = Brokers(upstream.bootstrap_servers, self._changed, self._clock, given=upstream.brokers)
         self.engine = Engine(limits_of(settings), murmur3, windows_of(settings))
         topics = Topics(self.engine.bytes_in, self.engine.owned.topic_sized)
@@ -123,6 +126,7 @@ class Proxy:
         self.quota_topic, self.dynamic_quotas = self._make_dynamic_quotas()
         self.shared = self._make_shared()
         self.ledger_topic = None if worker is not None else make_follower(settings, self.brokers.addresses, self._upstream, log)
+        self.alone.ledger_topic = self.ledger_topic
         self.fleet = self._make_fleet()
         self.listeners = [
             ClientListener(name, listener, settings.fixed_ports, self.shared, self.brokers, partial(self._context, name), log)
@@ -133,24 +137,21 @@ class Proxy:
             self.directory,
             self._wants_topics,
             upstream.metadata_refresh,
-            self._upstream,
-            log,
+            self._cluster_client(AGE),
+            once,
             self._served,
         )
         self.volumes = Watch(
             self.engine.storage,
             settings.quotas.storage,
             lambda check: self.engine.observe(check, lambda: self.logs.usage.produced),
-            self.brokers.addresses,
-            self._upstream,
-            VolumeLog(log, self.logs.usage),
+            self._cluster_client(AGE),
+            VolumeLog(once, self.logs.usage, writes=self._first),
             self._clock,
         )
         self.engine.stored.produced = lambda: self.logs.usage.produced
         stored = settings.quotas.stored_bytes
-        self.stored_bytes = StoredBytesWatch(
-            self.engine, stored, self.brokers.addresses, self._upstream, log, self._clock, tells=self._first
-        )
+        self.stored_bytes = StoredBytesWatch(self.engine, stored, self._cluster_client(0.0), once, self._clock)
         self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
         gauges = gauges_of(self)
@@ -162,6 +163,13 @@ class Proxy:
     @property
     def _tenants(self) -> Tenants:
         return self.engine.limits.option(Tenants) or NO_TENANTS
+
+    def _cluster_client(self, age: float) -> ClusterClient:
+        """Who asks the cluster for this process. Workers ask by their supervisor, which asks once for all of them. An answer may be
+        `age` seconds old then."""
+        if self._worker is None:
+            return DirectClient(self.brokers.addresses, self._upstream)
+        return RelayedClient(self._worker.channel, age)
 
     def _wants_topics(self) -> bool:
         """True if it matters which topics there are."""
@@ -180,7 +188,7 @@ class Proxy:
         if self._worker is not None:
             topic = None if dynamic is None else RelayedQuotas(dynamic.topic, self._worker.channel)
         else:
-            topic = make_quota_topic(self.settings, self.brokers.addresses, self._upstream, self._log)
+            topic = make_quota_topic(self.settings, self.brokers.addresses, self._upstream, self._log, self.alone.altered)
         return topic, DynamicQuotas(
             self.settings, self.engine, topic, self._clock, lambda: iso(time.time()), self._log, tells=self._first
         )
@@ -205,10 +213,6 @@ class Proxy:
             fleet.count(Presence(self.shared.services.census))
         return fleet
 
-    def enforces_alone(self) -> str | None:
-        """Why no quota is shared with other proxies, where there are some."""
-        return self._alone or (None if self.ledger_topic is None else self.ledger_topic.denied)
-
     def shares_quotas(self) -> bool:
         """True if quotas count what other proxies let pass. Workers of one proxy are no other proxies."""
         return self.settings.ledger.kind != "local" and self.fleet is not None and self.fleet.link.joined
@@ -221,15 +225,15 @@ class Proxy:
     def _make_shared(self) -> Shared:
         """What all connections share."""
         settings, handlers = self.settings, Handlers(default_handlers())
-        limits = settings.limits
+        limits, others = settings.limits, None if self._worker is None else self._worker.counts
         services = Services(
             self.directory,
             self.engine,
             self.logs.tally,
             self.logs.observer,
             understood(handlers),
-            budget=Budget(limits.memory_total),
-            census=Census(limits.max_connections, others=None if self._worker is None else self._worker.counts),
+            budget=Budget(limits.memory_total, others, None if others is None else asyncio.get_running_loop().call_later),
+            census=Census(limits.max_connections, others=others),
             dynamic_quotas=self.dynamic_quotas,
             admission=Admission(logins=settings.upstream.sasl is not None),
             latencies=self.logs.usage.latencies,
@@ -321,8 +325,7 @@ class Proxy:
             self._log.info("worker started", boot=boot)
         else:
             self._log.info("started", **self.started(), admin=admin_address(self.settings, self._admin), boot=boot)
-        if self._alone is not None:
-            self._log.warning("quotas are not shared", reason=self._alone)
+            self.alone.tell()
 
     def _works(self) -> dict[str, Work]:
         """What goes on all the time."""
@@ -385,7 +388,7 @@ class Proxy:
         return self._registry
 
     async def throttles(self) -> dict[str, Any]:
-        return {"proxy": self.settings.proxy_id, "enforces_alone": self.enforces_alone(), **self.logs.throttle_status.seen()}
+        return {"proxy": self.settings.proxy_id, "enforces_alone": self.alone.reason, **self.logs.throttle_status.seen()}
 
     async def tenants(self) -> dict[str, Any]:
         sizes = self.directory.topics.sizes()
@@ -426,7 +429,7 @@ class Proxy:
             }
             for listener in self.listeners
         }
-        self._log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
+        self._once_log.info("brokers changed", joined=change.joined, moved=change.moved, left=change.left, ports=ports)
         for mistaken in change.mistaken:
             self._end_mistaken(mistaken)
 

@@ -3,13 +3,14 @@ quotas stand in the settings file only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
 from proxy.observe.operations import Log
 from proxy.upstream.connector import Upstream
+from proxy.upstream.quota_store import Written
 
 if TYPE_CHECKING:
     from proxy.upstream.quota_topic import QuotaTopic
@@ -20,11 +21,12 @@ def make_quota_topic(
     servers: Callable[[], Iterable[HostPort]],
     upstream: Upstream,
     log: Log,
+    altered: Callable[[Sequence[Written]], None],
     told: Callable[[], None] = lambda: None,
 ) -> QuotaTopic | None:
-    """`told` is called when it can be used, and when it cannot any more."""
+    """`altered` is given what is written from now on; `told` is called when it can be used, and when it cannot any more."""
     if settings.quotas.dynamic is None:
         return None
     from proxy.upstream.quota_topic import QuotaTopic  # aiokafka takes time and memory: only where it is needed
 
-    return QuotaTopic(settings.quotas.dynamic.topic, servers, upstream, log, told)
+    return QuotaTopic(settings.quotas.dynamic.topic, servers, upstream, log, altered, told)

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from prometheus_client.registry import Collector
 
-from proxy.config.alone import enforces_alone
 from proxy.config.models import Settings
-from proxy.config.units import HostPort
 from proxy.observe.merging import Collected
 from proxy.observe.metrics import settings_metrics, skipped_records
 from proxy.observe.operations import Log
 from proxy.process.admin import admin_address, open_admin
+from proxy.process.alone import Alone
 from proxy.process.ledger_topic import make_follower
 from proxy.process.proxy import TELL_READY, Load, files_of
 from proxy.process.quota_topic import make_quota_topic
@@ -27,6 +26,7 @@ from proxy.process.start_error import StartError
 from proxy.process.workers import Workers
 from proxy.supervise import Supervisor
 from proxy.tls import UPSTREAM, contexts_of
+from proxy.upstream.cluster_relay import ClusterRelay
 from proxy.upstream.connector import Upstream
 from proxy.upstream.quota_relay import QuotaRelay
 
@@ -39,18 +39,19 @@ class Supervised:
 
     def __init__(self, settings: Settings, count: int, load: Load, path: Path | None, log: Log) -> None:
         self.settings, self._log = settings, log
-        self._alone = enforces_alone(settings)
+        self._alone = Alone(settings, log, asyncio.get_running_loop().time)
         self.supervisor = Supervisor(log)
         self.failed = self.supervisor.failed
         self.reloader = Reloader(settings, load, self._use, partial(files_of, path), log)
         self._contexts, upstream = contexts_of(settings), settings.upstream
         way = Upstream(upstream.connect_timeout, lambda: self._contexts[UPSTREAM], upstream.sasl)
-        self._ledger_topic = make_follower(settings, self._servers, way, log)
+        cluster = ClusterRelay(way, upstream.bootstrap_servers)
+        self._ledger_topic = self._alone.ledger_topic = make_follower(settings, cluster.addresses, way, log)
         self._relay = QuotaRelay(log)
-        self._quota_topic = make_quota_topic(settings, self._servers, way, log, self._relay.look)
+        self._quota_topic = make_quota_topic(settings, cluster.addresses, way, log, self._alone.altered, self._relay.look)
         if self._quota_topic is not None:
             self._quota_topic.reader, self._relay.topic = self._relay, self._quota_topic
-        self._workers = Workers(settings, count, log, self._relay.answers(), self._ledger_topic)
+        self._workers = Workers(settings, count, log, {**self._relay.answers(), **cluster.answers()}, self._ledger_topic)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -70,11 +71,7 @@ class Supervised:
         ]
         admin = admin_address(self.settings, self._admin)
         self._log.info("started", **started, admin=admin, workers=self._workers.count)
-        if self._alone is not None:
-            self._log.warning("quotas are not shared", reason=self._alone)
-
-    def _servers(self) -> list[HostPort]:
-        return self.settings.upstream.bootstrap_servers
+        self._alone.tell()
 
     def _use(self, settings: Settings) -> None:
         self._contexts = contexts_of(settings)
@@ -99,7 +96,7 @@ class Supervised:
 
     async def metrics(self) -> Collector:
         reloader = self.reloader
-        own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused, alone=self._enforces_alone() is not None))
+        own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused, alone=self._alone.reason is not None))
         if self._ledger_topic is not None:
             own.append(skipped_records(self._ledger_topic.skipped))
         names = {metric.name for metric in own}
@@ -115,7 +112,7 @@ class Supervised:
         told = await self._workers.live()
         about = {
             "settings_current": self.reloader.current,
-            "enforces_alone": self._alone is not None,
+            "enforces_alone": self._alone.reason is not None,
             "workers": told.pop("workers"),
         }
         return {**told, "about": {**told["about"], **about}}
@@ -127,8 +124,4 @@ class Supervised:
         return await self._workers.tenants()
 
     async def throttles(self) -> dict[str, Any]:
-        return {**await self._workers.throttles(), "enforces_alone": self._enforces_alone()}
-
-    def _enforces_alone(self) -> str | None:
-        """Why no quota is shared with other proxies, where there are some."""
-        return self._alone or (None if self._ledger_topic is None else self._ledger_topic.denied)
+        return {**await self._workers.throttles(), "enforces_alone": self._alone.reason}

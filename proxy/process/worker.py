@@ -1,5 +1,5 @@
 """One worker: a proxy without an admin listener of its own, which does what its supervisor says. The supervisor starts it, as
-`python -m proxy.process.worker` with an `Inheritance`.
+`python -m proxy.process` with an `Inheritance`.
 
 In: settings, from the supervisor; signals. Out: the exit code; figures for the supervisor, when it asks."""
 
@@ -163,7 +163,3 @@ def main() -> int:
     prepare_process()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(inherited))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from proxy.fleet.memory_store import Memory, MemoryStore
 from proxy.fleet.store import Store
 from proxy.observe.live import EMPTY, merged_one
 from proxy.observe.live import merged as merged_live
-from proxy.observe.merging import Counters, merged, merged_throttles
+from proxy.observe.merging import Counters, Rows, merged, merged_throttles
 from proxy.observe.metrics import worker_metrics
 from proxy.observe.operations import Log
 from proxy.process.start_error import StartError, no_address
@@ -138,7 +138,7 @@ class Workers:
         self._inboxes = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
         self.processes = [WorkerProcess(number, self) for number in range(count)]
         self._tasks: list[asyncio.Task[None]] = []
-        self._counters = Counters()
+        self._counters, self._merging = Counters(), asyncio.Lock()
         self._telling: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[str, Any]:
@@ -226,7 +226,12 @@ class Workers:
         """Those of all workers that answer, as those of one proxy, and what others have counted."""
         answers = {number: (self.processes[number].starts, rows) for number, rows in await self._ask("metrics")}
         restarts = sum(each.starts - 1 for each in self.processes)
-        return [*merged(self._counters.complete(answers)), *worker_metrics(self.count, len(answers), restarts)]
+        async with self._merging:  # in a thread: that of many workers takes long, and they wait for their shared quotas meanwhile
+            found = await asyncio.to_thread(self._merged, answers)
+        return [*found, *worker_metrics(self.count, len(answers), restarts)]
+
+    def _merged(self, answers: Mapping[int, tuple[int, Rows]]) -> list[Metric]:
+        return merged(self._counters.complete(answers), self.current.metrics.max_entities)
 
     async def not_ready(self) -> str | None:
         """All have to serve at first. A worker that ends later and is started again leaves the others ready."""
@@ -273,7 +278,7 @@ def _start(inherited: Inheritance) -> subprocess.Popen[bytes]:
     """A process that imports what this one does. It tells systemd nothing."""
     environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-P", "-m", "proxy.process.worker", inherited.as_argument()]
+    command = [sys.executable, "-P", "-m", "proxy.process", inherited.as_argument()]
     return subprocess.Popen(command, env=environment, pass_fds=inherited.descriptors(), stdin=subprocess.DEVNULL)
 
 

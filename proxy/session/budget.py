@@ -22,6 +22,10 @@ UNLOCATED: Final = ""
 SMALL: Final = 1 << 16
 ADDRESS, USER, USERS = "address", "user", "users"
 """What is counted at all workers: connections of an address, of a user, and of all users."""
+MEMORY: Final = "memory"
+"""What is held for a principal at all workers, in bytes."""
+LOOK_AFTER: Final = 0.02
+"""Seconds after which it is looked whether other workers gave memory back."""
 
 
 class Waiter(Protocol):
@@ -31,13 +35,52 @@ class Waiter(Protocol):
         """There is room again."""
 
 
-class Budget:
-    """`total` and `held` in bytes. Operators may change `total` at any time."""
+class MemoryOfOthers(Protocol):
+    """What the workers of one proxy know of the memory that each of them holds, in bytes."""
 
-    def __init__(self, total: int) -> None:
+    @property
+    def workers(self) -> int:
+        """All of them, this one too."""
+
+    def tell_held(self, held: int) -> None:
+        """Write what this worker holds now."""
+
+    def held_elsewhere(self) -> int:
+        """What the others hold."""
+
+    def tell(self, kind: str, name: str, count: int) -> None:
+        """Write what this worker holds now for a principal (`MEMORY`)."""
+
+    def elsewhere(self, kind: str, name: str) -> int:
+        """What the others hold for it."""
+
+
+class Budget:
+    """`total` and `held` in bytes. Operators may change `total` at any time.
+
+    With workers, `total` is for all of them together. Each tells the others what it holds before it looks whether there is room:
+    all of it exactly, that of a principal in steps of a thousandth of `total`, rounded down, as it changes with every read. `later`
+    calls a function after some seconds: what others give back is looked for while somebody waits. One of each principal goes on at
+    each worker."""
+
+    def __init__(
+        self,
+        total: int,
+        others: MemoryOfOthers | None = None,
+        later: Callable[[float, Callable[[], None]], object] | None = None,
+    ) -> None:
         self._share = FairShare(total)
+        self._others, self._later = others, later
+        self._step = max(total // 1024, 1)
+        self._looks = False
+        """It will be looked for what others gave back."""
         self._waiting: dict[str, dict[Waiter, None]] = {}
         self._ahead: dict[str, Waiter] = {}
+
+    @property
+    def workers(self) -> int:
+        """Those that share it."""
+        return 1 if self._others is None else self._others.workers
 
     @property
     def total(self) -> int:
@@ -68,18 +111,50 @@ class Budget:
     def charge(self, principal: str, size: int) -> None:
         """This principal holds `size` bytes more, or fewer when negative."""
         self._share.charge(principal, size)
+        if self._others is not None:
+            self._tell(self._others, principal, size)
         if size < 0 and self._waiting:
             self._wake()
 
+    def _tell(self, others: MemoryOfOthers, principal: str, size: int) -> None:
+        """This principal holds `size` bytes more, or fewer, than others were told."""
+        held, step = self._share.held_by(principal), self._step
+        if (steps := held // step) != (held - size) // step:
+            others.tell(MEMORY, principal, steps * step)
+        others.tell_held(self._share.held)
+
+    def _has_room(self, principal: str) -> bool:
+        """True if this principal may hold more."""
+        share, others = self._share, self._others
+        if others is None:
+            return share.has_room(principal, 0)
+        elsewhere = others.held_elsewhere()
+        if share.has_room_for_all(elsewhere):
+            return True
+        return share.has_room(principal, 0, elsewhere=others.elsewhere(MEMORY, principal), all_elsewhere=elsewhere)
+
     def has_to_wait(self, who: Waiter, principal: str) -> bool:
         """True if this connection must not read on. It is told when it may."""
-        if self._share.has_room(principal, 0) or self._ahead.get(principal) is who:
+        if self._has_room(principal) or self._ahead.get(principal) is who:
             return False
         if principal != STRANGERS and principal not in self._ahead:
             self._ahead[principal] = who
             return False
         self._waiting.setdefault(principal, {})[who] = None
+        self._look_later()
         return True
+
+    def _look_later(self) -> None:
+        if self._later is not None and not self._looks:
+            self._looks = True
+            self._later(LOOK_AFTER, self._look)
+
+    def _look(self) -> None:
+        """Others may have given memory back."""
+        self._looks = False
+        self._wake()
+        if self._waiting:
+            self._look_later()
 
     def finished(self, who: Waiter, principal: str) -> None:
         """This connection holds nothing any more, or ended, or belongs to another principal from now on."""
@@ -93,7 +168,7 @@ class Budget:
     def _wake(self) -> None:
         for principal in list(self._waiting):
             while principal in self._waiting:
-                room = self._share.has_room(principal, 0)
+                room = self._has_room(principal)
                 if not room and (principal == STRANGERS or principal in self._ahead):
                     break
                 who = next(iter(self._waiting[principal]))

@@ -2,6 +2,9 @@
 
 - `connector`        how brokers are reached: TLS, time, as whom
 - `broker_client`    the proxy's own requests to a broker
+- `cluster_client`   what the proxy asks of the cluster for itself: brokers, topics, log dirs
+- `cluster_relay`    the same for workers, asked once by their supervisor
+- `moments`          when workers look at the same time
 - `metadata_poller`  asks the cluster for its brokers, again and again
 - `directory`        brokers and topics, as sessions see the cluster
 - `volumes`          looks at the volumes of all brokers, or of this machine, again and again

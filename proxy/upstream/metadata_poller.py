@@ -1,5 +1,5 @@
 """Follows the cluster: asks for its brokers, again and again, and once how many partitions a topic gets that does not say. In:
-the servers to ask. Out: brokers learnt, and whether the cluster answers.
+who asks it. Out: brokers learnt, and whether the cluster answers.
 
 A cluster that wants authentication says nothing to a proxy without an identity of its own; then brokers are learnt from what
 clients are told, and the cluster counts as up because it answers at all. With an identity, a login that fails means that the
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from proxy.backoff import Backoff
 from proxy.cluster.brokers import Brokers
-from proxy.config.units import HostPort
 from proxy.observe.operations import Log
-from proxy.upstream.broker_client import BrokerClient
-from proxy.upstream.connector import BrokerError, Upstream
+from proxy.upstream.cluster_client import ClusterClient
+from proxy.upstream.connector import BrokerError
 from proxy.upstream.directory import Directory
+from proxy.upstream.moments import next_moment
 from proxy.wire.metadata import Broker
 
 FIRST_RETRY = 0.5
@@ -33,13 +33,13 @@ class MetadataPoller:
         directory: Directory,
         wants_topics: Callable[[], bool],
         refresh: float,
-        upstream: Upstream,
+        cluster: ClusterClient,
         log: Log,
         served: Callable[[], None] = lambda: None,
     ) -> None:
         self._brokers, self._directory, self._wants_topics = brokers, directory, wants_topics
         self._knows_default = False
-        self._refresh, self._upstream, self._log = refresh, upstream, log
+        self._refresh, self._cluster, self._log = refresh, cluster, log
         self._served = served
         self.up = False
         """True if the cluster answered the last request."""
@@ -55,42 +55,33 @@ class MetadataPoller:
             await self.ask()
             if self.up:
                 backoff = Backoff(slowest, slowest)  # short delays are for the start alone
-                await asyncio.sleep(self._refresh)
+                await next_moment(self._refresh)
             else:
                 await backoff.wait()
 
     async def ask(self) -> None:
-        """Ask the brokers that are known and the bootstrap servers in turn until one answers."""
-        reasons: list[str] = []
-        for address in self._brokers.addresses():
-            try:
-                async with BrokerClient(address, self._upstream) as client:
-                    brokers = await client.brokers()
-            except BrokerError as e:
-                if e.refused:
-                    self._works(f"{e}; its brokers are learnt from the responses to clients", "warning")
-                    return
-                reasons.append(str(e))
-            except ConnectionError:
-                reasons.append(f"{address} closes the connection")
+        """Ask once."""
+        try:
+            brokers = await self._cluster.brokers()
+        except BrokerError as e:
+            if e.refused:
+                self._works(f"{e}; its brokers are learnt from the responses to clients", "warning")
             else:
-                self._served()
-                self._brokers.learn(brokers)
-                await self._ask_default(brokers)
-                await self._ask_topics(brokers)
-                self._works("the cluster answers", "info")
-                return
-        self._fails("; ".join(reasons))
+                self._fails(str(e))
+            return
+        self._served()
+        self._brokers.learn(brokers)
+        await self._ask_default(brokers)
+        await self._ask_topics(brokers)
+        self._works("the cluster answers", "info")
 
     async def _ask_default(self, brokers: list[Broker]) -> None:
         """Of any broker; one that does not tell is not asked again before the cluster was away."""
         if self._knows_default or not brokers:
             return
-        broker = brokers[0]
         try:
-            async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
-                partitions = await client.default_partitions(broker.node_id)
-        except (BrokerError, ConnectionError):
+            partitions = await self._cluster.default_partitions(brokers[0])
+        except BrokerError:
             return
         self._knows_default = True
         if partitions is not None:
@@ -100,11 +91,9 @@ class MetadataPoller:
         """Of any broker. One that does not tell leaves it to what clients ask for."""
         if not self._wants_topics() or not brokers:
             return
-        broker = brokers[0]
         try:
-            async with BrokerClient(HostPort(broker.host, broker.port), self._upstream) as client:
-                self._directory.learn_all_topics(*await client.topics())
-        except (BrokerError, ConnectionError) as e:
+            self._directory.learn_all_topics(*await self._cluster.topics(brokers[0]))
+        except BrokerError as e:
             if not self._topics_warned:
                 self._log.warning(
                     "topics not known", reason=str(e), detail="thresholds of topics use the topics that clients ask for"

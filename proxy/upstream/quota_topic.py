@@ -32,7 +32,7 @@ from proxy.upstream.internal_topic import (
     why,
     within,
 )
-from proxy.upstream.quota_store import Reader
+from proxy.upstream.quota_store import Reader, Written
 from proxy.wire.metadata import Topic
 
 AT_ONCE: Final = 500
@@ -65,7 +65,8 @@ class TopicIdentity:
 
 
 class QuotaTopic:
-    """A `QuotaStore`. `servers` are the brokers to ask, the known ones first; `told` is called when `why_not` may have changed."""
+    """A `QuotaStore`. `servers` are the brokers to ask, the known ones first; `altered` is given records that were written since
+    the topic was read; `told` is called when `why_not` may have changed."""
 
     def __init__(
         self,
@@ -73,9 +74,10 @@ class QuotaTopic:
         servers: Callable[[], Iterable[HostPort]],
         upstream: Upstream,
         log: Log,
+        altered: Callable[[Sequence[Written]], None] = lambda _: None,
         told: Callable[[], None] = lambda: None,
     ) -> None:
-        self.name, self._log, self._told = name, log, told
+        self.name, self._log, self._altered, self._told = name, log, altered, told
         self._own = InternalTopic(name, servers, upstream)
         self.reader: Reader
         self.why_not: str | None = "it was not read yet"
@@ -168,6 +170,8 @@ class QuotaTopic:
         found = await within(consumer.getmany(at, timeout_ms=int(LOOK * 1000), max_records=AT_ONCE), "reading")
         if records := found.get(at):
             self.reader.take(records)
+            if self._producer is not None:
+                self._altered(records)
         elif await _end(consumer, at) < await _position(consumer, at):
             raise TopicError(ANEW)
 

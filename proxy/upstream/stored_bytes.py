@@ -11,11 +11,10 @@ from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 from proxy.config.stored_bytes import StoredBytes as Settings
-from proxy.config.units import HostPort
 from proxy.observe.operations import Log
-from proxy.upstream.broker_client import BrokerClient
-from proxy.upstream.connector import BrokerError, Upstream
-from proxy.upstream.every_broker import EveryBroker
+from proxy.upstream.cluster_client import ClusterClient, read_log_dirs_of
+from proxy.upstream.connector import BrokerError
+from proxy.upstream.moments import next_moment, passed
 from proxy.wire.log_dirs import read_log_dirs
 from proxy.wire.metadata import Broker
 from quota.engine import Engine
@@ -32,34 +31,30 @@ _NOT_AUTHORIZED: Final = 31
 
 
 class StoredBytesWatch:
-    """`clock`: monotonic seconds. `tells` False: another worker says what changed."""
+    """`clock`: monotonic seconds."""
 
     def __init__(
         self,
         engine: Engine,
         settings: Settings,
-        addresses: Callable[[], list[HostPort]],
-        upstream: Upstream,
+        cluster: ClusterClient,
         log: Log,
         clock: Callable[[], float],
-        *,
-        tells: bool = True,
     ) -> None:
         self._engine, self._stored, self._log, self._clock = engine, engine.stored, log, clock
-        self._addresses, self._upstream, self._tells = addresses, upstream, tells
-        self._every = EveryBroker(addresses, upstream, settings.check_timeout)
+        self._cluster, self._timeout = cluster, settings.check_timeout
         self._looked_near = clock()
         self._trouble = ""
         """why the last look was in vain; empty if it was not"""
 
     def change(self, settings: Settings) -> None:
         """These settings hold from now on."""
-        self._every = EveryBroker(self._addresses, self._upstream, settings.check_timeout)
+        self._timeout = settings.check_timeout
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await asyncio.sleep(min(EVERY, self._stored.options.near_interval))
+            await next_moment(min(EVERY, self._stored.options.near_interval))
             await self.look()
 
     async def look(self) -> None:
@@ -67,13 +62,12 @@ class StoredBytesWatch:
         if not self._stored:
             return
         now, options = self._clock(), self._stored.options
-        if now - self._stored.looked >= options.interval:
+        if passed(self._stored.looked, now, options.interval):
             await self._look(now, everything=True)
-        elif now - self._looked_near >= options.near_interval or self._stored.unknown():
+        elif passed(self._looked_near, now, options.near_interval) or self._stored.unknown():
             await self._look(now, everything=False)
         for budget in await _in_turns(self._engine.look_at_stored()):
-            if self._tells:
-                self._tell(budget)
+            self._tell(budget)
 
     async def _look(self, now: float, *, everything: bool) -> None:
         self._looked_near = now
@@ -83,11 +77,11 @@ class StoredBytesWatch:
         trouble = await self._ask(look)
         if trouble != self._trouble:
             self._trouble = trouble
-            if trouble and self._tells:
+            if trouble:
                 self._log.warning(
                     "stored bytes not seen", reason=trouble, detail="what was known holds, and what is written counts"
                 )
-            elif self._tells:
+            else:
                 self._log.info("stored bytes seen again")
         if trouble and (now - self._stored.looked <= self._stored.options.validity or not look.brokers):
             return
@@ -97,7 +91,7 @@ class StoredBytesWatch:
     async def _ask(self, look: Look) -> str:
         """Ask all brokers. Why not all have told all; empty if they have."""
         try:
-            brokers = await self._every.active()
+            brokers = await self._cluster.active_brokers(self._timeout)
         except BrokerError as e:
             return str(e)
         answers = await asyncio.gather(*(self._sizes_of(broker, look) for broker in brokers), return_exceptions=True)
@@ -113,12 +107,7 @@ class StoredBytesWatch:
 
     async def _sizes_of(self, broker: Broker, look: Look) -> BrokerSizes:
         wanted = look.wanted if look.wanted is not None and len(look.wanted) <= MOST_NAMED else None
-
-        async def work(client: BrokerClient) -> BrokerSizes:
-            frame, version = await client.log_dirs(wanted)
-            return await asyncio.to_thread(_understood, frame, version)
-
-        return await self._every.ask(broker, work)
+        return await read_log_dirs_of(self._cluster, broker, wanted, self._timeout, _understood)
 
     def _tell(self, budget: Budget) -> None:
         about = {

@@ -18,11 +18,9 @@ from typing import Final, NamedTuple, Protocol
 
 from proxy.config.storage import Storage as Settings
 from proxy.config.storage import UsedLimit
-from proxy.config.units import HostPort
 from proxy.observe.volumes import VolumeLog
-from proxy.upstream.broker_client import BrokerClient
-from proxy.upstream.connector import BrokerError, Upstream
-from proxy.upstream.every_broker import EveryBroker
+from proxy.upstream.cluster_client import ClusterClient, read_log_dirs_of
+from proxy.upstream.connector import BrokerError
 from proxy.wire.log_dirs import LogDir, read_log_dirs
 from proxy.wire.metadata import Broker
 from quota.kinds.storage import Check, Event, Gap, Key, Reason, Replicas, Storage, Volume
@@ -56,17 +54,14 @@ class Look(NamedTuple):
 
 
 class ClusterSource:
-    """All brokers of the cluster. `addresses`: whom to ask who they are; `timeout` in seconds, of each broker."""
+    """All brokers of the cluster. `timeout` in seconds, of each broker."""
 
-    def __init__(
-        self, addresses: Callable[[], list[HostPort]], upstream: Upstream, timeout: float, wants_replicas: WantsReplicas
-    ) -> None:
-        self._every = EveryBroker(addresses, upstream, timeout)
-        self._wants_replicas = wants_replicas
+    def __init__(self, cluster: ClusterClient, timeout: float, wants_replicas: WantsReplicas) -> None:
+        self._cluster, self._timeout, self._wants_replicas = cluster, timeout, wants_replicas
 
     async def look(self, at: float) -> Check:
         try:
-            brokers = await self._every.active()
+            brokers = await self._cluster.active_brokers(self._timeout)
         except BrokerError as e:
             if e.too_old or e.refused:
                 raise
@@ -80,13 +75,9 @@ class ClusterSource:
 
     async def _look_at(self, broker: Broker, at: float) -> Look:
         replicas = self._wants_replicas(broker.node_id, at)
-
-        async def work(client: BrokerClient) -> Look:
-            frame, version = await client.log_dirs(None if replicas else {})
-            return await asyncio.to_thread(understand, broker.node_id, frame, version, replicas)
-
+        read = partial(understand, broker.node_id, replicas=replicas)
         try:
-            return await self._every.ask(broker, work)
+            return await read_log_dirs_of(self._cluster, broker, None if replicas else {}, self._timeout, read)
         except BrokerError as e:
             if e.too_old:
                 raise
@@ -208,13 +199,12 @@ class Watch:
         storage: Storage,
         settings: Settings | None,
         observe: Callable[[Check], list[Event]],
-        addresses: Callable[[], list[HostPort]],
-        upstream: Upstream,
+        cluster: ClusterClient,
         log: VolumeLog,
         clock: Callable[[], float],
     ) -> None:
         self._storage, self._settings = storage, settings
-        self._tell, self._addresses, self._upstream = observe, addresses, upstream
+        self._tell, self._cluster = observe, cluster
         self._log, self._clock = log, clock
         self._changed = asyncio.Event()
         self._source = self._source_of(settings)
@@ -239,15 +229,17 @@ class Watch:
         self._observe(check)
 
     async def run(self) -> None:
-        """Until cancelled: a check at every multiple of the interval since the start, or since settings changed. A slow check
+        """Until cancelled: a check at every multiple of the interval (`moments.py`), and when settings changed. A slow check
         costs those that would have begun meanwhile."""
-        tick = self._clock()
+        tick, number = self._clock(), None
         while True:
             interval = self._settings.check_interval if self._source is not None and self._settings is not None else None
             if interval is not None:
-                tick += interval * max((self._clock() - tick) // interval, 1)
+                now = int(self._clock() // interval)
+                number = now + 1 if number is None else max(now, number + 1)
+                tick = number * interval
             if await self._changes_until(tick if interval is not None else None):
-                tick = self._clock()
+                tick, number = self._clock(), None
             if self._source is not None:
                 self._observe(await self._look(self._source, tick))
 
@@ -277,7 +269,7 @@ class Watch:
         if settings.source == "local":
             return LocalSource(settings.log_dirs, settings.broker_id, settings.max_used, settings.check_timeout)
         wants = partial(_wants_replicas, self._storage, needed=settings.scope == "volume" or self._log.wanted)
-        return ClusterSource(self._addresses, self._upstream, settings.check_timeout, wants)
+        return ClusterSource(self._cluster, settings.check_timeout, wants)
 
 
 def _wants_replicas(storage: Storage, broker_id: int, now: float, *, needed: bool) -> bool:

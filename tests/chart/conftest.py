@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.helm import Helm
-from tests.chart.tools import ToolMissing, made, tool
+from tests.chart.tools import ToolMissing, tool
 
 
 def need(request: pytest.FixtureRequest, name: str) -> Path:
@@ -38,7 +38,4 @@ def prometheus(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def unittest(request: pytest.FixtureRequest) -> Path:
-    """It takes Go a minute or two to make, so other tests run it only where `make test-chart` has made it."""
-    if not (request.config.getoption("--api-server") or made("helm-unittest")):
-        pytest.skip("helm-unittest is not built yet; `make chart-tools` does it")
     return need(request, "helm-unittest")

@@ -6,9 +6,12 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.chart.helm import CHART
 
 
+@pytest.mark.api_server  # Go takes minutes to build this tool, too
 def test_the_suites_of_the_chart_pass(unittest: Path) -> None:
     done = subprocess.run([unittest, "--strict", str(CHART)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

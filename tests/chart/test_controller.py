@@ -264,13 +264,35 @@ def test_quotas_of_kafka_users_are_read_where_asked_for(house: House) -> None:
         "spec": {"quotas": {"producerByteRate": 1000, "consumerByteRate": 2000}},
         "status": {"username": "CN=shop"},
     }
+    huge = {"metadata": {"name": "huge", "namespace": NAMESPACE}, "spec": {"quotas": {"producerByteRate": 10**18}}}
     house.server.apply(user)
+    house.server.apply(user | huge)  # the API server refuses the KafkaQuota of this one: others have theirs
     with house.controller("--strimzi"):
         wait_until(lambda: len(house.limits("CN=shop")) == 2, "the quotas of the KafkaUser")
         house.server.apply(user | {"spec": {"quotas": {"producerByteRate": 3000}}})
         wait_until(lambda: house.limits("CN=shop") == {"cluster_producer_byte_rate": 3000}, "its new quotas")
         house.server.kubectl("delete", "kafkauser", "shop", "-n", NAMESPACE)
         wait_until(lambda: house.limits("CN=shop") == {}, "its quotas to go")
+        house.server.kubectl("delete", "kafkauser", "huge", "-n", NAMESPACE)
+
+
+def test_with_a_proxy_that_is_gone_it_goes_to_the_next_one(house: House, kafka1: LocalCluster, tmp_path: Path) -> None:
+    settings = {"quotas": {"dynamic": {"topic": "__quotas_of_two"}, "admins": ["ANONYMOUS"]}}
+    with (
+        ProxyProcess(tmp_path / "a", kafka1.bootstrap_servers, dict(settings)) as first,
+        ProxyProcess(tmp_path / "b", kafka1.bootstrap_servers, dict(settings)) as second,
+    ):
+        options = ("--bootstrap-server", f"{second.bootstrap},{first.bootstrap}")
+        both = House(house.server, first, house.kubeconfig, options=options)
+        with both.controller():
+            both.apply("two", {"user": "two"}, {RATE: 5})
+            both.until("two", "Accepted", "True", "InForce")
+            wait_until(lambda: both.limits("two") == {RATE: 5}, "the other proxy to have it too")
+            assert second.stop() == 0
+            both.by_hand("two", Op(RATE, 99, False))
+            wait_until(lambda: both.limits("two") == {RATE: 5}, "drift to be mended")
+            both.delete("two")
+            assert both.limits("two") == {}
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,6 @@ def crds() -> Path:
     return _once(cache_dir() / "chart" / f"crds-{_sum(module)}", make)
 
 
-def made(name: str) -> bool:
-    """Whether one that Go builds is there already."""
-    return _built(name).exists()
-
-
 def _built(name: str) -> Path:
     return cache_dir() / "chart" / f"{name}-{_sum(GO / (GO_TOOLS | NODE_TOOLS)[name][0])}"
 

@@ -1,16 +1,17 @@
-"""Workers of one proxy know at any time how many connections addresses and users have at all of them."""
+"""Workers of one proxy know at any time how many connections addresses and users have at all of them, and what memory they hold."""
 
 from __future__ import annotations
 
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from proxy.clients.shared_counts import SharedCounts
-from proxy.session.budget import Census, Guest
+from proxy.session.budget import Budget, Census, Guest
+from tests.session.test_budget import Reader
 
 WORKERS = 3
 
@@ -114,3 +115,82 @@ def test_a_users_share_is_of_all_connections_wherever_they_are(counts: list[Shar
     assert all(censuses[1].identify("ANONYMOUS", "alice") for _ in range(30))
     found = [censuses[2].identify("ANONYMOUS", "alice") for _ in range(30)]
     assert found == [True] * 20 + [False] * 10
+
+
+MIB = 1 << 20
+
+
+class Workers:
+    """What each of them has of one `memory_total`. They look what others gave back when `look` is called."""
+
+    def __init__(self, counts: list[SharedCounts], total: int) -> None:
+        self._later: list[Callable[[], None]] = []
+        self.budgets = [Budget(total, each, lambda _, look: self._later.append(look)) for each in counts]
+
+    def look(self) -> int:
+        """How many looked: those at which somebody waits."""
+        due, self._later = self._later, []
+        for each in due:
+            each()
+        return len(due)
+
+    def reader(self, worker: int, size: int, principal: str = "alice") -> Reader:
+        made = Reader(self.budgets[worker], principal)
+        made.read(size)
+        return made
+
+
+def test_what_one_worker_holds_leaves_the_others_less_of_the_memory(counts: list[SharedCounts]) -> None:
+    """Of 90 MiB, 80 are a user's, wherever they are; one of its connections goes on at each worker."""
+    workers = Workers(counts, 90 * MIB)
+    assert all(workers.reader(0, 20 * MIB).reads for _ in range(3)), "more than an equal part"
+    assert workers.reader(1, 20 * MIB).reads
+    first, second = (workers.reader(2, MIB) for _ in range(2))
+    assert (first.reads, second.reads) == (True, False)
+    assert workers.reader(2, MIB, "bob").reads, "what is left is for others"
+    assert workers.budgets[2].waiting == 1
+
+
+def test_who_waits_goes_on_when_another_worker_gave_memory_back(counts: list[SharedCounts]) -> None:
+    workers = Workers(counts, 90 * MIB)
+    large, ahead = workers.reader(0, 80 * MIB), workers.reader(1, MIB)
+    waiting = [workers.reader(1, MIB) for _ in range(2)]
+    assert [workers.look(), workers.look()] == [1, 1]
+    assert [each.reads for each in (ahead, *waiting)] == [True, False, False]
+    large.finish()
+    workers.look()
+    assert [each.reads for each in waiting] == [True, True]
+    assert workers.look() == 0, "nobody waits any more"
+
+
+def test_a_worker_that_has_ended_holds_nothing(counts: list[SharedCounts]) -> None:
+    workers = Workers(counts, 90 * MIB)
+    workers.reader(2, 90 * MIB)
+    workers.reader(0, MIB)
+    assert not workers.reader(0, MIB).reads
+    counts[0].clear(2)
+    assert workers.reader(0, MIB).reads
+
+
+def test_users_together_hold_no_more_than_the_memory_and_their_least(counts: list[SharedCounts]) -> None:
+    """However reads and ends come: beyond the total there is a request of each user at each worker that goes on, and reads under
+    way."""
+    choose, total, users = random.Random(2), 90 * MIB, ["alice", "bob", "carol"]
+    workers, there = Workers(counts, total), list[Reader]()
+    for _ in range(3000):
+        if len(there) > 100 or (there and choose.random() < 0.3):
+            there.pop(choose.randrange(len(there))).finish()
+        elif choose.random() < 0.5 or not there:
+            there.append(workers.reader(choose.randrange(WORKERS), 64 << 10, choose.choice(users)))
+        elif (reader := choose.choice(there)).reads and reader.held < 8 * MIB:
+            reader.read(MIB)
+        if choose.random() < 0.2:
+            workers.look()
+        assert sum(each.held for each in workers.budgets) <= total + (8 + 1) * MIB * len(users) * WORKERS
+        assert all(
+            counts[i].held_elsewhere() == sum(b.held for b in workers.budgets) - workers.budgets[i].held for i in range(WORKERS)
+        )
+    for reader in there:
+        reader.finish()
+    assert [each.held for each in workers.budgets] == [0] * WORKERS
+    assert [each.elsewhere("memory", user) for each in counts for user in users] == [0] * (WORKERS * len(users))

@@ -77,12 +77,12 @@ def test_auto_is_as_many_as_have_memory_for_a_request() -> None:
     assert worker_count(Settings.model_validate({**FIXED, "workers": 7})) == 7
 
 
-def test_parts_of_connections_and_memory_add_up_to_the_limits() -> None:
+def test_parts_of_connections_add_up_to_the_limit_and_other_limits_are_for_all() -> None:
     limits = {"max_connections": 11, "memory_total": "1GiB", "max_connections_per_principal": 5}
     settings = Settings.model_validate({**FIXED, "more_listeners": {"b": {"bootstrap": "127.0.0.1:9500"}}, "limits": limits})
     parts = [settings_of_worker(settings, number, 3) for number in range(3)]
     assert sum(part.limits.max_connections for part in parts) == 11
-    assert {part.limits.memory_total for part in parts} == {(1 << 30) // 3}
+    assert {part.limits.memory_total for part in parts} == {1 << 30}
     assert {part.limits.max_connections_per_principal for part in parts} == {5}
     assert all(listener.reuse_port for part in parts for listener in part.listeners.values())
 

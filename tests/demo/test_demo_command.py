@@ -18,6 +18,10 @@ import pytest
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(280)]
 
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""The quick compiler only, for a broker and a Spark that live for seconds."""
+
+
 class Demo:
     """A running demo with short phases."""
 
@@ -26,7 +30,7 @@ class Demo:
         self._temporary.mkdir()
         self.out = tmp_path / "out"
         command = [sys.executable, "-m", "proxy", "demo", "--seconds", "5", "--out", str(self.out), *arguments]
-        environment = {**os.environ, "TMPDIR": str(self._temporary), "COLUMNS": "100"}
+        environment = {**os.environ, "TMPDIR": str(self._temporary), "COLUMNS": "100", "JAVA_TOOL_OPTIONS": QUICK_JAVA}
         self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.printed = ""
 
@@ -103,6 +107,7 @@ def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> N
     assert "/generated/data-1 will be the first volume to reach its limit" in page
     assert "The topic that grew most on it is archive, produced mostly by User:archive." in page
     assert "The proposed quotas would have throttled 1 of 1 owner." in page
+    assert (demo.out / "report" / "plots" / "produced-by-principal.png").read_bytes().startswith(b"\x89PNG")
     lines = [json.loads(line) for file in demo.out.glob("logs/*.jsonl") for line in file.read_text().splitlines()]
     decisions = {(line["client_id"], line["action"], line["api_version"]) for line in lines if line["type"] == "decision"}
     assert {("storm-new", "refuse", 7), ("storm-old", "throttle", 4)} <= decisions

@@ -91,7 +91,7 @@ def _is_method(node: ast.AST) -> bool:
 
 def _is_log(node: ast.expr) -> bool:
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-    return name in {"log", "_log"}
+    return name in {"log", "_log", "_once_log"}
 
 
 def _by_name(calls: list[Call]) -> dict[str, list[Call]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from benchmarks.isolation.attack import Attack
 from benchmarks.isolation.attacks import ATTACKS
 from benchmarks.isolation.tenants import BURST, CONNECTIONS, MALLORIES, MEMORY, MIB, RATE, NoFullVolume
 from benchmarks.isolation.victims import KINDS
-from tests.isolation.cells import cells, page
+from tests.isolation.cells import VARIATIONS, cells, page
 from tests.isolation.matrix import Matrix, Outcome, matrix
 from tests.redis_server import MISSING, program
 
@@ -43,7 +44,14 @@ def outcome(runs: Matrix, attack: Attack) -> Outcome:
     return runs.of(attack)
 
 
-attacks = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def param(attack: Attack, *more: str) -> Any:
+    """An attack as a parameter, for the night if it is a variation of another one."""
+    return pytest.param(
+        attack, *more, id="-".join((attack.name, *more)), marks=[pytest.mark.nightly] if attack.name in VARIATIONS else []
+    )
+
+
+attacks = pytest.mark.parametrize("attack", [param(attack) for attack in ATTACKS])
 
 
 @pytest.mark.kafka
@@ -53,7 +61,7 @@ def test_alice_alone_notices_nothing(runs: Matrix) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize(("attack", "kind"), cells(), ids=lambda value: value if isinstance(value, str) else value.name)
+@pytest.mark.parametrize(("attack", "kind"), [param(attack, kind) for attack, kind in cells()])
 def test_alice_notices_nothing(runs: Matrix, attack: Attack, kind: str) -> None:
     """No error, no throttle time, no answer that is another one or comes in another order, none that takes for ever."""
     hurt = outcome(runs, attack).noticed[kind].hurt
@@ -92,3 +100,10 @@ def test_every_kind_and_every_way_is_there() -> None:
     assert len({attack.way for attack in ATTACKS}) == 13
     assert len(cells()) > len(ATTACKS) * (len(KINDS) - 1)
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) <= MALLORIES
+
+
+def test_every_way_is_tried_before_every_push() -> None:
+    always = {attack.name: attack.way for attack in ATTACKS if attack.name not in VARIATIONS}
+    assert VARIATIONS.keys() | always.keys() == {attack.name for attack in ATTACKS}
+    assert set(VARIATIONS.values()) <= always.keys()
+    assert set(always.values()) == {attack.way for attack in ATTACKS}

@@ -80,7 +80,7 @@ MISTAKES = {
         "connect, consume, create_topics",
     ),
     "no operation": (replaced("operation: produce, ", ""), 13, "`phases[0].load[0]`", "`operation` is one of"),
-    "an unknown check": (replaced("check: rate", "check: rates"), 15, "`assertions[0]`", "converges, errors, fairness"),
+    "an unknown check": (replaced("check: rate", "check: rates"), 15, "`assertions[0]`", "converges, delivered, errors, fairness"),
     "a rate of zero": (replaced('"${rate}"', "0"), 13, "`phases[0].load[0].rate`", "a rate above 0"),
     "a negative rate": (replaced('"${rate}"', "-3"), 13, "`phases[0].load[0].rate`", "a rate above 0"),
     "a record without room for its header": (replaced("2KiB", "10"), 13, "`phases[0].load[0].size`", "greater than or equal to 36"),
@@ -153,7 +153,7 @@ def test_what_is_set_wrongly_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_what_comes_along_is_right(name: str) -> None:
-    given = {"restart": "true-command"} if name == "rolling-restart" else {}
+    given = {"rolling-restart": {"restart": "true-command"}, "chaos": {"faults": "true-command"}}.get(name, {})
     scenario = load_scenario(find(name), given)
     assert scenario.description
     assert scenario.assertions

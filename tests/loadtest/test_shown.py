@@ -213,7 +213,7 @@ def test_render_shows_a_file_again(tmp_path: Path) -> None:
     [
         ("", "not a result of a load test: Invalid JSON"),
         ('{"kind": "soup"}', "not a result of a load test: kind: Input tag 'soup'"),
-        (json.dumps(run().model_dump() | {"schema_version": 9}), "schema version 9; this program reads version 1"),
+        (json.dumps(run().model_dump() | {"schema_version": 9}), "schema version 9; this program reads version 2"),
         (json.dumps(run().model_dump() | {"speed": 9}), "run.speed: Extra inputs are not permitted"),
     ],
 )

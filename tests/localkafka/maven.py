@@ -26,7 +26,7 @@ def small_jar(name: str) -> bytes:
     """A jar with one file, long enough to be cut."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as jar:
-        jar.writestr(f"{name}.txt", name * 1000)
+        jar.writestr(zipfile.ZipInfo(f"{name}.txt"), name * 1000)  # the same bytes at any time
     return file.getvalue()
 
 

@@ -23,6 +23,7 @@ def run(kafka1: LocalCluster) -> Callable[..., subprocess.CompletedProcess[str]]
     return run
 
 
+@pytest.mark.nightly  # tests/real/test_clients.py runs tools of this kind through a proxy
 def test_records_go_in_and_out_by_the_console(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     run("topics", "--create", "--topic", "console", "--partitions", "1")
     assert "console" in run("kafka-topics.sh", "--list").stdout.split()
@@ -31,6 +32,7 @@ def test_records_go_in_and_out_by_the_console(run: Callable[..., subprocess.Comp
     assert read.stdout == "a\nb\n"
 
 
+@pytest.mark.nightly  # tests/real/test_connections.py sets and shows quotas by it
 def test_quotas_are_set_and_shown(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     entity = ("--entity-type", "users", "--entity-name", "alice")
     run("configs", "--alter", *entity, "--add-config", "controller_mutation_rate=5")
@@ -43,6 +45,7 @@ def test_both_log_dirs_are_reported(run: Callable[..., subprocess.CompletedProce
     assert str(kafka1.brokers[0].metadata_dir) not in described
 
 
+@pytest.mark.nightly  # tests/real/test_flows.py reads by it
 def test_a_share_group_reads(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     run(
         "configs",
@@ -59,6 +62,7 @@ def test_a_share_group_reads(run: Callable[..., subprocess.CompletedProcess[str]
     assert read.stdout == "x\n"
 
 
+@pytest.mark.nightly  # tests/real/test_clients.py runs the first of them through a proxy
 def test_the_performance_tools_measure(kafka1: LocalCluster) -> None:
     servers = f"bootstrap.servers={kafka1.bootstrap_servers}"
     size = ("--num-records", "1000", "--record-size", "100", "--throughput", "-1")

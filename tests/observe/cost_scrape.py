@@ -80,7 +80,7 @@ async def measure(workers: list[Rows]) -> tuple[float, int]:
         began = time.perf_counter()
         found = await asyncio.gather(*(each.ask("metrics") for each in channels))
         registry = CollectorRegistry()
-        registry.register(Collected(merged(counters.complete({i: (1, own) for i, own in enumerate(found)}))))
+        registry.register(Collected(merged(counters.complete({i: (1, own) for i, own in enumerate(found)}), USERS)))
         text = generate_latest(registry)
         took.append(time.perf_counter() - began)
     for task in tasks:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
+import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from proxy.observe.catalogue import families
-from proxy.observe.merging import MOST_ENDED, Counters, merged, merged_throttles, rows_of
+from proxy.observe.merging import MOST_ENDED, RANKED, Counters, merged, merged_throttles, rows_of
 
 P = "kafka_quota_proxy_"
 
@@ -48,6 +50,21 @@ def test_gauges_are_sums_of_what_each_has_and_else_what_all_share() -> None:
     assert found[P + "client_connections", "a"] == 7
     assert found[P + "producer_byte_rate_used", "a"] == 100
     assert found[P + "upstream_up", "a"] == 0
+
+
+def test_what_is_infinite_stays_so_on_its_way_from_a_worker() -> None:
+    """JSON has no infinity: a volume that does not fill has this much time."""
+
+    def told(seconds: float) -> list[list[object]]:
+        metrics = rows_of([gauge("storage_volume_seconds_to_limit", a=seconds)])
+        rows: list[list[object]] = orjson.loads(orjson.dumps(metrics))
+        return rows
+
+    def least(*workers: float) -> float:
+        return merged(map(told, workers))[0].samples[0].value
+
+    assert least(inf, inf) == inf
+    assert least(inf, 5.0) == 5.0
 
 
 def test_counters_do_not_go_back_when_a_worker_ends_or_does_not_answer() -> None:
@@ -103,6 +120,42 @@ def test_one_worker_alone_is_what_it_says() -> None:
         (it.name, it.type, it.documentation, it.samples) for it in there
     ]
     assert [it.name for it in again] == [it.name for it in there]
+
+
+def shown(workers: list[list[Metric]], most: int) -> Mapping[str, Mapping[str, float]]:
+    """By family and user."""
+    found = merged((rows_of(metrics) for metrics in workers), most)
+    return {metric.name.removeprefix(P): {it.labels["user"]: it.value for it in metric.samples} for metric in found}
+
+
+def test_of_all_workers_users_as_many_are_shown_as_one_proxy_shows() -> None:
+    """Those who use most of their limit, and with them their limit. What the others use is counted together."""
+
+    def worker(**users: tuple[float, float]) -> list[Metric]:
+        used = {**{name: used for name, (used, _) in users.items()}, "<other>": 1.0}
+        return [
+            gauge("consumer_byte_rate_used", **used),
+            gauge("consumer_byte_rate_limit", **{name: limit for name, (_, limit) in users.items()}),
+        ]
+
+    found = shown([worker(a=(50, 100), b=(9, 10)), worker(c=(60, 1000), a=(55, 100)), worker(d=(2, 100), e=(7, 10))], 3)
+    assert found["consumer_byte_rate_used"] == {"b": 9, "a": 55, "e": 7, "<other>": 1 + 60 + 2}
+    assert found["consumer_byte_rate_limit"] == {"b": 10, "a": 100, "e": 10}
+
+
+def test_the_busiest_are_those_with_most_traffic_of_all_workers() -> None:
+    def worker(**users: float) -> list[Metric]:
+        return [gauge("client_bytes_in_rate", **users), gauge("client_request_rate", **dict.fromkeys(users, 1.0))]
+
+    found = shown([worker(a=10, b=30), worker(a=25, c=32)], 2)
+    assert found["client_bytes_in_rate"] == {"a": 35, "c": 32}
+    assert found["client_request_rate"] == {"a": 2, "c": 1}
+
+
+def test_all_that_is_ranked_is_a_metric() -> None:
+    there = {it.name.removeprefix(P) for it in families()}
+    assert {name for ranked in RANKED for name in (*ranked.families, *ranked.counted)} <= there
+    assert {name + "_used" for name in ("producer_byte_rate", "consumer_byte_rate", "request_rate")} <= there
 
 
 def line(quota: str, user: str, left: float, requests: int) -> dict[str, object]:

@@ -189,3 +189,19 @@ def test_one_of_two_holds_the_lease_and_the_other_takes_it_when_it_is_not_renewe
     assert not held(one)
     asyncio.run(two.release())
     assert held(one)
+
+
+def test_while_no_proxy_answers_an_object_says_what_waits_for_it() -> None:
+    quota = made("a", {RATE: 5})
+    one_pass({}, quota)
+
+    def away(found: Any) -> tuple[tuple[str, str], str]:
+        found["status"] = reconcile.unreachable(read(found), None, "no connection", 10.0)
+        return accepted(found), read(found).condition(THROTTLED).get("status", "")
+
+    quota["status"] = reconcile.with_throttles(read(quota), quota["status"], {}, 5.0)
+    assert away(quota) == (("True", "InForce"), "Unknown"), "what is in force stays so"
+    quota["metadata"]["generation"] = 2
+    assert away(quota)[0] == ("Unknown", "NoProxy")
+    quota = made("a", {RATE: 5}, deletionTimestamp="2026-11-24T00:00:00Z", status=quota["status"])
+    assert away(quota)[0] == ("Unknown", "NoProxy"), "it is not given back yet"

@@ -1,19 +1,25 @@
-"""What keeps the supervisor of workers from starting them."""
+"""What the supervisor of workers does for all of them; what keeps it from starting them."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import sys
+from pathlib import Path
 from typing import cast
+from urllib.request import urlopen
 
 import pytest
 
+from localkafka.ports import free_port
 from proxy.config.models import Settings
 from proxy.observe.operations import Log
 from proxy.process.start_error import StartError
 from proxy.process.workers import Workers
 from tests.clients.proxied import Recorder
 from tests.fleet.meeting import run
+from tests.upstream.describing import LOG_DIRS, describing
 
 
 def test_a_system_without_shared_ports_is_told_what_would_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +32,47 @@ def test_a_system_without_shared_ports_is_told_what_would_be_right(monkeypatch: 
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("worker")]
 
     run(work())
+
+
+def test_workers_look_at_volumes_once_for_all_of_them_and_one_says_what_it_sees(tmp_path: Path) -> None:
+    """Three of them, once a second. A worker that is late by more than a second looks for itself."""
+    count, looks = 3, 9
+
+    async def work() -> tuple[float, list[dict[str, object]], str]:
+        async with describing(1) as (broker,):
+            broker.dirs[0]["usable"] = 1
+            broker.dirs.append({"path": "/more", "total": 9000, "usable": 8000})
+            admin = f"127.0.0.1:{free_port()}"
+            settings = {
+                "workers": count,
+                "upstream": {"bootstrap_servers": [str(broker.address)]},
+                "listen": {"bootstrap": f"127.0.0.1:{free_port()}"},
+                "admin": {"listen": admin},
+                "logs": {"usage": {"path": str(tmp_path / "usage")}},
+                "quotas": {"storage": {"check_interval": "1s", "min_available_bytes": 1000}},
+            }
+            file = tmp_path / "settings.yaml"
+            file.write_text(json.dumps(settings))
+            clock, began = asyncio.get_running_loop().time, None
+            command = [sys.executable, "-m", "proxy", "serve", "--config", str(file)]
+            process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            try:
+                async with asyncio.timeout(300):
+                    while broker.asked.count(LOG_DIRS) < looks:
+                        await asyncio.sleep(0.02)
+                        if began is None and broker.asked.count(LOG_DIRS):
+                            began = clock()
+                    took = clock() - (began or 0.0)
+                    metrics = await asyncio.to_thread(lambda: str(urlopen(f"http://{admin}/metrics").read()))
+            finally:
+                process.terminate()
+                said, _ = await process.communicate()
+            return took, [json.loads(line) for line in said.splitlines()], metrics
+
+    took, said, metrics = run(work())
+    assert 'storage_volume_seconds_to_limit{broker="0",log_dir="/more"} +Inf' in metrics
+    assert looks <= took + 1 + count, "one look of all in each second, and one of each that starts"
+    assert [line["worker"] for line in said if line["event"] == "volume at its limit"] == [0]
+    usage = "".join(file.read_text() for file in (tmp_path / "usage").rglob("*.jsonl"))
+    boots = {line["boot"] for line in map(json.loads, usage.splitlines()) if line["type"] == "volume"}
+    assert len(boots) == 1

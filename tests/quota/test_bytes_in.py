@@ -490,7 +490,7 @@ def test_who_is_declined_is_told_to_come_back_at_the_next_tick_of_the_average() 
     quota.expect("alice", 10_000, 6.0)
     assert quota.is_over("alice", "orders", 6.0)
     found = quota.decline("alice", "orders", 6.0)
-    assert (found.entity, found.throttle) == (Entity("alice", None), 4.0)
+    assert (found.entity, found.throttle, found.limit) == (Entity("alice", None), 4.0, 90)
     assert found.message.endswith("try again in 4 s.")
 
 

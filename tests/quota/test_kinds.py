@@ -299,3 +299,9 @@ def test_what_one_proxy_charges_another_learns(name, case):
     decision = case.use(there, "alice", case.within, 0.0)
     assert decision is not None
     assert decision.quota == name
+
+
+def test_every_rate_is_called_as_its_key_says():
+    engine = Engine(Limits(), murmur3)
+    for kind in (*engine.rates.values(), *engine.tenant_rates.values(), engine.topic_in, engine.topic_out):
+        assert kind.title == kind.name.replace("_", " ")

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quota.addresses import AddressEntity, entity_of
 from quota.catalogue import DEPRECATED, ENTITY_KEYS, KEYS
 from quota.entity import DEFAULT, Entity
-from quota.keys import MAX_NAME, named, wrong_entity, wrong_together, wrong_value
+from quota.keys import MAX_NAME, named, unit_of, wrong_entity, wrong_together, wrong_value
 from quota.overrides import Change, Difference, changed, differences, merged
 
 RATE, BURST, IDS = "controller_mutations_rate", "controller_mutations_burst", "producer_ids_rate"
@@ -102,6 +103,10 @@ def test_who_can_be_called_how():
     assert wrong_entity(Entity("", None)) is not None
     assert wrong_entity(Entity(None, "ä" * MAX_NAME)) is not None
     assert named(Entity("alice", DEFAULT)) == "user alice, default client-id"
+    assert wrong_entity(entity_of("10.0.0.1")) is None
+    assert "not an IP address" in str(wrong_entity(AddressEntity(None, None, "host")))
+    assert wrong_entity(AddressEntity(None, None, "::FFFF")) == "the address ::FFFF is spelled ::ffff"
+    assert (unit_of(RATE), unit_of("of somebody else")) == (KEYS[RATE].unit, "")
 
 
 def test_no_key_of_the_proxy_is_one_of_a_broker():

@@ -509,3 +509,25 @@ def test_a_ledger_is_quiet_that_has_nothing_to_say_and_heard_of_the_store_not_lo
     assert not a.ledger.quiet(shard, 10.2), "there is something to say"
     a.sync(10.3)
     assert not a.ledger.quiet(shard, 10.4), "others may have charged that owner"
+
+
+def test_what_cannot_wait_is_of_owners_near_their_limits_and_of_new_ones():
+    node = Node("a", Store())
+    (shard,), new = node.ledger.shards, Entity("new", None)
+    node.kind.room = 10_000
+
+    def told(now: float, urgent: bool) -> dict[Entity, int]:
+        batch = node.ledger.batch(shard, now, urgent=urgent)
+        node.ledger.answered(batch, node.store.apply("a", batch, now), now)
+        return {item.entry.owner: item.delta for item in batch.items if item.delta}
+
+    node.settle(0.0)
+    for owner in (ALICE, BOB):
+        node.kind.charge(owner, 1)
+    node.ledger.collect(0.0)
+    assert told(0.0, urgent=True) == {ALICE: 1, BOB: 1}
+    for owner, amount in ((ALICE, 6000), (BOB, 1), (new, 1)):
+        node.kind.charge(owner, amount)
+    node.ledger.collect(1.0)
+    assert told(1.0, urgent=True) == {ALICE: 6000, new: 1}
+    assert told(1.0, urgent=False) == {BOB: 1}

@@ -12,6 +12,7 @@ from proxy.config.limits import limits_of
 from proxy.config.load import SettingsError, load_settings
 from proxy.config.models import Settings
 from proxy.hashing import murmur3
+from quota import owned_topics
 from quota.decision import Action, Decision
 from quota.engine import Engine
 from quota.entity import Entity
@@ -220,3 +221,22 @@ def test_numbers_are_those_of_counting_all_topics(done):
     assert len(owned) == 0
     for owner in (APPS, ALICE, BOB):
         assert owned.used(owner, "alice") == owned.owned(owner)
+
+
+def test_while_topics_are_counted_anew_owners_have_what_they_had_and_then_all(monkeypatch):
+    monkeypatch.setattr(owned_topics, "AT_ONCE", 1)
+    owned = OwnedTopics()
+    for topic in ("t", "apps.u"):
+        owned.topic_sized(topic, 2)
+    owned.created("t", "alice")
+    owned.configure(Tenants({"apps": Tenant(users=("alice",), topic_prefixes=("apps.",))}))
+    counting = owned.recount()
+    next(counting)
+    owned.topic_sized("t", 5)  # which was counted anew already
+    owned.topic_sized("v", 1)
+    owned.created("v", "alice")
+    assert owned.recounting
+    assert (owned.owned(ALICE), owned.owned(APPS)) == (Owned(2, 6), Owned(0, 0))
+    finish_at_once(counting)
+    assert not owned.recounting
+    assert (owned.owned(ALICE), owned.owned(APPS)) == (Owned(2, 6), Owned(3, 8))

@@ -151,6 +151,9 @@ def _fork_and_wait(status: int, theirs: tuple[int, ...]) -> None:
 
 
 if __name__ == "__main__":
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # as in proxy/__main__.py
+
+    import loadtest.commands  # noqa: F401
     import proxy.process.serve  # noqa: F401  what every start needs
     from proxy.cli import main
 

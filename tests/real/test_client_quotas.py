@@ -401,4 +401,4 @@ def test_quotas_go_to_a_file_and_come_back(house: House, tmp_path: Path) -> None
     assert set(command(house, "import", str(file), "--prune").splitlines()) == {"user moved: altered", "user new: altered"}
     assert command(house, "diff", str(file), "--prune") == "no difference\n"
     with ProxyProcess(house.folder / "of-file", house.kafka.bootstrap_servers, yaml.safe_load(file.read_text())) as other:
-        assert other.lines("started")[0]["quotas"] == len(yaml.safe_load(text)["quotas"]["entities"])
+        assert other.wait_for("started")["quotas"] == len(yaml.safe_load(text)["quotas"]["entities"])

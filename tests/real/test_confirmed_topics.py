@@ -154,25 +154,25 @@ def produce(proxy: ProxyProcess, rate: int, seconds: float, **settings: Any) -> 
 
 # tests/apis/test_produce_confirmed.py has all of them without a broker.
 @pytest.mark.parametrize(
-    "once",
+    "attackers",
     [
-        writes_without_rights,
-        pytest.param(writes_without_rights_and_answers, marks=pytest.mark.nightly),
-        pytest.param(goes_away_before_the_answer, marks=pytest.mark.nightly),
-        makes_up_names,
-        pytest.param(asks_for_what_it_may_not_see, marks=pytest.mark.nightly),
+        [writes_without_rights, makes_up_names],
+        pytest.param([writes_without_rights_and_answers] * 3, marks=pytest.mark.nightly),
+        pytest.param([goes_away_before_the_answer] * 3, marks=pytest.mark.nightly),
+        pytest.param([asks_for_what_it_may_not_see] * 3, marks=pytest.mark.nightly),
     ],
+    ids=lambda attackers: attackers[0].__name__,
 )
-def test_whoever_has_no_rights_has_nobody_refused(proxy: ProxyProcess, once: Callable[[Connection], None]) -> None:
+def test_whoever_has_no_rights_has_nobody_refused(proxy: ProxyProcess, attackers: list[Callable[[Connection], None]]) -> None:
     stop, failures = threading.Event(), []
-    attackers = [threading.Thread(target=attack, args=(proxy, once, stop, failures)) for _ in range(3)]
-    for each in attackers:
+    at_work = [threading.Thread(target=attack, args=(proxy, once, stop, failures)) for once in attackers]
+    for each in at_work:
         each.start()
     try:
         _, failed = produce(proxy, ORDERS // 2, SECONDS)
     finally:
         stop.set()
-        for each in attackers:
+        for each in at_work:
             each.join()
     assert failures == []
     assert failed == 0

@@ -68,7 +68,7 @@ def test_a_user_gets_its_rate_of_connections_and_an_address_too(tenants3: LocalC
                 broker.decoded(3, 9, topics=[], allow_auto_topic_creation=False)
         took = time.monotonic() - began
         assert took >= 2.4, "20 at once, then 2/s: each waits for the one before it"
-        assert proxy.lines("over quota", quota="connection_rate", action="throttle")
+        proxy.wait_for("over quota", quota="connection_rate", action="throttle")
         with pytest.raises(Exception, match=r".*"):
             come_and_go(proxy.bootstrap, 200)
         wait_until(lambda: proxy.lines("over quota", quota="address_connection_rate", action="refuse"), "the line in the log")
@@ -98,7 +98,7 @@ def test_kafkas_own_tool_sets_the_rate_of_an_address(kafka1: LocalCluster, tmp_p
         let_in = [arrives(proxy.bootstrap, "127.0.0.2") for _ in range(14)]
         assert let_in[:11] == [True] * 11
         assert not all(let_in)
-        assert proxy.lines("over quota", quota="address_connection_rate", entity="address 127.0.0.2")
+        proxy.wait_for("over quota", quota="address_connection_rate", entity="address 127.0.0.2")
         assert all(arrives(proxy.bootstrap, "127.0.0.3") for _ in range(14)), "others are not concerned"
         assert "connection_creation_rate=1.0" in tool("configs", *one, "--describe", check=True).stdout
         at_the_broker = ("--bootstrap-server", kafka1.bootstrap_servers, "--entity-type", "ips", "--describe")

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from localkafka import LocalCluster
 from localkafka.ports import free_port
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect
 
@@ -31,8 +32,7 @@ def dialogue(address: str, data: bytes) -> bytes:
 
 
 def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return run_command(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *arguments], 300)
 
 
 def test_a_cluster_that_is_away_is_said_once_and_clients_are_closed(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 what is acknowledged is there once and in order per partition, and whoever retries gets everything delivered; without the
 fence it is not so.
 
-`FENCE_SECONDS` in the environment says for how long producers go on against each cluster; 8 when it is not set, 60 is the
+`FENCE_SECONDS` in the environment says for how long producers go on against each cluster; 5 when it is not set, 60 is the
 proof."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.real.tenancy import LOGIN, USER, access, tenant_cluster, upstream
 
 pytestmark = pytest.mark.kafka
 
-SECONDS = float(os.environ.get("FENCE_SECONDS", "8"))
+SECONDS = float(os.environ.get("FENCE_SECONDS", "5"))
 SEED = 8
 NOT_ENOUGH_REPLICAS, OUT_OF_ORDER = 19, 45
 FILLER = 10_000

@@ -107,12 +107,13 @@ def test_clients_of_three_proxies_get_one_quota(kafka3: LocalCluster, tmp_path: 
 
 
 def test_a_broker_that_restarts_makes_nothing_count_twice_or_not_at_all(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
-    """The leader of the topic is one of the three that are stopped one by one."""
+    """Those that lead the topic's partitions are stopped, one after the other."""
     create(kafka3.bootstrap_servers, name)
     with fleet(kafka3, tmp_path, f"{name}-ledger") as proxies:
         began = time.monotonic()
         done = through(proxies, name, 4)
-        for node in range(3):
+        found = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers}).list_topics(f"{name}-ledger", 90)
+        for node in {partition.leader for partition in found.topics[f"{name}-ledger"].partitions.values()}:
             kafka3.stop_broker(node)
             done += through(proxies, name, 2)
             kafka3.start_broker(node)
@@ -190,7 +191,9 @@ def test_a_proxy_that_may_not_use_the_topic_says_so_once_and_counts_for_itself(
         assert len(proxy.lines("quotas are not shared")) == 1
 
 
+@pytest.mark.nightly
 def test_workers_follow_the_topic_by_their_supervisor(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
+    """Before every push, test_workers.py has workers that get one quota, and the tests above proxies that share the topic."""
     create(kafka3.bootstrap_servers, name)
     with fleet(kafka3, tmp_path, f"{name}-ledger", workers=2) as proxies:
         began = time.monotonic()

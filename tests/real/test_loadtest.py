@@ -20,13 +20,14 @@ from confluent_kafka.admin import AdminClient
 
 from localkafka import LocalCluster
 from tests.certs import Authority
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.raw import connect
 from tests.real.secured import USERS
 
 pytestmark = pytest.mark.kafka
 
 QUOTA = 64 << 10
-COMMAND = [sys.executable, "-m", "proxy", "loadtest", "run"]
 NEIGHBOURS = f"""
 topics:
   victim: {{partitions: 1}}
@@ -62,25 +63,26 @@ class Ended:
         return {one["name"]: one["passed"] for one in self.result["assertions"]}
 
 
-def command(folder: Path, scenario: str, bootstrap: str, options: Sequence[str]) -> list[str]:
+def command(folder: Path, scenario: str, bootstrap: str, options: Sequence[str] = ()) -> list[str]:
+    """What `kafka-quota-proxy` is told."""
     file = folder / "mine.yaml"
     file.write_text(textwrap.dedent(scenario))
-    return [*COMMAND, str(file), "--bootstrap", bootstrap, "--json", str(folder / "result.json"), *options]
+    return ["loadtest", "run", str(file), "--bootstrap", bootstrap, "--json", str(folder / "result.json"), *options]
+
+
+def started(folder: Path, scenario: str, bootstrap: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "proxy", *command(folder, scenario, bootstrap)], stdout=subprocess.PIPE, text=True
+    )
 
 
 def run(folder: Path, scenario: str, bootstrap: str, *options: str) -> Ended:
     (folder / "result.json").unlink(missing_ok=True)
-    ended = subprocess.run(
-        command(folder, scenario, bootstrap, options),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "Traceback" not in ended.stdout, ended.stdout
+    ended = run_command(command(folder, scenario, bootstrap, options), 300)
+    output = ended.stdout + ended.stderr
+    assert "Traceback" not in output, output
     result = folder / "result.json"
-    return Ended(ended.returncode, ended.stdout, json.loads(result.read_text()) if result.exists() else {})
+    return Ended(ended.returncode, output, json.loads(result.read_text()) if result.exists() else {})
 
 
 def topics(kafka: LocalCluster) -> list[str]:
@@ -123,7 +125,7 @@ def test_a_quota_is_shown_to_hold_behind_the_proxy(limited: ProxyProcess, kafka1
 
 
 def test_the_same_without_the_proxy_fails(kafka1: LocalCluster, tmp_path: Path) -> None:
-    ended = run(tmp_path, NEIGHBOURS, kafka1.bootstrap_servers)
+    ended = run(tmp_path, NEIGHBOURS, kafka1.bootstrap_servers, "--duration-scale", "0.3")
     assert ended.code == 1, ended.output
     holds = ended.holds()
     assert not holds["throttled offender"]
@@ -179,6 +181,73 @@ def test_every_operation_does_what_it_says(kafka1: LocalCluster, tmp_path: Path)
     assert not topics(kafka1)
     assert not groups(kafka1)
     assert "<html" in (tmp_path / "page.html").read_text()
+
+
+FAULTS = """
+parameters:
+  faults: {text: What happens meanwhile}
+topics:
+  records: {partitions: 2}
+  transactions: {partitions: 2}
+  kafka-python: {partitions: 2}
+  aiokafka: {partitions: 2}
+tenants:
+  writer: {clients: 2}
+  transactions: {}
+  kafka-python: {}
+  aiokafka: {}
+  group: {clients: 2}
+  committed: {}
+  share: {clients: 2}
+phases:
+  - name: only
+    warm_up: 0s
+    duration: 8s
+    events: [{at: 2s, command: "${faults}"}]
+    load:
+      - {tenant: writer, operation: produce, topic: records, rate: 50}
+      - {tenant: transactions, operation: produce, topic: transactions, rate: 50, transaction: 10}
+      - {tenant: kafka-python, operation: produce, topic: kafka-python, rate: 50, client: kafka-python}
+      - {tenant: aiokafka, operation: produce, topic: aiokafka, rate: 50, client: aiokafka}
+      - {tenant: group, operation: consume, topic: records, rate: max, group: true, verified: true}
+      - {tenant: committed, operation: consume, topic: transactions, rate: max, group: true, verified: true}
+      - {tenant: share, operation: consume, topic: records, rate: max, share: true, verified: true}
+assertions:
+  - {check: verified}
+  - {check: delivered}
+  - {check: goes_on, within: 5s}
+"""
+TELL = """
+import json, time
+now = time.time()
+print("something else")
+print(json.dumps({"fault": "pause", "target": "nobody", "at": now - 1, "until": now}))
+"""
+
+
+def test_faults_are_shown_and_what_each_client_was_promised_is_verified(kafka1: LocalCluster, tmp_path: Path) -> None:
+    script = tmp_path / "tell.py"
+    script.write_text(TELL)
+    ended = run(tmp_path, FAULTS, kafka1.bootstrap_servers, "--set", f"faults={sys.executable} {script}")
+    assert ended.code == 0, ended.output
+    (phase,) = ended.result["phases"]
+    assert [event["kind"] for event in phase["events"]] in (["", "pause"], ["pause", ""])
+    assert "fault: pause, nobody" in ended.output
+    written = {one["tenant"]: one for one in ended.result["verification"]}
+    assert {name: one["client"].split()[0] for name, one in written.items()} == {
+        "writer": "confluent-kafka",
+        "transactions": "confluent-kafka",
+        "kafka-python": "kafka-python",
+        "aiokafka": "aiokafka",
+    }
+    assert min(one["acknowledged"] for one in written.values()) >= 300
+    given = {one["tenant"]: one["there"] for one in ended.result["deliveries"]}
+    assert given["group"] == given["share"] == written["writer"]["consumed"]
+    assert given["committed"] == written["transactions"]["consumed"]
+    assert not topics(kafka1)
+    with connect(kafka1.bootstrap_servers) as connection:
+        listed = connection.decoded(16, 5, states_filter=[], types_filter=[]).groups
+    assert not [one.group_id for one in listed if one.group_id.startswith("loadtest-")], "those of shares, too"
 
 
 LOSS = """
@@ -244,16 +313,16 @@ phases:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_leaves_nothing_behind(kafka1: LocalCluster, tmp_path: Path, number: signal.Signals) -> None:
-    started = subprocess.Popen(command(tmp_path, LONG, kafka1.bootstrap_servers, ()), stdout=subprocess.PIPE, text=True)
+    process = started(tmp_path, LONG, kafka1.bootstrap_servers)
     try:
         wait_until(lambda: groups(kafka1), "the consumer's group")
-        drivers = psutil.Process(started.pid).children()
+        drivers = psutil.Process(process.pid).children()
         assert len(drivers) == 2
-        started.send_signal(number)
-        output, _ = started.communicate(timeout=300)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=300)
     finally:
-        started.kill()
-    assert started.returncode == 128 + number
+        process.kill()
+    assert process.returncode == 128 + number
     assert "what the run made is removed" in output
     assert not topics(kafka1)
     assert not any(driver.is_running() for driver in drivers)
@@ -262,22 +331,16 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(kafka1: LocalCluster, tmp_p
 
 def test_a_driver_that_is_lost_fails_the_run(kafka1: LocalCluster, tmp_path: Path) -> None:
     scenario = LONG.replace("10m", "3s").replace("warm_up", "warm_up")
-    started = subprocess.Popen(command(tmp_path, scenario, kafka1.bootstrap_servers, ()), stdout=subprocess.PIPE, text=True)
+    process = started(tmp_path, scenario, kafka1.bootstrap_servers)
     try:
         wait_until(lambda: topics(kafka1), "the run's topic")
-        drivers = wait_until(lambda: psutil.Process(started.pid).children(), "the drivers")
+        drivers = wait_until(lambda: psutil.Process(process.pid).children(), "the drivers")
         os.kill(drivers[0].pid, signal.SIGKILL)
-        output, _ = started.communicate(timeout=300)
+        output, _ = process.communicate(timeout=300)
     finally:
-        started.kill()
-    assert started.returncode == 1, output
+        process.kill()
+    assert process.returncode == 1, output
     assert not topics(kafka1)
-
-
-def test_another_cluster_is_no_endpoint_to_compare_with(kafka1: LocalCluster, kafka3: LocalCluster, tmp_path: Path) -> None:
-    ended = run(tmp_path, LONG, kafka1.bootstrap_servers, "--compare", kafka3.bootstrap_servers)
-    assert ended.code == 2
-    assert "are two clusters: their figures do not compare" in ended.output
 
 
 def test_a_topic_that_cannot_be_made_is_told(kafka1: LocalCluster, tmp_path: Path) -> None:

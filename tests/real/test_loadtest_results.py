@@ -12,6 +12,7 @@ import pytest
 from loadtest.results.files import read
 from loadtest.results.model import Comparison, RunResult, Sweep
 from localkafka import LocalCluster
+from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess
 
 pytestmark = pytest.mark.kafka
@@ -26,7 +27,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def finished(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
     """What a command writes to standard output."""
-    run = subprocess.run([*LOADTEST, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    run = run_command(["loadtest", *arguments], 300)
     assert run.returncode in codes, (run.stdout, run.stderr)
     return run.stdout
 
@@ -77,3 +78,9 @@ def test_a_sweep_ends_at_the_highest_rate(proxy: ProxyProcess, tmp_path: Path) -
     found = read(file)
     assert isinstance(found, Sweep)
     assert (found.knee, found.bounded) == (100, False)
+
+
+def test_another_cluster_is_no_endpoint_to_compare_with(kafka1: LocalCluster, kafka3: LocalCluster) -> None:
+    run = start("run", "produce", "--bootstrap", kafka3.bootstrap_servers, "--compare", kafka1.bootstrap_servers, *QUICK)
+    assert "are two clusters: their figures do not compare" in "".join(run.communicate(timeout=120))
+    assert run.returncode == 2

@@ -99,7 +99,7 @@ def test_a_storm_of_new_producers_is_slowed_down_and_an_ordinary_one_is_not(
         decided = wait_until(lambda: [line for line in proxy.usage() if line["type"] == "decision"], "decisions in the usage log")
         assert {(line["quota"], line["principal"]) for line in decided} == {("producer_ids", "User:alice")}
     with ProxyProcess(tmp_path, secure_kafka.bootstrap_servers, settings) as proxy:
-        assert proxy.lines("producer ids remembered", users=2)
+        proxy.wait_for("producer ids remembered", users=2)
         assert proxy.metric("producer_ids_tokens", user="alice") == LIMIT - STORM, "a restart does not forget"
         late, calm = Client(proxy, authority, "alice"), Client(proxy, authority, "bob")
         late.send(f"{name}-alice")

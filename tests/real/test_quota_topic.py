@@ -15,10 +15,10 @@ from tests.real.raw import Connection, connect
 pytestmark = pytest.mark.kafka
 
 
-def proxy_of(folder: Path, kafka: LocalCluster, topic: str) -> ProxyProcess:
+def proxy_of(folder: Path, kafka: LocalCluster, topic: str, **more: str) -> ProxyProcess:
     """Anybody may alter quotas, as nobody logs in."""
     quotas = {"admins": ["ANONYMOUS"], "dynamic": {"topic": topic}, "entities": [{"user": "a", "producer_ids_rate": 1}]}
-    return ProxyProcess(folder, kafka.bootstrap_servers, {"quotas": quotas, "upstream": {"metadata_refresh": "200ms"}})
+    return ProxyProcess(folder, kafka.bootstrap_servers, {"quotas": quotas, "upstream": {"metadata_refresh": "200ms"}, **more})
 
 
 @pytest.fixture
@@ -70,8 +70,13 @@ def test_a_topic_that_is_deleted_is_made_and_filled_again(
         assert proxy.wait_for("quotas written again")["limits"] == 1
         assert wait_until(lambda: described(connection) == 4 and alter(connection, "b", 7) == (0, None), "an alteration")
         assert not proxy.lines("quota changed", old=4.0)
-        with proxy_of(tmp_path / "two", kafka1, name) as other, connect(other.bootstrap) as second:
+        with proxy_of(tmp_path / "two", kafka1, name, proxy_id="two") as other, connect(other.bootstrap) as second:
             assert described(second) == 4
+            assert proxy.metric("enforces_alone") == 0
+            assert alter(second, "b", 8) == (0, None)
+            assert "proxy two stands before the same cluster" in proxy.wait_for("quotas are not shared")["reason"]
+            assert proxy.metric("enforces_alone") == 1
+            assert other.metric("enforces_alone") == 0, "it is the one that altered"
         resource = ConfigResource(ResourceType.TOPIC, name)
         assert admin.describe_configs([resource])[resource].result(90)["cleanup.policy"].value == "compact"
 

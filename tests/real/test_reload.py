@@ -324,5 +324,5 @@ def test_good_and_bad_together_are_refused_together(kafka1: LocalCluster, tmp_pa
         settings.write(settings.text(limits={"max_connections": 1}, listen={"bootstrap": "127.0.0.1:0", "tls": tls}))
         send_hup(proxy)
         assert "/nowhere/tls.crt cannot be read" in refused(proxy)
-        assert proxy.lines("settings refused")[0]["why"] == "SIGHUP"
+        assert proxy.wait_for("settings refused")["why"] == "SIGHUP"
         assert not turned_away(proxy.bootstrap)

@@ -83,7 +83,7 @@ def test_users_of_a_tenant_store_no_more_than_it_may_whatever_they_claim(
     for producer in producers:
         assert producer.flush(90) == 0
     assert not errors
-    assert shared.lines("over quota", quota="tenant_producer_byte_rate", entity="tenant apps", action="throttle")
+    shared.wait_for("over quota", quota="tenant_producer_byte_rate", entity="tenant apps", action="throttle")
     assert not shared.lines("over quota", quota="producer_byte_rate"), "the limit of the user is far away"
     (one,) = json.loads(command("--admin", shared.admin, "--json"))["tenants"]
     assert (one["tenant"], one["topics"], one["partitions"]) == ("apps", 1, 5)

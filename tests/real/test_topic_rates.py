@@ -48,7 +48,7 @@ def test_refused_batches_are_written_once_and_in_order(tenants3: LocalCluster, t
         assert producer.flush(90) == 0
         assert time.monotonic() - began >= 3, "what is above the rate takes time"
         assert not errors
-        assert proxy.lines("over quota", quota="topic_producer_byte_rate", action="refuse")
+        proxy.wait_for("over quota", quota="topic_producer_byte_rate", action="refuse")
     consumer = Consumer({**access(tenants3.bootstrap_servers), "group.id": name, "log_level": 2})
     consumer.assign([TopicPartition(name, i, OFFSET_BEGINNING) for i in range(PARTITIONS)])
     got: dict[int | None, list[int]] = {}
@@ -129,4 +129,4 @@ def test_consumers_of_other_libraries_get_everything_later(
     )
     with ProxyProcess(tmp_path, tenants1.bootstrap_servers, {"quotas": quotas, "upstream": upstream()}) as proxy:
         assert reads(proxy.bootstrap, name, len(values)) == values
-        assert proxy.lines("over quota", quota=quota, action="throttle")
+        proxy.wait_for("over quota", quota=quota, action="throttle")

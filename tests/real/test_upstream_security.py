@@ -16,6 +16,7 @@ from proxy.config.units import HostPort, parse_host_port
 from proxy.config.upstream import UpstreamSasl, UpstreamTls
 from proxy.tls import client_context
 from proxy.upstream.broker_client import BrokerClient
+from proxy.upstream.cluster_client import DirectClient
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.directory import Directory
 from proxy.upstream.metadata_poller import MetadataPoller
@@ -210,7 +211,8 @@ def follow(kafka: LocalCluster, way: Upstream, times: int = 1) -> tuple[Metadata
     brokers = Brokers([address(kafka)], lambda _: None, lambda: 0.0)
 
     async def asking() -> MetadataPoller:
-        follower = MetadataPoller(brokers, Directory(brokers, Topics(), None), lambda: False, 1.0, way, log)  # type: ignore[arg-type]
+        cluster = DirectClient(brokers.addresses, way)
+        follower = MetadataPoller(brokers, Directory(brokers, Topics(), None), lambda: False, 1.0, cluster, log)  # type: ignore[arg-type]
         for _ in range(times):
             await follower.ask()
         return follower

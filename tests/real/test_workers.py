@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -54,7 +55,7 @@ def workers(kafka: LocalCluster, folder: Path, count: int = WORKERS, **settings:
 
 
 def processes(proxy: ProxyProcess) -> list[psutil.Process]:
-    return [it for it in psutil.Process(proxy.process.pid).children() if "proxy.process.worker" in it.cmdline()]
+    return [it for it in psutil.Process(proxy.process.pid).children() if "proxy.process" in it.cmdline()]
 
 
 def rewrite(proxy: ProxyProcess, change: dict[str, Any] | str) -> None:
@@ -127,6 +128,46 @@ def test_a_limit_of_an_address_holds_for_all_workers_together(kafka3: LocalClust
         assert sum(served(it) for it in there) == 5
         assert proxy.metric("client_connections") == 5
         assert proxy.metric("limit_hits_total", limit="max_connections_per_address") >= 10
+
+
+def test_memory_is_one_budget_of_all_workers(kafka3: LocalCluster, tmp_path: Path) -> None:
+    """A request that has come in part holds memory. One user may hold 8/9 of all of it."""
+    limits = {"memory_total": "6MiB", "max_frame": "2MiB", "memory_per_connection": "64KiB"}
+    size, part = 2 << 20, (2 << 20) - (64 << 10)
+    with workers(kafka3, tmp_path, 2, limits=limits) as proxy, ExitStack() as stack, ThreadPoolExecutor(8) as pool:
+
+        def metric(name: str) -> float:
+            return proxy.metric(f"memory_{name}")
+
+        def begin(sock: socket.socket) -> None:
+            request = struct.pack("!ihhih", size - 4, 0, 9, 1, -1).ljust(part, b"\0")
+            pool.submit(lambda: sock.sendall(request))
+
+        host, port = proxy.bootstrap.split(":")
+        local = {}
+        for _ in range(6):
+            sock = stack.enter_context(socket.create_connection((host, int(port)), 300))
+            Connection(sock).decoded(3, 9, topics=[])
+            local[sock.getsockname()[1]] = sock
+        here, there = [
+            [local[it.raddr.port] for it in each.net_connections() if it.raddr and it.raddr.port in local]
+            for each in processes(proxy)
+        ]
+        assert min(len(here), len(there)) >= 2, "they are spread"
+        del here[2:], there[2:]
+        for sock in here:
+            begin(sock)
+        wait_until(lambda: metric("held_bytes") >= 2 * part, "more than half of the memory to be held at one worker")
+        assert not metric("waiting_connections")
+        for sock in there:
+            begin(sock)
+        wait_until(lambda: metric("waiting_connections") == 1, "one to wait at the other worker, and one to go on")
+        wait_until(lambda: metric("held_bytes") >= 3 * part, "that one to be there")
+        assert metric("held_bytes") < 4 * part
+        for sock in here:
+            sock.close()
+        wait_until(lambda: not metric("waiting_connections"), "the last one to go on")
+        wait_until(lambda: metric("held_bytes") == 2 * part, "it to be there")
 
 
 PRODUCERS: dict[str, dict[str, Any]] = {

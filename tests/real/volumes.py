@@ -85,10 +85,8 @@ def can_mount(folder: Path) -> bool:
 
 
 @contextmanager
-def small_cluster(
-    folder: Path, size: int, *, brokers: int = 3, log_dirs: int = 1, **properties: Any
-) -> Iterator[tuple[LocalCluster, Volumes]]:
-    """Brokers whose log dirs have `size` bytes each."""
+def small_volumes(folder: Path, size: int, brokers: int, log_dirs: int = 1) -> Iterator[Volumes]:
+    """The log dirs of a cluster with this `data_dir`, before it starts."""
     dirs = {(node, number): folder / f"node{node}" / f"data{number}" for node in range(brokers) for number in range(log_dirs)}
     mounted = can_mount(folder / "probe")
     with ExitStack() as stack:
@@ -97,7 +95,16 @@ def small_cluster(
             if mounted:
                 assert _mount(path, size)
                 stack.callback(_unmount, path)
-        volumes = Volumes(dirs, size, mounted)
+        yield Volumes(dirs, size, mounted)
+
+
+@contextmanager
+def small_cluster(
+    folder: Path, size: int, *, brokers: int = 3, log_dirs: int = 1, **properties: Any
+) -> Iterator[tuple[LocalCluster, Volumes]]:
+    """Brokers whose log dirs have `size` bytes each."""
+    with ExitStack() as stack:
+        volumes = stack.enter_context(small_volumes(folder, size, brokers, log_dirs))
         more = {**SEGMENTS, **properties}
         cluster = LocalCluster(brokers, log_dirs=log_dirs, data_dir=folder, properties=more, **SECURED)
         stack.callback(_end, cluster)

@@ -1,4 +1,7 @@
-"""The same logs, summed by DuckDB: equal to the byte, with copies and torn lines in them."""
+"""The same logs, summed by DuckDB: equal to the byte, with copies and torn lines in them.
+
+For the night: before every push, sums by hand (test_sums.py), forecasts and what limits would do as arithmetic (test_forecast.py,
+test_quotas.py) and the page of the demo, which has a forecast, proposed quotas and plots, fail for most of what fails here."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +14,7 @@ from tests.reports.conftest import Made, make_with
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 PLAN = make_plan(5, 1, seed=5, most_topics=3)
 

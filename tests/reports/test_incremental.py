@@ -1,7 +1,7 @@
 """A daily run: it reads what is new, makes anew what changed, and comes to what a whole run comes to."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 pytest.importorskip("pyspark")
+from reports import pipeline
 from reports.chargeback import Prices
 from reports.errors import ReportError
 from reports.publish import MANIFEST
-from tests.reports.conftest import make_with
+from tests.reports.conftest import Made, make_with
 from tests.reports.logs import Log
-from tests.reports.sample import write_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 DAY = 86_400
+LATER = datetime(2026, 12, 24, tzinfo=UTC)
 
 
 def files(out: Path) -> dict[str, int]:
@@ -28,14 +29,37 @@ def files(out: Path) -> dict[str, int]:
     return {str(path.relative_to(out)): path.stat().st_ino for path in out.rglob("date=*/*.parquet")}
 
 
-def test_a_daily_run_comes_to_what_a_whole_run_comes_to(spark: "SparkSession", tmp_path: Path) -> None:
-    logs, out = tmp_path / "logs", tmp_path / "out"
+PRICES = Prices(bytes_in=0.5, currency="EUR")
+
+
+@dataclass
+class Daily:
+    """Logs, what a run each day made of them, and what one run makes of all."""
+
+    logs: Path
+    whole: Made
+    daily: Made
+    files: tuple[dict[str, int], dict[str, int]]
+    """Those of the first day's run, before and after that of the second."""
+
+    def copied(self, folder: Path) -> pipeline.Options:
+        """Another run, of a copy."""
+        logs, out = (Path(shutil.copytree(each, folder / each.name)) for each in (self.logs, self.daily.out))
+        manifest = out / MANIFEST
+        manifest.write_text(manifest.read_text().replace(str(self.logs), str(logs)))
+        return pipeline.Options(logs=str(logs), out=out, made=LATER, incremental=True, prices=PRICES, note="Again.")
+
+
+@pytest.fixture(scope="module")
+def runs(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Daily:
+    folder = tmp_path_factory.mktemp("daily")
+    logs, out = folder / "logs", folder / "out"
     a = Log("proxy-a", "a1")
     a.usage(0, requests=1, request_bytes=100).usage(0, topic="t", record_bytes=90, requests=1).raw(b"torn").write(logs)
     a.usage(DAY, requests=2, request_bytes=200)
     second = list(a.lines)
     a.write(logs, 2)
-    first = make_with(spark, logs, out, incremental=True)
+    first = make_with(spark, logs, out, incremental=True, prices=PRICES)
     assert first.report.lines.read == 4
     before = files(out)
 
@@ -46,11 +70,14 @@ def test_a_daily_run_comes_to_what_a_whole_run_comes_to(spark: "SparkSession", t
     new = a.lines[-1]
     a.write(logs, 2)
     a.raw(new).usage(2 * DAY, requests=8, request_bytes=800).raw(b"{}").write(logs, 3)
-    whole = make_with(spark, logs, tmp_path / "whole")
+    whole = make_with(spark, logs, folder / "whole", prices=PRICES)
     next(logs.glob("*000001.jsonl")).unlink()  # what was read of it stays
-    daily = make_with(spark, logs, out, incremental=True)
+    daily = make_with(spark, logs, out, incremental=True, prices=PRICES)
+    return Daily(logs, whole, daily, (before, files(out)))
 
-    after = files(out)
+
+def test_a_daily_run_comes_to_what_a_whole_run_comes_to(runs: Daily) -> None:
+    whole, daily, (before, after) = runs.whole, runs.daily, runs.files
     kept = {name for name in before if "2026-03-01" in name}
     assert kept
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}  # not even written again
@@ -75,36 +102,26 @@ def no_spark(_master: str, **_: object) -> None:
 
 
 def test_without_anything_new_the_report_is_made_again_without_spark(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Daily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from reports import pipeline
-
-    logs, out = tmp_path / "logs", tmp_path / "out"
-    write_sample(logs, minutes=2)
-    prices = Prices(bytes_in=0.5, currency="EUR")
-    first = make_with(spark, logs, out, incremental=True, prices=prices)
-    before = content(out)
-
+    """What the cases below begin with: without a change, none of them would start Spark."""
+    asked = runs.copied(tmp_path)
+    before = content(asked.out)
     monkeypatch.setattr(pipeline, "spark_session", no_spark)
-    later = datetime(2026, 12, 24, tzinfo=UTC)
-    asked = pipeline.Options(logs=str(logs), out=out, made=later, incremental=True, prices=prices, note="Again.")
     again = pipeline.make_report(asked, lambda _: None)
-
-    assert again == replace(first.report, made=later, note="Again.")
-    assert content(out) == before
-    assert "2026-12-24" in first.page
-    assert "Again." in first.page
+    assert again == replace(runs.daily.report, logs=asked.logs, made=LATER, note="Again.")
+    assert content(asked.out) == before
+    page = (asked.out / "report.html").read_text()
+    assert "2026-12-24" in page
+    assert "Again." in page
 
 
 @pytest.mark.parametrize("change", ["price", "file grew", "new file", "quotas", "table lost", "summary damaged"])
 def test_spark_is_started_for_whatever_the_last_report_does_not_say(
-    once: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    runs: Daily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    from reports import pipeline
-
-    logs, out = (Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in once)
-    _tell_of(out, once[0], logs)
-    asked = pipeline.Options(logs=str(logs), out=out, made=datetime(2026, 4, 2, tzinfo=UTC), incremental=True)
+    asked = runs.copied(tmp_path)
+    logs, out = Path(asked.logs), asked.out
     match change:
         case "price":
             asked = replace(asked, prices=Prices(stored=1.0))
@@ -127,31 +144,3 @@ def test_spark_is_started_for_whatever_the_last_report_does_not_say(
     monkeypatch.setattr(pipeline, "spark_session", started)
     with pytest.raises(ReportError, match="Spark was started"):
         pipeline.make_report(asked, lambda _: None)
-
-
-def test_a_copied_report_of_copied_logs_needs_no_spark(
-    once: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the cases above begin with: without a change, none of them would start Spark."""
-    from reports import pipeline
-
-    logs, out = (Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in once)
-    _tell_of(out, once[0], logs)
-    monkeypatch.setattr(pipeline, "spark_session", no_spark)
-    asked = pipeline.Options(logs=str(logs), out=out, made=datetime(2026, 4, 2, tzinfo=UTC), incremental=True)
-    assert pipeline.make_report(asked, lambda _: None).lines.read == 1
-
-
-@pytest.fixture(scope="module")
-def once(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Logs of one line, and a report of them."""
-    folder = tmp_path_factory.mktemp("once")
-    Log().usage(0, requests=1, request_bytes=100).write(folder / "logs")
-    make_with(spark, folder / "logs", folder / "out", incremental=True)
-    return folder / "logs", folder / "out"
-
-
-def _tell_of(out: Path, old: Path, new: Path) -> None:
-    """Let a report say that it is of a copy of its logs."""
-    manifest = out / MANIFEST
-    manifest.write_text(manifest.read_text().replace(str(old), str(new)))

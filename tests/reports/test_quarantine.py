@@ -162,6 +162,7 @@ def test_every_reason_is_tried() -> None:
     assert {reason for _, reason, _ in BAD.values()} | {"damaged_file"} == set(Reason) == set(MEANINGS)
 
 
+@pytest.mark.nightly  # tests/reports/test_render.py has what the page says, the tests above and test_files.py what is put aside
 def test_a_folder_with_only_bad_lines_gives_a_report_that_says_so(make: Callable[..., Any], tmp_path: Path) -> None:
     log = Log()
     for data, _, _ in BAD.values():

@@ -76,6 +76,7 @@ def test_what_a_plan_says_is_what_the_proxy_then_does(kafka1: LocalCluster, quot
 
 def test_a_plan_is_applied_to_the_state_it_was_made_from_alone(kafka1: LocalCluster, quotas: Quotas, tmp_path: Path) -> None:
     file, plan, logs = tmp_path / "new.yaml", tmp_path / "plan.json", tmp_path / "proxy" / "logs"
+    unseen = tmp_path / "unseen.json"
     file.write_text("quotas: {entities: [{user: moved, cluster_request_rate: 5}]}")
     with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, dict(SETTINGS)) as proxy:
         assert quotas(proxy, "plan", file, "--out", plan).exit_code == 2
@@ -91,6 +92,11 @@ def test_a_plan_is_applied_to_the_state_it_was_made_from_alone(kafka1: LocalClus
         since = json.loads(plan.read_text())["observed_from"]
         again = quotas(proxy, "apply", plan, "--observe-first", "1h", "--logs", logs)
         assert (again.exit_code, json.loads(plan.read_text())["observed_from"]) == (4, since), "stopped and given again, it goes on"
+
+        file.write_text("quotas: {connections: {networks: {10.1.2.3: 5}}}")
+        assert quotas(proxy, "plan", file, "--out", unseen).exit_code == 2
+        told = quotas(proxy, "apply", unseen, "--observe-first", "1s", "--wait", "--logs", logs)
+        assert (told.exit_code, "connection_creation_rate of address 10.1.2.3" in told.output) == (1, True), told.output
 
         assert quotas(proxy, "apply", plan).exit_code == 0
         assert "nothing to do" in quotas(proxy, "apply", plan).output

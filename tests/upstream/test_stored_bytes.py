@@ -9,6 +9,7 @@ from typing import Any, cast
 from proxy.config.limits import limits_of
 from proxy.config.models import Settings
 from proxy.hashing import murmur3
+from proxy.upstream.cluster_client import DirectClient
 from proxy.upstream.connector import Upstream
 from proxy.upstream.dynamic_quotas import DynamicQuotas
 from proxy.upstream.stored_bytes import StoredBytesWatch
@@ -31,9 +32,8 @@ class Watched:
         )
         self.engine = Engine(limits_of(settings), murmur3)
         addresses = [broker.address for broker in brokers]
-        self.watch = StoredBytesWatch(
-            self.engine, settings.quotas.stored_bytes, lambda: addresses, Upstream(5.0), cast(Any, self.log), lambda: self.now
-        )
+        client = DirectClient(lambda: addresses, Upstream(5.0))
+        self.watch = StoredBytesWatch(self.engine, settings.quotas.stored_bytes, client, cast(Any, self.log), lambda: self.now)
         self.holds(0, {"apps.a": [(0, 100), (1, 200)], "other": [(0, 5000)]})
 
     def holds(self, broker: int, topics: dict[str, list[tuple[int, int]]]) -> None:

@@ -22,6 +22,7 @@ from proxy.observe.volumes import VolumeLog
 from proxy.process.proxy import Proxy
 from proxy.process.reload import LIVE
 from proxy.process.start_error import StartError
+from proxy.upstream.cluster_client import DirectClient
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.volumes import ALL_LOG_DIRS, ClusterSource, LocalSource, Watch
 from quota.kinds.storage import Below, Check, Reason, Replicas, Storage, StorageLimits, Volume
@@ -38,7 +39,7 @@ SINGLE = StorageLimits(Below(GIB), Below(GIB))
 
 def source(brokers: list[Describing], *, replicas: bool = False, timeout: float = TIMEOUT) -> ClusterSource:
     addresses = [broker.address for broker in brokers]
-    return ClusterSource(lambda: addresses, Upstream(5.0), timeout, lambda _, __: replicas)
+    return ClusterSource(DirectClient(lambda: addresses, Upstream(5.0)), timeout, lambda _, __: replicas)
 
 
 def look(
@@ -148,7 +149,7 @@ def test_a_broker_that_hangs_does_not_keep_others_from_naming_the_brokers() -> N
             hung = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
             first = HostPort("127.0.0.1", hung.sockets[0].getsockname()[1])
             addresses = [first, *(broker.address for broker in brokers)]
-            check = await ClusterSource(lambda: addresses, Upstream(5.0), 2.0, lambda _, __: False).look(0.0)
+            check = await ClusterSource(DirectClient(lambda: addresses, Upstream(5.0)), 2.0, lambda _, __: False).look(0.0)
             hung.close()
             return check
 
@@ -253,7 +254,7 @@ def watch(fixed: Fixed, limits: StorageLimits = SINGLE, interval: float = 0.02) 
     storage, log, lines = Storage(limits), Recorder(), Lines()
     loop = asyncio.get_running_loop()
     told = VolumeLog(cast(Any, log), cast(UsageLog, lines))
-    made = Watch(storage, settings, storage.observe, list, Upstream(1.0), told, loop.time)
+    made = Watch(storage, settings, storage.observe, DirectClient(list, Upstream(1.0)), told, loop.time)
     made._source = fixed
     return made, storage, log, lines
 
@@ -325,7 +326,8 @@ def test_other_settings_are_a_new_check_at_once_and_none_ends_it() -> None:
             storage, log = Storage(None), Recorder()
             told = VolumeLog(cast(Any, log), cast(UsageLog, Lines()))
             clock = asyncio.get_running_loop().time
-            made = Watch(storage, None, storage.observe, lambda: [brokers[0].address], Upstream(1.0), told, clock)
+            client = DirectClient(lambda: [brokers[0].address], Upstream(1.0))
+            made = Watch(storage, None, storage.observe, client, told, clock)
             await made.start()
             task = asyncio.create_task(made.run())
             await asyncio.sleep(0)

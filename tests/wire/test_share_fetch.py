@@ -175,6 +175,8 @@ def test_blanks_are_as_long_as_asked_and_say_nothing(size):
     assert len(blank) == size
     assert blank[0] == 1
     assert skip_as_java_does(blank, 1) == size
+    with pytest.raises(BadBytes, match="node endpoints in 12 bytes"):
+        blank_endpoints(12)
 
 
 @pytest.mark.parametrize("cuts", [[], [50], [20, 21, 300]])

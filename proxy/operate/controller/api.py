@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import aiohttp
+import yaml
 
 from proxy.operate.controller.definition import GROUP, PLURAL, VERSION
 
@@ -123,5 +124,7 @@ async def kubernetes(kubeconfig: Path | None) -> AsyncIterator[Kubernetes]:
             await config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
     except (ConfigException, OSError) as e:
         raise ApiError(f"how to reach the API server is not known: {e}; outside of a pod give --kubeconfig") from None
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):  # whatever else stands in the file
+        raise ApiError(f"--kubeconfig {kubeconfig}: is not a kubeconfig") from None
     async with client.ApiClient(configuration) as connection:
         yield Kubernetes(client.CustomObjectsApi(connection))

@@ -7,6 +7,7 @@ import http.client
 import ssl
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +18,7 @@ from proxy.config.units import HostPort, parse_server
 from proxy.operate.access import AccessError, upstream_of
 from proxy.operate.admin import look
 from proxy.operate.controller.definition import definition
+from proxy.operate.controller.lease import PASS
 
 
 @click.command()
@@ -78,12 +80,16 @@ def controller(
     from proxy.operate.controller.strimzi import USERS
 
     try:
-        servers = [parse_server(server) for server in bootstrap_server.split(",")]
-        pages = [parse_server(admin) for admin in admins]
-        upstream = upstream_of(command_config)
-        tls = ssl.create_default_context(cafile=ca_file) if use_tls or ca_file else None
-    except (AccessError, ValueError, OSError) as e:
+        servers = [_address("--bootstrap-server", server) for server in bootstrap_server.split(",")]
+        pages = [_address("--admin", admin) for admin in admins]
+        # Each server in turn is given a part of the time of a pass, so that one that is gone does not hide the others.
+        upstream = replace(upstream_of(command_config), timeout=PASS / (2 * len(servers)))
+    except AccessError as e:
         _fail(str(e))
+    try:
+        tls = ssl.create_default_context(cafile=ca_file) if use_tls or ca_file else None
+    except OSError as e:
+        _fail(f"--ca-file {ca_file}: cannot be used: {e.strerror or e}")
     place, slash, name = lease.partition("/")
     if not (place and slash and name):
         _fail(f"--lease {lease}: must be NAMESPACE/NAME")
@@ -95,12 +101,24 @@ def controller(
         _fail(str(e), 1)
 
 
+def _address(option: str, text: str) -> HostPort:
+    try:
+        return parse_server(text)
+    except ValueError as e:
+        _fail(f"{option} {text}: {e}")
+
+
 def _pages(admins: Sequence[HostPort], tls: ssl.SSLContext | None, token_file: Path | None) -> list[dict[str, object]]:
     headers = {} if token_file is None else {"Authorization": f"Bearer {token_file.read_text(encoding='utf-8').strip()}"}
-    try:
-        return [look(admin, "/throttles", tls, headers) for admin in admins]
-    except http.client.HTTPException as e:
-        raise OSError(str(e) or type(e).__name__) from None
+    pages: list[dict[str, object]] = []
+    for admin in admins:
+        try:
+            pages.append(look(admin, "/throttles", tls, headers))
+        except (OSError, ValueError, http.client.HTTPException) as e:
+            raise OSError(
+                f"{admin}: {e.strerror if isinstance(e, OSError) and e.strerror else str(e) or type(e).__name__}"
+            ) from None
+    return pages
 
 
 @click.command("controller-crd")

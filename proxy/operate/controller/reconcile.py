@@ -124,6 +124,14 @@ def _told(before: Mapping[str, Any], event: Event) -> list[Event]:
     return [] if (before.get("reason"), before.get("message")) == (event.reason, event.message[:1000]) else [event]
 
 
+def unreachable(quota: KafkaQuota, throttled: Mapping[Entity, set[str]] | None, reason: str, now: float) -> Object:
+    """A status while no proxy answers: that its limits are not set, or not given back yet; else whether they throttle."""
+    before = quota.condition(ACCEPTED)
+    if quota.deleting or before.get("observedGeneration") != quota.generation:
+        return with_condition(quota.status, ACCEPTED, "Unknown", "NoProxy", reason, quota.generation, now)
+    return with_throttles(quota, quota.status, throttled, now) if before["status"] == "True" else quota.status
+
+
 def with_throttles(quota: KafkaQuota, status: Object, throttled: Mapping[Entity, set[str]] | None, now: float) -> Object:
     """A status that says whether the entity is throttled now; None: that is not known."""
     if throttled is None:

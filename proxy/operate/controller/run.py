@@ -9,7 +9,8 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,12 +23,13 @@ from proxy.operate.controller import reconcile, strimzi
 from proxy.operate.controller.api import EVENTS, QUOTAS, ApiError, Kind, Kubernetes, Object, kubernetes
 from proxy.operate.controller.definition import GROUP, KIND, VERSION
 from proxy.operate.controller.lease import PASS, Lease
-from proxy.operate.controller.objects import ACCEPTED, FINALIZER, KafkaQuota, read, stamp, with_condition
+from proxy.operate.controller.objects import FINALIZER, KafkaQuota, read, stamp
 from proxy.operate.controller.reconcile import Event, Step
 from proxy.upstream.connector import BrokerError, Upstream
 from proxy.upstream.quota_client import QuotaClient, first_that_answers, result_text
 from proxy.wire.client_quotas import DONE, Entry, Filter, Result
 from quota.entity import Entity
+from quota.keys import named
 
 Look = Callable[[], list[dict[str, Any]]]
 """The throttles pages of all proxies; it blocks."""
@@ -88,11 +90,16 @@ class Controller:
 
     def __init__(self, api: Kubernetes, options: Options, identity: str, wall: Callable[[], float]) -> None:
         self._api, self._options, self._identity, self._wall = api, options, identity, wall
+        self._complaints: dict[str, str] = {}
+        self._complaints_before: dict[str, str] = {}
+        """What did not work in this pass and in the one before, by object."""
 
     async def work(self) -> None:
         """One pass."""
+        self._complaints_before, self._complaints = self._complaints, {}
         for namespace in self._options.namespaces if self._options.users else ():
-            await self._mirror(namespace)
+            async with self._apart(f"KafkaUsers of {namespace}"):
+                await self._mirror(namespace)
         quotas = [read(found) for namespace in self._options.namespaces for found in await self._api.list(QUOTAS, namespace)]
         if not quotas:
             return
@@ -102,7 +109,7 @@ class Controller:
                 self._options.servers, self._options.upstream, lambda client: self._with(client, quotas, throttled)
             )
         except BrokerError as e:
-            await self._unreachable(quotas, str(e))
+            await self._unreachable(quotas, throttled, str(e))
             raise
 
     async def _mirror(self, namespace: str) -> None:
@@ -110,32 +117,58 @@ class Controller:
         users = await self._api.list(self._options.users, namespace)
         found = strimzi.changes(users, await self._api.list(QUOTAS, namespace))
         for made in found.make:
-            await self._api.create(QUOTAS, namespace, made)
+            async with self._apart(f"{namespace}/{made['metadata']['name']}"):
+                await self._api.create(QUOTAS, namespace, made)
         for made in found.alter:
-            limits: Object = dict.fromkeys(strimzi.LIMITS.values()) | made["spec"]["limits"]
-            await self._api.patch(QUOTAS, namespace, made["metadata"]["name"], {"spec": {"limits": limits}})
+            name, limits = made["metadata"]["name"], dict.fromkeys(strimzi.LIMITS.values()) | made["spec"]["limits"]
+            async with self._apart(f"{namespace}/{name}"):
+                await self._api.patch(QUOTAS, namespace, name, {"spec": {"limits": limits}})
         for name in found.delete:
-            await self._api.delete(QUOTAS, namespace, name)
+            async with self._apart(f"{namespace}/{name}"):
+                await self._api.delete(QUOTAS, namespace, name)
+
+    @asynccontextmanager
+    async def _apart(self, place: str) -> AsyncIterator[None]:
+        """What the API server refuses about one object keeps no other from its limits; the next pass tries it again. What it says
+        is told once."""
+        try:
+            yield
+        except ApiError as e:
+            if not e.status:
+                raise
+            if e.status not in (404, 409):  # it has gone, or was altered, since it was read
+                self._complain(place, str(e))
+
+    def _complain(self, place: str, text: str) -> None:
+        """Say it, if it was not said in the pass before."""
+        self._complaints[place] = text
+        if self._complaints_before.get(place) != text:
+            say(f"{place}: {text}")
 
     async def _throttled(self) -> dict[Entity, set[str]] | None:
         if self._options.look is None:
             return None
         try:
             return reconcile.throttled_of(await asyncio.to_thread(self._options.look))
-        except (OSError, ValueError, KeyError) as e:
-            say(f"who is throttled is not known: {e}")
-            return None
+        except (OSError, ValueError) as e:
+            self._complain("who is throttled is not known", str(e))
+        except (KeyError, TypeError, AttributeError):
+            self._complain("who is throttled is not known", "--admin leads to something else than a proxy of this version")
+        return None
 
     async def _with(self, client: QuotaClient, quotas: list[KafkaQuota], throttled: dict[Entity, set[str]] | None) -> None:
-        steps = reconcile.steps(quotas, plan.own(await client.describe(EVERYTHING)))
-        for step in steps:
-            if step.first is not None and not step.first.wrong:
-                await self._claim(step.first)
+        steps = []
+        for step in reconcile.steps(quotas, plan.own(await client.describe(EVERYTHING))):
+            async with self._apart(f"limits of {named(step.entity)}"):
+                if step.first is not None and not step.first.wrong:
+                    await self._claim(step.first)
+                steps.append(step)
         entries = [step.entry for step in steps if step.entry is not None]
         results = dict(_by_entry(await client.alter(entries, validate_only=False))) if entries else {}
         for step in steps:
             result = DONE if step.entry is None else results[frozenset(step.entry.who)]
-            await self._settle(step, None if result == DONE else result_text(result), throttled)
+            async with self._apart(f"limits of {named(step.entity)}"):
+                await self._settle(step, None if result == DONE else result_text(result), throttled)
 
     async def _claim(self, quota: KafkaQuota) -> None:
         """Before anything is written: what would have to be given back is remembered, whenever the controller ends."""
@@ -165,12 +198,14 @@ class Controller:
             await self._tell(quota, Event("Normal", "GivenBack", f"Given back: {', '.join(sorted(quota.owned)) or 'nothing'}."))
             await self._set_finalizers(quota, [name for name in quota.finalizers if name != FINALIZER])
 
-    async def _unreachable(self, quotas: list[KafkaQuota], reason: str) -> None:
-        """Say so in objects of which nothing else is known yet."""
+    async def _unreachable(self, quotas: list[KafkaQuota], throttled: dict[Entity, set[str]] | None, reason: str) -> None:
+        """Say so in objects that wait for the proxy. What is in force stays so; whether it throttles is as admin listeners say."""
+        now = self._wall()
         for quota in quotas:
-            if not quota.deleting and quota.condition(ACCEPTED).get("observedGeneration") != quota.generation:
-                generation, now = quota.generation, self._wall()
-                await self._write(quota, with_condition(quota.status, ACCEPTED, "Unknown", "NoProxy", reason, generation, now))
+            async with self._apart(quota.place):
+                status = reconcile.unreachable(quota, throttled, reason, now)
+                if status != quota.status:
+                    await self._write(quota, status)
 
     async def _set_finalizers(self, quota: KafkaQuota, names: list[str]) -> None:
         """Unless another has altered the object since it was read: then the next pass does it."""

@@ -45,7 +45,9 @@ def changes(users: Iterable[Object], quotas: Iterable[Object]) -> Changes:
 def _quota(user: Object) -> Object | None:
     """The object of one KafkaUser; None while it has no quotas, or no name of its principal yet."""
     quotas = user.get("spec", {}).get("quotas") or {}
-    limits = {LIMITS[name]: value for name, value in quotas.items() if name in LIMITS and value and value > 0}
+    limits = {
+        LIMITS[name]: value for name, value in quotas.items() if name in LIMITS and isinstance(value, int | float) and value > 0
+    }
     principal = user.get("status", {}).get("username")
     if not limits or not principal or "deletionTimestamp" in user["metadata"]:
         return None
