@@ -180,8 +180,8 @@ class Fairness(Assertion):
 
 
 class Total(Assertion):
-    """What tenants wrote or read together, compared with one of them: where that asks for a tenth of what the broker can do, 8.5 times
-    as much is 85 % of it."""
+    """What tenants wrote or read together, compared with one of them. Where that asks for a tenth of what the broker can do,
+    8.5 times as much is 85 % of it."""
 
     check: Literal["total"]
     tenants: list[Name] = Field(min_length=1)
