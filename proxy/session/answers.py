@@ -17,6 +17,7 @@ from proxy.session.plans import UNREAD, AlikeAnswers, Plan, Stream
 from proxy.session.tally import Sum
 from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
 from proxy.wire.runs import Shape
+from quota.in_flight import Passage
 from quota.windows.durations import Durations
 
 MAX_TOKEN: Final = 1 << 20
@@ -32,9 +33,10 @@ MANY: Final = 4096
 
 class Due:
     """The answers to some requests, whose correlation ids follow each other: `count` more, the next to `correlation_id`. They went
-    on at `when`, and their times are counted in `times`. `own`: the answer of the proxy itself, None where the broker answers."""
+    on at `when`, and their times are counted in `times`. `passage` ends with the answer. `own`: the answer of the proxy itself,
+    None where the broker answers."""
 
-    __slots__ = ("correlation_id", "count", "counted_in", "own", "plan", "shape", "times", "when")
+    __slots__ = ("correlation_id", "count", "counted_in", "own", "passage", "plan", "shape", "times", "when")
 
     def __init__(
         self,
@@ -46,10 +48,11 @@ class Due:
         when: float,
         times: Durations | None,
         own: Answer | None = None,
+        passage: Passage | None = None,
     ) -> None:
         self.correlation_id, self.counted_in, self.plan, self.own = correlation_id, counted_in, plan, own
         self.count, self.shape = count, shape
-        self.when, self.times = when, times
+        self.when, self.times, self.passage = when, times, passage
 
 
 class Answers:
@@ -142,11 +145,12 @@ class Answers:
         shape: Shape | None = None,
         when: float = 0.0,
         times: Durations | None = None,
+        passage: Passage | None = None,
     ) -> int:
         """Requests went out at `when`; how many answers are outstanding. `times` counts how long the broker takes."""
         if plan is not None and plan.waits:
             shape = None  # each answer is looked at
-        self._queue.append(Due(correlation_id, counted_in, plan, count, shape, when, times))
+        self._queue.append(Due(correlation_id, counted_in, plan, count, shape, when, times, None, passage))
         self._due += count
         if plan is not None and plan.waits and not isinstance(plan, Question):
             self.awaited += 1
@@ -162,6 +166,12 @@ class Answers:
     def discard(self) -> None:
         """Drop all further answers, as the client has gone."""
         self._out.to, self._turn_over = nowhere, _never
+
+    def give_up(self, now: float) -> None:
+        """No further answer comes."""
+        for due in self._queue:
+            if due.passage is not None:
+                due.passage.end(now)
 
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
@@ -298,6 +308,8 @@ class Answers:
         if times is not None:
             times.add((self.now - max(due.when, self._answered)) / count, count)
             self._answered = self.now
+        if due.passage is not None:
+            due.passage.end(self.now)
         self._due -= count
         due.count -= count
         due.correlation_id += count

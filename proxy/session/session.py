@@ -96,12 +96,13 @@ class Current:
     """A request whose handling takes time: what it counts against, who handles it, and what that waits for; None while it does
     not wait, or only for the next turn of its connection. It came at `since`, and quotas held it for `held` seconds."""
 
-    __slots__ = ("handling", "held", "large", "pause", "pieces", "rates", "request", "since")
+    __slots__ = ("handling", "held", "large", "pause", "paused", "pieces", "rates", "request", "since")
 
     def __init__(self, request: Request, rates: tuple[Metered, ...], handling: Handling, since: float) -> None:
         self.request, self.rates, self.handling = request, rates, handling
         self.since, self.held = since, 0.0
         self.pause: Pause = None
+        self.paused = since
         self.large = request.size > LARGE
         """It is handled in several turns of its connection; a smaller one in one."""
         self.pieces = request.frame_pieces()
@@ -653,7 +654,9 @@ class Session:
         """On with the request that takes time: until it waits for something, the turn is over, or it is clear what becomes of
         it. What came before it has gone on."""
         self.client.now = now
-        current.pause = None
+        if isinstance(current.pause, Wait) and current.pause.quota:
+            current.held += now - current.paused
+        current.pause, current.paused = None, now
         try:
             while (pause := next(current.handling)) is None or (isinstance(pause, Wait) and pause.pending.done):
                 if current.large and self.port.turn_over():
@@ -681,6 +684,8 @@ class Session:
 
     def _wait(self, pause: Hold | Ask | Wait, now: float) -> None:
         """Begin to wait for something. The answer to a question of the proxy is counted nowhere, as no client asked for it."""
+        if self._current is not None:
+            self._current.paused = now
         if isinstance(pause, Hold):
             if self._current is not None:
                 self._current.held += pause.seconds
@@ -697,8 +702,13 @@ class Session:
             pause.pending.tell(self._done_elsewhere)
 
     def _done_elsewhere(self, now: float) -> None:
-        """What `Wait` waits for is done."""
-        if self.state is State.ASKING:
+        """What `Wait` waits for is done. Where a quota had it wait, another connection is at work, or this one."""
+        current = self._current
+        if current is not None and isinstance(current.pause, Wait) and current.pause.quota:
+            if not self._over:
+                self._over = True
+                self.port.next_turn()
+        elif self.state is State.ASKING:
             self._resume(now)
 
     def _decide(
@@ -737,7 +747,9 @@ class Session:
         self._unanswerable += self._gone and forward.reply
         if forward.reply:
             times = self.client.times(key)
-            self._await(forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan, 1, None, now, times))
+            self._await(
+                forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan, 1, None, now, times, forward.passage)
+            )
 
     def _await(self, plan: Plan | None, due: int) -> None:
         """An answer with this plan is expected, one of `due`: must requests behind it wait?"""
@@ -942,6 +954,7 @@ class Session:
         current, self._current = self._current, None
         if current is not None:
             current.handling.close()
+        self._answers.give_up(self._last)
         self._pay_no_more()
         self.client.forget()
         self.port.close()
