@@ -45,11 +45,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Process ids of the proxy and of the sink, and where the proxy listens."""
+    """Process ids of the proxy and of the sink, and the ports of the proxy."""
 
     proxy: int
     sink: int
     listen: int
+    admin: int
 
 
 def measure(proxy: list[str], case: str, seconds: float) -> Figure:
@@ -79,7 +80,7 @@ def in_front(proxy: list[str], cases: list[str]) -> Iterator[Parts]:
     listen, upstream, admin = free_ports(3)
     command = [part.format(listen=listen, upstream=upstream, admin=admin) for part in proxy]
     with sink_at(upstream, cases, cpus[-1:]) as sink, running(command, cpus[:1], listen) as pid:
-        yield Parts(pid, sink, listen)
+        yield Parts(pid, sink, listen, admin)
 
 
 @contextmanager

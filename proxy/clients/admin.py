@@ -56,8 +56,8 @@ class AdminSource(Protocol):
     async def live(self) -> dict[str, Any]:
         """What the console shows, as `live.Live.part` tells it."""
 
-    async def client(self, user: str, client_id: str) -> dict[str, Any]:
-        """One client in detail, as `live.Live.one` tells it."""
+    async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
+        """One client in detail, or a user with None for the client id, as `live.Live.one` tells it."""
 
 
 class LiveAnswers:
@@ -121,7 +121,7 @@ async def start_admin(
 
     async def client(request: web.Request) -> web.Response:
         async with one_at_a_time:
-            told = await source.client(request.query.get("user", ""), request.query.get("client_id", ""))
+            told = await source.client(request.query.get("user", ""), request.query.get("client_id"))
         return web.Response(body=as_json(told), content_type="application/json", headers=NOT_KEPT)
 
     async def page(_: web.Request) -> web.Response:

@@ -188,8 +188,9 @@ class ClientConnection:
 
     @property
     def broker(self) -> str:
-        """Which broker it is connected to, nothing while it is not."""
-        return "" if self._broker is None else str(self._broker.transport.get_extra_info("peername"))
+        """The address of the broker that it is connected to, empty while it is to none."""
+        peer = None if self._broker is None else self._broker.transport.get_extra_info("peername")
+        return "" if peer is None else str(HostPort(*peer[:2]))
 
     # ------------------------------------------------------------------ Port
 

@@ -20,16 +20,19 @@ from proxy.observe.activity import POINT, POINTS, Rates, Traffic
 from proxy.observe.decision_totals import Totals
 from proxy.observe.lines import api_name, iso
 from proxy.observe.metrics import build_labels
-from proxy.observe.throttle_status import named, short
+from proxy.observe.throttle_status import UNITS, named, short
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
+from proxy.session.latencies import Part
 from quota.addresses import AddressEntity, with_limit
-from quota.catalogue import KEYS, STORED, TENANT_KINDS, TOPIC_STORED
+from quota.catalogue import KEYS, TENANT_KINDS, TOPIC_STORED
 from quota.engine import Engine
 from quota.entity import Entity, levels
 from quota.kind import LimitedKind
 from quota.kinds.storage import VolumeState
 from quota.overrides import Table
+from quota.tenants import NO_TENANTS, Tenants
+from quota.windows.durations import BUCKETS, quantile
 
 MOST: Final = 1000
 MOST_DECISIONS: Final = 200
@@ -42,9 +45,7 @@ STEP: Final = 5
 LATELY: Final = 600.0
 """Seconds for which somebody who was throttled or refused is shown before others."""
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if not key.at_once}
-_UNIT_OF: Final = {
-    kind: key.unit for key in KEYS.values() if not key.at_once for kind in (key.kind, TENANT_KINDS.get(key.kind, key.kind))
-} | {TOPIC_STORED: next(key.unit for key in KEYS.values() if key.kind == STORED)}
+NONE_TOOK: Final = [0] * BUCKETS
 _NOTHING: Final[list[list[float]]] = [[0.0] * POINTS, [0.0] * POINTS]
 _SECTIONS: Final = {
     "storage": "quotas.storage",
@@ -76,13 +77,13 @@ class Seen(Protocol):
 @dataclass(frozen=True, slots=True)
 class State:
     """What only the running process knows. `positions`: where each entity stands in the settings file; `limits`, `dynamic`: what
-    is in force, and what of it was set while proxies run; `connections`: (client, state, seconds since it came, broker); `about`:
-    of the proxy itself, by name."""
+    is in force, and what of it was set while proxies run; `connections`: (client, state, seconds since it came, broker,
+    software); `about`: of the proxy itself, by name."""
 
     positions: Callable[[], Mapping[Entity, int]]
     limits: Callable[[], Table]
     dynamic: Callable[[], Table]
-    connections: Callable[[], Sequence[tuple[Seen, str, float, str]]]
+    connections: Callable[[], Sequence[tuple[Seen, str, float, str, str]]]
     brokers: Callable[[], list[dict[str, Any]]]
     about: Callable[[], dict[str, Any]]
 
@@ -126,50 +127,67 @@ class Live:
         return {
             "at": iso(self._wall()),
             "point_seconds": POINT,
+            "producer_ids_seconds": self._engine.producer_ids.windows.seconds,
             "about": {**build_labels(), **self._state.about()},
             "clients": clients,
             "clients_known": len(known),
             "decisions": decisions,
             "volumes": [_volume(seen) for seen in islice(self._engine.storage.volumes, MOST)],
-            "brokers": self._state.brokers(),
+            "brokers": self._brokers(),
         }
 
-    async def one(self, user: str, client_id: str) -> dict[str, Any]:
-        """One client in detail."""
-        entity = Entity(user, client_id)
+    def _brokers(self) -> list[dict[str, Any]]:
+        """Each with how long it took for requests of the last interval, counted by duration; not for those that wait by design."""
+        took: dict[int | None, list[int]] = {}
+        for place, counts in self._usage.took:
+            if place.part is Part.BROKER:
+                took[place.broker] = list(map(add, took.get(place.broker, NONE_TOOK), counts))
+        return [{**broker, "took": took.get(broker["id"], NONE_TOOK)} for broker in self._state.brokers()]
+
+    async def one(self, user: str, client_id: str | None) -> dict[str, Any]:
+        """One client in detail; with None for the client id, a user with all of its client ids."""
+        entity = Entity(user, client_id or "")
+
+        def is_it(name: str, its: str | None) -> bool:
+            return name == user and client_id in (None, its or "")
+
         found: list[dict[str, Any]] = []
-        for i, (client, state, age, broker) in enumerate(list(self._state.connections())):
+        for i, (client, state, age, broker, software) in enumerate(list(self._state.connections())):
             if i % 200 == 199:
                 await self._pause()
-            if (client.user, client.client_id or "") == (user, client_id) and len(found) < MOST_CONNECTIONS:
-                found.append({"address": client.address, "state": state, "seconds": round(age, 1), "broker": broker})
+            if is_it(client.user, client.client_id) and len(found) < MOST_CONNECTIONS:
+                about = {"address": client.address, "software": software, "state": state}
+                found.append({**about, "seconds": round(age, 1), "broker": broker, "client_id": short(client.client_id)})
         topics: Counter[str] = Counter()
         for row in self._usage.activity.rows:
-            if row.key.topic is not None and (row.key.principal.removeprefix("User:"), row.key.client_id or "") == entity[:2]:
+            if row.key.topic is not None and is_it(row.key.principal.removeprefix("User:"), row.key.client_id):
                 topics[row.key.topic] += row.record_bytes or row.response_bytes
         return {
             "limits": self._limits(entity, self._clock()),
             "connections": found,
             "topics": [{"topic": short(topic), "bytes": size} for topic, size in topics.most_common(MOST_CONNECTIONS)],
             "decisions": self._decisions(
-                lambda whose: whose.user == user and whose.client_id in (None, client_id), MOST_CONNECTIONS
+                lambda whose: whose.user == user and (client_id is None or whose.client_id in (None, client_id)), MOST_CONNECTIONS
             ),
         }
 
     async def _connections(self) -> Counter[Entity]:
         """How many each client has."""
         found: Counter[Entity] = Counter()
-        for i, (client, _, _, _) in enumerate(list(self._state.connections())):
+        for i, (client, *_) in enumerate(list(self._state.connections())):
             if i % 200 == 199:
                 await self._pause()
             found[Entity(client.user, client.client_id or "")] += 1
         return found
 
     def _client(self, entity: Entity, rates: Rates, traffic: Traffic | None, connections: int, now: float) -> dict[str, Any]:
-        newest = self._usage.activity.newest
+        newest, user = self._usage.activity.newest, entity.user or ""
+        ids = self._engine.producer_ids.standing(user, now)
         return {
             "user": short(entity.user),
             "client_id": short(entity.client_id),
+            "tenant": (self._engine.limits.option(Tenants) or NO_TENANTS).of_user(user),
+            "producer_ids": None if ids is None else ids.counted,
             **{name: round(rate, 3) for name, rate in rates._asdict().items()},
             "connections": connections,
             "history": _NOTHING if traffic is None else _history(traffic, newest),
@@ -197,7 +215,7 @@ class Live:
             found.append(
                 {
                     "quota": kind.name,
-                    "unit": _UNIT_OF.get(kind.name, ""),
+                    "unit": UNITS.get(kind.name, ""),
                     "usage": round(stands.usage, 3),
                     "limit": stands.limit if isfinite(stands.limit) else None,
                     "source": self._source(kind.name, resolved.owner),
@@ -249,7 +267,7 @@ def _decision(totals: Totals) -> dict[str, Any]:
         "action": decision.action.value,
         "usage": round(decision.usage, 3),
         "limit": decision.limit if isfinite(decision.limit) else None,
-        "unit": _UNIT_OF.get(decision.quota, ""),
+        "unit": UNITS.get(decision.quota, ""),
         "throttle_seconds": round(totals.throttle_seconds, 3),
         "throttled_requests": totals.throttled_requests,
         "refused_items": totals.refused_items,
@@ -326,6 +344,7 @@ def _added(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     return {
         **a,
         **{name: round(a[name] + b[name], 3) for name in sums},
+        "producer_ids": max(a["producer_ids"] or 0, b["producer_ids"] or 0),
         "history": [
             [round(x + y, 2) for x, y in zip(mine, theirs, strict=True)]
             for mine, theirs in zip(a["history"], b["history"], strict=True)
@@ -340,6 +359,7 @@ def _brokers(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         first = found.setdefault(broker["id"], broker)
         if first is not broker:
             first["connections"] += broker["connections"]
+            first["took"] = list(map(add, first["took"], broker["took"]))
     return list(found.values())
 
 
@@ -363,9 +383,16 @@ _DIGITS: Final = DIGITS.encode().ljust(256)
 
 
 def compact(told: dict[str, Any]) -> dict[str, Any]:
-    """The same with short histories: the greatest value, and a digit of 0 to 63 for each point, relative to it."""
+    """The same with short histories: the greatest value, and a digit of 0 to 63 for each point, relative to it; and with two
+    quantiles of how long brokers took, in milliseconds."""
     clients = [{**client, "history": [_digits(values) for values in client["history"]]} for client in told["clients"]]
-    return {**told, "clients": clients}
+    return {**told, "clients": clients, "brokers": [_timed(broker) for broker in told["brokers"]]}
+
+
+def _timed(broker: dict[str, Any]) -> dict[str, Any]:
+    counts = broker["took"]
+    times = {f"p{part}_ms": round(quantile(counts, part / 100) * 1000, 1) if any(counts) else None for part in (50, 99)}
+    return {**{name: it for name, it in broker.items() if name != "took"}, "requests": sum(counts), **times}
 
 
 def _digits(values: Sequence[float]) -> list[Any]:

@@ -15,6 +15,7 @@ from proxy.observe.decision_totals import DecisionTotals, Key, others_of
 from proxy.observe.lines import api_name, iso
 from proxy.session.requester import Requester
 from quota.addresses import AddressEntity
+from quota.catalogue import ADDRESS_RATE, KEYS, STORED, TENANT_KINDS, TOPIC_RATES, TOPIC_STORED
 from quota.decision import Action, Decision
 from quota.fair_share import FairShare
 from quota.tenants import TenantEntity
@@ -25,6 +26,15 @@ SHOWN: Final = 200
 HOUR: Final = 3600.0
 SLICES: Final = 60
 """The parts into which an hour is divided. Counts older than an hour are dropped part by part."""
+_PLAIN: Final = {key.kind: key.unit for key in KEYS.values() if not key.at_once}
+UNITS: Final = {
+    **_PLAIN,
+    **{tenant: _PLAIN[kind] for kind, tenant in TENANT_KINDS.items()},
+    **dict.fromkeys(("storage", "bytes_in", "overload", *TOPIC_RATES), "bytes/s"),
+    ADDRESS_RATE.kind: ADDRESS_RATE.unit,
+    TOPIC_STORED: _PLAIN[STORED],
+}
+"""Of usage and limit of decisions, by kind of quota."""
 
 
 @dataclass(slots=True)
@@ -132,6 +142,7 @@ class ThrottleStatus:
                 "action": known.decision.action.value,
                 "usage": round(known.decision.usage, 3),
                 "limit": known.decision.limit,
+                "unit": UNITS.get(known.decision.quota, ""),
                 "since": iso(wall - (now - known.since)),
                 "until": iso(wall + (known.until - now)),
                 "seconds_left": round(known.until - now, 3),

@@ -73,6 +73,8 @@ class UsageLog:
         self.activity = Activity()
         self.produced: dict[str, float] = {}
         """Bytes per second of record batches that users produced in the last interval, by name."""
+        self.took: list[tuple[Place, list[int]]] = []
+        """How long requests of the last interval took, counted by duration; only places with any."""
 
     @property
     def dropped(self) -> int:
@@ -118,7 +120,7 @@ class UsageLog:
         return max(self._intervals.due - self._clock(), 0.0)
 
     def _took(self) -> list[tuple[Place, list[int]]]:
-        """How long requests of the interval took, counted by duration; only places with any."""
+        """How long requests of the interval that ends now took."""
         found = []
         for place, durations in self.latencies:
             now, before = durations.counts, self._counted.get(place)
@@ -141,10 +143,11 @@ class UsageLog:
             if row.key.api_key == PRODUCE and row.record_bytes:
                 produced[row.key.principal.removeprefix("User:")] += row.record_bytes
         self.produced = {user: size / max(interval.seconds, SHORTEST) for user, size in produced.items()}
+        self.took = self._took()
         if self._writer is not None:
             times = (iso(interval.start), iso(interval.end))
             self._writer.put([usage_line(self._author, row, *times) for row in rows])
-            self._writer.put([latency_line(self._author, place, counts, *times) for place, counts in self._took()])
+            self._writer.put([latency_line(self._author, place, counts, *times) for place, counts in self.took])
             if self._busiest is not None:
                 window, users = self._busiest()
                 self._writer.put(

@@ -52,7 +52,8 @@ def tables(found: dict[str, Any]) -> Group:
     now = show.table("who", "quota", "action", "usage", "limit", "since", "left", "requests", "last client", title="Throttled now")
     for one in found["throttled"]:
         last = ", ".join(filter(None, (one["principal"], one["client_id"], one["client_address"])))
-        figures = (f"{one['usage']:,g}", f"{one['limit']:,g}", one["since"][11:19], f"{one['seconds_left']:.1f} s")
+        usage, limit = (figure(one[name], one.get("unit", "")) for name in ("usage", "limit"))
+        figures = (usage, limit, one["since"][11:19], f"{one['seconds_left']:.1f} s")
         now.add_row(*map(Text, (whose(one), quota(one), one["action"], *figures, str(one["requests"]), last)))
     hour = show.table("who", "quota", "topic", "refused", title="Refused within the last hour")
     for one in found["refused_last_hour"]:
@@ -71,3 +72,13 @@ def whose(one: dict[str, Any]) -> str:
 def quota(one: dict[str, Any]) -> str:
     """A quota, and whether it is in force."""
     return str(one["quota"]) + (" (observed only)" if one["mode"] == "observe" else "")
+
+
+def figure(value: float | None, unit: str) -> str:
+    """A usage or a limit for people, such as 1.09 MiB/s."""
+    if value is None:
+        return "none"
+    if unit not in ("bytes", "bytes/s"):
+        return f"{value:,.3f}".rstrip("0").rstrip(".") + (f" {unit}" if unit else "")
+    power = min(4, max(0, int(value).bit_length() - 1) // 10)
+    return f"{value / 1024**power:,.{2 if power else 0}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}{unit.removeprefix('bytes')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from proxy.apis.api_versions import software_of
 from proxy.config.models import Settings
 from proxy.observe.live import Seen, State
 from proxy.observe.metrics import Gauges
@@ -28,8 +29,11 @@ def state_of(proxy: Proxy, gauges: Gauges) -> State:
             known = settings, {Entity(it.user, it.client_id): i for i, it in reversed(list(enumerate(entities)))}
         return known[1]
 
-    def connections() -> list[tuple[Seen, str, float, str]]:
-        return [(it.session.client, it.session.state.name.lower(), it.age, it.broker) for it in proxy.shared.connections]
+    def connections() -> list[tuple[Seen, str, float, str, str]]:
+        return [
+            (it.session.client, it.session.state.name.lower(), it.age, it.broker, software_of(it.session.client))
+            for it in proxy.shared.connections
+        ]
 
     def brokers() -> list[dict[str, Any]]:
         count = Counter(it.node_id for it in proxy.shared.connections)

@@ -398,7 +398,7 @@ class Proxy:
     async def live(self) -> dict[str, Any]:
         return await self._live.part()
 
-    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+    async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
         return await self._live.one(user, client_id)
 
     async def not_ready(self) -> str | None:

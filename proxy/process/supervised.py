@@ -117,7 +117,7 @@ class Supervised:
         }
         return {**told, "about": {**told["about"], **about}}
 
-    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+    async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
         return await self._workers.client(user, client_id)
 
     async def tenants(self) -> dict[str, Any]:

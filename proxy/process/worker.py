@@ -136,7 +136,7 @@ class Worker:
     async def live(self) -> dict[str, Any] | None:
         return None if self._proxy is None else await self._proxy.live()
 
-    async def client(self, user: str, client_id: str) -> dict[str, Any] | None:
+    async def client(self, user: str, client_id: str | None) -> dict[str, Any] | None:
         return None if self._proxy is None else await self._proxy.client(user, client_id)
 
     async def use(self, settings: str) -> None:

@@ -261,11 +261,11 @@ class Workers:
         parts = [part for _, part in await self._ask("live") if part is not None]
         return {**(merged_live(parts) if parts else EMPTY), "workers": {"count": self.count, "up": len(parts)}}
 
-    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+    async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
         parts = [part for _, part in await self._ask("client", user, client_id) if part is not None]
         return merged_one(parts) if parts else {}
 
-    async def _ask(self, question: str, *arguments: str) -> list[tuple[int, Any]]:
+    async def _ask(self, question: str, *arguments: str | None) -> list[tuple[int, Any]]:
         """What each worker answers that does in time."""
         asked = {each.number: each.channel.ask(question, *arguments) for each in self.processes if each.channel and each.started}
         return [it for it in await asyncio.gather(*(_in_time(number, ask) for number, ask in asked.items())) if it is not None]

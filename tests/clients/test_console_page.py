@@ -31,14 +31,34 @@ def client(number: int, **more: Any) -> dict[str, Any]:
         **rates,
         "history": [[float(i) for i in range(60)], [0.0] * 60],
         "limits": [{**limit, "source": "quotas.entities[0]: user x"}],
+        "tenant": None,
+        "producer_ids": number % 10,
         **more,
     }
+
+
+DECISION = {
+    "quota": "tenant_producer_byte_rate",
+    "mode": "enforce",
+    "entity": {"user": None, "client_id": None, "topic": None, "tenant": "shop"},
+    "seconds_ago": 5.0,
+    "action": "throttle",
+    "unit": "bytes/s",
+    "usage": 2 << 20,
+    "limit": 1 << 20,
+    "throttled_requests": 3,
+    "throttle_seconds": 4.0,
+    "refused_items": 0,
+    "topics": [],
+    "source": "tenants",
+    "message": "Tenant shop is over its limit.",
+}
 
 
 class Source:
     """Of a proxy that does nothing."""
 
-    asked: tuple[str, str] | None = None
+    asked: tuple[str, str | None] | None = None
 
     async def metrics(self) -> Any:
         return CollectorRegistry()
@@ -50,7 +70,7 @@ class Source:
         return []
 
     async def tenants(self) -> dict[str, Any]:
-        return {}
+        return {"tenants": [{"tenant": "shop", "topics": 3, "partitions": 1200, "topic_prefixes": ["shop."]}]}
 
     async def throttles(self) -> dict[str, Any]:
         return {}
@@ -58,21 +78,26 @@ class Source:
     async def live(self) -> dict[str, Any]:
         clients = [client(i) for i in range(998)]
         clients += [client(2000, client_id=EVIL), client(3000, user="日本語", client_id="🚀")]
+        of_tenant = {**clients[0]["limits"][0], "quota": "tenant_producer_byte_rate", "source": "tenants"}
+        for one in clients[:4]:
+            one["tenant"] = "shop"
+            one["limits"].append(of_tenant)
         about = {"proxy": "edge-1", "version": "1", "uptime_seconds": 5, "upstream_up": True, "connections": 1000}
         return {
             "at": "2026-11-23T11:00:00.000Z",
             "point_seconds": 10,
+            "producer_ids_seconds": 3600,
             "about": about,
             "clients": clients,
             "clients_known": 5000,
-            "decisions": [],
+            "decisions": [DECISION],
             "volumes": [],
-            "brokers": [],
+            "brokers": [{"id": 1, "address": "h:1", "connections": 5, "took": [0, 0, 0, 100, *[0] * 60]}],
         }
 
-    async def client(self, user: str, client_id: str) -> dict[str, Any]:
+    async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
         self.asked = user, client_id
-        connection = {"address": "10.0.0.1:5", "state": "open", "seconds": 61, "broker": "b"}
+        connection = {"address": "10.0.0.1:5", "software": "librdkafka 2.12.0", "state": "open", "seconds": 61, "broker": "b"}
         return {"limits": client(1)["limits"], "connections": [connection], "topics": [], "decisions": []}
 
 
@@ -118,16 +143,76 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
             assert source.asked == ("日本語", "🚀")
             assert "quotas.entities[0]: user x" in await page("document.getElementById('one-body').textContent")
+            assert "librdkafka 2.12.0" in await page("document.getElementById('one-body').textContent")
+            assert "100" in (told := await page("document.getElementById('brokers').textContent"))
+            assert "3.50 ms" in told, "half of all answers came within this time"
 
     asyncio.run(look())
 
 
 def test_users_are_summed_up(tmp_path: Path) -> None:
     async def look() -> None:
-        async with opened(Source(), tmp_path) as page:
+        source = Source()
+        async with opened(source, tmp_path) as page:
             await page("(g => { g.value = 'user'; g.dispatchEvent(new Event('input')); })(document.getElementById('group'))")
             assert await page(ROWS) == 11
             assert (await page(NAMES))[0] == "101 client ids", "user-0 has those that end in 0, and the one with the strange name"
+            cells = "[...document.querySelector('#clients tbody tr').cells].map(it => it.textContent)"
+            assert (await page(cells))[8] == "0", "producer ids are counted for a user: they do not add up"
+            await page("document.querySelector('#clients tbody button').click()")
+            await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
+            assert source.asked == ("user-0", None), "all of its client ids"
+            assert EVIL in await page("document.getElementById('one-body').textContent")
+
+    asyncio.run(look())
+
+
+def test_tenants_are_summed_up_and_opened(tmp_path: Path) -> None:
+    async def look() -> None:
+        async with opened(Source(), tmp_path) as page:
+            await page("(g => { g.value = 'tenant'; g.dispatchEvent(new Event('input')); })(document.getElementById('group'))")
+            assert await page(ROWS) == 2, "one tenant, and who has none"
+            await page("(f => { f.value = 'shop'; f.dispatchEvent(new Event('input')); })(document.getElementById('filter'))")
+            row = await page("document.querySelector('#clients tbody tr').textContent")
+            assert "4 client ids" in row
+            assert "throttled by tenant_producer_byte_rate" in row
+            assert "producer_byte_rate1.09" not in row.replace("tenant_producer_byte_rate1.09", ""), (
+                "limits of its users are theirs"
+            )
+            await page("document.querySelector('#clients tbody button').click()")
+            await page(until("document.getElementById('one-body').textContent.includes('1,200 partitions')"))
+            opened_text = await page("document.getElementById('one-body').textContent")
+            assert "Tenant shop is over its limit." in opened_text
+            assert "user-3, app-3" in opened_text
+            await page("[...document.querySelectorAll('#one-body button')].find(b => b.textContent === 'user-3, app-3').click()")
+            await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
+
+    asyncio.run(look())
+
+
+def test_what_screen_readers_are_told_and_what_the_keyboard_reaches(tmp_path: Path) -> None:
+    async def look() -> None:
+        async with opened(Source(), tmp_path) as page:
+            watch = (
+                "window.said = 0; window.drawn = 0;"
+                "for (const live of document.querySelectorAll('[role=status]')) new MutationObserver(() => said++)"
+                ".observe(live, { childList: true, characterData: true, subtree: true });"
+                "new MutationObserver(() => drawn++).observe(document.getElementById('clients'), { childList: true }); 1"
+            )
+            await page(watch)
+            await page(until("drawn >= 2"))
+            assert await page("said") == 0, "what has not changed is not read out every two seconds"
+            names = await page(
+                "[...document.querySelectorAll('button, input, select, [tabindex]')].filter(it => !it.closest('dialog'))"
+                ".map(it => it.getAttribute('aria-label') || it.labels?.[0]?.textContent || it.textContent).map(it => it.trim())"
+            )
+            assert len(names) > 1000
+            assert all(names), "whatever the keyboard reaches has a name"
+            assert await page("[...document.querySelectorAll('th')].every(it => it.scope === 'col')")
+            await page("document.querySelector('#clients tbody button').focus(); document.activeElement.click(); 1")
+            assert await page("document.getElementById('one').contains(document.activeElement)"), "the focus goes into the dialog"
+            await page("document.getElementById('one').close()")
+            assert await page("document.activeElement.closest('#clients tbody') !== null"), "and back to where it was"
 
     asyncio.run(look())
 

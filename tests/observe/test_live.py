@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.observe.live import DIGITS, MOST, compact, merged, merged_one
+from proxy.observe.live import DIGITS, MOST, NONE_TOOK, compact, merged, merged_one
+from quota.windows.durations import Durations
 
 
 def client(client_id: str, requests: float, **more: Any) -> dict[str, Any]:
-    zero = {"user": "u", "client_id": client_id, "bytes_in": 1.0, "bytes_out": 2.0, "mutations": 0.0, "connections": 1}
+    zero = {
+        "user": "u",
+        "client_id": client_id,
+        "bytes_in": 1.0,
+        "bytes_out": 2.0,
+        "mutations": 0.0,
+        "connections": 1,
+        "producer_ids": None,
+    }
     return {**zero, "requests": requests, "history": [[0.0, 1.0], [0.0, requests]], "limits": [], **more}
 
 
@@ -36,7 +45,7 @@ def test_clients_at_several_workers_are_one():
 
 
 def test_decisions_and_brokers_add_up():
-    broker = {"id": 1, "address": "h:1", "connections": 2}
+    broker = {"id": 1, "address": "h:1", "connections": 2, "took": NONE_TOOK}
     volume = {"broker": 1, "log_dir": "/a"}
     a = part(decisions=[decision(9, 2)], brokers=[broker], volumes=[volume])
     b = part(decisions=[decision(3, 5)], brokers=[{**broker, "connections": 5}], volumes=[volume])
@@ -72,3 +81,17 @@ def test_histories_are_short():
     assert one["history"] == [[1.0, f"{DIGITS[0]}{DIGITS[63]}"], [100.0, f"{DIGITS[0]}{DIGITS[63]}"]]
     (idle,) = compact(part(client("x", 0.0, history=[[0, 0], [0, 0]])))["clients"]
     assert idle["history"] == [[0, "00"], [0, "00"]]
+
+
+def test_how_long_brokers_take_is_of_all_workers() -> None:
+    def took(seconds: float, count: int) -> dict[str, Any]:
+        durations = Durations()
+        durations.add(seconds, count)
+        return {"id": 1, "address": "h:1", "connections": 1, "took": durations.counts}
+
+    (one,) = compact(merged([part(brokers=[took(0.0032, 98)]), part(brokers=[took(0.5, 2)])]))["brokers"]
+    assert (one["requests"], one["connections"]) == (100, 2)
+    assert 3 <= one["p50_ms"] <= 4
+    assert 400 <= one["p99_ms"] <= 600
+    (idle,) = compact(part(brokers=[{"id": 1, "took": NONE_TOOK}]))["brokers"]
+    assert (idle["requests"], idle["p50_ms"], idle["p99_ms"]) == (0, None, None)

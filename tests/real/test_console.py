@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer, libversion
 
 from localkafka import LocalCluster
 from tests.certs import Authority
@@ -77,7 +78,24 @@ def test_clients_are_shown_limited_or_not_and_where_their_limits_come_from(kafka
             assert [it["source"] for it in told["limits"]] == ["quotas.entities[0]: client-id limited"]
             assert len(told["connections"]) == 1
             assert told["connections"][0]["address"].startswith("127.0.0.1:")
-        assert [broker["id"] for broker in live(proxy)["brokers"]]
+            assert told["connections"][0]["software"] == "", "it has not said"
+            assert told["connections"][0]["broker"] == kafka1.bootstrap_servers
+            producer = Producer({"bootstrap.servers": proxy.bootstrap, "client.id": "library"})
+
+            def timed() -> dict[str, Any] | None:
+                producer.produce("console", b"x")
+                producer.flush(60)
+                return next((it for it in live(proxy)["brokers"] if it["requests"]), None)
+
+            broker = wait_until(timed, "an interval with requests to a broker to be over", 40)
+            assert 0 <= broker["p50_ms"] <= broker["p99_ms"]
+            of_library = json.loads(ask(proxy, "/client?user=ANONYMOUS&client_id=library")[1])
+            (software,) = {it["software"] for it in of_library["connections"]}
+            assert software.startswith("confluent-kafka-python ")
+            assert libversion()[0] in software
+            of_user = json.loads(ask(proxy, "/client?user=ANONYMOUS")[1])
+            assert {it["client_id"] for it in of_user["connections"]} >= {"limited", "日本 🚀", "library"}
+            assert "console" in {it["topic"] for it in of_user["topics"]}
         assert gzip.decompress(ask(proxy, "/live", **{"Accept-Encoding": "gzip"})[1]).startswith(b"{")
 
 
