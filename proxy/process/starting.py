@@ -1,4 +1,4 @@
-"""Starts something, unless it is told to stop before that is done. In: the start, what tells to stop. Out: whether it has started."""
+"""Starts something, unless it is told to stop meanwhile. In: the start, what tells to stop. Out: whether it has started."""
 
 from __future__ import annotations
 
