@@ -5,7 +5,7 @@ of. Needs what the report needs (PySpark, Java), and imports it only when it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from quota.addresses import AddressEntity
 from quota.catalogue import KEYS
 from quota.entity import DEFAULT, Entity
 from quota.overrides import Difference, Table
-from quota.tenants import TenantEntity
+from quota.tenants import TenantEntity, Tenants, owner_of
 
 if TYPE_CHECKING:
     from reports.quotas.file import Limit
@@ -61,28 +61,38 @@ def replay(
     after: Table,
     changes: Sequence[Difference],
     lines: Mapping[tuple[Entity, str], int],
+    tenants: Tenants,
     since: datetime | None = None,
 ) -> Replayed:
     """What the changes would have done with the traffic of the logs. Raises `reports.errors.ReportError`."""
-    from reports.quotas.foresee import foresee
+    from reports.quotas.foresee import ByTenant, foresee
 
     apart = not_replayed(changes)
-    kinds = {_kind(one.key) for one in changes if one not in apart}
-    wanted = [limit for limit in _limits(after) if limit.kind in kinds]
-    found = foresee(logs, wanted, since)
-    held = held_back(found.rows, wanted, _limits(before), lines)
-    return Replayed(tuple(held), found.lines, _time(found.first), _time(found.last), tuple(dict.fromkeys(one.key for one in apart)))
+    of_users, of_tenants = (
+        [limit for limit in _limits(after, of) if limit.kind in {_kind(one.key) for one in _of(changes, of) if one not in apart}]
+        for of in (False, True)
+    )
+    found = foresee(logs, of_users, since, ByTenant(of_tenants, tenants.of_user))
+    held = held_back(found.rows, of_users, _limits(before, False), lines)
+    held += held_back(found.tenants, of_tenants, _limits(before, True), lines, _tenant)
+    held.sort(key=lambda one: (-one.seconds, one.owner, one.quota))
+    not_told = tuple(dict.fromkeys(one.key for one in apart))
+    return Replayed(tuple(held), found.lines, _time(found.first), _time(found.last), not_told)
 
 
 def not_replayed(changes: Iterable[Difference]) -> list[Difference]:
     """Those of which no log tells enough."""
     from reports.quotas.file import replayed as can_be
 
-    return [one for one in changes if isinstance(one.entity, TenantEntity | AddressEntity) or not can_be(_kind(one.key))]
+    return [one for one in changes if isinstance(one.entity, AddressEntity) or not can_be(_kind(one.key))]
 
 
 def held_back(
-    rows: Iterable[Mapping[str, Any]], after: Sequence[Limit], before: Sequence[Limit], lines: Mapping[tuple[Entity, str], int]
+    rows: Iterable[Mapping[str, Any]],
+    after: Sequence[Limit],
+    before: Sequence[Limit],
+    lines: Mapping[tuple[Entity, str], int],
+    of: Callable[[str | None, str | None], Entity] = Entity,
 ) -> list[HeldBack]:
     """Those of a replay who are throttled by a limit that is new to them or lower than before; the longest first."""
     found = []
@@ -94,8 +104,8 @@ def held_back(
         first, last = (_time(row[name]) for name in ("first_over", "last_over"))
         # What had not passed when the logs end would have been waited for, too.
         waits = row["seconds_throttled"] + row["waiting"] / row["limit"], row["longest_wait"]
-        line = lines.get((Entity(now.user, now.client_id), key.name))
-        owner, rule = _named(row["owner_user"], row["owner_client"]), _named(now.user, now.client_id)
+        line = lines.get((of(now.user, now.client_id), key.name))
+        owner, rule = _named(of(row["owner_user"], row["owner_client"])), _named(of(now.user, now.client_id))
         found.append(HeldBack(owner, key.name, rule, now.rate, line, row["times"], *waits, first, last))
     return sorted(found, key=lambda one: (-one.seconds, one.owner, one.quota))
 
@@ -121,17 +131,33 @@ def _limit_for(row: Mapping[str, Any], limits: Iterable[Limit]) -> Limit | None:
     return min(fits, key=lambda limit: limit.level, default=None)
 
 
-def _limits(table: Table) -> list[Limit]:
+def _limits(table: Table, of_tenants: bool) -> list[Limit]:
+    """Those that can be replayed, of tenants or of all others; that of a tenant has its name as the user."""
     from reports.quotas.file import limits_of
 
-    own = [(entity, values) for entity, values in table.items() if not isinstance(entity, TenantEntity | AddressEntity)]
-    return [limit for entity, values in own for limit in limits_of(entity.user, entity.client_id, values)]
+    found: list[Limit] = []
+    for entity, values in table.items():
+        if isinstance(entity, TenantEntity) and of_tenants:
+            found += limits_of(entity.topic, None, values)
+        elif not isinstance(entity, TenantEntity | AddressEntity) and not of_tenants:
+            found += limits_of(entity.user, entity.client_id, values)
+    return found
+
+
+def _of(changes: Iterable[Difference], tenants: bool) -> list[Difference]:
+    return [one for one in changes if isinstance(one.entity, TenantEntity) == tenants]
+
+
+def _tenant(name: str | None, _client_id: str | None) -> Entity:
+    return owner_of(name or "")
 
 
 def _kind(key: str) -> str:
     return KEYS[key].kind if key in KEYS else key
 
 
-def _named(user: str | None, client_id: str | None) -> str:
-    parts = (("user", user), ("client-id", client_id))
+def _named(entity: Entity) -> str:
+    if isinstance(entity, TenantEntity):
+        return str(entity)
+    parts = (("user", entity.user), ("client-id", entity.client_id))
     return ", ".join(f"{kind} {name}" for kind, name in parts if name is not None)

@@ -18,6 +18,8 @@ from typing import Any, Final
 import click
 
 from configfile.units import parse_duration
+from proxy.config.load import load_settings
+from proxy.config.tenants import tenants_of
 from proxy.operate import foreseen, plan_text, saved_plan, show
 from proxy.operate import plan as steps
 from proxy.operate.foreseen import Replayed
@@ -27,7 +29,7 @@ from proxy.upstream.quota_client import result_text
 from proxy.wire.client_quotas import DONE
 from quota.keys import named
 from quota.overrides import Change, Difference, Table, changed
-from quota.tenants import TenantEntity
+from quota.tenants import Tenant, TenantEntity, Tenants
 
 __all__ = ["quotas"]
 
@@ -93,7 +95,8 @@ def plan(
     found = tuple(steps.steps(have, wanted, prune=prune))
     lines, left_out = saved_plan.lines_of(file)
     lines = {which: at for which, at in lines.items() if which[0] in wanted}
-    made = Plan(str(file), datetime.now(UTC), found, lines, have, left_out, hurt_above)
+    tenants = _tenants_of(file) if any(isinstance(one.entity, TenantEntity) for one in found) else {}
+    made = Plan(str(file), datetime.now(UTC), found, lines, have, left_out, hurt_above, tenants=tenants)
     if logs is not None and found:
         made = replace(made, replayed=_replayed(made, have, logs))
     if out is not None:
@@ -154,6 +157,12 @@ def apply(ctx: click.Context, place: Target, file: Path, logs: Path | None, obse
     for entry, result in results:
         click.echo(f"{show.name_of(entry.who)}: {'altered' if result == DONE else result_text(result)}", err=result != DONE)
     ctx.exit(int(any(result != DONE for _, result in results)))
+
+
+def _tenants_of(file: Path) -> dict[str, Tenant]:
+    """Who belongs to which tenant, as the file has it."""
+    tenants = tenants_of(load_settings(file).tenants).tenants
+    return {name: Tenant(one.users, one.user_prefixes) for name, one in tenants.items()}
 
 
 def _is_over(made: Plan, have: Table) -> bool:
@@ -222,7 +231,7 @@ def _replayed(made: Plan, have: Table, logs: Path, since: datetime | None = None
     try:
         from reports.errors import ReportError
 
-        return foreseen.replay(str(logs), have, after, made.changes, made.lines, since)
+        return foreseen.replay(str(logs), have, after, made.changes, made.lines, Tenants(made.tenants), since)
     except ReportError as e:
         fail(" ".join(str(e).split()), 1)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from quota.entity import Entity
 from quota.keys import is_own, named, wrong_value
 from quota.kinds.connections import parse_network
 from quota.overrides import Difference, Table, differences
-from quota.tenants import owner_of
+from quota.tenants import Tenant, Tenants, owner_of
 
 FORMAT: Final = "kafka-quota-proxy plan"
 VERSION: Final = 1
@@ -39,7 +39,8 @@ class PlanError(Exception):
 @dataclass(frozen=True)
 class Plan:
     """`state`: all limits when it was made; `replayed`: None where no logs were given; `observed_from`: since when
-    it is observed before it is applied; `left_out`: settings about quotas in the file that no plan changes."""
+    it is observed before it is applied; `left_out`: settings about quotas in the file that no plan changes;
+    `tenants`: of the file, where a limit of one changes."""
 
     file: str
     made: datetime
@@ -50,6 +51,7 @@ class Plan:
     hurt_above: float = 0.0
     replayed: Replayed | None = None
     observed_from: datetime | None = None
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
 
     @property
     def hurt(self) -> list[HeldBack]:
@@ -84,6 +86,9 @@ class Plan:
                 for one in self.changes
             ],
             "left_out": list(self.left_out),
+            "tenants": {
+                name: {"users": list(one.users), "user_prefixes": list(one.user_prefixes)} for name, one in self.tenants.items()
+            },
             "state": [{"entity": _names(entity), "quotas": dict(values)} for entity, values in self.state.items()],
             "hurt_above_seconds": self.hurt_above,
             "hurt": [one.owner for one in self.hurt],
@@ -189,6 +194,7 @@ def _read(data: dict[str, Any]) -> Plan:
         float(data["hurt_above_seconds"]),
         None if replayed is None else Replayed.of(replayed),
         None if since is None else _time(since),
+        Tenants({name: Tenant(tuple(one["users"]), tuple(one["user_prefixes"])) for name, one in data["tenants"].items()}).tenants,
     )
 
 

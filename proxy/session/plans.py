@@ -98,7 +98,8 @@ class Plan(Protocol):
 
     def begin(self, buf: bytes, start: int, size: int, /) -> list[Buffer] | None:
         """The first bytes of a response of `size` bytes are buf[start:]. If they say all that there is to know, the pieces to send
-        in their place: the rest goes on as it is, and no other method is called. None if it is to be held, or to stream."""
+        in their place, or an empty list if they go on as they are: so does the rest, and no other method is called. None if it
+        is to be held, or to stream."""
 
     def in_steps(self, size: int, /) -> bool:
         """Is a response of `size` bytes, once it is whole, looked at in several turns, by `work`? Else `finish` does it at once."""

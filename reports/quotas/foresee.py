@@ -6,7 +6,7 @@ folder. Lines that cannot be read are left out; a report says which they are. Co
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -42,17 +42,28 @@ _FIELDS = t.StructType(
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """`rows` as of `replay`; the time that the logs tell of, both None where they have no line of it; the length of their intervals
-    in seconds."""
+    """`rows` as of `replay`; `tenants` those of tenants, with their names as `owner_user`; the time that the logs tell of, both
+    None where they have no line of it; the length of their intervals in seconds."""
 
     rows: tuple[dict[str, Any], ...]
+    tenants: tuple[dict[str, Any], ...]
     lines: int
     first: datetime | None
     last: datetime | None
     interval: int
 
 
-def foresee(logs: str, limits: Sequence[Limit], since: datetime | None = None, *, memory: str = "1500m") -> Foreseen:
+@dataclass(frozen=True, slots=True)
+class ByTenant:
+    """Limits of tenants, each with the tenant as its `user`, and the tenant of a user."""
+
+    limits: Sequence[Limit]
+    of_user: Callable[[str], str | None]
+
+
+def foresee(
+    logs: str, limits: Sequence[Limit], since: datetime | None = None, tenants: ByTenant | None = None, *, memory: str = "1500m"
+) -> Foreseen:
     """What `limits` would have done with the traffic of the logs, or with that of intervals that end after `since`.
 
     Raises:
@@ -65,12 +76,19 @@ def foresee(logs: str, limits: Sequence[Limit], since: datetime | None = None, *
     quick = (log_size(logs) or 0) < QUICK_BYTES
     with spark_session("local[*]", quick=quick, memory=memory) as spark, tempfile.TemporaryDirectory() as scratch:
         try:
-            return foresee_with(spark, logs, limits, Path(scratch), since)
+            return foresee_with(spark, logs, limits, Path(scratch), since, tenants)
         except FAILURES as error:
             raise ReportError(f"the logs in {logs} cannot be replayed: {str(error).strip().splitlines()[0]}") from error
 
 
-def foresee_with(spark: SparkSession, logs: str, limits: Sequence[Limit], scratch: Path, since: datetime | None = None) -> Foreseen:
+def foresee_with(
+    spark: SparkSession,
+    logs: str,
+    limits: Sequence[Limit],
+    scratch: Path,
+    since: datetime | None = None,
+    tenants: ByTenant | None = None,
+) -> Foreseen:
     """The same with a Spark that runs already; `scratch` is for files that may be deleted afterwards."""
     stored = str(scratch / "lines")
     _narrow(spark, logs, since).write.parquet(stored)
@@ -80,13 +98,28 @@ def foresee_with(spark: SparkSession, logs: str, limits: Sequence[Limit], scratc
     lines = deduplicate(rows, counted, copies) if copies else rows
     told = rows.agg(F.count("*").alias("lines"), F.min("start").alias("first"), F.max("end").alias("last")).first()
     if told is None or not told["lines"]:
-        return Foreseen((), 0, None, None, 0)
+        return Foreseen((), (), 0, None, None, 0)
     interval = usual_interval(rows) or 10
     # The longer of both is what rates are averages over, and has to be a multiple of the other.
     rates = interval * max(1, -(-60 // interval))
-    made = replay(spark, lines, QuotaFile("plan", tuple(limits)), Lengths(rates, rates, interval)).collect()
+    lengths = Lengths(rates, rates, interval)
+
+    def rows_of(lines: DataFrame, limits: Sequence[Limit]) -> tuple[dict[str, Any], ...]:
+        return tuple(row.asDict() for row in replay(spark, lines, QuotaFile("plan", tuple(limits)), lengths).collect())
+
+    made = rows_of(lines, limits)
+    of_tenants = rows_of(_by_tenant(spark, lines, tenants), tenants.limits) if tenants is not None and tenants.limits else ()
     first, last = (told[name].astimezone() for name in ("first", "last"))
-    return Foreseen(tuple(row.asDict() for row in made), told["lines"] - copies, first, last, interval)
+    return Foreseen(made, of_tenants, told["lines"] - copies, first, last, interval)
+
+
+def _by_tenant(spark: SparkSession, lines: DataFrame, tenants: ByTenant) -> DataFrame:
+    """The lines of members of tenants, as if each tenant were one user without a client id."""
+    seen = [row["principal"] for row in lines.select("principal").distinct().collect()]
+    known = [(name, tenants.of_user(name.removeprefix("User:"))) for name in seen if name is not None]
+    owners = spark.createDataFrame([pair for pair in known if pair[1] is not None], "principal string, tenant string")
+    joined = lines.join(F.broadcast(owners), on="principal", how="inner")
+    return joined.withColumn("principal", F.col("tenant")).withColumn("client_id", F.lit(None).cast("string")).drop("tenant")
 
 
 def _narrow(spark: SparkSession, logs: str, since: datetime | None) -> DataFrame:

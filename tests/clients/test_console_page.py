@@ -158,7 +158,7 @@ def test_users_are_summed_up(tmp_path: Path) -> None:
             assert await page(ROWS) == 11
             assert (await page(NAMES))[0] == "101 client ids", "user-0 has those that end in 0, and the one with the strange name"
             cells = "[...document.querySelector('#clients tbody tr').cells].map(it => it.textContent)"
-            assert (await page(cells))[6] == "0", "producer ids are counted for a user: they do not add up"
+            assert (await page(cells))[8] == "0", "producer ids are counted for a user: they do not add up"
             await page("document.querySelector('#clients tbody button').click()")
             await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
             assert source.asked == ("user-0", None), "all of its client ids"

@@ -13,7 +13,7 @@ from proxy.operate.saved_plan import Plan, PlanError
 from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.entity import DEFAULT, Entity
 from quota.overrides import Difference
-from quota.tenants import owner_of
+from quota.tenants import Tenant, owner_of
 from reports.quotas.file import Limit
 
 ALICE, RATE = Entity("alice", None), "cluster_request_rate"
@@ -34,7 +34,8 @@ def row(**other: object) -> dict[str, object]:
 
 def test_a_saved_plan_is_read_as_it_was(tmp_path):
     told = held_back([row()], [Limit("request_rate", "alice", None, 3)], [], {(ALICE, RATE): 4})
-    made = replace(planned(), replayed=Replayed(tuple(told), 7, "a", "b", ()), observed_from=NOW)
+    members = {"team": Tenant(("bob",), ("app-",))}
+    made = replace(planned(), replayed=Replayed(tuple(told), 7, "a", "b", ()), observed_from=NOW, tenants=members)
     saved_plan.save(made, tmp_path / "plan.json")
     assert saved_plan.load(tmp_path / "plan.json") == made
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]

@@ -266,3 +266,13 @@ def test_a_fence_is_told_again_while_its_producer_tries() -> None:
     assert told[-1] == ("refused", ALICE, 7, 0, 4, *HERE, 19, "topic_bytes_in", False), "an earlier one is told at once"
     fence.admitted(ALICE, 7, 0, 4, HERE)
     assert told[-1] == ("admitted", ALICE, 7, 0, 4, *HERE)
+
+
+def test_fences_that_have_expired_make_room_for_the_next_one() -> None:
+    fence = Fence(capacity=9)
+    for id in range(8):
+        refused(fence, 0, id=id, user=MALLORY)
+    refused(fence, 0, id=8, user=MALLORY, now=2000.0)
+    assert fence.blocks(MALLORY, 8, 0, 1, HERE, 2001.0)
+    assert fence.blocks(MALLORY, 50, 0, 3, HERE, 2001.0) is None, "it is no overflow"
+    assert len(fence) == 1

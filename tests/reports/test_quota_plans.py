@@ -65,6 +65,15 @@ def test_what_a_plan_says_is_what_the_proxy_then_does(kafka1: LocalCluster, quot
         hurt = quotas(proxy, "plan", file, "--logs", proxy.logs, "--format", "json")
         assert (hurt.exit_code, json.loads(hurt.output)["hurt"]) == (3, ["user ANONYMOUS, client-id planned"])
 
+        tenant = tmp_path / "tenant.yaml"
+        for members, code, who in (("other", 2, []), ("ANON", 3, ["tenant all"])):
+            limits = f"    cluster_producer_byte_rate: {RATE}\n"
+            tenant.write_text(f"tenants:\n  all:\n    user_prefixes: [{members}]\n{limits}")
+            of_all = quotas(proxy, "plan", tenant, "--logs", proxy.logs, "--format", "json")
+            assert (of_all.exit_code, json.loads(of_all.output)["hurt"]) == (code, who), of_all.output
+        (of_tenant,) = json.loads(of_all.output)["replayed"]["held_back"]
+        assert (of_tenant["line"], of_tenant["seconds"] >= told[0]["seconds"]) == (4, True), "it has what both clients sent"
+
         done = quotas(proxy, "apply", plan)
         assert (done.exit_code, done.output.count("altered")) == (0, 2), done.output
         wait_until(lambda: quotas(proxy, "plan", file).exit_code == 0, "the limits to be in force")

@@ -169,7 +169,7 @@ def test_what_is_known_before_a_response_ends_is_what_reading_all_of_it_gives(ve
     for seed in range(40):
         chance = Random(seed)
         sizes = lambda chance: [chance.choice((0, 1, 60, 400)) for _ in range(chance.randrange(4))]  # noqa: E731
-        topics = [*((f"t{i}", sizes(chance)) for i in range(chance.randrange(3))), ("last", [200])]
+        topics = [*((f"t{i}", sizes(chance)) for i in range(chance.randrange(3))), ("last", [*sizes(chance), 200])]
         plain = usual(version, chance, *topics)
         tagged = fetched(version, chance, *topics, endpoints=seed % 2 if version >= 16 else 0)
         ends = plain[:-1] + b"\1\x63\0"  # a tagged field of the response itself
