@@ -1,6 +1,6 @@
 """`python -m benchmarks.experiments NAME`: a scenario of the load test on a real cluster, directly and behind proxies.
 
-In: the name of an experiment, which says the quotas of each proxy. Out: a table with a row for each way, phase, tenant and
+In: the name of an experiment, which says the quotas of each proxy. Out: a table for each way, with a row for each phase, tenant and
 operation. Each way has a cluster of its own. `--set` and `--scale` change the scenario as those of
 `kafka-quota-proxy loadtest run` do."""
 
@@ -33,6 +33,9 @@ from localkafka.ports import HeldPort
 
 DIRECT: Final = "direct"
 USERS: Final = {"storm": "st0rm-pw", "ordinary": "0rdinary-pw", "proxy": "pr0xy-pw"}
+OVERLOAD_USERS: Final = {
+    name: f"{name}-pw" for name in ("small-1", "small-2", "flood-1", "flood-2", "flood-3", "ordinary", "proxy")
+}
 JAVA: Final = Path(__file__).with_name("java")
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -49,6 +52,9 @@ class Experiment:
     brokers: int = 1
     users: Mapping[str, str] | None = None
     """Users and passwords of a cluster with logins. Tenants log in as the users of their names, all else as `ordinary`."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    jvm_flags: tuple[str, ...] = ()
+    """These and `properties`: of the brokers."""
     producer_state: bool = False
     """Whether the broker is asked how many producer ids it keeps, and what that takes of its heap."""
 
@@ -121,6 +127,13 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         "connection-storm",
         {"no limit": {}, "20/s of an address": {"quotas": {"connections": {"per_address": 20}}}},
     ),
+    "overload": Experiment(
+        "overload",
+        {"without": {}, "overload": {"quotas": {"overload": {"target_latency": "10ms"}}}},
+        users=OVERLOAD_USERS,
+        properties={"num.io.threads": "1"},
+        jvm_flags=("-Xmx2g", "-Xmn1500m"),
+    ),
     "shared-rate": Experiment(
         "shared-rate",
         {"one quota": of_client("sharing", producer_byte_rate=MIB)},
@@ -172,8 +185,8 @@ def surroundings(experiment: Experiment, settings: Settings | None) -> Iterator[
         folder, port = Path(name), HeldPort()
         stack.callback(port.release)
         jmx = port.number if experiment.producer_state else None
-        flags = [] if jmx is None else _jmx_flags(jmx)
-        kafka = stack.enter_context(LocalCluster(experiment.brokers, sasl=users, jvm_flags=flags))
+        flags = [*experiment.jvm_flags, *([] if jmx is None else _jmx_flags(jmx))]
+        kafka = stack.enter_context(LocalCluster(experiment.brokers, sasl=users, properties=experiment.properties, jvm_flags=flags))
         if settings is None:
             yield Surroundings(users, kafka.bootstrap_servers, None, jmx)
             return
@@ -253,7 +266,7 @@ def main(name: str, ways: tuple[str, ...], variants: tuple[str, ...], sets: tupl
         if unknown := set(given) - known.keys():
             raise click.UsageError(f"{option} {', '.join(unknown)}: there are {', '.join(known)}")
     more = dict(text.split("=", 1) for text in sets)
-    table, notes = Table(*COLUMNS, title=f"{name}: the scenario {experiment.scenario}"), list[str]()
+    console = Console(width=190)
     with tempfile.TemporaryDirectory() as folder:
         for variant, values in experiment.variants.items():
             for way, settings in experiment.ways.items():
@@ -265,14 +278,13 @@ def main(name: str, ways: tuple[str, ...], variants: tuple[str, ...], sets: tupl
                     result, said = run(experiment, settings, scenario_of(experiment, {**values, **more}, scale, Path(folder)))
                 except (FileError, EndpointError, RunError) as e:
                     raise click.ClickException(str(e)) from None
+                table = Table(*COLUMNS, title=f"{name}: the scenario {experiment.scenario}")
                 for row in rows(result):
                     table.add_row(label, *row)
-                table.add_section()
-                notes += [f"{label}: {what}: {text}" for what, text in said.items() if text]
-    console = Console(width=190)
-    console.print(table)
-    for note in notes:
-        console.print(note, highlight=False)
+                console.print(table)
+                for what, text in said.items():
+                    if text:
+                        console.print(f"{label}: {what}: {text}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -181,6 +181,24 @@ class Fairness(Assertion):
         return f"Jain's index of at least {self.at_least:g}", f"{index:.3f}", index >= self.at_least
 
 
+class Total(Assertion):
+    """What tenants wrote or read together, compared with one of them. Where that asks for a tenth of what the broker can do,
+    8.5 times as much is 85 % of it."""
+
+    check: Literal["total"]
+    tenants: list[Name] = Field(min_length=1)
+    as_tenant: Name
+    """Whom that is compared with."""
+    at_least: PositiveFloat
+    """How many times as many bytes."""
+
+    def judge(self, result: RunResult) -> Judged:
+        total = sum(_found(result, self.phase, tenant)[1].bytes for tenant in self.tenants)
+        one = _found(result, self.phase, self.as_tenant)[1].bytes
+        times = total / max(one, 1)
+        return f"at least {self.at_least:g} times the bytes of {self.as_tenant}", f"{times:.2f} times", times >= self.at_least
+
+
 class Felt(Assertion):
     """What a tenant felt of the others: a percentile of its latencies, in relation to another phase."""
 
@@ -326,6 +344,7 @@ AnyAssertion = Annotated[
     | Overshoot
     | Recovers
     | Fairness
+    | Total
     | Felt
     | Latency
     | Throttled

@@ -35,6 +35,7 @@ HOT = (
     "proxy.session.tally",
     "proxy.session.latencies",
     "proxy.session.port",
+    "proxy.session.outgoing",
     "proxy.session.plans",
     "proxy.session.client",
     "proxy.session.throttled",

@@ -32,6 +32,9 @@ LARGEST: Final = 1 << 18
 """Bytes of a read, at most."""
 SMALLEST: Final = 1 << 12
 """Bytes for which there is room in a read, at least."""
+SMALL_READS: Final = 16
+"""Reads in a row that need only an eighth of their room, after which there is less of it. Fewer, and the short end of a large
+answer would leave too little room for the next one."""
 AT_ONCE: Final = 64
 """Buffers that are sent by one call, at most."""
 
@@ -51,6 +54,7 @@ class TcpTransport:
         "_protocol",
         "_reading",
         "_room",
+        "_small_reads",
         "_sock",
         "_waiting",
         "_waits",
@@ -63,6 +67,7 @@ class TcpTransport:
         self._waits = 0  # bytes of it
         self._high, self._low = 1 << 16, 1 << 14
         self._room = SMALLEST  # of the next read
+        self._small_reads = 0  # in a row
         self._reading = False  # the event loop looks for something to read
         self._paused = False  # the protocol was told to pause writing
         self._closing = False
@@ -121,8 +126,12 @@ class TcpTransport:
         size = len(data)
         if size == self._room:
             self._room = min(size * 4, LARGEST)
-        elif size * 8 < self._room:
-            self._room = max(self._room // 2, SMALLEST)
+        if size * 8 >= self._room:
+            self._small_reads = 0
+        elif self._room > SMALLEST:
+            self._small_reads += 1
+            if self._small_reads == SMALL_READS:
+                self._small_reads, self._room = 0, self._room // 2
         try:
             if size:
                 self._protocol.data_received(data)

@@ -39,7 +39,8 @@ NOBODY: Final = ""
 Event = list[Any]
 """[what, ...]: `ids`, user, ids; `refused`, user, id, epoch, sequence, topic, partition, error code, quota, whether it is unsure;
 `still`, the same, as it is refused still; `admitted`, user, id, epoch, sequence, topic, partition; `overflow`, user; `mute`, quota,
-user, client id, topic, seconds left; `topic`, user, topic that a broker created or enlarged for it, partitions. Fences without a
+user, client id, topic, seconds left; `topic`, user, topic that a broker created or enlarged for it, partitions; `overload`, broker,
+window, [user or [tenant and broker], bytes that it wants there]. Fences without a
 user, as older proxies tell them, are ignored."""
 
 TimedEvent = tuple[float, Event]
@@ -66,6 +67,7 @@ class FleetEvents:
         engine.fence.tell = self._fence
         engine.producer_ids.tell = self._ids
         engine.owned.tell = self._topic
+        engine.overload.tell = self.tell
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -115,6 +117,8 @@ class FleetEvents:
                     engine.mutes.learn(quota, Entity(_name(user), _name(client_id), _name(topic)), until)
             case ["topic", str(user), str(topic), int(partitions)] if partitions > 0:
                 engine.owned.hear(user, topic, partitions, now)
+            case ["overload", int(broker), int(window), [*wants]]:
+                engine.overload.hear(who, broker, window, wants, now - age)
             case _ if self.others is not None:
                 self.others(who, event, age, now)
 

@@ -115,9 +115,10 @@ def _longer(one: Decision | None, other: Decision | None) -> Decision | None:
 class Rules:
     """What holds for a user with a client id until `Engine.limits_version` changes: a rate is None where there is no limit.
     `connection`: what new connections are charged to. `request`: the same of requests; `requests`: the same by API key, empty
-    where no group of APIs has a rate of its own. `answers`: rates that are charged with the bytes of answers, by API key.
-    `cold`: what is read far behind the end of the log. `read`: rates of topics that this client has read from, and `cold` if its
-    last answer was such. `exempt`: nothing holds; `by_client_id`: limits of client ids alone do."""
+    where no group of APIs has a rate of its own. `window`: what the user has under way at the broker, None without `overload`.
+    `answers`: rates that are charged with the bytes of answers, by API key. `cold`: what is read far behind the end of the log.
+    `read`: rates of topics that this client has read from, and `cold` if its last answer was such. `exempt`: nothing holds;
+    `by_client_id`: limits of client ids alone do."""
 
     __slots__ = (
         "_engine",
@@ -136,6 +137,7 @@ class Rules:
         "request",
         "requests",
         "user",
+        "window",
     )
 
     def __init__(self, engine: Engine, user: str, client_id: str, now: float, broker: int | None = None) -> None:
@@ -155,9 +157,7 @@ class Rules:
                 if found is not None:
                     metered[name] = Metered(engine, kind, found, now, metered.get(name))
         self.produce = metered.get("producer_byte_rate")
-        shared = None if broker is None or self.exempt else engine.overload.find(user, broker)
-        if shared is not None:
-            self.produce = Metered(engine, *shared, now, self.produce)
+        self.window = None if broker is None or self.exempt else engine.overload.window(user, broker)
         self.cold = metered.get("cold_read_rate")
         self.connection = metered.get("connection_rate")
         total = metered.get("request_rate")

@@ -154,17 +154,21 @@ class Port:
         self.wants_turn = self.out_of_time = False
         self.full_after: int | None = None
         """writes after which the client takes no more for now"""
+        self.calls = 0
+        """of the system, to send something"""
         self.when_full: Callable[[], None] = lambda: None
         self.closes = 0
 
     def to_client(self, chunks: list[Buffer]) -> None:
         assert not self.closes, "written after close"
+        self.calls += 1
         self.client += chunks
         if self.full_after and len(self.client) % self.full_after == 0:
             self.when_full()
 
     def to_broker(self, chunks: list[Buffer]) -> None:
         assert not self.closes, "written after close"
+        self.calls += 1
         self.broker += chunks
 
     def connect(self) -> None:

@@ -70,7 +70,7 @@ class FetchPlan(Delivery):
             return None
         self.charge(size)
         self._count(found)
-        return self.told([memoryview(buf)[start:] if start else buf])
+        return self.told([memoryview(buf)[start:]]) if self.throttled else []
 
     def stream(self, size: int) -> Stream:
         self.charge(size)

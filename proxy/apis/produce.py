@@ -24,7 +24,8 @@ from uuid import UUID
 from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, give_back, question, uncount
 from proxy.session.client import Client, Counted, TargetTopic
 from proxy.session.held_answers import Answer
-from proxy.session.plans import FORWARD, NO_REPLY, Decided, Forward, Handling, Hold, Request, given_back
+from proxy.session.pending import Pending
+from proxy.session.plans import FORWARD, NO_REPLY, Decided, Forward, Handling, Hold, Request, Wait, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
 from proxy.wire.primitives import BadBytes, Buffer, int32
@@ -39,6 +40,8 @@ from proxy.wire.refusals import Refusal, refusal, without
 from proxy.wire.runs import Requests, Run
 from quota.batch import Batch
 from quota.decision import Action
+from quota.engine import MAX_HOLD
+from quota.in_flight import Passage, Window
 from quota.kinds.producer_ids import ANY_ID, NO_ID
 from quota.kinds.storage import Storage
 
@@ -152,7 +155,9 @@ def _add(client: Client, found: Skim, version: int, start: int, stop: int) -> No
 def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id: bool, acks: int, now: float) -> int:
     """`passes` for requests about one topic, with `size` bytes of records together, and these each."""
     rules, storage = client.rules(now), client.services.engine.storage
-    limit = rules.produce
+    limit, window = rules.produce, rules.window
+    if window is not None and window.limited:
+        return NOT_WITHIN
     target = client.target(topic, by_id)
     if not storage.calm and not rules.exempt and _concerned(storage, [target]):
         return NOT_WITHIN
@@ -173,6 +178,8 @@ def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id:
     if limit is not None and not limit.take(size, now):
         give_back(target, size, None, now, now)
         return NOT_WITHIN
+    if window is not None:
+        window.sent += size
     if not acks or (target.meter is None and limit is None and target.rate is None and target.stored is None):
         return NOT_COUNTED
     client.charged.append(Counted(now, target, sizes, limit))
@@ -191,9 +198,10 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
     targets = [client.target(topic, by_id) for topic, _, _ in topics]
     if not storage.calm and not rules.exempt and _concerned(storage, targets):
         return NOT_WITHIN
-    if not all(target.may_count(client, acks, now) for target in targets):
+    held = rules.window is not None and rules.window.limited
+    if held or not all(target.may_count(client, acks, now) for target in targets):
         return NOT_WITHIN
-    limit, carried = rules.produce, 0
+    limit, window, carried = rules.produce, rules.window, 0
     counted: list[tuple[bytes, TargetTopic, int]] = []
     for i, (topic, size, _) in enumerate(topics):
         target = targets[i]
@@ -204,6 +212,8 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
         counted.append((topic, target, size))
     else:
         if limit is None or not carried or limit.take(carried, now):
+            if window is not None:
+                window.sent += carried
             if acks:
                 client.charged.append(Counted(now, targets[0], [0], limit, counted))
                 client.unsettled += len(counted)
@@ -266,6 +276,46 @@ def judged_request(client: Client, request: Request, shapes: RequestShapes) -> H
         yield Hold(wait.throttle)
         held = True
         judged = yield from _read(client, found, version)
+    window, size = client.rules(client.now).window, judged.limited_size
+    if window is None or not size:
+        return (yield from _charged(client, request, shapes, judged, pieces))
+    if not window.limited:
+        window.sent += size
+        return (yield from _charged(client, request, shapes, judged, pieces))
+    pending = Pending()
+    passage, came = _enter(client, judged, window, pending), client.now
+    with given_back(client, passage.end):
+        if not passage.going:
+            yield Wait(pending, quota=True)
+        if not window.observed and (pause := window.pause(size, answered=found.acks != 0)) > 0:
+            yield Hold(min(pause, MAX_HOLD))
+        if (waited := client.now - came) > 0:
+            judged = yield from _read(client, found, version)
+        decided = yield from _charged(client, request, shapes, judged, pieces)
+    if not isinstance(decided, Forward) or not decided.reply:
+        passage.end(client.now)
+        return decided
+    if waited <= window.latency:  # nothing is left of it when the answer comes
+        return replace(decided, passage=passage)
+    waited = min(waited, engine.limits.max_throttle)
+    client.api_sum(PRODUCE).throttle_ms += ceil(waited * 1000)
+    return replace(decided, throttle=max(decided.throttle, waited), passage=passage)
+
+
+def _enter(client: Client, judged: Judged, window: Window, pending: Pending) -> Passage:
+    """A request comes to the window of its user, at a broker that is overloaded. `pending` is done when it may go on, if it
+    waits."""
+    engine, size, answered = client.services.engine, judged.limited_size, judged.found.acks != 0
+    if not window.has_room(size) or window.pause(size, answered=answered) > 0:
+        items = judged.judging.limited(range(len(judged.batches)))
+        decision = engine.enforce(engine.overload.waits(window, size, items), client.now).decision
+        if decision is not None:
+            judged.tell([decision])
+    return window.enter(size, pending.finish)
+
+
+def _charged(client: Client, request: Request, shapes: RequestShapes, judged: Judged, pieces: list[Place]) -> Handling:
+    """What becomes of a request that need not wait any more."""
     with given_back(client, judged.give_up):
         return (yield from _decided(client, request, shapes, judged, pieces))
 

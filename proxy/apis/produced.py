@@ -68,6 +68,11 @@ class Judged:
         engine, rules = client.services.engine, client.rules(now)
         self.judging = Judging(engine, rules, batches, confirmed=counted, answered=found.acks != 0)
 
+    @property
+    def limited_size(self) -> int:
+        """Bytes for topics that are not exempt."""
+        return sum(self.batches[i].size for i in self.judging.limited(range(len(self.batches))))
+
     def judge(self) -> Generator[None, None, Judgement]:
         """What becomes of it, in steps, each of which is judged as of its own time."""
         client, judging = self.client, self.judging

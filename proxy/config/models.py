@@ -357,8 +357,9 @@ class TopicRates(Model):
 
 
 class Overload(Model):
-    """What happens when a broker cannot keep up: its answers to Produce take longer than they should, for three seconds. Then it is
-    given as much as it can do, and that is shared fairly by users; `overload: {}` switches it on. See docs/overload.md."""
+    """What happens when a broker cannot keep up: its answers to Produce take longer than they should, for three seconds. Then users
+    may have only so much under way to it that its answers take as long as they may, shared fairly; `overload: {}` switches it on.
+    See docs/overload.md."""
 
     target_latency: Annotated[Duration, Field(ge=0.005, le=30)] = 0.1
     """How long a broker may take for the quickest tenth of answers to Produce. At least twice what it takes when nobody asks for

@@ -285,12 +285,12 @@ class ProxyCollector(Collector):
         limited = _gauge("overload_limited", "1 while a broker is overloaded.", labels=["broker"])
         rate = _gauge("overload_limit", "Bytes per second that a user of weight 1 may produce to it then.", labels=["broker"])
         for number, broker in self._engine.overload.brokers.items():
-            label, level = [str(number)], broker.controller.level
-            latency.add_metric(label, broker.latency)
-            target.add_metric(label, broker.controller.target)
-            limited.add_metric(label, float(level < inf))
-            if level < inf:
-                rate.add_metric(label, level)
+            label, controller = [str(number)], broker.controller
+            latency.add_metric(label, controller.latency)
+            target.add_metric(label, controller.target)
+            limited.add_metric(label, float(controller.rate < inf))
+            if controller.rate < inf:
+                rate.add_metric(label, controller.rate)
         yield from (latency, target, limited, rate)
 
     def _by_entity(self) -> Iterator[Metric]:

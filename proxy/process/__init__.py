@@ -11,6 +11,7 @@
 - `ledger_topic`          who follows the ledger topic, where the ledger is in one
 - `logs`                  its logs and who writes to them
 - `start_error`           why it cannot start
+- `starting`              starts it, unless it is told to stop before
 - `reload`                reads settings again when they change
 - `producer_id_snapshot`  the file in which producer ids outlive the proxy
 - `service_manager`       tells systemd how far the proxy is

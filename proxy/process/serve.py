@@ -17,6 +17,7 @@ from proxy.observe.operations import Log, operations_log
 from proxy.process.proxy import Load, Proxy
 from proxy.process.reload import Reloader
 from proxy.process.start_error import StartError
+from proxy.process.starting import has_started
 from proxy.process.supervised import Supervised
 from proxy.process.tuning import prepare_process, tune_gc
 from proxy.tls import TlsError
@@ -43,7 +44,8 @@ async def _serve(settings: Settings, load: Load, path: Path | None) -> int:
     signals = Signals()
     try:
         proxy = _make(settings, load, path, log)
-        await proxy.start()
+        if not await has_started(proxy.start(), signals.stop):
+            return 0
     except (StartError, TlsError) as e:
         print(f"kafka-quota-proxy: {e}", file=sys.stderr)  # noqa: T201
         return 1

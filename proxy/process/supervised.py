@@ -59,7 +59,7 @@ class Supervised:
         self._admin = await open_admin(self.settings, self, self._log)
         try:
             started = await self._workers.start()
-        except StartError:
+        except (StartError, asyncio.CancelledError):
             await self._admin.cleanup()
             raise
         for name, topic in (("ledger topic", self._ledger_topic), ("quota topic", self._quota_topic)):

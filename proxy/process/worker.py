@@ -27,6 +27,7 @@ from proxy.observe.merging import Rows, rows_of
 from proxy.observe.operations import operations_log
 from proxy.process.proxy import Proxy
 from proxy.process.start_error import StartError
+from proxy.process.starting import has_started
 from proxy.process.tuning import prepare_process, tune_gc
 from proxy.process.worker_role import WorkerRole
 from proxy.tls import TlsError
@@ -88,7 +89,8 @@ class Worker:
         started_with, current = unpacked(await self._channel.ask("settings"))
         try:
             proxy = self._proxy = self._make(started_with)
-            await proxy.start()
+            if not await has_started(proxy.start(), self._stopping):
+                return 0
             if current != started_with:
                 proxy.use(current)
         except (StartError, TlsError) as e:

@@ -147,7 +147,11 @@ class Workers:
             raise StartError("`workers` need SO_REUSEPORT, which this system does not have; set `workers` to 1")
         _look_at_ports(self.started_with)
         self._tasks = [asyncio.create_task(each.keep(), name=f"worker {each.number}") for each in self.processes]
-        await self.serving.wait()
+        try:
+            await self.serving.wait()
+        except asyncio.CancelledError:  # told to stop
+            await self.stop(asyncio.Event())
+            raise
         if self.failure is not None:
             await self.stop(asyncio.Event())
             raise StartError(self.failure)

@@ -12,10 +12,12 @@ from typing import Final, cast
 
 from proxy.session.budget import Budget
 from proxy.session.held_answers import Answer, Question
+from proxy.session.outgoing import Outgoing, Send, nowhere
 from proxy.session.plans import UNREAD, AlikeAnswers, Plan, Stream
 from proxy.session.tally import Sum
 from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
 from proxy.wire.runs import Shape
+from quota.in_flight import Passage
 from quota.windows.durations import Durations
 
 MAX_TOKEN: Final = 1 << 20
@@ -28,14 +30,13 @@ BYTES: Final = 256
 MANY: Final = 4096
 """The same of answers that are like earlier ones, and of which little is looked at."""
 
-Send = Callable[[list[Buffer]], None]
-
 
 class Due:
     """The answers to some requests, whose correlation ids follow each other: `count` more, the next to `correlation_id`. They went
-    on at `when`, and their times are counted in `times`. `own`: the answer of the proxy itself, None where the broker answers."""
+    on at `when`, and their times are counted in `times`. `passage` ends with the answer. `own`: the answer of the proxy itself,
+    None where the broker answers."""
 
-    __slots__ = ("correlation_id", "count", "counted_in", "own", "plan", "shape", "times", "when")
+    __slots__ = ("correlation_id", "count", "counted_in", "own", "passage", "plan", "shape", "times", "when")
 
     def __init__(
         self,
@@ -47,10 +48,11 @@ class Due:
         when: float,
         times: Durations | None,
         own: Answer | None = None,
+        passage: Passage | None = None,
     ) -> None:
         self.correlation_id, self.counted_in, self.plan, self.own = correlation_id, counted_in, plan, own
         self.count, self.shape = count, shape
-        self.when, self.times = when, times
+        self.when, self.times, self.passage = when, times, passage
 
 
 class Answers:
@@ -62,11 +64,11 @@ class Answers:
         "_chunks",
         "_due",
         "_left",
+        "_out",
         "_own",
         "_plan",
         "_queue",
         "_reads",
-        "_send",
         "_sent",
         "_short",
         "_stream",
@@ -81,8 +83,8 @@ class Answers:
         "tokens",
     )
 
-    def __init__(self, send: Send, budget: Budget, turn_over: Callable[[], bool]) -> None:
-        self._send = send
+    def __init__(self, to_client: Send, budget: Budget, turn_over: Callable[[], bool]) -> None:
+        self._out = Outgoing(to_client)  # at the end of each read
         self._budget = budget
         self._turn_over = turn_over
         self._reads: deque[tuple[bytes, int]] = deque()  # what the broker sent, and how much of it was looked at
@@ -143,11 +145,12 @@ class Answers:
         shape: Shape | None = None,
         when: float = 0.0,
         times: Durations | None = None,
+        passage: Passage | None = None,
     ) -> int:
         """Requests went out at `when`; how many answers are outstanding. `times` counts how long the broker takes."""
         if plan is not None and plan.waits:
             shape = None  # each answer is looked at
-        self._queue.append(Due(correlation_id, counted_in, plan, count, shape, when, times))
+        self._queue.append(Due(correlation_id, counted_in, plan, count, shape, when, times, None, passage))
         self._due += count
         if plan is not None and plan.waits and not isinstance(plan, Question):
             self.awaited += 1
@@ -162,17 +165,27 @@ class Answers:
 
     def discard(self) -> None:
         """Drop all further answers, as the client has gone."""
-        self._send, self._turn_over = _nowhere, _never
+        self._out.to, self._turn_over = nowhere, _never
+
+    def give_up(self, now: float) -> None:
+        """No further answer comes."""
+        for due in self._queue:
+            if due.passage is not None:
+                due.passage.end(now)
 
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
+        self._send_own()
+        self._out.send()
+
+    def _send_own(self) -> None:
         queue = self._queue
         while queue and not self._left and self._work is None and (answer := queue[0].own) is not None:
             counted_in = queue.popleft().counted_in
             self._due -= 1
             counted_in.response_bytes += len(answer.frame)
             self._own -= len(answer.frame)
-            self._send([answer.frame])
+            self._out.add([answer.frame])
             self._done(answer)
 
     def feed(self, data: Buffer) -> None:
@@ -180,8 +193,11 @@ class Answers:
         read = bytes(data)  # no copy, as sockets give bytes
         if self._reads or self._work is not None:
             self._reads.append((read, 0))
-        else:
+            return
+        try:
             self._look(read, 0)
+        finally:  # what came before a response that is bad still goes on
+            self._out.send()
 
     def keep(self, data: Buffer) -> None:
         """The same, to be looked at in the next turn."""
@@ -189,12 +205,15 @@ class Answers:
 
     def go_on(self) -> None:
         """Another turn: look at what was read before. `BadBytes` as in `feed`."""
-        if self._work is not None and not self._advance(self._work):
-            return
-        while self._reads:
-            data, pos = self._reads.popleft()
-            if not self._look(data, pos):
+        try:
+            if self._work is not None and not self._advance(self._work):
                 return
+            while self._reads:
+                data, pos = self._reads.popleft()
+                if not self._look(data, pos):
+                    return
+        finally:
+            self._out.send()
 
     def _look(self, data: bytes, pos: int) -> bool:
         """Look at a read from `pos` on; False if the turn was over before its end."""
@@ -228,8 +247,6 @@ class Answers:
                 else:
                     end = pos + self._size(due, data, pos)
                     if end > size:
-                        self._pass(data, self._sent, pos)
-                        self._sent = size
                         self._begin(due.plan, data, pos, end)
                         return True
                     if due.plan is not None:
@@ -240,14 +257,14 @@ class Answers:
                         looked += 1 + (end - pos) // BYTES
                     pos = end
                 if queue and queue[0].own is not None:
-                    self._pass(data, self._sent, pos)
+                    self._out.part(data, self._sent, pos)
                     self._sent = pos
-                    self.send_own()
+                    self._send_own()
                 if looked >= AT_ONCE and pos < size and self._turn_over():
                     self._reads.appendleft((data, pos))
                     return False
         finally:  # what came before a response that is bad still goes on
-            self._pass(data, self._sent, min(pos, size))
+            self._out.part(data, self._sent, min(pos, size))
         if pos < size:
             self._short = bytes(memoryview(data)[pos:])
         return True
@@ -265,10 +282,9 @@ class Answers:
         """The response at data[pos:end] is whole."""
         pieces = plan.finish(data, pos, end)
         if pieces is not None:
-            self._pass(data, self._sent, pos)
+            self._out.part(data, self._sent, pos)
             self._sent = end
-            if pieces:  # there are none of an answer that the proxy asked for itself
-                self._send(pieces)
+            self._out.add(pieces)  # none of an answer that the proxy asked for itself
         elif shape is not None:
             shape.learn(data, pos, end)
         if plan.waits or plan.mute > 0:
@@ -292,6 +308,8 @@ class Answers:
         if times is not None:
             times.add((self.now - max(due.when, self._answered)) / count, count)
             self._answered = self.now
+        if due.passage is not None:
+            due.passage.end(self.now)
         self._due -= count
         due.count -= count
         due.correlation_id += count
@@ -309,14 +327,14 @@ class Answers:
                 self._short = rest
                 return
             token, rest = rest[: 4 + length], rest[4 + length :]
-            self._send([token])
+            self._out.to([token])
             self.tokens(token[4:])
         if rest:
             self.feed(rest)
 
     def _start_in(self, plan: Plan, data: bytes, pos: int, end: int) -> None:
         """Look at the response at data[pos:end] in several turns, and then at what is behind it."""
-        self._pass(data, self._sent, pos)
+        self._out.part(data, self._sent, pos)
         self._sent = pos
         self._start(plan, data[pos:end])
         if end < len(data):
@@ -337,9 +355,9 @@ class Answers:
             pieces: list[Buffer] = end.value
         plan, self._work, self._working, self._worked_at = self._working, None, None, 0
         assert plan is not None
-        self._send(pieces)
+        self._out.add(pieces)
         self._done(plan)
-        self.send_own()
+        self._send_own()
         return True
 
     def _done(self, plan: Plan) -> None:
@@ -352,20 +370,20 @@ class Answers:
             self.released = True
             self.mute = max(self.mute, plan.mute)
 
-    def _pass(self, data: Buffer, start: int, stop: int) -> None:
-        if start < stop:
-            self._send([data if stop - start == len(data) else memoryview(data)[start:stop]])
-
     def _begin(self, plan: Plan | None, data: bytes, pos: int, end: int) -> None:
         """A response that does not end in this read: hold it or start to pass it on."""
         size = len(data)
         self._left = end - size
         self._plan = plan
+        pieces = None if plan is None else plan.begin(data, pos, end - pos)
+        as_it_is = plan is None or (pieces is not None and not pieces)
+        self._out.part(data, self._sent, size if as_it_is else pos)
+        self._sent = size
         if plan is None:
-            self._pass(data, pos, size)
-        elif (pieces := plan.begin(data, pos, end - pos)) is not None:
+            return
+        if pieces is not None:
             self._stream = UNREAD
-            self._send(pieces)
+            self._out.add(pieces)
         elif plan.holds(end - pos):
             if end - pos > self._budget.total:
                 raise BadBytes(f"it has {end - pos} bytes to be held, more than `limits.memory_total`")
@@ -374,27 +392,27 @@ class Answers:
             self._stream = plan.stream(end - pos)
             self._feed_stream(data, pos, size)
 
-    def _continue(self, data: Buffer, size: int) -> int:
+    def _continue(self, data: bytes, size: int) -> int:
         """More of a response that has begun; where the next one starts."""
         stop = min(self._left, size)
         self._left -= stop
         if self._stream is not None:
             self._feed_stream(data, 0, stop)
         elif self._plan is None:
-            self._pass(data, 0, stop)
+            self._out.part(data, 0, stop)
         else:
             self._chunks.append(data if stop == size else memoryview(data)[:stop])
         if not self._left:
             self._end()
         return stop
 
-    def _feed_stream(self, data: Buffer, start: int, stop: int) -> None:
+    def _feed_stream(self, data: bytes, start: int, stop: int) -> None:
         assert self._stream is not None
         pieces = self._stream.feed(data, start, stop)
         if pieces is None:
-            self._pass(data, start, stop)
+            self._out.part(data, start, stop)
         else:
-            self._send(pieces)
+            self._out.add(pieces)
 
     def _end(self) -> None:
         plan, self._plan, self._stream = self._plan, None, None
@@ -403,14 +421,10 @@ class Answers:
             if plan.in_steps(sum(map(len, chunks))):
                 self._start(plan, b"".join(chunks))
                 return
-            if chunks and (pieces := plan.finish_chunks(chunks)):
-                self._send(pieces)
+            if chunks:
+                self._out.add(plan.finish_chunks(chunks))
             self._done(plan)
-        self.send_own()
-
-
-def _nowhere(pieces: list[Buffer]) -> None:
-    """Where answers go when the client is gone."""
+        self._send_own()
 
 
 def _never() -> bool:

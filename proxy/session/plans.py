@@ -17,6 +17,7 @@ from proxy.wire.frames import Frame
 from proxy.wire.headers import request_body
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.runs import Run
+from quota.in_flight import Passage
 
 MAX_JOINED: Final = 1 << 20
 """Bytes of a request that is read topic by topic. No controller does so much at once (KRaft: 10 000 records)."""
@@ -98,7 +99,8 @@ class Plan(Protocol):
 
     def begin(self, buf: bytes, start: int, size: int, /) -> list[Buffer] | None:
         """The first bytes of a response of `size` bytes are buf[start:]. If they say all that there is to know, the pieces to send
-        in their place: the rest goes on as it is, and no other method is called. None if it is to be held, or to stream."""
+        in their place, or an empty list if they go on as they are: so does the rest, and no other method is called. None if it
+        is to be held, or to stream."""
 
     def in_steps(self, size: int, /) -> bool:
         """Is a response of `size` bytes, once it is whole, looked at in several turns, by `work`? Else `finish` does it at once."""
@@ -145,13 +147,15 @@ UNREAD: Final = Unread()
 @dataclass(frozen=True, slots=True)
 class Forward:
     """Pass the request on; `pieces` in its place if given; `plan` for its response; `reply` is False when there will be none.
-    `throttle`: seconds that the client is told, if there is a reply, and muted for. `close`: this is the last of the connection."""
+    `throttle`: seconds that the client is told, if there is a reply, and muted for. `close`: this is the last of the connection.
+    `passage`: ends with the answer."""
 
     plan: Plan | None = None
     pieces: list[Buffer] | None = None
     reply: bool = True
     throttle: float = 0.0
     close: bool = False
+    passage: Passage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +177,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait until this is done."""
+    """Wait until this is done. `quota`: a quota has it wait."""
 
     pending: Pending
+    quota: bool = False
 
 
 Pause = Hold | Ask | Wait | None

@@ -34,6 +34,7 @@ from proxy.session.client import Client
 from proxy.session.held_answers import LARGE, Answer
 from proxy.session.knock import knock
 from proxy.session.latencies import Part
+from proxy.session.outgoing import Outgoing, nowhere
 from proxy.session.plans import FORWARD, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Plan, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
@@ -95,12 +96,13 @@ class Current:
     """A request whose handling takes time: what it counts against, who handles it, and what that waits for; None while it does
     not wait, or only for the next turn of its connection. It came at `since`, and quotas held it for `held` seconds."""
 
-    __slots__ = ("handling", "held", "large", "pause", "pieces", "rates", "request", "since")
+    __slots__ = ("handling", "held", "large", "pause", "paused", "pieces", "rates", "request", "since")
 
     def __init__(self, request: Request, rates: tuple[Metered, ...], handling: Handling, since: float) -> None:
         self.request, self.rates, self.handling = request, rates, handling
         self.since, self.held = since, 0.0
         self.pause: Pause = None
+        self.paused = since
         self.large = request.size > LARGE
         """It is handled in several turns of its connection; a smaller one in one."""
         self.pieces = request.frame_pieces()
@@ -139,13 +141,11 @@ class Session:
         "_marked",
         "_most_in_flight",
         "_muted_until",
+        "_out",
         "_over",
         "_partial",
         "_partial_since",
         "_payer",
-        "_read",
-        "_sent_from",
-        "_sent_to",
         "_starved",
         "_strange_requests",
         "_unanswerable",
@@ -161,8 +161,7 @@ class Session:
         self.client = Client(services, peer)
         self.state = State.NEW
         self._handlers = handlers
-        self._read = b""
-        self._sent_from = self._sent_to = 0  # self._read[self._sent_from : self._sent_to] goes on as it is
+        self._out = Outgoing(port.to_broker)
         self._answers = Answers(port.to_client, services.budget, port.turn_over)
         self._cutter = FrameCutter(min(services.bounds.max_frame, MAX_FRAME))
         self._most_in_flight = services.bounds.max_in_flight
@@ -380,7 +379,7 @@ class Session:
 
     def left(self) -> None:
         """The connection has ended: nothing more is sent or read."""
-        self.port = GONE
+        self.port, self._out.to = GONE, nowhere
         self._answers.discard()
 
     def drain(self) -> None:
@@ -507,19 +506,19 @@ class Session:
                         self._yield(now)
                         break
                 if self._unanswerable >= LAST:
-                    self._send_on()
+                    self._out.send()
                     self._close()
                     break
                 if (run := self._alike(now)) is not None:
                     looked += 1 + run.count // AT_ONCE
-                    self._let_go(run.data, run.start, run.stop)
+                    self._out.part(run.data, run.start, run.stop)
                 elif (frame := cutter.next()) is not None:
                     looked += 1
                     self._look_at(frame, now)
                 else:
                     break
         finally:  # what came before a request that is bad still goes on
-            self._send_on()
+            self._out.send()
 
     def _look_at(self, frame: Frame, now: float) -> None:
         """What becomes of one request, done."""
@@ -527,30 +526,15 @@ class Session:
         read, start, end, chunks = frame
         if isinstance(decided, Forward) and decided.pieces is None:
             if chunks is None:
-                self._let_go(read, start, end)
+                self._out.part(read, start, end)
             else:
-                self._send_on()
-                self.port.to_broker(chunks)
+                self._out.add(chunks)
             return
-        self._send_on()
+        self._out.send()
         if isinstance(decided, Forward):
             self._send_instead(decided)
         elif self._current is not None:
             self._go_on_handling(self._current, now)
-
-    def _let_go(self, read: bytes, start: int, end: int) -> None:
-        """This part of a read goes on as it is, with what is before it."""
-        if read is not self._read or start != self._sent_to:
-            self._send_on()
-            self._read, self._sent_from = read, start
-        self._sent_to = end
-
-    def _send_on(self) -> None:
-        """Send to the broker what was let go."""
-        read, start, stop = self._read, self._sent_from, self._sent_to
-        self._read, self._sent_from, self._sent_to = b"", 0, 0
-        if start < stop:
-            self.port.to_broker([read if stop - start == len(read) else memoryview(read)[start:stop]])
 
     def _send_instead(self, forward: Forward) -> None:
         if forward.pieces:
@@ -639,7 +623,7 @@ class Session:
             self._current = Current(request, rates, self._after(Hold(seconds), request), now)
             return None
         decided = self._handle(key, version, correlation_id, frame, stop)
-        if isinstance(decided, Forward | Answer):
+        if isinstance(decided, (Forward, Answer)):
             return self._decide(
                 decided, key, version, correlation_id, end - start if chunks is None else size_of(frame), rates, now
             )
@@ -664,13 +648,15 @@ class Session:
             yield pause
         frame = request.buf, request.start, request.end, request.chunks
         decided = self._handle(key, version, request.correlation_id, frame, request.header_stop)
-        return decided if isinstance(decided, Forward | Answer) else (yield from decided)
+        return decided if isinstance(decided, (Forward, Answer)) else (yield from decided)
 
     def _go_on_handling(self, current: Current, now: float) -> None:
         """On with the request that takes time: until it waits for something, the turn is over, or it is clear what becomes of
         it. What came before it has gone on."""
         self.client.now = now
-        current.pause = None
+        if isinstance(current.pause, Wait) and current.pause.quota:
+            current.held += now - current.paused
+        current.pause, current.paused = None, now
         try:
             while (pause := next(current.handling)) is None or (isinstance(pause, Wait) and pause.pending.done):
                 if current.large and self.port.turn_over():
@@ -698,6 +684,8 @@ class Session:
 
     def _wait(self, pause: Hold | Ask | Wait, now: float) -> None:
         """Begin to wait for something. The answer to a question of the proxy is counted nowhere, as no client asked for it."""
+        if self._current is not None:
+            self._current.paused = now
         if isinstance(pause, Hold):
             if self._current is not None:
                 self._current.held += pause.seconds
@@ -714,8 +702,13 @@ class Session:
             pause.pending.tell(self._done_elsewhere)
 
     def _done_elsewhere(self, now: float) -> None:
-        """What `Wait` waits for is done."""
-        if self.state is State.ASKING:
+        """What `Wait` waits for is done. Where a quota had it wait, another connection is at work, or this one."""
+        current = self._current
+        if current is not None and isinstance(current.pause, Wait) and current.pause.quota:
+            if not self._over:
+                self._over = True
+                self.port.next_turn()
+        elif self.state is State.ASKING:
             self._resume(now)
 
     def _decide(
@@ -754,7 +747,9 @@ class Session:
         self._unanswerable += self._gone and forward.reply
         if forward.reply:
             times = self.client.times(key)
-            self._await(forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan, 1, None, now, times))
+            self._await(
+                forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan, 1, None, now, times, forward.passage)
+            )
 
     def _await(self, plan: Plan | None, due: int) -> None:
         """An answer with this plan is expected, one of `due`: must requests behind it wait?"""
@@ -959,6 +954,7 @@ class Session:
         current, self._current = self._current, None
         if current is not None:
             current.handling.close()
+        self._answers.give_up(self._last)
         self._pay_no_more()
         self.client.forget()
         self.port.close()

@@ -38,7 +38,7 @@ class Throttled:
 
     def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:
         pieces = None if self._inner is None else self._inner.begin(buf, start, size)
-        return None if pieces is None else self._tell(pieces)
+        return None if pieces is None else self._tell(pieces or [memoryview(buf)[start:]])
 
     def holds(self, size: int) -> bool:
         return self._key == PRODUCE or (self._inner is not None and self._inner.holds(size))

@@ -1,41 +1,48 @@
-"""Overload: what a broker that cannot keep up is given, by user. One of the cluster's brokers is slow; who asks it for more than a
-fair share is slowed down, and others do not notice.
+"""Overload: what users may have under way at a broker that cannot keep up. One of the cluster's brokers is slow; who asks it for
+more than a fair share waits in the proxy, and others do not notice.
 
-In: the bytes that users produce to each broker, how long its answers take, the time. Out: a rate for each user of a broker,
-infinite while the broker is well. The arithmetic of overload and shares is `quota.overload`, that of rates `quota.kinds.rates`. A
-tenant is one user. Each proxy controls what passes it: proxies see the same latency, so they agree without telling each other
-anything, but for fairness among users of different proxies.
+In: the bytes that users produce to each broker, how long its answers take, the time, what other proxies tell. Out: a window for
+each user at a broker, infinite while the broker is well. The arithmetic of overload is `quota.overload`, that of a window
+`quota.in_flight`. A tenant is one user.
 
-The rate of a user at a broker belongs to `AtBroker`. Memory: users with connections to brokers, `MOST` times of each broker."""
+Proxies see the same latency of a broker, and each decides by itself whether it is overloaded. While it is, each tells the others
+its window and what its users want there: all take the mean window, and of that each gives a user the part of what the user wants
+that is wanted here.
+
+Memory: windows of users with connections to brokers; times of `MOST` users of each broker; of `MOST_PROXIES` others what they told
+last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
+from quota.decision import Action, Decision, Verdict, figure
 from quota.entity import Entity
-from quota.kinds.rates import RateLimit, Rates
+from quota.in_flight import Window
 from quota.ledger import Sums
-from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import Limits
-from quota.overload import GENTLEST, Controller, Goal, Seen, fair_level, latency_of
+from quota.overload import Controller, Goal, Seen
 from quota.tenants import NO_TENANTS, TenantEntity, Tenants
 from quota.windows.durations import Durations, quantile
 
 NAME: Final = "overload"
 QUICK: Final = 0.1
 """The part of a user's answers that its latency is taken from: the quickest."""
-SAMPLES: Final = 2
-WINDOW: Final = 0.2
-"""Seconds of a sample: short, as a broker that is overloaded has no room for bursts."""
 MOST: Final = 1000
-"""Users of a broker whose times are kept apart; beyond, those that were idle longest are forgotten."""
+"""Users of a broker whose times are kept apart; beyond, those that were answered longest ago are forgotten."""
 STEP: Final = 1.0
 """Seconds between two steps."""
 SHORTEST: Final = 0.5
 """Seconds that a step counts at least."""
+TOLD: Final = 100
+"""Users of a broker of whom other proxies are told: those that want most."""
+HEARD: Final = 3.5
+"""Seconds for which it holds what another proxy told."""
+MOST_PROXIES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +65,42 @@ class TenantAtBroker(TenantEntity):
 
 
 class Change(NamedTuple):
-    """A broker became overloaded, or is no more. Seconds and bytes per second; `level` is infinite for the latter."""
+    """A broker became overloaded, or is no more. Seconds and bytes per second; `rate` is infinite for the latter."""
 
     broker: int
-    level: float
+    rate: float
     latency: float
     target: float
 
 
-class Levels(LimitTable[RateLimit]):
-    """The rate of each user at one broker: a level, times its weight."""
+class Heard(NamedTuple):
+    """What another proxy told of a broker: when, its window, and by owner what is wanted there, in bytes under way or waiting."""
 
-    def __init__(self, level: float, weights: Mapping[Entity, float]) -> None:
-        super().__init__({})
-        self._level, self._weights = level, weights
+    at: float
+    window: float
+    wants: Mapping[Entity, float]
 
-    def __bool__(self) -> bool:
-        return True
 
-    def of(self, owner: Entity) -> RateLimit | None:
-        return None if self._level == inf else RateLimit(self._level * self._weights.get(owner, 1.0))
+class Answered:
+    """The answers to one user: `times` is what sessions count them in."""
+
+    __slots__ = ("_counted", "_total", "times")
+
+    def __init__(self, total: Durations) -> None:
+        self.times = Durations()
+        self._total = total
+        """where those of all users are counted"""
+        self._counted = list(self.times.counts)
+        """what was in them with the last step"""
+
+    def take(self) -> list[int]:
+        """How many took how long since the last call, which are now in those of all, too."""
+        times, came = self.times, Durations()
+        came.counts = [count - was for count, was in zip(times.counts, self._counted, strict=True)]
+        came.seconds, times.seconds = times.seconds, 0.0
+        self._total.merge(came)
+        self._counted = list(times.counts)
+        return came.counts
 
 
 class Broker:
@@ -86,69 +109,86 @@ class Broker:
     def __init__(self, number: int, options: OverloadOptions) -> None:
         self.number = number
         self.controller = Controller(options.goal)
-        self.weights: dict[Entity, float] = {}
-        self.rates = Rates(NAME, NAME, "bytes", Levels(inf, self.weights), SAMPLES, WINDOW)
-        self.latency = 0.0
-        """in the last second"""
-        self._times: dict[Entity, tuple[Durations, Durations]] = {}
-        """of answers to each user, and where those of all users are counted"""
-        self._counted: dict[Entity, list[int]] = {}
-        self._quiet = 0
-        """seconds in which an observed broker was well"""
+        self._windows: WeakValueDictionary[Entity, Window] = WeakValueDictionary()
+        self._answered: dict[Entity, Answered] = {}
+        """by user, who was answered longest ago first"""
+        self._heard: dict[str, Heard] = {}
+        """by proxy"""
+
+    def window(self, owner: Entity, weight: float, *, observed: bool) -> Window:
+        """That of a user or tenant. It lives as long as connections have it."""
+        found = self._windows.get(owner)
+        if found is None:
+            found = self._windows[owner] = Window(owner, weight)
+            self._resize(found, 0.0)
+        found.weight, found.observed = weight, observed
+        return found
 
     def times(self, owner: Entity, total: Durations) -> Durations:
         """Where the times of answers to this user are counted; they are added to `total` with each step."""
-        known = self._times.get(owner)
+        known = self._answered.get(owner)
         if known is None:
-            if len(self._times) >= MOST:
-                self._forget()
-            known = self._times[owner] = Durations(), total
-        return known[0]
+            if len(self._answered) >= MOST:
+                del self._answered[next(iter(self._answered))]
+            known = self._answered[owner] = Answered(total)
+        return known.times
 
-    def _forget(self) -> None:
-        """The user who was answered longest ago."""
-        oldest = next(iter(self._times))
-        del self._times[oldest]
-        self._counted.pop(oldest, None)
-
-    def step(self, seconds: float, *, observed: bool) -> None:
+    def step(self, seconds: float, now: float, *, observed: bool) -> None:
         """So many seconds have passed."""
-        users = list(self._seen(seconds))
-        self.latency = latency_of(users) or 0.0
-        before = self.controller.level
-        level = self._watch(users) if observed else self.controller.step(users)
-        if level != before:
-            self.rates.limits = Levels(level, self.weights)
+        controller, windows = self.controller, list(self._windows.values())
+        self._heard = {who: heard for who, heard in self._heard.items() if now - heard.at <= HEARD}
+        controller.agree(heard.window for heard in self._heard.values())
+        controller.step(list(self._seen(windows, seconds)), observed=observed)
+        for window in windows:
+            least = controller.goal.least * window.weight * seconds
+            window.let_go(least - window.sent, now)
+            window.sent, window.held = 0.0, False
+            self._resize(window, now)
 
-    def _watch(self, users: Sequence[Seen]) -> float:
-        """Where nobody is slowed down, the level does not follow from what it did before."""
-        controller = self.controller
-        if controller.is_high(users):
-            self._quiet = 0
-            controller.level = min(controller.level, fair_level(users, GENTLEST * sum(user.usage for user in users)))
-        elif controller.level < inf:
-            self._quiet += 1
-            if self._quiet >= 5:
-                controller.level = inf
-        return controller.level
+    def tell(self) -> list[Any] | None:
+        """What the other proxies are told after a step; None of a broker that is well."""
+        if self.controller.window == inf:
+            return None
+        wants = sorted(
+            ((window.wants, window.owner) for window in self._windows.values() if window.wants > 0), key=lambda it: -it[0]
+        )
+        listed = [[owner.user if owner.user is not None else [owner.topic], round(amount)] for amount, owner in wants[:TOLD]]
+        return [NAME, self.number, round(self.controller.window), listed]
 
-    def _seen(self, seconds: float) -> Iterator[Seen]:
-        usage = self.rates.take_usage()
-        for owner, (times, total) in list(self._times.items()):
-            now, before = times.counts, self._counted.get(owner)
-            if before is None:
-                before = [0] * len(now)
-            if now == before:
+    def hear(self, who: str, window: float, wants: Mapping[Entity, float], now: float) -> None:
+        """The other way round."""
+        if who in self._heard or len(self._heard) < MOST_PROXIES:
+            self._heard[who] = Heard(now, window, wants)
+
+    def free(self, now: float) -> None:
+        """Nobody is limited any more."""
+        for window in list(self._windows.values()):
+            window.resize(inf, 0.0, now)
+
+    def _resize(self, window: Window, now: float) -> None:
+        size = self.controller.window * window.weight
+        if size < inf:
+            others = sum(heard.wants.get(window.owner, 0.0) for heard in self._heard.values())
+            if others > 0:
+                size *= window.wants / (window.wants + others)
+        window.resize(max(size, 1.0), self.controller.latency, now)
+
+    def _seen(self, windows: Sequence[Window], seconds: float) -> Iterator[Seen]:
+        by_owner = {window.owner: window for window in windows}
+        for owner, answered in list(self._answered.items()):
+            came = answered.take()
+            if not any(came):
                 continue
-            came = Durations()
-            came.counts = [count - was for count, was in zip(now, before, strict=True)]
-            came.seconds, times.seconds = times.seconds, 0.0
-            total.merge(came)
-            self._counted[owner] = list(now)
-            self._times[owner] = self._times.pop(owner)  # the last that is forgotten
-            yield Seen(usage.pop(owner, 0.0) / seconds, quantile(came.counts, QUICK), self.weights.get(owner, 1.0))
-        for owner, amount in usage.items():
-            yield Seen(amount / seconds, None, self.weights.get(owner, 1.0))
+            self._answered[owner] = self._answered.pop(owner)  # the last that is forgotten
+            window = by_owner.pop(owner, None)
+            latency = quantile(came, QUICK)
+            if window is not None:
+                yield Seen(window.sent / seconds, latency, window.weight, window.held or window.waiting > 0)
+            else:
+                yield Seen(0.0, latency)
+        for window in by_owner.values():
+            if window.sent or window.held or window.waiting:
+                yield Seen(window.sent / seconds, None, window.weight, window.held or window.waiting > 0)
 
 
 class Overload:
@@ -163,6 +203,8 @@ class Overload:
         self._tenants = NO_TENANTS
         self._observed = False
         self._at: float | None = None
+        self.tell: Callable[[list[Any]], object] | None = None
+        """other proxies are told; None where there are none"""
 
     def __bool__(self) -> bool:
         """True if it is switched on."""
@@ -174,26 +216,37 @@ class Overload:
         self._tenants = limits.option(Tenants) or NO_TENANTS
         self._observed = NAME in limits.observed
         if self.options is None:
+            for broker in self.brokers.values():
+                broker.free(self._at or 0.0)
             self.brokers.clear()
+            return
         for broker in self.brokers.values():
-            broker.controller.goal = self.options.goal if self.options is not None else broker.controller.goal
-            broker.weights.clear()
+            broker.controller.goal = self.options.goal
 
-    def find(self, user: str, broker: int) -> tuple[Rates, ResolvedLimit[RateLimit]] | None:
-        """The rate of a user at a broker, and whose it is; None where the quota is off. A look at the limit itself says nothing: it
-        changes every second."""
+    def window(self, user: str, broker: int) -> Window | None:
+        """What a user may have under way at a broker; None where the quota is off."""
         if self.options is None:
             return None
         found = self._broker(broker, self.options)
-        owner = self._owner(user, found, self.options)
-        return found.rates, ResolvedLimit(RateLimit(self.options.goal.least), owner)
+        tenant = self._tenants.of_user(user)
+        weight = self.options.weights.get(user if tenant is None else tenant, 1.0)
+        return found.window(self._owner(user, broker), weight, observed=self._observed)
 
     def times(self, user: str, broker: int, total: Durations) -> Durations:
         """Where the times of a user's answers are counted: by itself, and with the next step in `total`."""
         if self.options is None:
             return total
-        found = self._broker(broker, self.options)
-        return found.times(self._owner(user, found, self.options), total)
+        return self._broker(broker, self.options).times(self._owner(user, broker), total)
+
+    def waits(self, window: Window, size: float, items: Sequence[int]) -> Verdict:
+        """What becomes of a request that its window has no room for. The throttle is the time that it waits, as far as is known."""
+        wait, latency = window.wait(size) + window.pause(size), max(window.latency, 1e-6)
+        usage, limit = (window.wants + size) / latency, window.size / latency
+        message = (
+            f"The overload quota of {window.owner} is exceeded: the broker cannot keep up, and this is {figure(usage)} bytes/s,"
+            f" a fair share {figure(limit)}; slowed down for {figure(wait)} s."
+        )
+        return Verdict(int(size), Decision(NAME, Action.THROTTLE, window.owner, tuple(items), usage, limit, wait, message))
 
     def _broker(self, number: int, options: OverloadOptions) -> Broker:
         found = self.brokers.get(number)
@@ -201,13 +254,9 @@ class Overload:
             found = self.brokers[number] = Broker(number, options)
         return found
 
-    def _owner(self, user: str, broker: Broker, options: OverloadOptions) -> Entity:
-        tenant, place = self._tenants.of_user(user), f"broker {broker.number}"
-        owner = AtBroker(user, None, place) if tenant is None else TenantAtBroker(None, None, f"{tenant} at {place}")
-        weight = options.weights.get(user if tenant is None else tenant, 1.0)
-        if weight != 1.0:
-            broker.weights[owner] = weight
-        return owner
+    def _owner(self, user: str, broker: int) -> Entity:
+        tenant, place = self._tenants.of_user(user), f"broker {broker}"
+        return AtBroker(user, None, place) if tenant is None else TenantAtBroker(None, None, f"{tenant} at {place}")
 
     def step(self, now: float) -> list[Change]:
         """About `STEP` seconds have passed since the last time. Which brokers became overloaded, or are no more."""
@@ -216,18 +265,34 @@ class Overload:
             return []
         changes = []
         for broker in self.brokers.values():
-            limited = broker.controller.level < inf
-            broker.step(max(now - before, SHORTEST), observed=self._observed)
-            level = broker.controller.level
-            if limited != (level < inf):
-                changes.append(Change(broker.number, level, broker.latency, broker.controller.target))
+            controller = broker.controller
+            limited = controller.window < inf
+            broker.step(max(now - before, SHORTEST), now, observed=self._observed)
+            if self.tell is not None and (told := broker.tell()) is not None:
+                self.tell(told)
+            if limited != (controller.window < inf):
+                changes.append(Change(broker.number, controller.rate, controller.latency, controller.target))
         return changes
 
+    def hear(self, who: str, number: int, window: float, wants: Sequence[object], now: float) -> None:
+        """Another proxy told this (`Broker.tell`). ValueError or TypeError for what is nothing."""
+        broker = self.brokers.get(number)
+        if broker is None or not 0 < window < inf:
+            return
+        told: dict[Entity, float] = {}
+        for want in wants[:TOLD]:
+            match want:
+                case [str(user), int(amount)] if amount > 0:
+                    told[AtBroker(user, None, f"broker {number}")] = amount
+                case [[str(tenant)], int(amount)] if amount > 0:
+                    told[TenantAtBroker(None, None, tenant)] = amount
+                case _:
+                    raise ValueError(f"nothing that a user wants: {want!r}")
+        broker.hear(who, float(window), told, now)
+
     def sweep(self, now: float) -> None:
-        """Forget windows that hold nothing."""
-        for broker in self.brokers.values():
-            broker.rates.sweep(now)
+        """Nothing is kept."""
 
     def publish(self) -> Sequence[Sums]:
-        """Each proxy controls what passes it."""
+        """Nothing adds up: proxies tell each other what they have now (`quota.fleet_events`)."""
         return ()

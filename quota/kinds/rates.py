@@ -228,10 +228,6 @@ class Rates:
         if self._shares:
             self._touched.add(meter)
 
-    def take_usage(self) -> dict[Entity, float]:
-        """What was charged since the last time, by owner. For rates that proxies do not share: it takes what they would be told."""
-        return {owner: charged for owner, meter in self._meters.items() if (charged := meter.take_charged()) > 0}
-
     def take_charged(self) -> list[tuple[Entity, float]]:
         """What was charged here since the last time, by owner; nothing yet, of one that just came."""
         taken = [(owner, 0.0) for owner in self._came]

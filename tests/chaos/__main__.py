@@ -29,8 +29,8 @@ QUIET: Final = 45.0
 """Seconds of the run without faults, at its end: everybody has to go on within 30 s."""
 BURST: Final = 12
 """Seconds of a quota that may pass beyond it (docs/byte-quotas.md)."""
-WRONG: Final = ("text", "error", "critical")
-"""Levels of lines that a proxy must not print."""
+WRONG: Final = "internal error"
+"""The event of the log that a proxy must not have, beside lines that are no events."""
 
 
 @click.command()
@@ -134,7 +134,8 @@ def _judged(system: System) -> list[str]:
     if left:
         wrong.append(f"{left:g} connections are left when all clients are gone")
     for number, proxy in enumerate(system.proxies):
-        wrong += [f"proxy {number}: {event}" for event in proxy.events() if event.get("level") in WRONG][:10]
+        events = [event for event in proxy.events() if event["event"] == WRONG or event["level"] == "text"]
+        wrong += [f"proxy {number}: {event}" for event in events[:10]]
         if code := proxy.stop():
             wrong.append(f"proxy {number} ended with exit code {code}")
     return wrong

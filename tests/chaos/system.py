@@ -63,6 +63,7 @@ class Proxy:
         self._file, self.log = folder / "settings.yaml", folder / "operations.jsonl"
         self.admin: str = settings["admin"]["listen"]
         self.process: subprocess.Popen[bytes] | None = None
+        self._started = False
 
     def start(self) -> None:
         """Returns when it is ready, or after a while: brokers may be away."""
@@ -74,6 +75,7 @@ class Proxy:
         while time.monotonic() < deadline and not self.ready():
             assert self.process.poll() is None, f"a proxy ended:\n{self.log.read_text()[-3000:]}"
             time.sleep(0.1)
+        self._started = True
 
     def ready(self) -> bool:
         try:
@@ -86,11 +88,13 @@ class Proxy:
         """While it runs."""
         self.settings.update(settings)
         self._write()
-        self.signal(signal.SIGHUP)
+        if self._started:  # before it listens for signals, SIGHUP would end it
+            self.signal(signal.SIGHUP)
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
+        self._started = False
         self.process.terminate()
         code = self.process.wait(60)
         self._guard.forget(self.process)
@@ -98,6 +102,7 @@ class Proxy:
 
     def kill(self) -> None:
         assert self.process is not None
+        self._started = False
         self.process.kill()
         self.process.wait()
         self._guard.forget(self.process)

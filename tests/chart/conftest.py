@@ -27,6 +27,11 @@ def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
+def helm3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(need(request, "helm3"), tmp_path_factory.mktemp("helm3"))
+
+
+@pytest.fixture(scope="session")
 def promtool(request: pytest.FixtureRequest) -> Path:
     return need(request, "promtool")
 

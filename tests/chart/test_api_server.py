@@ -47,6 +47,11 @@ def installer(request: pytest.FixtureRequest, server: ApiServer, tmp_path_factor
     return Helm(need(request, "helm"), tmp_path_factory.mktemp("helm"), server.kubeconfig)
 
 
+@pytest.fixture(scope="module")
+def installer3(request: pytest.FixtureRequest, server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(need(request, "helm3"), tmp_path_factory.mktemp("helm3"), server.kubeconfig)
+
+
 @pytest.fixture
 def installed(installer: Helm, values: Path) -> Iterator[Path]:
     """A release of these values, which is gone afterwards."""
@@ -71,6 +76,7 @@ def notes(values: Path) -> list[str]:
     inside = f"{RELEASE}-kafka-quota-proxy.{NAMESPACE}.svc.cluster.local"
     other = {
         "loadbalancer": [f"{inside}:9192", "kafka.example.com:9392"],
+        "loadbalancer-per-broker": ["kafka.example.com:443"],
         "nodeport": ["node.example.com:30192"],
         "sni-gateway": [f"{inside}:9192", "kafka.example.com:443"],
         "sni-ingress": ["kafka.example.com:443"],
@@ -127,6 +133,24 @@ def test_a_release_lives(server: ApiServer, installer: Helm, installed: Path) ->
         item["kind"] for item in wanted if item["kind"] == "PersistentVolumeClaim"
     ]
     server.kubectl("delete", "pvc", "--all", "-n", NAMESPACE, "--wait=false")
+
+
+@pytest.mark.parametrize("name", ["default", "statefulset", "monitoring"])
+def test_a_release_of_helm_3_lives_and_goes_on_with_helm_4(server: ApiServer, installer: Helm, installer3: Helm, name: str) -> None:
+    values = CHART / "ci" / f"{name}-values.yaml"
+    more = {"settings": {"quotas": {"entities": [{"user": "new", "controller_mutations_rate": 3}]}}}
+    installer3.run("install", RELEASE, str(CHART), "-n", NAMESPACE, "--no-hooks", "--values", str(values))
+    try:
+        first = settings_text(server)
+        for helm in (installer3, installer):
+            drift(server, helm, values)
+            upgrade(helm, values, more)
+            assert yaml.safe_load(settings_text(server))["quotas"]["entities"] == more["settings"]["quotas"]["entities"]
+            helm.run("rollback", RELEASE, "1", "-n", NAMESPACE, "--no-hooks")
+            assert settings_text(server) == first
+    finally:
+        installer.run("uninstall", RELEASE, "-n", NAMESPACE, "--ignore-not-found")
+        server.kubectl("delete", "pvc", "--all", "-n", NAMESPACE, "--wait=false")
 
 
 def upgrade(installer: Helm, values: Path, change: Manifest) -> None:

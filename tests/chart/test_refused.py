@@ -41,6 +41,18 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         main(**SNI | {"brokerName": "kafka.b{id}.example.com"}),
         ["listeners.main.brokerIds: name the brokers' ids"],
     ),
+    "a load balancer for each port": (
+        main(advertise="a.b", service={"type": "LoadBalancer", "perBroker": True}),
+        ["listeners.main.service.perBroker: brokers have names of their own with listeners.main.routing sni"],
+    ),
+    "a load balancer for each broker of which there are none": (
+        main(**SNI | {"service": {"type": "LoadBalancer", "perBroker": True}}),
+        ["their ids have to be in listeners.main.brokerIds"],
+    ),
+    "a Service inside for each broker": (
+        main(**SNI | {"brokerIds": [0], "service": {"perBroker": True}}),
+        ["listeners.main.service.perBroker: it is for listeners.main.service.type LoadBalancer"],
+    ),
     "an Ingress by ports": (main(advertise="a.b", ingress={"enabled": True}), ["set listeners.main.routing to sni"]),
     "no Gateway": (main(**SNI | {"gateway": {"enabled": True}}), ["listeners.main.gateway.parentRefs"]),
     "TLS without certificate": (main(tls={"enabled": True}), ["listeners.main.tls: name the certificate's Secret"]),

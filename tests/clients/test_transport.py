@@ -14,7 +14,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.transport import TcpTransport, connect
+from proxy.transport import LARGEST, SMALL_READS, TcpTransport, connect
 from tests.clients.proxied import until
 
 PATIENCE = 10.0
@@ -72,6 +72,18 @@ async def pair(spy: Spy, *, started: bool = True) -> AsyncIterator[tuple[TcpTran
         transport.abort()
         await spy.lost.wait()
         other.close()
+
+
+class Asked(socket.socket):
+    """A socket that notes for how much there was room in each read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(fileno=sock.detach())
+        self.room: list[int] = []
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        self.room.append(size)
+        return super().recv(size, flags)
 
 
 async def all_of(sock: socket.socket) -> bytes:
@@ -264,5 +276,34 @@ def test_an_address_that_takes_no_connection_is_passed_over_and_the_last_error_t
             await spy.lost.wait()
         with pytest.raises(ConnectionRefusedError, match="Connection refused"):
             await connect(Spy, "localhost", port)
+
+    uvloop.run(scene())
+
+
+def test_there_is_room_for_large_reads_though_short_ones_come_between_them_and_not_for_ever() -> None:
+    async def scene() -> None:
+        loop, spy = asyncio.get_running_loop(), Spy()
+        near, far = socket.socketpair()
+        with far:
+            mine = Asked(near)
+            for sock in (mine, far):
+                sock.setblocking(False)
+            transport = TcpTransport(loop, mine, spy)
+            transport.start()
+            came = 0
+
+            async def send(size: int) -> int:
+                nonlocal came
+                came += size
+                await loop.sock_sendall(far, bytes(size))
+                await until(lambda: len(spy.read) == came)
+                return mine.room[-1]
+
+            while await send(LARGEST) < LARGEST:
+                pass
+            assert [await send(100) for _ in range(SMALL_READS)][-1] == LARGEST
+            assert await send(100) == LARGEST // 2
+            transport.abort()
+            await spy.lost.wait()
 
     uvloop.run(scene())

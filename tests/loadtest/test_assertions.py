@@ -121,6 +121,13 @@ def test_fairness_is_jains_index() -> None:
     assert not judged(check, unfair)[0]
 
 
+def test_a_total_is_so_many_times_what_one_of_the_tenants_wrote() -> None:
+    check = {"check": "total", "tenants": ["a", "b"], "as_tenant": "a"}
+    found = phase(tenant("a", acknowledged=100, bytes=1000), tenant("b", acknowledged=800, bytes=8000))
+    assert judged({**check, "at_least": 8.5}, found) == (True, "9.00 times")
+    assert not judged({**check, "at_least": 9.5}, found)[0]
+
+
 def test_what_the_victim_felt() -> None:
     alone, together = (phase(tenant("a", latencies=[us] * 100), name=name) for name, us in (("alone", 1000), ("together", 5000)))
     check = {"check": "felt", "tenant": "a", "phase": "together", "compared_with": "alone"}

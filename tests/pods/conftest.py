@@ -94,11 +94,8 @@ def release(node: Node, kafka: LocalCluster, tmp_path_factory: pytest.TempPathFa
     values = {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "replicaCount": 2,
-        "minReadySeconds": 1,
         "upstream": {"bootstrapServers": kafka.bootstrap_servers.split(",")},
         "listeners": {"main": {"brokerPorts": {"count": 3}}},
-        "preStopSeconds": 2,
-        "drainSeconds": 15,
         "usageLog": {"enabled": True, "volume": "stdout"},
         "settings": {"logs": {"usage": {"interval": "1s"}}, "reload": {"interval": "1s"}, "upstream": {"metadata_refresh": "1s"}},
     }

@@ -6,6 +6,7 @@ import json
 import subprocess
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,19 @@ def applied(pod: dict[str, Any]) -> float:
     return metric(pod, 'settings_reloads_total{outcome="applied"}')
 
 
-def test_a_rollout_under_load_loses_nothing(release: Release, kafka: LocalCluster, topic: Callable[[int], str]) -> None:
+def test_rollouts_under_load_lose_nothing(release: Release, kafka: LocalCluster, topic: Callable[[int], str]) -> None:
     name = topic(6)
-    before = release.names()
+
+    def restart() -> None:
+        release.kubectl("rollout", "restart", f"deployment/{NAME}")
+
+    def upgrade() -> None:
+        release.change(podAnnotations={"example.com/upgraded": "true"})
+
+    def roll_back() -> None:
+        release.helm.run("rollback", RELEASE, "-n", NAMESPACE, timeout=180)
+        del release.values["podAnnotations"]
+
     producers = {
         "idempotent": SteadyProducer(release.bootstrap, name, "idempotent", **{"enable.idempotence": True}),
         "plain": SteadyProducer(release.bootstrap, name, "plain", acks=1),
@@ -131,13 +142,15 @@ def test_a_rollout_under_load_loses_nothing(release: Release, kafka: LocalCluste
     consumer = SteadyConsumer(release.bootstrap, name, name)
     with producers["idempotent"], producers["plain"], consumer:
         release.node.wait(lambda: all(len(producer.acknowledged) > 200 for producer in producers.values()), "load")
-        release.kubectl("rollout", "restart", f"deployment/{NAME}")
-        release.settled()
-        seen = {key: len(producer.acknowledged) for key, producer in producers.items()}
-        release.node.wait(lambda: all(len(producers[key].acknowledged) > seen[key] + 200 for key in producers), "load to go on")
+        for roll in (restart, upgrade, roll_back):
+            before = release.names()
+            roll()
+            release.settled()
+            assert not before & release.names(), f"all pods are new after {roll.__name__}"
+            seen = {key: len(producer.acknowledged) for key, producer in producers.items()}
+            release.node.wait(partial(more_than, seen, producers), "load to go on")
         acknowledged = {value for producer in producers.values() for value in producer.acknowledged}
         release.node.wait(lambda: acknowledged <= set(consumer.read), "the group to read everything")
-    assert not before & release.names(), "all pods are new"
     found = read_all(kafka.bootstrap_servers, name)
     for key, producer in producers.items():
         assert not producer.failed, key
@@ -145,6 +158,10 @@ def test_a_rollout_under_load_loses_nothing(release: Release, kafka: LocalCluste
         assert producer.noticed.keys() <= HARMLESS, key
         assert {found[value] for value in producer.acknowledged} == {1}, key
     assert not consumer.errors
+
+
+def more_than(seen: dict[str, int], producers: dict[str, SteadyProducer]) -> bool:
+    return all(len(producer.acknowledged) > seen[key] + 200 for key, producer in producers.items())
 
 
 def test_the_usage_log_is_on_standard_output(release: Release) -> None:

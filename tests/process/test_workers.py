@@ -17,7 +17,7 @@ from proxy.config.models import Settings
 from proxy.observe.operations import Log
 from proxy.process.start_error import StartError
 from proxy.process.workers import Workers
-from tests.clients.proxied import Recorder
+from tests.clients.proxied import Recorder, until
 from tests.fleet.meeting import run
 from tests.upstream.describing import LOG_DIRS, describing
 
@@ -76,3 +76,25 @@ def test_workers_look_at_volumes_once_for_all_of_them_and_one_says_what_it_sees(
     usage = "".join(file.read_text() for file in (tmp_path / "usage").rglob("*.jsonl"))
     boots = {line["boot"] for line in map(json.loads, usage.splitlines()) if line["type"] == "volume"}
     assert len(boots) == 1
+
+
+def test_workers_that_are_told_to_stop_while_they_start_end(tmp_path: Path) -> None:
+    """They wait for a broker that does not tell how full its volumes are."""
+
+    async def work() -> tuple[int | None, bytes]:
+        async with describing(1) as (broker,):
+            broker.hangs = True
+            file = tmp_path / "settings.yaml"
+            storage = {"check_timeout": "300s", "check_interval": "400s", "min_available_bytes": 1000}
+            file.write_text(json.dumps({"workers": 2, "quotas": {"storage": storage}}))
+            ports = ["--listen", f"127.0.0.1:{free_port()}", "--admin", "127.0.0.1:0", "--upstream", str(broker.address)]
+            command = [sys.executable, "-m", "proxy", "serve", "--config", str(file), *ports]
+            process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            async with asyncio.timeout(200):
+                await until(lambda: LOG_DIRS in broker.asked)
+                process.terminate()
+                said, _ = await process.communicate()
+            return process.returncode, said
+
+    code, said = run(work())
+    assert (code, b"worker started" in said) == (0, False)

@@ -2,19 +2,20 @@
 the controller sees each second, and what follows.
 
 A broker does `capacity` bytes per second. What is under way waits in one queue, so each answer takes the latency without load and
-the time for the queue. A user has so many bytes under way at most, as clients have."""
+the time for the queue. A user has so many bytes under way at most, as clients have, and no more than its window."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from random import Random
 from typing import Final
 
 from quota.overload import Controller, Goal, Seen, latency_of
 
-TICK: Final = 0.1
+TICKS: Final = 5
+"""Looks at the queue within the time of the target."""
 Sensor = Callable[[Random, float], float | None]
 
 
@@ -24,25 +25,27 @@ def right(_: Random, latency: float) -> float | None:
 
 @dataclass
 class User:
-    """`asks`: bytes per second, infinite for one that floods. `window`: bytes that it has under way at most."""
+    """`asks`: bytes per second, infinite for one that floods. `most`: bytes that it has under way at most."""
 
     asks: float
-    window: float
+    most: float
     weight: float = 1.0
     waiting: float = 0.0
+    answering: float = 0.0
 
 
 @dataclass(frozen=True)
 class Second:
-    """What went on in it, by user; the latency of the broker; the level then."""
+    """What was done in it, by user; the latency of the broker; the window then; who was held."""
 
-    sent: tuple[float, ...]
+    done: tuple[float, ...]
     latency: float | None
-    level: float
+    window: float
+    held: tuple[bool, ...]
 
     @property
     def total(self) -> float:
-        return sum(self.sent)
+        return sum(self.done)
 
 
 class Plant:
@@ -58,28 +61,33 @@ class Plant:
         return [self._second() for _ in range(seconds)]
 
     def _second(self) -> Second:
-        rng, users, level = self.rng, self.users, self.controller.level
+        rng, users, window = self.rng, self.users, self.controller.window
         capacity = self.capacity * (1 + self.jitter * rng.uniform(-1, 1))
-        sent = [0.0] * len(users)
+        sent, done, held = [0.0] * len(users), [0.0] * len(users), [False] * len(users)
         took: list[float] = []
-        for _ in range(round(1 / TICK)):
+        ticks = ceil(TICKS / min(self.controller.goal.target, 0.5))
+        for _ in range(ticks):
             for i, user in enumerate(users):
-                room = max(user.window - user.waiting, 0.0)
-                going = min(user.asks * TICK, level * user.weight * TICK, room)
+                under_way = user.waiting + user.answering
+                wanted = min(user.asks / ticks, max(user.most - under_way, 0.0))
+                going = min(wanted, max(window * user.weight - under_way, 0.0))
+                held[i] |= going < wanted
                 user.waiting += going
                 sent[i] += going
             queue = sum(user.waiting for user in users)
-            left = max(1 - capacity * TICK / queue, 0.0) if queue else 0.0
+            left = max(1 - capacity / ticks / queue, 0.0) if queue else 0.0
             took.append(self.quiet * (1 + 0.2 * rng.random()) + left * queue / capacity)
-            for user in users:
+            for i, user in enumerate(users):
+                done[i] += user.waiting * (1 - left)
+                user.answering = user.waiting * (1 - left) * ticks * self.quiet
                 user.waiting *= left
         quick = sorted(took)[len(took) // 10]
         seen = [
-            Seen(amount, self.sensor(rng, quick * rng.uniform(0.95, 1.05)) if amount else None, user.weight)
-            for amount, user in zip(sent, users, strict=True)
+            Seen(sent[i], self.sensor(rng, quick * rng.uniform(0.95, 1.05)) if done[i] else None, user.weight, held[i])
+            for i, user in enumerate(users)
         ]
         self.controller.step(seen)
-        return Second(tuple(sent), latency_of(seen), level)
+        return Second(tuple(done), latency_of(seen), window, tuple(held))
 
 
 def flooded(rng: Random, sensor: Sensor = right) -> Plant:
@@ -89,6 +97,6 @@ def flooded(rng: Random, sensor: Sensor = right) -> Plant:
         User(capacity * rng.uniform(0.005, 0.025), capacity * target, rng.choice((1.0, 1.0, 2.0))) for _ in range(rng.randint(1, 4))
     ]
     floods = rng.randint(1, 5)
-    window = capacity * target * rng.uniform(2.5, 10) / floods
-    flooding = [User(inf, window, rng.choice((1.0, 1.0, 3.0))) for _ in range(floods)]
+    most = capacity * target * rng.uniform(2.5, 10) / floods
+    flooding = [User(inf, most, rng.choice((1.0, 1.0, 3.0))) for _ in range(floods)]
     return Plant(rng, Goal(target, capacity / 10_000), [*small, *flooding], capacity, target * rng.uniform(0.02, 0.35), sensor)

@@ -20,7 +20,7 @@ from quota.kinds import topic_policy
 from quota.kinds.bytes_in import Mode, TopicLimits
 from quota.kinds.connections import ConnectionLimits
 from quota.kinds.controller_mutations import MutationLimit
-from quota.kinds.overload import Levels, OverloadOptions
+from quota.kinds.overload import OverloadOptions
 from quota.kinds.producer_ids import ProducerIdLimit, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.kinds.storage import Below, Check, StorageLimits, Volume
@@ -128,15 +128,14 @@ def shapes(engine: Engine, user: str, amount: int, now: float) -> Decision | Non
 
 
 def overloads(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
-    """Somebody writes to a broker that is overloaded: everybody has 10 bytes per second there."""
-    rate = Rules(engine, user, "app", now, 1).produce
-    if rate is None:
+    """Somebody writes to a broker that is overloaded: everybody may have 10 bytes under way there, which takes a second."""
+    window = Rules(engine, user, "app", now, 1).window
+    if window is None:
         return None
-    broker = engine.overload.brokers[1]
-    if broker.controller.level != 10.0:
-        broker.controller.level = 10.0
-        broker.rates.limits = Levels(10.0, broker.weights)
-    return None if rate.take(amount, now) else rate.charge(amount, now)
+    window.resize(10.0, 1.0, now)
+    if window.has_room(amount) and not window.pause(amount):
+        return None
+    return engine.enforce(engine.overload.waits(window, amount, (0,)), now).decision
 
 
 MUTATIONS = limits_of(controller_mutations=LimitTable({EVERYBODY: MutationLimit.of(5, 50)}), max_throttle=CAP)

@@ -2,20 +2,22 @@
 
 from math import inf
 from random import Random
-from statistics import fmean, median
+from statistics import fmean
 from typing import Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quota.overload import FREE, Controller, Goal, Seen, fair_level, latency_of
+from quota.overload import AIM, FREE, Controller, Goal, Seen, fair_share, latency_of
 from tests.properties import ALL, examples, share
 from tests.quota.plants import Plant, User, flooded, right
 
 MIB = 1 << 20
 PLANTS: Final = range(share(2400) if settings.default.max_examples >= ALL else 20)
 """Brokers by number: thousands at night."""
+LONGEST_QUEUE: Final = 10
+"""Seconds that a queue may be long when its users are first held: as much as their clients have under way."""
 seeds = st.integers(0, 10**9)
 
 
@@ -28,35 +30,28 @@ def wild(rng: Random, latency: float) -> float | None:
     return latency * 30 if rng.random() < 0.03 else latency
 
 
-@pytest.mark.parametrize(("sensor", "most"), [(right, 0.95), (often_missing, 0.93), (wild, 0.88)])
-def test_flooded_brokers_settle_at_their_target(sensor, most):
-    """Nearly all of what a broker can do goes on, and its latency is within the target most of the time. What goes on is within
-    20 % of its mean, but for three seconds in a minute: of nearly all brokers, and of none far off it."""
-    swings = []
+@pytest.mark.parametrize("sensor", [right, often_missing, wild])
+def test_flooded_brokers_settle_at_their_target_within_ten_seconds_and_do_all_they_can(sensor):
+    """After that the latency is within 20 % of what it is kept at, but for three seconds in a minute, and nearly all of what the
+    broker can do goes on."""
     for seed in PLANTS:
         plant = flooded(Random(seed), sensor)
-        plant.run(60)
+        plant.run(13 + 2 * LONGEST_QUEUE)
         settled = plant.run(60)
-        totals = [second.total for second in settled]
-        mean = fmean(totals)
-        latencies = [second.latency or 0.0 for second in settled]
-        swings.append(sorted(abs(total / mean - 1) for total in totals)[-4])
-        assert mean >= 0.85 * plant.capacity, seed
-        assert median(latencies) <= 1.2 * plant.controller.target, seed
-        assert sum(latency > 2 * plant.controller.target for latency in latencies) <= 12, seed
-    assert sum(swing <= 0.2 for swing in swings) >= most * len(swings)
-    assert max(swings) < 0.6
+        kept = AIM * plant.controller.target
+        latencies = [second.latency for second in settled if second.latency is not None]
+        assert sorted(abs(latency / kept - 1) for latency in latencies)[-4] <= 0.2, seed
+        assert fmean(second.total for second in settled) >= 0.95 * plant.capacity, seed
 
 
-def test_who_asks_for_little_is_not_touched_once_it_is_settled_and_floods_get_the_same():
+def test_who_asks_for_little_is_not_held_once_it_is_settled_and_floods_get_the_same():
     for seed in PLANTS:
         plant = flooded(Random(seed))
-        plant.run(60)
+        plant.run(20)
         settled = plant.run(60)
-        for user in plant.users:
-            if user.asks < inf:
-                assert sum(user.asks > user.weight * second.level for second in settled) <= 3, seed
-        got = {i: fmean(second.sent[i] for second in settled) for i, user in enumerate(plant.users) if user.asks == inf}
+        for i, user in enumerate(plant.users):
+            assert user.asks == inf or not any(second.held[i] for second in settled), seed
+        got = {i: fmean(second.done[i] for second in settled) for i, user in enumerate(plant.users) if user.asks == inf}
         shares = [amount / plant.users[i].weight for i, amount in got.items()]
         assert sum(shares) ** 2 / (len(shares) * sum(it * it for it in shares)) >= 0.95, seed
 
@@ -66,16 +61,14 @@ def test_who_asks_for_little_is_not_touched_once_it_is_settled_and_floods_get_th
 def test_all_is_let_go_within_ten_seconds_of_the_end_of_a_flood(seed):
     plant = flooded(Random(seed))
     plant.run(40)
-    assert plant.controller.level < inf
+    assert plant.controller.window < inf
     for user in plant.users:
         user.asks = min(user.asks, plant.capacity / 60)
     plant.run(10)
-    assert plant.controller.level == inf
+    assert plant.controller.window == inf
 
 
 def test_a_broker_that_is_well_again_has_all_of_its_load_within_ten_seconds():
-    """Of 95 brokers in a hundred; the others within twenty, as their latency did not tell."""
-    late = 0
     for seed in PLANTS:
         plant = flooded(Random(seed))
         normal, quiet = plant.capacity, plant.quiet
@@ -85,23 +78,31 @@ def test_a_broker_that_is_well_again_has_all_of_its_load_within_ten_seconds():
         plant.run(90)
         plant.capacity, plant.quiet = normal * 3, quiet / 5
         wanted = sum(user.asks for user in plant.users)
-        after = plant.run(20)
-        late += after[9].total < 0.9 * wanted
-        assert after[-1].total >= 0.9 * wanted, seed
-    assert late <= 0.05 * len(PLANTS)
+        assert plant.run(10)[-1].total >= 0.9 * wanted, seed
+
+
+def test_a_broker_that_gets_slower_still_is_at_its_target_again_within_ten_seconds():
+    for seed in PLANTS:
+        plant = flooded(Random(seed))
+        plant.run(20)
+        plant.capacity *= 0.4
+        assert plant.run(10)[-1].latency <= 1.1 * plant.controller.target, seed
 
 
 @examples(80)
 @given(seed=seeds)
 def test_everybody_keeps_moving_whatever_the_sensors_say(seed):
-    """The latency is far too high and does not follow: nobody gets less than the floor, and all are let go soon."""
+    """The latency is far too high and does not follow: nobody gets less than the least rate, and all are let go soon."""
     rng = Random(seed)
     plant = flooded(rng)
     plant.sensor = lambda rng, _: plant.controller.goal.target * rng.uniform(3, 4)
-    seconds = plant.run(120)
-    assert min(second.level for second in seconds) >= plant.controller.goal.least
-    assert any(second.level < inf for second in seconds)
-    assert all(second.level == inf for second in seconds[60:])
+    rates = []
+    for _ in range(120):
+        plant.run(1)
+        rates.append(plant.controller.rate)
+    assert min(rates) >= 0.99 * plant.controller.goal.least
+    assert any(rate < inf for rate in rates)
+    assert all(rate == inf for rate in rates[100:])
 
 
 def test_healthy_brokers_are_left_alone_in_a_million_samples():
@@ -130,17 +131,17 @@ def test_pauses_that_last_less_than_three_seconds_are_no_overload():
             assert controller.step([Seen(MIB, latency)]) == inf
     for _ in range(3):
         controller.step([Seen(10 * MIB, 2.0), Seen(MIB, 1.0)])
-    assert controller.level < 10 * MIB
+    assert controller.window < inf
 
 
 def test_a_broker_that_is_always_slow_is_judged_by_its_own_latency():
     rng = Random(1)
     plant = Plant(rng, Goal(0.1, MIB), [User(20 * MIB, 100 * MIB)], 100 * MIB, quiet=0.3)
-    assert any(second.level < inf for second in plant.run(60))
-    assert all(second.level == inf for second in plant.run(600)), "it was tried once"
-    plant.users[0].asks, plant.users[0].window = inf, 200 * MIB
+    assert any(second.window < inf for second in plant.run(60))
+    assert all(second.window == inf for second in plant.run(600)), "it was tried once"
+    plant.users[0].asks, plant.users[0].most = inf, 200 * MIB
     plant.run(30)
-    assert plant.controller.level < inf, "twice its usual latency is an overload"
+    assert plant.controller.window < inf, "twice its usual latency is an overload"
     assert plant.controller.target == pytest.approx(0.6, rel=0.3)
 
 
@@ -153,21 +154,34 @@ def test_one_slow_connection_does_not_make_a_broker_slow():
 @examples(300)
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.sampled_from([0.5, 1.0, 3.0])), min_size=1, max_size=8), st.floats(0.05, 0.95))
 def test_fair_shares_use_all_and_take_only_from_those_with_more(wants, part):
-    users = [Seen(usage, None, weight) for usage, weight in wants]
-    total = sum(user.usage for user in users)
-    level = fair_level(users, part * total)
-    assert sum(min(user.usage, level * user.weight) for user in users) == pytest.approx(part * total)
-    assert fair_level(users, 1.01 * total) == inf
+    total = sum(want for want, _ in wants)
+    share = fair_share(wants, part * total)
+    assert sum(min(want, share * weight) for want, weight in wants) == pytest.approx(part * total)
+    assert fair_share(wants, 1.01 * total) == inf
 
 
 def test_a_user_with_twice_the_weight_has_twice_as_much():
-    heavy, light, small = Seen(90.0, None, 2.0), Seen(90.0, None, 1.0), Seen(10.0, None, 1.0)
-    assert fair_level([heavy, light, small], 100.0) == pytest.approx(30.0)
+    assert fair_share([(90.0, 2.0), (90.0, 1.0), (10.0, 1.0)], 100.0) == pytest.approx(30.0)
 
 
 def test_a_floor_is_a_floor():
     controller = Controller(Goal(0.1, 5.0))
+    for _ in range(3 + FREE):
+        controller.step([Seen(6.0, 9.0, held=True)])
+        assert controller.rate >= 5.0
+
+
+def test_proxies_that_are_told_of_each_other_have_the_same_window():
+    """They saw the overload of one broker at different times, and what passes one of them is a hundredth of the other's."""
+    many, few = Controller(Goal(0.1, 1.0)), Controller(Goal(0.1, 1.0))
     for _ in range(3):
-        controller.step([Seen(6.0, 9.0)])
-    for _ in range(FREE):
-        assert controller.step([Seen(5.0, 9.0)]) >= 5.0
+        many.step([Seen(100 * MIB, 0.9, held=True)])
+    for _ in range(4):
+        few.step([Seen(MIB, 0.4, held=True)])
+    for _ in range(8):
+        told = many.window
+        many.agree([few.window])
+        few.agree([told])
+        for controller in (many, few):
+            controller.step([Seen(MIB, 0.08, held=True)])
+    assert many.window == pytest.approx(few.window, rel=0.01)

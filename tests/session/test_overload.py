@@ -1,19 +1,25 @@
-"""A slow broker through a session: its answers are seen, and who floods it is told to wait, on connections to that broker alone."""
+"""A slow broker through a session: its answers are seen; who floods it waits in the proxy, on connections to that broker alone."""
+
+import pytest
 
 from proxy.session.latencies import Part, Place
+from proxy.session.session import State
+from quota.decision import Action
+from quota.in_flight import Window
 from quota.kinds.overload import OverloadOptions
 from quota.overload import Goal
-from tests.apis.produce_frames import written
+from tests.apis.produce_frames import throttle, written
 from tests.messages import batch, produce
-from tests.support import World, limits_of
+from tests.support import Dialogue, World, limits_of
 
 SIZE = 100_000
+WRITTEN = len(batch(size=SIZE))
 
 
-def overloaded(seconds: int, took: float) -> World:
+def overloaded(seconds: int, took: float, **limits: object) -> World:
     """A proxy after so many seconds in which user flood wrote to broker 1, which took so long for each of its answers."""
     world = World()
-    world.engine.change(limits_of(OverloadOptions(Goal(0.1, 1024.0))))
+    world.engine.change(limits_of(OverloadOptions(Goal(0.1, 1024.0)), **limits))
     world.engine.overload.step(0.0)
     d, number = world.dialogue("flood", broker=1), 0
     d.session.client.let_in = True
@@ -28,27 +34,131 @@ def overloaded(seconds: int, took: float) -> World:
     return world
 
 
-def throttled_at(world: World, broker: int) -> bool:
-    """Is a new connection of the user to this broker slowed down, when it writes a lot at once?"""
-    d = world.dialogue("flood", broker=broker)
+def connected(world: World, user: str = "flood", broker: int = 1) -> Dialogue:
+    d = world.dialogue(user, broker=broker)
     d.session.client.let_in = True
     d.now = 10.0
-    for number in range(1, 10):
-        d.client(produce(9, number, batch(size=SIZE)))
-        if d.session.state.name != "OPEN":
-            return True
-        d.broker(written([("orders", 0)], number))
-    return False
+    return d
 
 
-def test_who_floods_a_slow_broker_is_slowed_down_there():
+def window_of(d: Dialogue, requests: float) -> Window:
+    """So much may be under way from now on."""
+    window = d.session.client.rules(d.now).window
+    assert window is not None
+    window.resize(requests * WRITTEN, 0.3, d.now)
+    return window
+
+
+def sends(d: Dialogue, number: int, acks: int = -1) -> bool:
+    """The client writes something; does it go on to the broker at once?"""
+    d.client(produce(9, number, batch(size=SIZE), acks=acks))
+    return bool(d.to_broker)
+
+
+def test_who_floods_a_slow_broker_waits_there():
     world = overloaded(5, 0.3)
-    assert throttled_at(world, 1)
-    assert not throttled_at(world, 2)
+    assert not sends(connected(world), 1)
+    assert world.watcher.decisions[-1][0].quota == "overload"
+    assert world.watcher.decisions[-1][0].action is Action.THROTTLE
+    elsewhere = connected(world, broker=2)
+    assert all(sends(elsewhere, number) for number in range(5))
 
 
-def test_a_broker_that_keeps_up_slows_nobody_down():
-    assert not throttled_at(overloaded(5, 0.05), 1)
+def test_a_broker_that_keeps_up_has_nobody_wait():
+    d = connected(overloaded(5, 0.05))
+    assert all(sends(d, number) for number in range(5))
+
+
+def test_requests_wait_for_answers_to_others_of_their_user_in_the_order_in_which_they_came():
+    world = overloaded(5, 0.3)
+    connections = [connected(world) for _ in range(4)]
+    _kept = window_of(connections[0], 2)
+    assert [sends(d, 1) for d in connections] == [True, True, False, False]
+    connections[1].broker(written([("orders", 0)], 1))
+    assert not connections[3].port.wants_turn
+    connections[2].turn()
+    assert connections[2].to_broker
+    connections[0].broker(written([("orders", 0)], 1))
+    connections[3].turn()
+    assert connections[3].to_broker
+
+
+def test_who_has_little_under_way_does_not_wait_behind_a_flood():
+    world = overloaded(5, 0.3)
+    flood = [connected(world) for _ in range(3)]
+    small = connected(world, "small")
+    _kept = window_of(flood[0], 2), window_of(small, 2)
+    assert [sends(d, 1) for d in flood].count(True) <= 2
+    assert sends(small, 1)
+
+
+def test_who_waited_is_told_a_throttle_time_and_muted():
+    world = overloaded(5, 0.3)
+    one, other = connected(world), connected(world)
+    _kept = window_of(one, 1)
+    assert sends(one, 1)
+    assert not sends(other, 1)
+    one.now = other.now = 11.0
+    one.broker(written([("orders", 0)], 1))
+    other.turn()
+    assert other.to_broker
+    other.now = 11.25
+    other.broker(written([("orders", 0)], 1))
+    assert throttle(other.to_client) == 0.75
+    assert other.session.state is State.MUTED
+
+
+def test_a_connection_that_ends_leaves_its_place_to_others():
+    world = overloaded(5, 0.3)
+    going, waiting, left, last = (connected(world) for _ in range(4))
+    window = window_of(going, 1)
+    assert sends(going, 1)
+    assert not any([sends(waiting, 1), sends(left, 1), sends(last, 1)])
+    waiting.session.end()
+    going.session.broker_lost(None)
+    left.turn()
+    assert left.to_broker
+    left.broker(written([("orders", 0)], 1))
+    last.turn()
+    last.broker(written([("orders", 0)], 1))
+    assert (window.under_way, window.waiting) == (0, 0)
+
+
+def test_a_window_smaller_than_a_request_is_a_pause_before_it():
+    d = connected(overloaded(5, 0.3))
+    _kept = window_of(d, 0.25)
+    assert not sends(d, 1)
+    assert d.port.wake == pytest.approx(10.0 + 0.3 * 3)
+    d.now = 10.91
+    d.session.wake(d.now)
+    assert d.to_broker
+
+
+def test_requests_without_an_answer_wait_as_long_as_they_would_be_under_way():
+    d = connected(overloaded(5, 0.3))
+    _kept = window_of(d, 1)
+    assert not sends(d, 1, acks=0)
+    assert d.port.wake == pytest.approx(10.3)
+
+
+def test_all_go_on_when_the_broker_is_well_again():
+    world = overloaded(5, 0.3)
+    connections = [connected(world) for _ in range(5)]
+    _kept = window_of(connections[0], 1)
+    waiting = [d for d in connections if not sends(d, 1)]
+    assert len(waiting) == 4
+    world.engine.overload.brokers[1].free(20.0)
+    for d in waiting:
+        d.turn()
+        assert d.to_broker
+
+
+def test_observed_nobody_waits_and_it_is_told_who_would():
+    world = overloaded(5, 0.3, observed={"overload": Action.THROTTLE})
+    d = connected(world)
+    assert all(sends(d, number) for number in range(5))
+    assert {decision.quota for decision, _ in world.watcher.would} == {"overload"}
+    assert not world.watcher.decisions
 
 
 def test_the_answers_of_users_are_in_the_figures_of_the_broker_too():

@@ -9,6 +9,7 @@ from proxy.session.session import State
 from tests.messages import batch, produce, request, response
 from tests.properties import share
 from tests.support import byte_by_byte, split
+from tests.wire.test_fetch import fetched
 
 HEARTBEAT = 12
 
@@ -63,6 +64,38 @@ def test_a_large_request_in_pieces_goes_on_in_the_pieces_that_came(world):
     d.client(pieces[2])
     assert all(getattr(got, "obj", got) is sent for got, sent in zip(d.port.broker, pieces, strict=True))
     assert d.to_broker == frame
+
+
+def test_what_a_read_brings_goes_on_by_one_call(world):
+    d = world().dialogue()
+    frames = [request(11, 5, number, protocols=(), protocol_type="x" * 3000) for number in range(4)]
+    d.client(frames[0])
+    assert d.to_broker
+    calls = d.port.calls
+    d.client(frames[1][:2000], frames[1][2000:] + frames[2] + frames[3])
+    assert d.port.calls == calls + 1
+    assert len(d.port.broker) == 3, "the piece that was there before, the rest of its frame, and the whole ones as one"
+    assert d.to_broker == b"".join(frames[1:])
+
+
+@pytest.mark.parametrize("key", [1, 15])
+def test_what_a_read_brings_of_answers_is_one_piece(world, key):
+    """Also where something is counted in them."""
+    d = world().dialogue()
+    version = {1: 12, 15: 5}[key]
+    d.client(*(request(key, version, number) for number in range(3)))
+    assert d.to_broker
+    whole, large, last = (_answer(key, version, number, size) for number, size in enumerate((100, 300_000, 100)))
+    calls = d.port.calls
+    d.broker(whole + large[:20_000], large[20_000:] + last)
+    assert d.port.calls == calls + 2
+    assert len(d.port.client) == 2
+    assert d.to_client == whole + large + last
+
+
+def _answer(key: int, version: int, number: int, size: int) -> bytes:
+    body = fetched(version, Random(number), ("orders", [size]))[8:] if key == 1 else b"x" * size
+    return (len(body) + 4).to_bytes(4, "big") + number.to_bytes(4, "big") + body
 
 
 def test_an_untouched_response_is_passed_on_before_it_is_whole(world):

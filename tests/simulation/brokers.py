@@ -319,11 +319,12 @@ class Served(asyncio.Protocol):
         return self._answer(asked, error_code=_code(0), producer_id=self.cluster.next_producer_id, producer_epoch=0)
 
     def _produce(self, asked: m.Request) -> bytes | None:
-        responses = []
+        responses, refused = [], False
         for topic in asked.body.topic_data:
             parts = []
             for it in topic.partition_data:
                 code = self._write(str(topic.name), int(it.index), bytes(it.records or b""))
+                refused = refused or bool(code)
                 parts.append(
                     self._part(
                         asked,
@@ -338,7 +339,11 @@ class Served(asyncio.Protocol):
                     )
                 )
             responses.append(self._part(asked, "TopicProduceResponse", name=topic.name, partition_responses=tuple(parts)))
-        return self._answer(asked, responses=tuple(responses)) if asked.body.acks else None
+        if asked.body.acks:
+            return self._answer(asked, responses=tuple(responses))
+        if refused:  # so its client asks for metadata
+            self.transport.close()
+        return None
 
     def _write(self, name: str, index: int, records: bytes) -> int:
         cluster, batch = self.cluster, m.read_batch(records)

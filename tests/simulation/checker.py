@@ -27,16 +27,23 @@ def _logs(world: World) -> None:
     history = world.history
     found: set[int] = set()
     kinds = {producer.number: producer.kind for producer in world.producers}
+    handed = {producer.number: producer.handed for producer in world.producers}
     for topic in world.cluster.all_topics():
         for index, partition in enumerate(topic.partitions):
             last: dict[tuple[int, int], int] = {}
             of_session: dict[tuple[int, int], set[int]] = {}
+            newest: dict[int, int] = {}
             for entry in partition.log:
                 for number in entry.batch.numbers:
                     found.add(number)
-                    session = number >> 32, entry.batch.producer_id
+                    connection = handed[number >> 32].get(number, 0)
+                    session = number >> 32, connection or entry.batch.producer_id
                     before, seen = last.get(session, -1), of_session.setdefault(session, set())
-                    simple = not kinds[number >> 32].idempotent  # a request of a connection that is over may come late
+                    # a request of a connection that is over may come late
+                    simple = not kinds[number >> 32].idempotent and not connection
+                    if connection < newest.get(number >> 32, 0):
+                        world.late += 1
+                    newest[number >> 32] = max(connection, newest.get(number >> 32, 0))
                     if number in seen or (number < before and not simple):
                         what = "twice" if number in seen else "out of order"
                         client = f"{kinds[number >> 32].name}-{number >> 32}"

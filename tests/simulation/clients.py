@@ -85,7 +85,9 @@ class Connection(asyncio.Protocol):
         self._frames, self._number = m.Frames(), 0
         self._may_wait_until = self._told_until = 0.0
         self._born = history.loop.time()
-        self.closing = False
+        self.closing = self.full = False
+        self.number_of = 0
+        """which of its client's connections this is"""
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -158,6 +160,13 @@ class Connection(asyncio.Protocol):
         history.longest = max(history.longest, late)
         if late > hold + slack:
             history.fail(f"{self.client_id} ({self.user}) waited {late:.3f} s for API {asked.key} beyond what it was told")
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._up()
 
     def close(self, *, at_once: bool = True) -> None:
         self.closing = True

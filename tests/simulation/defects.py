@@ -165,8 +165,8 @@ DEFECTS: Final = (
     Defect(
         "a request that came in pieces goes on twice",
         "proxy/session/session.py",
-        "                self.port.to_broker(chunks)\n",
-        "                self.port.to_broker([*chunks, *chunks])\n",
+        "                self._out.add(chunks)\n",
+        "                self._out.add([*chunks, *chunks])\n",
     ),
 )
 

@@ -47,6 +47,9 @@ SARAMA: Final = Kind("sarama", 9, in_flight=1, attempts=4, obeys=True, patience=
 SIMPLE: Final = Kind("simple", 8, idempotent=False, in_flight=1, attempts=1, acks=1)
 """Never sends anything again."""
 KINDS: Final = (LIBRDKAFKA, JAVA, SARAMA, SIMPLE)
+UNANSWERED: Final = Kind("unanswered", 7, idempotent=False, attempts=1, acks=0)
+"""Wants no answers: what it has handed to a connection is done. Like the others it sends to a new connection only when the one
+before is over."""
 
 
 class Batch:
@@ -93,6 +96,9 @@ class Producer:
         self._made = self.written = self.failed = 0
         self.stopped = self.closed = self._renewing = False
         self._again: Any = None
+        self.handed: dict[int, int] = {}
+        """with acks=0: numbers of records to the connection that they were handed to, in the order of connections"""
+        self._opened = 0
         self.renews = chance.choice((0.0, 0.3))
         """how often in a second it begins a new session, without any fault"""
 
@@ -174,6 +180,8 @@ class Producer:
             self._lost(broker, made)
 
         made = Connection(self.history, self.user, self.client_id, self._send, down)
+        self._opened += 1
+        made.number_of = self._opened
         self._connections[broker] = made
         try:
             await self._loop.create_connection(lambda: made, *address)
@@ -271,7 +279,7 @@ class Producer:
                 self._produce(connection, leader, chosen[: self.chance.choice((1, 1, 2, 5))])
 
     def _may_send(self, connection: Connection, leader: int, now: float) -> bool:
-        if len(connection.asked) >= self.kind.in_flight or connection.over:
+        if len(connection.asked) >= self.kind.in_flight or connection.over or connection.full:
             return False
         until = self._wait_until.get(leader, 0.0) if self.kind.obeys else 0.0
         if now < until:
@@ -305,7 +313,7 @@ class Producer:
             if kind.idempotent and batch.sequence < 0:
                 batch.producer_id, batch.sequence = self._producer_id, part.next
                 part.next += len(batch.numbers)
-            batch.under_way = connection
+            batch.under_way = connection if kind.acks else None
             data = m.record_batch(batch.producer_id, 0 if kind.idempotent else -1, batch.sequence, batch.numbers, batch.size)
             by_topic.setdefault(part.topic, []).append(
                 m.part(m.PRODUCE, kind.version, "PartitionProduceData", index=part.index, records=data)
@@ -322,12 +330,17 @@ class Producer:
         connection.ask(
             m.PRODUCE,
             kind.version,
-            answered,
+            answered if kind.acks else None,
             transactional_id=None,
             acks=kind.acks,
             timeout=timedelta(seconds=30),
             topic_data=topics,
         )
+
+        for part, batch in () if kind.acks else chosen:
+            part.batches.remove(batch)
+            self.written += 1
+            self.handed.update(dict.fromkeys(batch.numbers, connection.number_of))
 
     def _answered(self, chosen: list[tuple[Part, Batch]], body: Any) -> None:
         codes = {(str(t.name), int(p.index)): int(p.error_code) for t in body.responses for p in t.partition_responses}

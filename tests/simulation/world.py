@@ -23,7 +23,7 @@ from tests.simulation.brokers import Cluster
 from tests.simulation.clients import Connection, History, ask_for_brokers
 from tests.simulation.faults import Fault, schedule
 from tests.simulation.network import Network, NetworkLoop, Node, on
-from tests.simulation.producer import JAVA, KINDS, LIBRDKAFKA, Producer
+from tests.simulation.producer import JAVA, KINDS, LIBRDKAFKA, UNANSWERED, Producer
 from tests.simulation.proxies import BOOTSTRAP, HOST, Clock, LedgerStore, SimulatedProxy, replaced
 from tests.simulation.strangers import Stranger
 
@@ -94,6 +94,8 @@ class World:
         """(time, bytes per byte/s of a rate, bytes): what a quota may be exceeded by for what happened then"""
         all_faults = schedule(self.chance("faults"), START + 2, START + shape.seconds, shape.fault_every)
         self.faults = [all_faults[i] for i in kept if i < len(all_faults)] if kept is not None else all_faults
+        self.late = 0
+        """records with acks=0 that stand behind some of a later connection of their producer"""
         self.closest = 0.0
         """the most that was written of what a quota allows"""
 
@@ -145,6 +147,14 @@ class World:
                     max(int(5 * rate), 4 * size),
                 )
             )
+        quiet = self.chance("unanswered")
+        for number in range(len(made), len(made) + quiet.choice((0, 1, 1, 2))):
+            topics = [("fleeting", 0), ("fleeting", 1)] if quiet.random() < 0.5 else lasting["clicks"]
+            at, chance = (HOST, BOOTSTRAP), self.chance(f"producer {number}")
+            user, pace = quiet.choice(users), quiet.choice((5.0, 20.0, 60.0))
+            size = int(max((0.1 if self.is_calm(user) else 2.0) * self.rates.get(user, 50_000.0) / pace, 120))
+            more = pace, min(size, 200_000), 4 * min(size, 200_000)
+            made.append(Producer(self.network, self.history, chance, number, UNANSWERED, user, topics, at, *more))
         return made
 
     def settings(self, number: int) -> Settings:
@@ -283,6 +293,8 @@ class World:
             "answers": history.answers,
             "throttles": history.throttles,
             "refused": history.errors.get(19, 0) + history.errors.get(56, 0),
+            "acks=0": sum(len(producer.handed) for producer in self.producers),
+            "acks=0, late": self.late,
             "failed for good": sum(producer.failed for producer in self.producers),
             "closest to a quota's bound": round(self.closest, 3),
             "longest wait beyond what was told": round(history.longest, 3),

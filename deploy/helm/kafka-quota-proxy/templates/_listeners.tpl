@@ -25,6 +25,10 @@
 {{- if and $l.gateway.enabled (not $l.gateway.parentRefs) }}{{ fail (printf "%s.gateway.parentRefs: name the Gateway" $at) }}{{ end }}
 {{- if and $l.proxyProtocol (eq $l.service.type "ClusterIP") (not $l.ingress.enabled) (not $l.gateway.enabled) }}{{ fail (printf "%s.proxyProtocol: nothing before a Service of type ClusterIP says who the client is" $at) }}{{ end }}
 {{- if and $l.service.port (not $sni) (ne (int $l.service.port) (int $l.port)) }}{{ fail (printf "%s.service.port: with routing ports it is the listener's (%d): clients are told the ports that the proxy listens at" $at (int $l.port)) }}{{ end }}
+{{- if $l.service.perBroker }}
+{{- if ne $l.service.type "LoadBalancer" }}{{ fail (printf "%s.service.perBroker: it is for %s.service.type LoadBalancer" $at $at) }}{{ end }}
+{{- if not (and $sni $l.brokerIds) }}{{ fail (printf "%s.service.perBroker: brokers have names of their own with %s.routing sni only, and their ids have to be in %s.brokerIds" $at $at $at) }}{{ end }}
+{{- end }}
 {{- if $l.tls.enabled }}
 {{- if and (not $l.tls.existingSecret) (not $l.tls.certificate.enabled) }}{{ fail (printf "%s.tls: name the certificate's Secret in %s.tls.existingSecret, or let cert-manager make it with %s.tls.certificate.enabled" $at $at $at) }}{{ end }}
 {{- if and $l.tls.certificate.enabled (not $l.tls.certificate.issuerRef) }}{{ fail (printf "%s.tls.certificate.issuerRef: name the issuer" $at) }}{{ end }}
