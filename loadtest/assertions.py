@@ -83,10 +83,12 @@ class AchievedRate(OfQuota):
     """How far it may be off."""
     side: Literal["both", "above"] = "both"
     """`above`: less than the quota is right as well."""
+    shared_with: list[Name] = Field(default_factory=list)
+    """Others who have the quota together with the tenant."""
 
     def judge(self, result: RunResult) -> Judged:
-        phase, tenant = _found(result, self.phase, self.tenant)
-        got = tenant.bytes / phase.duration_s if self.of == "bytes" else rate_of(phase, tenant)
+        found = [_found(result, self.phase, tenant) for tenant in (self.tenant, *self.shared_with)]
+        got = sum(one.bytes / phase.duration_s if self.of == "bytes" else rate_of(phase, one) for phase, one in found)
         off = got / self.quota - 1
         wanted = f"{'at most ' if self.side == 'above' else ''}{self.per_second(self.quota)} within {self.within:.1%}"
         return wanted, f"{self.per_second(got)} ({off:+.1%})", off <= self.within and (self.side == "above" or off >= -self.within)

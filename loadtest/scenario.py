@@ -315,11 +315,9 @@ class Scenario(Model):
         for i, one in enumerate(self.assertions):
             at = f"`assertions[{i}]`"
             yield from _lacking(f"{at}: phase", [one.phase, getattr(one, "compared_with", None)], phases)
-            yield from _lacking(
-                f"{at}: tenant",
-                [getattr(one, "tenant", None), getattr(one, "as_tenant", None), *getattr(one, "tenants", ())],
-                list(self.tenants),
-            )
+            single = (getattr(one, "tenant", None), getattr(one, "as_tenant", None))
+            several = (*getattr(one, "tenants", ()), *getattr(one, "shared_with", ()))
+            yield from _lacking(f"{at}: tenant", [*single, *several], list(self.tenants))
 
     def scaled(self, factor: float) -> Scenario:
         """The same with other durations of phases; limits in assertions stay."""

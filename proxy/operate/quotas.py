@@ -18,8 +18,9 @@ import click
 from advice.limits import HEADROOM
 from advice.use import LEAST_INTERVALS, PERCENTILE
 from proxy.apis.client_quotas import TENANT, who_of
-from proxy.config.limits import table_of
+from proxy.config.limits import limits_of, table_of
 from proxy.config.load import SettingsError, load_settings
+from proxy.config.tenants import tenants_of
 from proxy.config.units import HostPort, parse_server
 from proxy.operate import plan, show, suggest
 from proxy.operate.access import AccessError, upstream_of
@@ -31,6 +32,7 @@ from proxy.wire.client_quotas import DONE, Entry, Filter, Result, Who
 from quota.entity import Entity
 from quota.keys import wrong_value
 from quota.overrides import Change, Difference, Table, changed
+from quota.tenants import TenantEntity
 
 T = TypeVar("T")
 Limits = dict[Who, dict[str, float]]
@@ -203,7 +205,17 @@ def diff(place: Target, file: Path, prune: bool, as_json: bool) -> None:
     help="Folder of usage logs; may be given several times.",
 )
 @click.option(
-    "--by", type=click.Choice(["user", "client-id", "both", suggest.TOPIC]), default="user", show_default=True, help="Whose limits."
+    "--by",
+    type=click.Choice(["user", "client-id", "both", suggest.TOPIC, suggest.TENANT]),
+    default="user",
+    show_default=True,
+    help="Whose limits.",
+)
+@click.option(
+    "--tenants",
+    "tenants_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Settings file that says who belongs to which tenant, for --by tenant.",
 )
 @click.option(
     "--percentile", type=click.FloatRange(1, 100), default=100 * PERCENTILE, show_default=True, help="Of the use per interval."
@@ -222,11 +234,19 @@ def diff(place: Target, file: Path, prune: bool, as_json: bool) -> None:
 @click.option("--yaml", "as_yaml", is_flag=True, help="A settings file instead of a table.")
 @AS_JSON
 def suggest_(
-    folders: Sequence[Path], by: str, percentile: float, headroom: float, least: int, as_yaml: bool, as_json: bool
+    folders: Sequence[Path],
+    by: str,
+    tenants_file: Path | None,
+    percentile: float,
+    headroom: float,
+    least: int,
+    as_yaml: bool,
+    as_json: bool,
 ) -> None:
     """Propose limits from usage logs. What was throttled, refused and held back counts as demand."""
+    whose = _whose(by, tenants_file)
     try:
-        found = suggest.read(folders, by)
+        found = suggest.read(folders, whose)
     except OSError as e:
         fail(f"{e.filename}: cannot be read: {e.strerror}", 1)
     if not found.lines:
@@ -246,6 +266,20 @@ def suggest_(
     text += f"; {found.bad} line(s) could not be read" * bool(found.bad)
     text += f"; {left} had too few intervals for some limit" * bool(left)
     click.echo(text, err=True)
+
+
+def _whose(by: str, tenants_file: Path | None) -> suggest.Whose:
+    if (by == suggest.TENANT) != (tenants_file is not None):
+        fail("--by tenant and --tenants FILE go together: usage logs say which users there are, not whose they are")
+    if tenants_file is None:
+        return suggest.Whose(by)
+    try:
+        settings = load_settings(tenants_file)
+    except SettingsError as e:
+        fail(str(e))
+    if not settings.tenants:
+        fail(f"{tenants_file}: there are no `tenants`")
+    return suggest.Whose(by, tenants_of(settings.tenants), limits_of(settings).exempt)
 
 
 def wanted_of(file: Path) -> Table:
@@ -269,6 +303,8 @@ def _entity_of(entity: Entity) -> dict[str, str | None]:
 
 
 def _suggested_for(entity: Entity) -> dict[str, str | None]:
+    if isinstance(entity, TenantEntity):
+        return dict(who_of(entity))
     return {"user": entity.user, "client_id": entity.client_id} if entity.topic is None else {"topic": entity.topic}
 
 

@@ -25,6 +25,8 @@ from advice.use import NOT_USED, Histogram, Use
 from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TENANT_KINDS, TOPIC_MEASURES, Measure
 from quota.entity import Entity
 from quota.kinds.controller_mutations import DEFAULT_WINDOWS
+from quota.limits import Exempt
+from quota.tenants import NO_TENANTS, Tenants, owner_of
 
 VERSIONS: Final = (1, 2)
 OTHER: Final = "<other>"
@@ -33,8 +35,10 @@ _WORD: Final = 10
 _SAMPLE: Final = 20_000
 """lines by which the length of intervals is known"""
 TOPIC: Final = "topic"
+TENANT: Final = "tenant"
 _MEASURES: Final = [(key.name, key.measure) for key in KEYS.values() if key.measure is not None]
 _TOPIC_MEASURES: Final = [(kind, measure) for kind, (_, measure) in TOPIC_MEASURES.items()]
+_TENANT_MEASURES: Final = [(key, measure) for key, measure in _MEASURES if KEYS[key].kind in TENANT_KINDS]
 _FIELDS: Final = ("seq", "api_key", *sorted({measure.field for _, measure in (*_MEASURES, *_TOPIC_MEASURES)}))
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if key.measure is not None and not key.at_once}
 _KEY_OF_TENANTS: Final = {TENANT_KINDS[kind]: name for kind, name in _KEY_OF.items() if kind in TENANT_KINDS}
@@ -57,6 +61,26 @@ class Suggestion(NamedTuple):
         """For programs, without the entity."""
         used = {"key": self.key, "intervals": self.use.intervals, "used": self.use.percentile, "limit": self.limit}
         return {**used, "held_back": asdict(self.held_back)}
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose limits: `by` "user", "client-id", "both", TOPIC or TENANT. For TENANT alone: who belongs to which of `tenants`, and
+    what is `exempt` from being charged to them."""
+
+    by: str
+    tenants: Tenants = NO_TENANTS
+    exempt: Exempt = field(default_factory=Exempt)
+
+    @property
+    def measures(self) -> list[tuple[str, Measure]]:
+        """The limits that can be proposed, and what they are about."""
+        return {TOPIC: _TOPIC_MEASURES, TENANT: _TENANT_MEASURES}.get(self.by, _MEASURES)
+
+    def tenant(self, user: str, client_id: str | None) -> Entity | None:
+        """To which tenant is charged what a client does?"""
+        tenant = None if self.exempt.everywhere(user, client_id or "") else self.tenants.of_user(user)
+        return None if tenant is None else owner_of(tenant)
 
 
 class Numbers:
@@ -117,29 +141,29 @@ class Read:
     hits: dict[Which, Hits] = field(default_factory=lambda: defaultdict(Hits))
 
 
-def read(folders: Iterable[Path], by: str) -> Read:
-    """The use of each entity, `by` "user", "client-id", "both" or "topic"; OSError when a file cannot be read."""
-    found, measures = Read(), _TOPIC_MEASURES if by == TOPIC else _MEASURES
+def read(folders: Iterable[Path], whose: Whose) -> Read:
+    """The use of each entity; OSError when a file cannot be read."""
+    found, measures = Read(), whose.measures
     sums: Counter[Which] = Counter()
     files = [file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))]
     seconds = _usual_interval(files)
     number: int | None = None
     for line in _in_order(files, found):
         if line["type"] == "decision":
-            for which, limit in _concerned(line, by):
+            for which, limit in _concerned(line, whose):
                 found.hits[which].add(line, _number_of(line["at"], seconds), limit)
             continue
         found.first, found.last = found.first or line["start"], max(found.last, line["end"])
         new = _number_of(line["end"], seconds, _MOMENT)
         if number is not None and new != number:
-            _close(found, sums, seconds, by)
+            _close(found, sums, seconds, whose.by)
         number = new
-        entity = _entity(line, by)
+        entity = _entity(line, whose)
         if entity is not None:
             for key, amount in _amounts(line, measures):
                 sums[entity, key] += amount
     if number is not None:
-        _close(found, sums, seconds, by)
+        _close(found, sums, seconds, whose.by)
     return found
 
 
@@ -179,12 +203,12 @@ def _close(found: Read, sums: Counter[Which], seconds: int, by: str) -> None:
     found.intervals += 1
 
 
-def _concerned(line: dict[str, Any], by: str) -> Iterator[tuple[Which, float | None]]:
+def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, float | None]]:
     """Whom a decision held back, and the limit, if it is one of this level. A limit of a tenant holds back the user who asked, one
-    of a user the client who asked. Reports do the same (`reports/quotas/held_back.py`)."""
+    of a user the client who asked, and its tenant. Reports do the same (`reports/quotas/held_back.py`)."""
     if line["mode"] != "enforce":
         return
-    quota, limit = line["quota"], float(line["limit"])
+    quota, limit, by = line["quota"], float(line["limit"]), whose.by
     if by == TOPIC:
         if quota in TOPIC_MEASURES:
             for topic in line["topics"]:
@@ -193,6 +217,11 @@ def _concerned(line: dict[str, Any], by: str) -> Iterator[tuple[Which, float | N
     key = _KEY_OF.get(quota) or _KEY_OF_TENANTS.get(quota)
     user = line["entity"]["user"] or line["principal"].partition(":")[2]
     if key is None or line["principal"] == OTHER:
+        return
+    if by == TENANT:
+        of_tenant, tenant = line["entity"].get("tenant"), whose.tenant(user, line["client_id"])
+        if tenant is not None and KEYS[key].kind in TENANT_KINDS and of_tenant in (None, tenant.topic):
+            yield (tenant, key), None if of_tenant is None else limit
         return
     if by == "user":
         yield (Entity(user, None), key), None if line["entity"]["user"] is None else limit
@@ -232,13 +261,16 @@ def _amounts(line: dict[str, Any], measures: Iterable[tuple[str, Measure]]) -> I
             yield key, line[measure.field]
 
 
-def _entity(line: dict[str, Any], by: str) -> Entity | None:
+def _entity(line: dict[str, Any], whose: Whose) -> Entity | None:
+    by = whose.by
     principal, client_id, topic = line["principal"], line["client_id"], line["topic"]
     if by == TOPIC:  # one that is known by its id alone cannot be named in settings
         return None if topic in (None, OTHER) or line.get("topic_id") is not None else Entity(None, None, topic)
     if principal == OTHER:
         return None
     user = principal.partition(":")[2]
+    if by == TENANT:
+        return None if topic in whose.exempt.topics else whose.tenant(user, client_id)
     if by == "user":
         return Entity(user, None)
     if not client_id or client_id == OTHER:
@@ -314,7 +346,7 @@ def _is_usage(line: dict[str, Any]) -> bool:
 def _is_decision(line: dict[str, Any]) -> bool:
     datetime.fromisoformat(line["at"])
     texts, entity = ("proxy", "boot", "at", "quota", "mode", "action", "principal"), line["entity"]
-    names = (line["client_id"], entity["user"], entity["client_id"], *line["topics"])
+    names = (line["client_id"], entity["user"], entity["client_id"], entity.get("tenant"), *line["topics"])
     return _has(line, numbers=("seq", "throttle_ms", "left_out"), texts=texts, names=names) and isinstance(
         line["limit"], int | float
     )

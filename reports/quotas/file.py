@@ -68,9 +68,23 @@ class Available:
 
 
 @dataclass(frozen=True, slots=True)
+class Tenant:
+    """Users that share limits, by name and by the beginning of their names. `rates`: kind -> how much per second."""
+
+    users: tuple[str, ...]
+    user_prefixes: tuple[str, ...]
+    rates: Mapping[str, float]
+
+
+def of_tenants(kind: str) -> str:
+    """The kind of a limit of tenants, by that of the same limit of users."""
+    return f"tenant_{kind}"
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaFile:
     """`limits` of users and client ids; bytes into topics per second, in total and by topic; what has to be left of volumes;
-    `topic_rates`: kind of a rate of topics -> topic -> bytes per second."""
+    `topic_rates`: kind of a rate of topics -> topic -> bytes per second; `tenants` by name."""
 
     path: str
     limits: tuple[Limit, ...] = ()
@@ -79,6 +93,7 @@ class QuotaFile:
     hard: Available | None = None
     soft: Available | None = None
     topic_rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
     not_looked_at: tuple[str, ...] = ()
     """Settings below `quotas` that the report does not look at: limits that the usage log cannot tell of, and unknown keys."""
 
@@ -91,11 +106,12 @@ def read_quotas(path: Path) -> QuotaFile:
     """
     try:
         data, lines = read(path, "quotas: {entities: [{user: alice, cluster_producer_byte_rate: 20MiB}]}")
-        if not data.get("quotas"):
+        if not data.get("quotas") and not data.get("tenants"):
             raise FileError(f"{path}: `quotas` is missing or empty: there is nothing to compare with")
-        quotas = validated(_File, data, str(path), lines).quotas
+        file = validated(_File, data, str(path), lines)
     except FileError as error:
         raise ReportError(str(error)) from None
+    quotas, tenants = file.quotas, {name: one.tenant() for name, one in file.tenants.items()}
     limits = tuple(limit for entity in quotas.entities for limit in entity.limits())
     storage, topics = quotas.storage, quotas.topics
     hard = storage.available() or storage.hard.available()
@@ -106,16 +122,18 @@ def read_quotas(path: Path) -> QuotaFile:
         for one in TOPIC_RATES
     }
     thresholds = topics.total_bytes_in_per_sec, topics.bytes_in_per_sec
-    return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates, tuple(_not_looked_at(quotas)))
+    left_out = tuple(_not_looked_at(quotas, file.tenants))
+    return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates, tenants, left_out)
 
 
-def _not_looked_at(quotas: _Quotas) -> Iterator[str]:
+def _not_looked_at(quotas: _Quotas, tenants: Mapping[str, _Tenant]) -> Iterator[str]:
     sections = {"": quotas, "topics.": quotas.topics, "topic_rates.": quotas.topic_rates, "storage.": quotas.storage}
     sections |= {"storage.hard.": quotas.storage.hard, "storage.soft.": quotas.storage.soft}
     for prefix, section in sections.items():
         yield from (f"quotas.{prefix}{key}" for key in section.model_extra or {} if f"{prefix}{key}" not in _NO_LIMITS)
     given = {key.name for key in KEYS if not replayed(key.kind) for entity in quotas.entities if entity.rate(key) is not None}
     yield from (f"quotas.entities[].{name}" for name in sorted(given))
+    yield from (f"tenants.{name}" for name in sorted({name for one in tenants.values() for name in one.not_looked_at()}))
 
 
 def replayed(kind: str) -> bool:
@@ -166,6 +184,33 @@ else:
     )
 
 
+class _TenantMembers(Model, extra="allow"):
+    users: list[Name] = Field(default_factory=list)
+    user_prefixes: list[Name] = Field(default_factory=list)
+
+    def tenant(self) -> Tenant:
+        rates = {key.kind: float(rate) for key in _TENANT_KEYS if (rate := getattr(self, key.name)) is not None}
+        return Tenant(tuple(self.users), tuple(self.user_prefixes), rates)
+
+    def not_looked_at(self) -> set[str]:
+        """Names of settings that are limits, as far as the report knows, and not replayed."""
+        return self.model_extra.keys() - _NOT_OF_TENANTS if self.model_extra else set()
+
+
+_TENANT_KEYS = tuple(key for key in KEYS if key.measure is not None and not key.kind.startswith("controller_mutations"))
+_NOT_OF_TENANTS = {"topic_prefixes"}
+if TYPE_CHECKING:
+    _Tenant = _TenantMembers
+else:
+    _Tenant = create_model(
+        "_Tenant",
+        __base__=_TenantMembers,
+        __module__=__name__,
+        __doc__="Users that share limits.",
+        **{key.name: ((Rate if key.size else Number) | None, None) for key in _TENANT_KEYS},
+    )
+
+
 class _Level(Model, extra="allow"):
     min_available_bytes: Size | None = None
     min_available_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -204,4 +249,5 @@ class _Quotas(Model, extra="allow"):
 
 
 class _File(Model, extra="ignore"):
-    quotas: _Quotas
+    quotas: _Quotas = _Quotas()
+    tenants: dict[str, _Tenant] = Field(default_factory=dict)

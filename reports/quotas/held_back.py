@@ -4,7 +4,8 @@ In: good lines, each once, the decisions among them, and a `QuotaFile`. Out: the
 `advice.limits` makes a suggestion. `kafka-quota-proxy quotas suggest` reads the same lines in its own way
 (`proxy/operate/suggest.py`), and a test holds both to the same outcome.
 
-Who asked decides whose limit it was, as with traffic: a limit of a tenant holds back the user who asked, too.
+Who asked decides whose limit it was, as with traffic: a limit of a tenant holds back the user who asked, too, and one of a user its
+tenant.
 """
 
 from functools import partial, reduce
@@ -14,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, TimestampType
 
 from advice.use import PERCENTILE
-from reports.quotas.file import QuotaFile
-from reports.quotas.holders import holders
+from reports.quotas.file import QuotaFile, of_tenants
+from reports.quotas.holders import holders, tenants
 from reports.quotas.replay import SCHEMA, WHO, demand
 from reports.transforms.buckets import bucket_start
 
@@ -61,13 +62,14 @@ def _used(demand: DataFrame, interval: int) -> DataFrame:
 
 
 def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval: int) -> list[DataFrame]:
-    """Decisions of users and clients, and those of topics."""
+    """Decisions of users and clients, those of topics, and those of tenants."""
     times = (F.col("left_out") + 1).alias("times")
     told = enforced.select(
         F.unix_seconds(bucket_start("at", interval)).alias("at"),
         "principal",
         "client_id",
-        F.regexp_replace("quota", "^tenant_", "").alias("kind"),
+        F.regexp_replace("quota", f"^{of_tenants('')}", "").alias("kind"),
+        F.col("quota").startswith(of_tenants("")).alias("of_tenant"),
         F.col("entity_user").isNotNull().alias("of_user"),
         F.col("entity_client_id").isNotNull().alias("of_client"),
         "topics",
@@ -80,9 +82,11 @@ def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval:
     kinds = [kind for kind, rates in quotas.topic_rates.items() if rates]
     kinds += ["bytes_in"] if quotas.topics or quotas.topics_total is not None else []
     named = told.where(F.col("kind").isin(kinds)).select("*", F.explode("topics").alias("topic"), *nobody)
-    topics = named.withColumn("of_level", F.expr("true"))
+    found = [_held_back(named.withColumn("of_level", F.expr("true")))]
+    if any(one.rates for one in quotas.tenants.values()):
+        found.append(_held_back(_of_tenants(spark, told, quotas)))
     if not quotas.limits:
-        return [_held_back(topics)]
+        return found
     pairs = told.select("principal", "client_id").distinct()
     owned = holders(spark, pairs, quotas.limits).drop("limit", "burst")
     same = [told[name].eqNullSafe(owned[name]) for name in _OWNED]
@@ -91,7 +95,19 @@ def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval:
     )
     of_level = F.when(F.col("owner_client").isNull(), F.col("of_user")).otherwise(F.col("of_client"))
     clients = joined.select("*", F.lit(None).cast("string").alias("topic"), of_level.alias("of_level"))
-    return [_held_back(clients), _held_back(topics)]
+    return [*found, _held_back(clients)]
+
+
+def _of_tenants(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> DataFrame:
+    """Decisions by the tenant of who asked."""
+    members = tenants(spark, told.select("principal").distinct(), quotas)
+    limits = [(name, kind) for name, one in quotas.tenants.items() for kind in one.rates]
+    limited = F.broadcast(spark.createDataFrame(limits, "tenant string, kind string"))
+    nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
+    owned = told.join(members, on="principal", how="inner").join(limited, on=["tenant", "kind"], how="inner")
+    kind = F.concat(F.lit(of_tenants("")), "kind").alias("kind")
+    rest = ("at", "action", "hit", "throttle_ms", "times", F.col("of_tenant").alias("of_level"))
+    return owned.select(kind, *nobody, F.col("tenant").alias("topic"), *rest)
 
 
 def _held_back(told: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.quotas.file import DEFAULT, Limit
+from reports.quotas.file import DEFAULT, Limit, QuotaFile
 
 OWNER = ("kind", "user", "client_id", "limit", "burst")
 _RULE = "kind string, rule_user string, rule_client string, limit double, burst double, level int"
@@ -36,6 +36,19 @@ def holders(spark: SparkSession, pairs: DataFrame, limits: Sequence[Limit]) -> D
             "burst",
         )
     )
+
+
+def tenants(spark: SparkSession, principals: DataFrame, quotas: QuotaFile) -> DataFrame:
+    """`principals` has `principal`. Out: those that belong to a tenant, and its name as `tenant`. As in `quota.tenants`, who is
+    listed goes before prefixes, the longest prefix before shorter ones."""
+    rows = [(tenant, name, True) for tenant, one in quotas.tenants.items() for name in one.users]
+    rows += [(tenant, prefix, False) for tenant, one in quotas.tenants.items() for prefix in one.user_prefixes]
+    members = F.broadcast(spark.createDataFrame(rows, "tenant string, name string, listed boolean"))
+    user = F.regexp_replace("principal", "^User:", "").alias("user")
+    named = principals.select("principal", user)
+    fits = F.when(F.col("listed"), F.col("user") == F.col("name")).otherwise(F.col("user").startswith(F.col("name")))
+    best = F.row_number().over(Window.partitionBy("principal").orderBy(F.desc("listed"), F.length("name").desc()))
+    return named.join(members, on=fits, how="inner").withColumn("_best", best).where("_best = 1").select("principal", "tenant")
 
 
 def _fits(rule: str, name: str) -> Column:

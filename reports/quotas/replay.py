@@ -6,14 +6,15 @@ proxy enforces it: a rate lets 10 s of itself pass at once, what comes beyond is
 a debt its owner is throttled. Who sends again as soon as it may stays at the limit, and counts as throttled for as long as that.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, Measure
-from reports.quotas.file import QuotaFile
-from reports.quotas.holders import holders
+from reports.quotas.file import QuotaFile, of_tenants
+from reports.quotas.holders import holders, tenants
 from reports.tables import Lengths
 from reports.transforms.buckets import interval_bucket
 
@@ -26,7 +27,7 @@ _SHORT = 0.1
 NEAR = 0.8
 """The part of a limit from which on somebody is near it."""
 WHO = ("kind", "owner_user", "owner_client", "topic")
-"""Whose limit a row is about."""
+"""Whose limit a row is about. The kinds of tenants have the name of the tenant in `topic`, as ledgers do."""
 SCHEMA = (
     "kind string, owner_user string, owner_client string, topic string, limit double, burst double, p50 double, p95 double, "
     "p99 double, peak double, total double, seconds bigint, seconds_over bigint, seconds_throttled double, longest_wait double, "
@@ -60,28 +61,18 @@ def demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: in
         found.append(_demand(spark, lines, quotas, seconds))
     if any(quotas.topic_rates.values()):
         found.append(_topic_demand(spark, lines, quotas, seconds))
+    if any(one.rates for one in quotas.tenants.values()):
+        found.append(_tenant_demand(spark, lines, quotas, seconds))
     return reduce(DataFrame.unionByName, found) if found else None
 
 
 def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """What came for each owner: `at` (seconds since the epoch), `demand`, above 0."""
-    limited = {limit.kind for limit in quotas.limits}
-    measures = {key.kind: key.measure for key in KEYS if key.measure is not None and key.kind in limited}
-    kinds = tuple(measures)
-    used = lines.where(F.col("type") == "usage").select(
-        interval_bucket(seconds).alias("at"),
-        "principal",
-        "client_id",
-        *[_measured(measure).alias(kind) for kind, measure in measures.items()],
-    )
-    sums = used.groupBy("at", "principal", "client_id").agg(*[F.sum(kind).alias(kind) for kind in kinds])
+    kinds = _measures(limit.kind for limit in quotas.limits)
+    long = _came(lines, kinds, ("principal", "client_id"), seconds)
     # Of the lines themselves: of their sums, Spark would reckon these a second time.
-    pairs = used.select("principal", "client_id").distinct()
+    pairs = lines.where(F.col("type") == "usage").select("principal", "client_id").distinct()
     owned = holders(spark, pairs, [limit for limit in quotas.limits if limit.kind in kinds])
-    stack = ", ".join(f"'{kind}', {kind}" for kind in kinds)
-    long = sums.select("at", "principal", "client_id", F.expr(f"stack({len(kinds)}, {stack}) as (_kind, demand)")).where(
-        "demand > 0"
-    )
     same = (
         (long["principal"] == owned["principal"])
         & long["client_id"].eqNullSafe(owned["client_id"])
@@ -91,6 +82,35 @@ def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: i
     return joined.groupBy(
         "kind", "owner_user", "owner_client", F.lit(None).cast("string").alias("topic"), "limit", "burst", "at"
     ).agg(F.sum("demand").cast("double").alias("demand"))
+
+
+def _tenant_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
+    """The same for each tenant, of all its users together."""
+    kinds = _measures(kind for one in quotas.tenants.values() for kind in one.rates)
+    limits = [(name, kind, of_tenants(kind), rate) for name, one in quotas.tenants.items() for kind, rate in one.rates.items()]
+    rates = F.broadcast(spark.createDataFrame(limits, "tenant string, _kind string, kind string, limit double"))
+    principals = lines.where(F.col("type") == "usage").select("principal").distinct()
+    came = _came(lines, kinds, ("principal",), seconds).join(tenants(spark, principals, quotas), on="principal", how="inner")
+    nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
+    owned = came.join(rates, on=["tenant", "_kind"], how="inner")
+    return owned.groupBy("kind", *nobody, F.col("tenant").alias("topic"), "limit", F.lit(0.0).alias("burst"), "at").agg(
+        F.sum("demand").cast("double").alias("demand")
+    )
+
+
+def _measures(kinds: Iterable[str]) -> dict[str, Measure]:
+    """What these kinds of users and client ids measure, of those that logs tell of."""
+    wanted = set(kinds)
+    return {key.kind: key.measure for key in KEYS if key.measure is not None and key.kind in wanted}
+
+
+def _came(lines: DataFrame, measures: Mapping[str, Measure], by: Sequence[str], seconds: int) -> DataFrame:
+    """What came in each bucket: `at`, the columns of `by`, `_kind`, `demand` above 0."""
+    figures = [_measured(measure).alias(kind) for kind, measure in measures.items()]
+    used = lines.where(F.col("type") == "usage").select(interval_bucket(seconds).alias("at"), *by, *figures)
+    sums = used.groupBy("at", *by).agg(*[F.sum(kind).alias(kind) for kind in measures])
+    stack = ", ".join(f"'{kind}', {kind}" for kind in measures)
+    return sums.select("at", *by, F.expr(f"stack({len(measures)}, {stack}) as (_kind, demand)")).where("demand > 0")
 
 
 def _topic_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:

@@ -19,7 +19,7 @@ from reports.forecast.forecast import HORIZON, Forecast
 from reports.forecast.history import DAY
 from reports.period_tables import Inputs
 from reports.quotas.catalogue import KEYS, TOPIC_RATES
-from reports.quotas.file import Limit, QuotaFile
+from reports.quotas.file import Limit, QuotaFile, of_tenants
 from reports.quotas.replay import NEAR
 from reports.summary.lines import list_silences
 from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, Path, QuotaRow, VolumeRow
@@ -27,7 +27,10 @@ from reports.tables import Tables
 
 MAX_ROWS = 20
 MAX_QUOTAS = 40
-WHOLE = frozenset({key.kind for key in KEYS if key.size} | {rate.kind for rate in TOPIC_RATES} | {"bytes_in", "producer_ids"})
+_SIZES = {key.kind for key in KEYS if key.size}
+WHOLE = frozenset(
+    _SIZES | {of_tenants(kind) for kind in _SIZES} | {rate.kind for rate in TOPIC_RATES} | {"bytes_in", "producer_ids"}
+)
 """Quotas whose limits are whole numbers."""
 _POINTS = 60
 _ORDER = ("soft", "limit", "full")
@@ -151,14 +154,17 @@ def _level(row: Row) -> tuple[str | None, str | None]:
 
 
 def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None, str | None]]) -> list[str]:
-    """Limits of a named user, client id or topic without traffic; a default is unused when it applied to no traffic."""
+    """Limits of a named user, client id, topic or tenant without traffic; a default is unused when it applied to no traffic."""
     found = []
     for limit in quotas.limits:
-        kinds = [(user, client) for kind, user, client, _ in used if kind == limit.kind]
-        if not any(_covers(limit, user, client) for user, client in kinds):
+        owners = [(user, client) for kind, user, client, _ in used if kind == limit.kind]
+        if not any(_covers(limit, user, client) for user, client in owners):
             found.append(f"{limit.kind} of {_whose(limit.user, limit.client_id, None)}")
     for kind, rates in quotas.topic_rates.items():
         found += [f"{kind} of {_whose(None, None, topic)}" for topic in rates if (kind, None, None, topic) not in used]
+    for name, one in quotas.tenants.items():
+        kinds = map(of_tenants, one.rates)
+        found += [f"{kind} of {_whose(None, None, name, kind)}" for kind in kinds if (kind, None, None, name) not in used]
     return found
 
 
@@ -179,7 +185,7 @@ def _quota(row: Row) -> QuotaRow:
     use, held_back = _history(row)
     return QuotaRow(
         kind=row["kind"],
-        whose=_whose(row["owner_user"], row["owner_client"], row["topic"]),
+        whose=_whose(row["owner_user"], row["owner_client"], row["topic"], row["kind"]),
         limit=limit,
         state="hit" if held_back else "over" if over else "near" if peak >= NEAR * limit else "unused" if peak == 0 else "within",
         p50=row["p50"],
@@ -206,8 +212,8 @@ def _history(row: Row) -> tuple[Use, HeldBack]:
     return as_in_a_histogram(row["intervals"], row["used"], row["largest"]), HeldBack(*counts)
 
 
-def _whose(user: str | None, client: str | None, topic: str | None) -> str:
-    parts = [("user", user), ("client", client), ("topic", topic)]
+def _whose(user: str | None, client: str | None, topic: str | None, kind: str = "") -> str:
+    parts = [("user", user), ("client", client), ("tenant" if kind.startswith(of_tenants("")) else "topic", topic)]
     return ", ".join(f"{name} {value}" for name, value in parts if value is not None) or "everybody"
 
 

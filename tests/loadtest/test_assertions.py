@@ -57,6 +57,13 @@ def test_a_rate_of_bytes() -> None:
     assert not judged(check, phase(tenant("a", bytes=1200 * KIB)))[0]
 
 
+def test_a_rate_that_several_share() -> None:
+    check = {"check": "rate", "tenant": "a", "shared_with": ["b"], "of": "bytes", "quota": "100KiB"}
+    assert judged(check, phase(tenant("a", bytes=700 * KIB), tenant("b", bytes=300 * KIB)))[0]
+    assert not judged(check, phase(tenant("a", bytes=1000 * KIB), tenant("b", bytes=300 * KIB)))[0]
+    assert judged(check | {"tenant": "b"} | {"shared_with": []}, phase(tenant("a"), tenant("b", bytes=1000 * KIB)))[0]
+
+
 def test_what_has_no_load_does_not_hold() -> None:
     check = {"check": "rate", "tenant": "a", "quota": 1, "phase": "one"}
     assert judged(check, phase(tenant("b"), name="one"), phase(tenant("a"), name="two")) == (False, "no load of a in phase one")

@@ -14,11 +14,14 @@ from click.testing import CliRunner
 
 from proxy.config.limits import table_of
 from proxy.config.load import load_settings
-from proxy.observe.lines import Author, iso, usage_line
+from proxy.observe.lines import Author, decision_line, iso, usage_line
 from proxy.operate.quotas import quotas
 from proxy.operate.suggest import Histogram
+from proxy.session.requester import Requester
 from proxy.session.tally import Row, TallyKey
+from quota.decision import Action, Decision
 from quota.entity import Entity
+from quota.tenants import owner_of
 
 T0 = 1_700_000_000.0
 ALICE = Entity("alice", None)
@@ -37,6 +40,13 @@ class Log:
         line = usage_line(self.author, Row(key, *values, {}), iso(T0 + 10 * interval), iso(T0 + 10 * interval + 10))
         with self.file.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+    def refuse(self, interval: int, entity: Entity, user: str, quota: str) -> None:
+        """A throttle of somebody by a limit of 1 KiB/s."""
+        decision = Decision(quota, Action.THROTTLE, entity, (0,), usage=2048, limit=1024, throttle=1.0, message="over")
+        by = Requester(f"User:{user}", "app", "10.1.1.1", 0, 9)
+        with self.file.open("a") as file:
+            file.write(json.dumps(decision_line(self.author, decision, by, iso(T0 + 10 * interval), 0)) + "\n")
 
 
 def run(*arguments: str, code: int = 0) -> Any:
@@ -130,6 +140,56 @@ def test_rates_of_topics_are_what_all_together_write_and_read(tmp_path: Path) ->
     file.write_text(run("--from", str(tmp_path), "--by", "topic", "--yaml").stdout)
     rate = load_settings(file).quotas.topic_rates.topics["orders"]
     assert (rate.bytes_in, rate.bytes_out) == (450, 2300)
+
+
+TENANTS = """
+tenants:
+  shop: {users: [alice], user_prefixes: [shop-], cluster_producer_byte_rate: 1KiB}
+  till: {user_prefixes: [shop-till-]}
+exempt: {users: [shop-operator], topics: [free]}
+"""
+
+
+def test_rates_of_tenants_are_what_their_users_do_together(tmp_path: Path) -> None:
+    log, file = Log(tmp_path, "one"), tmp_path / "settings.yaml"
+    file.write_text("upstream: {bootstrap_servers: [kafka:9092]}" + TENANTS)
+    for interval in range(40):
+        for user in ("alice", "shop-web", "shop-till-1", "shop-operator", "bob", "<other>"):
+            log.add(interval, user, 0, topic="orders", record_bytes=1000)
+            log.add(interval, user, 0, topic="free", record_bytes=5000)
+            log.add(interval, user, 19, mutations=5)
+    for entity, user, quota in (
+        (owner_of("shop"), "shop-web", "tenant_producer_byte_rate"),
+        (Entity("alice", None), "alice", "producer_byte_rate"),
+        (owner_of("other"), "alice", "tenant_producer_byte_rate"),
+        (Entity("bob", None), "bob", "producer_byte_rate"),
+    ):
+        log.refuse(3, entity, user, quota)
+    asked = ("--from", str(tmp_path), "--by", "tenant", "--tenants", str(file))
+    found = {(one["entity"]["tenant"], one["key"]): one for one in json.loads(run(*asked, "--json").stdout)}
+    assert {which: one["used"] for which, one in found.items()} == {
+        ("shop", "cluster_producer_byte_rate"): 200,
+        ("till", "cluster_producer_byte_rate"): 100,
+        ("shop", "cluster_request_rate"): 0.2,
+        ("till", "cluster_request_rate"): 0.1,
+        ("shop", "cluster_admin_request_rate"): 0.2,
+        ("till", "cluster_admin_request_rate"): 0.1,
+    }
+    held_back = found["shop", "cluster_producer_byte_rate"]["held_back"]
+    assert (held_back["throttled"], held_back["limit"]) == (2, 1024), "as a tenant, and one of its users"
+    assert found["shop", "cluster_producer_byte_rate"]["limit"] > 1024
+    assert "tenant shop" in run(*asked).stdout
+    (tmp_path / "suggested.yaml").write_text(run(*asked, "--yaml").stdout)
+    assert load_settings(tmp_path / "suggested.yaml").tenants["till"].cluster_producer_byte_rate == 150
+
+
+def test_tenants_are_known_by_a_settings_file_alone(tmp_path: Path) -> None:
+    Log(tmp_path, "one").add(1, "alice", 0, topic="a", record_bytes=5)
+    file = tmp_path / "settings.yaml"
+    file.write_text("upstream: {bootstrap_servers: [kafka:9092]}")
+    assert "go together" in run("--from", str(tmp_path), "--by", "tenant", code=2).output
+    assert "go together" in run("--from", str(tmp_path), "--tenants", str(file), code=2).output
+    assert "there are no `tenants`" in run("--from", str(tmp_path), "--by", "tenant", "--tenants", str(file), code=2).output
 
 
 def test_bad_lines_and_lines_that_come_twice(tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ quotas:
     - {user: "<default>", cluster_request_rate: 100, cluster_consumer_byte_rate: 1000}
     - {user: pair, client_id: "<default>", cluster_consumer_byte_rate: 1000}
   topic_rates: {topics: {hot: {bytes_in: 1000}, calm: {bytes_in: 5000}}}
+tenants:
+  apps: {users: [member], user_prefixes: [pa], cluster_consumer_byte_rate: 1000, cluster_request_rate: 50, max_topics: 5}
+  pairs: {user_prefixes: [pair], cluster_consumer_byte_rate: 2000}
 """
 
 
@@ -75,7 +78,9 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text(SETTINGS)
     report = make(quotas=tmp_path / "quotas.yaml", made=datetime(2026, 12, 1, tzinfo=UTC)).report
     rows = {(row.kind, row.whose): row for row in report.capacity.quotas.rows}
+    (tmp_path / "settings.yaml").write_text("upstream: {bootstrap_servers: [kafka:9092]}" + SETTINGS)
     by = {way: suggestions(logs, "--by", way) for way in ("user", "both", "topic")}
+    by["tenant"] = suggestions(logs, "--by", "tenant", "--tenants", str(tmp_path / "settings.yaml"))
     same = {
         ("producer_byte_rate", "user ANONYMOUS"): by["user"]["producer_byte_rate", "ANONYMOUS", None],
         ("controller_mutations", "user ANONYMOUS"): by["user"]["controller_mutations", "ANONYMOUS", None],
@@ -88,12 +93,16 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
         ("consumer_byte_rate", "user pair, client b"): by["both"]["consumer_byte_rate", "pair", "b"],
         ("topic_producer_byte_rate", "topic hot"): by["topic"]["topic_producer_byte_rate", "hot"],
         ("topic_producer_byte_rate", "topic calm"): by["topic"]["topic_producer_byte_rate", "calm"],
+        ("tenant_consumer_byte_rate", "tenant apps"): by["tenant"]["consumer_byte_rate", "apps"],
+        ("tenant_consumer_byte_rate", "tenant pairs"): by["tenant"]["consumer_byte_rate", "pairs"],
+        ("tenant_request_rate", "tenant apps"): by["tenant"]["request_rate", "apps"],
     }
     for which, (limit, held_back) in same.items():
         assert (rows[which].suggested, rows[which].held_back) == (limit, HeldBack(**held_back)), which
     assert {whose for (_, whose), row in rows.items() if row.state == "hit"} == {
-        *("user ANONYMOUS", "user refused", "user member", "user pair, client a", "topic hot")
+        *("user ANONYMOUS", "user refused", "user member", "user pair, client a", "topic hot", "tenant apps", "tenant pairs")
     }
+    assert report.capacity.quotas.not_looked_at == ("tenants.max_topics",)
     limits = {"producer_byte_rate": 20_480, "controller_mutations": 1}
     for kind, limit in limits.items():
         row = rows[kind, "user ANONYMOUS"]
@@ -101,4 +110,4 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
         assert row.held_back.limit == limit
         assert row.held_back.throttled_seconds > 0
     assert rows["request_rate", "user refused"].held_back.refused == 160, "40 that were written, and 3 with each that were not"
-    assert report.capacity.quotas.hit == 6
+    assert report.capacity.quotas.hit == 8

@@ -160,6 +160,10 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
             - {client_id: etl, consumer_byte_rate: 100}
           topics: {total_bytes_in_per_sec: 150, bytes_in_per_sec: {orders: 100}}
           topic_rates: {topics: {orders: {bytes_in: 150, bytes_out: 1000}, nowhere: {bytes_in: 1}}}
+        tenants:
+          shop: {users: [bob], user_prefixes: [a, fr], cluster_producer_byte_rate: 400, cluster_request_rate: 5}
+          frank: {user_prefixes: [fra]}
+          idle: {users: [nobody], cluster_producer_byte_rate: 1}
         """,
     )
     alice = found["producer_byte_rate", "alice", "app"]  # the most specific level, not the others
@@ -185,7 +189,13 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     assert found["bytes_in", "clicks", None]["waiting"] == 0  # it has half of what `orders` leaves of the total
     assert found["producer_byte_rate", "erin", None]["total"] == 12_600
     assert ("bytes_in", "logs", None) in found
-    assert len(found) == 13
+    shop = found[
+        "tenant_producer_byte_rate", "shop", None
+    ]  # of alice and bob: 42,000 B at once, 6000 and 3000 B; frank is of another
+    assert (shop["limit"], shop["peak"], shop["total"]) == (400, 700, 51_000)
+    assert (shop["seconds_over"], shop["longest_wait"], shop["waiting"]) == (60, (42_000 - 24_000 - 4000) / 400, 0)
+    assert found["tenant_request_rate", "shop", None]["seconds_throttled"] == 0
+    assert len(found) == 15
 
 
 @pytest.mark.spark
