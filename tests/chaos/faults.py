@@ -25,8 +25,6 @@ CHANGE: Final = 3.0
 QUOTAS_CHANGED: Final = f"quotas changed every {CHANGE:g} s"
 FORGETS: Final = "ledger killed"
 """What it knew of the last seconds may pass once more."""
-LATE: Final = "proxy frozen"
-"""It hears of no change of limits meanwhile."""
 
 
 class Faults:
@@ -63,7 +61,7 @@ class Faults:
         """Faults until this time (`time.monotonic`); a fault that has begun is ended."""
         with self._changing_quotas():
             for fault in schedule:
-                if time.monotonic() + fault.pause + fault.seconds >= until:
+                if time.monotonic() + fault.pause + fault.seconds + fault.kind.back >= until:
                     break
                 time.sleep(fault.pause)
                 began = time.time()

@@ -15,27 +15,28 @@ WORKERS: Final = 2
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One way to fail. `of`: how many it may happen to; `longest`: seconds that it lasts at most, beside what it takes
-    to come back; `proxies`: it needs proxies."""
+    to come back; `proxies`: it needs proxies; `back`: seconds to come back, about, on a busy machine."""
 
     name: str
     of: int
     longest: float = 0.0
     proxies: bool = True
+    back: float = 0.0
 
 
 KINDS: Final = (
-    Kind("broker killed", BROKERS, 6.0, proxies=False),
+    Kind("broker killed", BROKERS, 6.0, proxies=False, back=15.0),
     Kind("broker frozen", BROKERS, 10.0, proxies=False),
-    Kind("brokers restarted one by one", 1, proxies=False),
+    Kind("brokers restarted one by one", 1, proxies=False, back=45.0),
     Kind("network of a broker cut", BROKERS, 8.0, proxies=False),
     Kind("network of a broker slow", BROKERS, 10.0, proxies=False),
     Kind("connections of a broker reset", BROKERS, proxies=False),
     Kind("disk filled up to its limit", BROKERS, 6.0),
-    Kind("proxy killed", PROXIES, 4.0),
+    Kind("proxy killed", PROXIES, 4.0, back=10.0),
     Kind("proxy frozen", PROXIES, 8.0),
     Kind("worker killed", PROXIES * WORKERS),
     Kind("worker frozen", PROXIES * WORKERS, 8.0),
-    Kind("proxies restarted one by one", 1),
+    Kind("proxies restarted one by one", 1, back=45.0),
     Kind("ledger killed", 1, 5.0),
     Kind("ledger frozen", 1, 5.0),
     Kind("certificate changed", 1),
