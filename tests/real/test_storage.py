@@ -26,7 +26,7 @@ from tests.real.volumes import MIB, Gauge, Volumes, can_mount, small_cluster
 pytestmark = pytest.mark.kafka
 
 SIZE = 256 * MIB
-LEFT = 166 * MIB
+LEFT = 96 * MIB
 """the limit: what has to be left of it"""
 RECORD = 10_000
 PARTITIONS = 3
@@ -189,8 +189,8 @@ def test_no_volume_fills_and_everybody_goes_on_by_themselves(
     everywhere = [[(n + i) % 3 for i in range(3)] for n in range(PARTITIONS)]
     for topic in (f"{name}-old", name):
         create(direct, topic, everywhere)
-    Flood(direct, f"{name}-old", "old", 5000).join()
-    records = {"rdkafka": 4000, "aiokafka": 1500, "java": 1500}  # 70 MB, of which some 40 fit
+    Flood(direct, f"{name}-old", "old", 10_000).join()
+    records = {"rdkafka": 8000, "aiokafka": 3000, "java": 3000}  # 140 MB, of which some 60 fit; fewer are written between two looks
     with (
         ProxyProcess(tmp_path, direct, storage(min_available_bytes=volumes.limit(LEFT), release_margin=0.0)) as proxy,
         Gauge(volumes) as gauge,

@@ -149,7 +149,12 @@ DEFECTS: Final = (
         "        except BadBytes as e:\n            self._fail(e)\n        else:",
         "        except KeyError as e:\n            self._fail(e)\n        else:",
     ),
-    Defect("a connection does not get its next turn", "proxy/session/session.py", "            self.port.next_turn()\n", ""),
+    Defect(
+        "a connection does not get its next turn",
+        "proxy/session/session.py",
+        "            self.port.stop_reading()\n            self.port.next_turn()\n",
+        "            self.port.stop_reading()\n",
+    ),
     Defect(
         "a volume that has space again stays full",
         "quota/kinds/storage.py",
