@@ -6,8 +6,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What shares a cluster or Spark shares a worker (tests/parallel.py). One more than there are cores, as a third of a test's time is waiting.
-WORKERS ?= -n $(shell expr $$(nproc) + 1)
+# What shares a cluster or Spark shares a worker (tests/parallel.py). Two more than there are cores, as more than a third of the time is waiting.
+WORKERS ?= -n $(shell expr $$(nproc) + 2)
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
