@@ -34,7 +34,8 @@ PART: Final = 0.2
 PERIOD: Final = 100_000
 """Microseconds in which a worker may use its part: what the kernel takes by default. It gives time in slices of 5 ms."""
 COUNTS: Final = (1, 2, 4)
-CONNECTIONS: Final = 32
+CONNECTIONS: Final = 8
+"""For each worker, so that each has the same load: with fewer connections, fewer requests wait for its next part of a processor."""
 SCRAPES: Final = 5
 MIB: Final = 1 << 20
 
@@ -82,7 +83,7 @@ def main(cases: tuple[str, ...], rounds: int, seconds: float, scrape: int) -> No
 
 def measure(count: int, case: str, seconds: float) -> Run:
     """Workers between load and sink."""
-    with proxy(count, case) as it, limited(it.workers), loading(it.listen, case, seconds, CONNECTIONS) as load:
+    with proxy(count, case) as it, limited(it.workers), loading(it.listen, case, seconds, CONNECTIONS * count) as load:
         os.sched_setaffinity(load.pid, os.sched_getaffinity(0))
         pids = [*it.workers, it.supervisor]
         before = [cpu_seconds(pid) for pid in pids]
