@@ -32,6 +32,7 @@ class Signals:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload.set)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # blocked since the command began
 
     def _stop(self) -> None:
         (self.hurry if self.stop.is_set() else self.stop).set()
