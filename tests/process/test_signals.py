@@ -18,7 +18,7 @@ def has_signal(pid: int, row: str) -> bool:
     return bool(int(rows[row], 16) & SIGHUP_BIT)
 
 
-def test_sighup_before_the_proxy_serves_does_not_end_it(tmp_path: Path) -> None:
+def test_sighup_before_the_proxy_serves_does_not_end_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # a broker that does not answer: the proxy waits for it
         at = ["--upstream", f"127.0.0.1:{silent.getsockname()[1]}", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         with subprocess.Popen([sys.executable, "-m", "proxy", "serve", *at], stderr=subprocess.PIPE) as proxy:
