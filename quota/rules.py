@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -18,7 +18,8 @@ from quota.tenants import TenantEntity
 
 LATER: Final = 0.1
 """Seconds by which a connection that has had more of a shared rate lets the others go first."""
-
+MAX_KNOWN: Final = 1000
+"""Topics without a rate that a client's rules remember. Those with one are as many as operators have named."""
 
 COLD: Final = ""
 """The name under which `Rules.read` has the rate of cold reads; no topic has it."""
@@ -117,13 +118,14 @@ class Rules:
     `connection`: what new connections are charged to. `request`: the same of requests; `requests`: the same by API key, empty
     where no group of APIs has a rate of its own. `window`: what the user has under way at the broker, None without `overload`.
     `answers`: rates that are charged with the bytes of answers, by API key. `cold`: what is read far behind the end of the log.
-    `read`: rates of topics that this client has read from, and `cold` if its last answer was such. `exempt`: nothing holds;
-    `by_client_id`: limits of client ids alone do."""
+    `read`: rates of topics that this client has read from, and `cold` if its last answer was such; `read_by`: those of topics by
+    their names as bytes, and by their ids. `exempt`: nothing holds; `by_client_id`: limits of client ids alone do."""
 
     __slots__ = (
         "_engine",
         "_now",
         "_topics_in",
+        "_unlimited",
         "answers",
         "by_client_id",
         "client_id",
@@ -134,6 +136,7 @@ class Rules:
         "owner",
         "produce",
         "read",
+        "read_by",
         "request",
         "requests",
         "user",
@@ -144,6 +147,8 @@ class Rules:
         self._engine, self._now = engine, now
         self._topics_in: dict[str, Metered] = {}
         self.read: dict[str, Metered] = {}
+        self.read_by: tuple[dict[bytes, Metered], dict[bytes, Metered]] = {}, {}
+        self._unlimited: set[tuple[bytes, bool]] = set()
         self.user, self.client_id = user, client_id
         self.limits_version = engine.limits_version
         self.owner = Entity(user, client_id)
@@ -178,6 +183,24 @@ class Rules:
     def topic_out(self, topic: str) -> Metered | None:
         """The same for one that is read from."""
         return self._topic(self._engine.topic_out, self.read, topic)
+
+    def topic_read(self, topic: bytes, name_of: Callable[[bytes], str | None] | None) -> Metered | None:
+        """The same by what an answer has of a topic: its name, or its id where `name_of` tells the name, None while it is not
+        known. `read_by` has it from then on."""
+        key = (topic, name_of is not None)
+        if key in self._unlimited:
+            return None
+        name = topic.decode(errors="replace") if name_of is None else name_of(topic)
+        if name is None:
+            return None
+        found = self.topic_out(name)
+        if found is not None:
+            self.read_by[name_of is not None][topic] = found
+        else:
+            if len(self._unlimited) >= MAX_KNOWN:
+                self._unlimited.clear()
+            self._unlimited.add(key)
+        return found
 
     def _topic(self, rates: Rates, known: dict[str, Metered], topic: str) -> Metered | None:
         found = known.get(topic)

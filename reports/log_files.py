@@ -45,7 +45,7 @@ def check_logs(logs: str) -> None:
         raise ReportError(f"the logs folder {logs} does not exist")
     if not folder.is_dir():
         raise ReportError(f"{logs} is not a folder")
-    files = list(_files(folder))
+    files = list(log_files(folder))
     if not files:
         raise no_logs(logs)
     for file in files:
@@ -58,7 +58,7 @@ def log_size(logs: str) -> int | None:
     if not is_local(logs):
         return None
     return sum(
-        file.stat().st_size * (1 if file.suffix == ".jsonl" else _COMPRESSION) for file in _files(Path(logs)) if file.exists()
+        file.stat().st_size * (1 if file.suffix == ".jsonl" else _COMPRESSION) for file in log_files(Path(logs)) if file.exists()
     )
 
 
@@ -87,7 +87,7 @@ def relative_name(file: Column, logs: str) -> Column:
 def local_files(logs: str) -> dict[str, list[int]]:
     """The log files of a local folder: URI -> size in bytes, and when it was written to, in milliseconds."""
     found = {}
-    for file in _files(Path(os.path.abspath(logs))):
+    for file in log_files(Path(os.path.abspath(logs))):
         try:
             state = file.stat()
         except FileNotFoundError:  # rotated away
@@ -96,7 +96,7 @@ def local_files(logs: str) -> dict[str, list[int]]:
     return found
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def log_files(folder: Path) -> Iterator[Path]:
     """The files that Spark will take for logs, also behind links: neither it nor this reads hidden ones."""
     seen = set()
     for path, folders, names in os.walk(folder, followlinks=True):

@@ -17,7 +17,7 @@ from proxy.wire.addresses import FETCH, SHARE_FETCH
 from proxy.wire.primitives import Buffer
 from proxy.wire.throttle import tell, throttle_place
 from proxy.wire.walk import Walk
-from quota.rules import COLD, Metered
+from quota.rules import COLD, Metered, Rules
 
 RECORDS: Final = (FETCH, SHARE_FETCH)
 """APIs whose answers have records of topics."""
@@ -39,11 +39,19 @@ def _held(client: Client, key: int, version: int, otherwise: Forward, seconds: f
 def may_go_on(client: Client, key: int) -> bool:
     """Need no request for records wait now?"""
     now = client.now
-    rules = client.rules(now)
+    return _have_room(client.rules(now), key, now)
+
+
+def _have_room(rules: Rules, key: int, now: float) -> bool:
+    """Is no rate exceeded that such a request waits for?"""
     rate = rules.answers.get(key)
     if rate is not None and not rate.has_room(0, now):
         return False
-    return not rules.read or all(rate.has_room(0, now) for rate in rules.read.values())
+    if key in RECORDS:
+        for of_topic in rules.read.values():
+            if not of_topic.has_room(0, now):
+                return False
+    return True
 
 
 def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
@@ -51,6 +59,8 @@ def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
     from, too: which topics a request is about depends on those before it (KIP-227)."""
     now, seconds = client.now, 0.0
     rules = client.rules(now)
+    if _have_room(rules, key, now):
+        return 0.0
     for rate in (rules.answers.get(key), *(rules.read.values() if key in RECORDS else ())):
         if rate is not None and not rate.has_room(0, now):
             seconds = max(seconds, client.hold_rate(rate, key, version, now, held=held))
@@ -105,9 +115,13 @@ class Delivery:
         large to be held."""
         client, now = self._client, self._client.now
         rules = client.rules(now)
+        known = rules.read_by[by_id]
         for topic, size in topics.items():
-            name = client.services.cluster.topic_name(topic) if by_id else topic.decode(errors="replace")
-            rate = rules.topic_out(name) if name and size else None
+            if not size:
+                continue
+            rate = known.get(topic)
+            if rate is None:
+                rate = rules.topic_read(topic, client.services.cluster.topic_name if by_id else None)
             if rate is not None and not rate.take(size, now):
                 self._charge(rate, size, now)
 

@@ -65,16 +65,28 @@ def replay(
     since: datetime | None = None,
 ) -> Replayed:
     """What the changes would have done with the traffic of the logs. Raises `reports.errors.ReportError`."""
-    from reports.quotas.foresee import ByTenant, foresee
+    from reports.quotas.file import QuotaFile, Tenant, of_tenants
+    from reports.quotas.foresee import foresee
 
     apart = not_replayed(changes)
-    of_users, of_tenants = (
+    of_users, of_groups = (
         [limit for limit in _limits(after, of) if limit.kind in {_kind(one.key) for one in _of(changes, of) if one not in apart}]
         for of in (False, True)
     )
-    found = foresee(logs, of_users, since, ByTenant(of_tenants, tenants.of_user))
-    held = held_back(found.rows, of_users, _limits(before, False), lines)
-    held += held_back(found.tenants, of_tenants, _limits(before, True), lines, _tenant)
+    groups = {
+        name: Tenant(one.users, one.user_prefixes, {limit.kind: limit.rate for limit in of_groups if limit.user == name})
+        for name, one in tenants.tenants.items()
+    }
+    found = foresee(logs, QuotaFile("plan", tuple(of_users), tenants=groups), since)
+    mark = of_tenants("")
+    # As their limits are here: that of a tenant has its name as the user.
+    rows = [
+        {**row, "kind": row["kind"].removeprefix(mark), "owner_user": row["topic"]}
+        for row in found.rows
+        if row["kind"].startswith(mark)
+    ]
+    held = held_back([row for row in found.rows if not row["kind"].startswith(mark)], of_users, _limits(before, False), lines)
+    held += held_back(rows, of_groups, _limits(before, True), lines, _tenant)
     held.sort(key=lambda one: (-one.seconds, one.owner, one.quota))
     not_told = tuple(dict.fromkeys(one.key for one in apart))
     return Replayed(tuple(held), found.lines, _time(found.first), _time(found.last), not_told)

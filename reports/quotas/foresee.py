@@ -1,25 +1,28 @@
 """Foresee: the replay alone, without the rest of a report, for a plan of quotas.
 
-In: logs, limits of users and client ids, from when on. Out: one row for each owner of a limit (`reports.quotas.replay`), and the
+In: logs, quotas, from when on. Out: one row for each owner of a limit (`reports.quotas.replay`), and the
 time that the logs tell of. One Spark session. Of each line only what limits count is read, and stored in columns in a temporary
-folder. Lines that cannot be read are left out; a report says which they are. Copies of a line are counted once.
+folder while Spark starts. Lines that cannot be read are left out; a report says which they are. Copies of a line are counted once.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as t
 
+from reports.columns import write_columns
 from reports.errors import ReportError
 from reports.line_store import deduplicate, duplicates_by_day, sequence_counts, with_row_position
-from reports.log_files import LOG_FILES, check_logs, is_local, log_size, spark_path
-from reports.quotas.file import Limit, QuotaFile
+from reports.log_files import check_logs, is_local, log_size, spark_path
+from reports.parallel import run_concurrently
+from reports.quotas.file import QuotaFile
 from reports.quotas.replay import replay
 from reports.read import FAILURES
 from reports.requirements import check_requirements
@@ -32,39 +35,29 @@ QUICK_BYTES = 64 * 2**20
 """Logs of fewer bytes are read by a Spark that is configured for small queries."""
 _COUNTS = ("api_key", "requests", "response_bytes", "record_bytes", "mutations", "counted")
 _TEXTS = ("type", "proxy", "boot", "principal", "client_id", "topic", "api", "user")
-_FIELDS = t.StructType(
-    [t.StructField("v", t.IntegerType()), t.StructField("seq", t.LongType())]
-    + [t.StructField(name, t.TimestampType()) for name in ("start", "end")]
-    + [t.StructField(name, t.StringType()) for name in _TEXTS]
-    + [t.StructField(name, t.LongType()) for name in _COUNTS]
+_TIME = pa.timestamp("us", "UTC")
+_FIELDS = pa.schema(
+    [("v", pa.int64()), ("seq", pa.int64()), ("start", _TIME), ("end", _TIME)]
+    + [(name, pa.string()) for name in _TEXTS]
+    + [(name, pa.int64()) for name in _COUNTS]
 )
+_REQUIRED = ("seq", "proxy", "boot", "start", "end")
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """`rows` as of `replay`; `tenants` those of tenants, with their names as `owner_user`; the time that the logs tell of, both
-    None where they have no line of it; the length of their intervals in seconds."""
+    """`rows` as of `replay`; the time that the logs tell of, both None where they have no line of it; the length of their intervals
+    in seconds."""
 
     rows: tuple[dict[str, Any], ...]
-    tenants: tuple[dict[str, Any], ...]
     lines: int
     first: datetime | None
     last: datetime | None
     interval: int
 
 
-@dataclass(frozen=True, slots=True)
-class ByTenant:
-    """Limits of tenants, each with the tenant as its `user`, and the tenant of a user."""
-
-    limits: Sequence[Limit]
-    of_user: Callable[[str], str | None]
-
-
-def foresee(
-    logs: str, limits: Sequence[Limit], since: datetime | None = None, tenants: ByTenant | None = None, *, memory: str = "1500m"
-) -> Foreseen:
-    """What `limits` would have done with the traffic of the logs, or with that of intervals that end after `since`.
+def foresee(logs: str, quotas: QuotaFile, since: datetime | None = None, *, memory: str = "1500m") -> Foreseen:
+    """What `quotas` would have done with the traffic of the logs, or with that of intervals that end after `since`.
 
     Raises:
         ReportError: the logs cannot be read, or Spark is not there or does not start.
@@ -74,66 +67,49 @@ def foresee(
         raise ReportError(f"{logs} is not a local folder: copy the logs of the time that counts here")
     check_logs(logs)
     quick = (log_size(logs) or 0) < QUICK_BYTES
-    with spark_session("local[*]", quick=quick, memory=memory) as spark, tempfile.TemporaryDirectory() as scratch:
-        try:
-            return foresee_with(spark, logs, limits, Path(scratch), since, tenants)
-        except FAILURES as error:
-            raise ReportError(f"the logs in {logs} cannot be replayed: {str(error).strip().splitlines()[0]}") from error
+    with tempfile.TemporaryDirectory() as folder, run_concurrently() as pool:
+        stored = Path(folder, "lines")
+        narrowed = pool.submit(narrow, logs, since, stored)  # while Spark starts
+        with spark_session("local[*]", quick=quick, memory=memory) as spark:
+            try:
+                narrowed.result()
+                return foresee_with(spark, stored, quotas)
+            except OSError as error:
+                raise ReportError(f"the temporary folder {folder} cannot be written: {error.strerror or error}") from error
+            except FAILURES as error:
+                raise ReportError(f"the logs in {logs} cannot be replayed: {str(error).strip().splitlines()[0]}") from error
 
 
-def foresee_with(
-    spark: SparkSession,
-    logs: str,
-    limits: Sequence[Limit],
-    scratch: Path,
-    since: datetime | None = None,
-    tenants: ByTenant | None = None,
-) -> Foreseen:
-    """The same with a Spark that runs already; `scratch` is for files that may be deleted afterwards."""
-    stored = str(scratch / "lines")
-    _narrow(spark, logs, since).write.parquet(stored)
-    rows = with_row_position(spark.read.parquet(stored))
+def foresee_with(spark: SparkSession, stored: Path, quotas: QuotaFile) -> Foreseen:
+    """The same with a Spark that runs already, and with lines as `narrow` stores them."""
+    rows = with_row_position(spark.read.parquet(spark_path(str(stored))))
     counted = sequence_counts(rows)
-    copies = sum(duplicates_by_day(counted).values())
-    lines = deduplicate(rows, counted, copies) if copies else rows
-    told = rows.agg(F.count("*").alias("lines"), F.min("start").alias("first"), F.max("end").alias("last")).first()
+    with run_concurrently() as pool:
+        too_many, usual = pool.submit(duplicates_by_day, counted), pool.submit(usual_interval, rows)
+        told = rows.agg(F.count("*").alias("lines"), F.min("start").alias("first"), F.max("end").alias("last")).first()
     if told is None or not told["lines"]:
-        return Foreseen((), (), 0, None, None, 0)
-    interval = usual_interval(rows) or 10
+        return Foreseen((), 0, None, None, 0)
+    copies, interval = sum(too_many.result().values()), usual.result() or 10
+    lines = deduplicate(rows, counted, copies) if copies else rows
     # The longer of both is what rates are averages over, and has to be a multiple of the other.
     rates = interval * max(1, -(-60 // interval))
-    lengths = Lengths(rates, rates, interval)
-
-    def rows_of(lines: DataFrame, limits: Sequence[Limit]) -> tuple[dict[str, Any], ...]:
-        return tuple(row.asDict() for row in replay(spark, lines, QuotaFile("plan", tuple(limits)), lengths).collect())
-
-    made = rows_of(lines, limits)
-    of_tenants = rows_of(_by_tenant(spark, lines, tenants), tenants.limits) if tenants is not None and tenants.limits else ()
+    found = tuple(row.asDict() for row in replay(spark, lines, quotas, Lengths(rates, rates, interval)).collect())
     first, last = (told[name].astimezone() for name in ("first", "last"))
-    return Foreseen(made, of_tenants, told["lines"] - copies, first, last, interval)
+    return Foreseen(found, told["lines"] - copies, first, last, interval)
 
 
-def _by_tenant(spark: SparkSession, lines: DataFrame, tenants: ByTenant) -> DataFrame:
-    """The lines of members of tenants, as if each tenant were one user without a client id."""
-    seen = [row["principal"] for row in lines.select("principal").distinct().collect()]
-    known = [(name, tenants.of_user(name.removeprefix("User:"))) for name in seen if name is not None]
-    owners = spark.createDataFrame([pair for pair in known if pair[1] is not None], "principal string, tenant string")
-    joined = lines.join(F.broadcast(owners), on="principal", how="inner")
-    return joined.withColumn("principal", F.col("tenant")).withColumn("client_id", F.lit(None).cast("string")).drop("tenant")
+def narrow(logs: str, since: datetime | None, stored: Path) -> None:
+    """Store the fields that limits count, of good lines about usage and producer ids. OSError where they cannot be written."""
+    write_columns(logs, _FIELDS, partial(_good, since=since), stored)
 
 
-def _narrow(spark: SparkSession, logs: str, since: datetime | None) -> DataFrame:
-    """The fields that limits count, of good lines about usage and producer ids."""
-    reader = spark.read.schema(_FIELDS).option("recursiveFileLookup", "true").option("pathGlobFilter", LOG_FILES)
-    read = reader.option("ignoreMissingFiles", "true").option("ignoreCorruptFiles", "true")
-    rows = read.json(spark_path(logs), lineSep="\n")
-    believed = [F.coalesce(F.col(name), F.lit(0)).between(0, LARGEST_COUNT) for name in _COUNTS]
-    good = F.col("v").isin(*VERSIONS) & F.col("type").isin("usage", "producer_ids")
-    for name in ("seq", "proxy", "boot", "start", "end"):
-        good &= F.col(name).isNotNull()
-    for one in believed:
-        good &= one
+def _good(lines: pa.Table, since: datetime | None) -> pa.Table:
+    rules = [pc.is_in(lines["v"], pa.array(VERSIONS)), pc.is_in(lines["type"], pa.array(["usage", "producer_ids"]))]
+    rules += [pc.is_valid(lines[name]) for name in _REQUIRED]
+    counts = [pc.fill_null(lines[name], 0) for name in _COUNTS]
+    rules += [pc.and_(pc.greater_equal(count, 0), pc.less_equal(count, LARGEST_COUNT)) for count in counts]
     if since is not None:
-        good &= F.col("end") > F.lit(since)
-    at = F.lit(None).cast("timestamp").alias("at")
-    return rows.where(good).select("*", at, F.to_date("start").alias("date"))
+        rules.append(pc.greater(lines["end"], pa.scalar(since, _TIME)))
+    good = lines.filter(reduce(pc.and_, rules))
+    good = good.append_column("at", pa.nulls(good.num_rows, _TIME))
+    return good.append_column("date", pc.cast(good["start"], pa.date32()))

@@ -46,7 +46,8 @@ def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java >= 17: install a JRE" in fails(*options)
     monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
-    assert "needs pyspark and matplotlib and scipy and jinja2: pip install 'kafka-quota-proxy[report]'" in fails(*options)
+    needed = "pyspark and pyarrow and matplotlib and scipy and jinja2"
+    assert f"needs {needed}: pip install 'kafka-quota-proxy[report]'" in fails(*options)
 
 
 @pytest.mark.parametrize("bucket", ["0s", "5", "1w", "-1m", "999d", ""])
