@@ -202,15 +202,16 @@ class Cluster:
         admin = self.admin()
         for some in (names[i : i + AT_ONCE] for i in range(0, len(names), AT_ONCE)):
             answers = admin.delete_topics(some, operation_timeout=CHANGED, request_timeout=CHANGED)
-            left += _not_removed(answers, KafkaError.UNKNOWN_TOPIC_OR_PART)
+            left += [f"{name}: {said(error)}" for name, error in _not_removed(answers, KafkaError.UNKNOWN_TOPIC_OR_PART).items()]
         self.made.clear()
+        groups = []
         try:
-            groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=REACHED).result().valid]
-        except KafkaException:
-            return left  # without the right to list groups, no lasting group was made
+            groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=CHANGED).result(2 * CHANGED).valid]
+        except KafkaException as e:  # without the right to list groups, no lasting group was made
+            if e.args[0].code() not in (KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
+                left.append(f"groups {prefix}…: {said(e)}")
         if mine := [*(group for group in groups if group.startswith(prefix)), *share_groups]:
-            answers = admin.delete_consumer_groups(mine, request_timeout=CHANGED)
-            left += [f"group {text}" for text in _not_removed(answers, KafkaError.GROUP_ID_NOT_FOUND)]
+            left += [f"group {text}" for text in _remove_groups(admin, mine)]
         return left
 
     def _listed(self) -> dict[str, Any]:
@@ -221,15 +222,29 @@ class Cluster:
         return topic is None or not topic.partitions or any(one.leader < 0 for one in topic.partitions.values())
 
 
-def _not_removed(answers: Mapping[str, Future[None]], unknown: int) -> list[str]:
-    """Names and errors of what could not be removed. `unknown`: the error of what does not exist any more."""
-    left = []
+def _remove_groups(admin: AdminClient, names: list[str]) -> list[str]:
+    """A group whose members have not left yet is removed when they have, or when the broker takes them for dead."""
+    left, deadline = list[str](), time.monotonic() + CHANGED
+    while True:
+        answers = admin.delete_consumer_groups(names, request_timeout=CHANGED)
+        found = _not_removed(answers, KafkaError.GROUP_ID_NOT_FOUND)
+        names = [name for name, error in found.items() if error.args[0].code() == KafkaError.NON_EMPTY_GROUP]
+        last = time.monotonic() > deadline
+        left += [f"{name}: {said(error)}" for name, error in found.items() if last or name not in names]
+        if last or not names:
+            return left
+        time.sleep(0.5)
+
+
+def _not_removed(answers: Mapping[str, Future[None]], unknown: int) -> dict[str, KafkaException]:
+    """What could not be removed, with its error. `unknown`: the error of what does not exist any more."""
+    left = {}
     for name, answer in answers.items():
         try:
             answer.result(2 * CHANGED)
         except KafkaException as e:
             if e.args[0].code() != unknown:
-                left.append(f"{name}: {said(e)}")
+                left[name] = e
     return left
 
 

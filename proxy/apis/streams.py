@@ -6,7 +6,7 @@ The larger ones stream; node endpoints at their end (KIP-951) are then blanked i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from math import ceil
 from typing import Final
 
@@ -109,7 +109,7 @@ class Delivery:
         if rate is not None and not rate.take(size, now):
             self._charge(rate, size, now)
 
-    def charge_topics(self, topics: Mapping[bytes, int], *, by_id: bool) -> None:
+    def charge_topics(self, topics: dict[bytes, int], *, by_id: bool) -> None:
         """An answer has these bytes of records of each topic: charge them to the rates of topics. Of one that streams they are
         known when its beginning has gone out: its client is muted behind it, and is not told. So only those stream that are too
         large to be held."""

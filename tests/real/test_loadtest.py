@@ -10,14 +10,18 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from loadtest.endpoint import Cluster
+from loadtest.scenario import Topic
 from localkafka import LocalCluster
 from tests.certs import Authority
 from tests.real.launcher import run_command
@@ -247,7 +251,21 @@ def test_faults_are_shown_and_what_each_client_was_promised_is_verified(kafka1: 
     assert not topics(kafka1)
     with connect(kafka1.bootstrap_servers) as connection:
         listed = connection.decoded(16, 5, states_filter=[], types_filter=[]).groups
-    assert not [one.group_id for one in listed if one.group_id.startswith("loadtest-")], "those of shares, too"
+    assert not [one.group_id for one in listed if one.group_id.startswith("loadtest-")], ended.output
+
+
+def test_a_group_is_removed_when_its_last_member_has_left(kafka1: LocalCluster) -> None:
+    prefix, member = "loadtest-member", Consumer({"bootstrap.servers": kafka1.bootstrap_servers, "group.id": "loadtest-member-0"})
+    cluster = Cluster(kafka1.bootstrap_servers)
+    cluster.create({prefix: Topic(partitions=1)})
+    member.subscribe([prefix])
+    wait_until(lambda: member.poll(0.2) is None and member.assignment(), "the member to join")
+    with ThreadPoolExecutor() as aside:
+        left = aside.submit(cluster.remove, prefix)
+        wait_until(lambda: prefix not in topics(kafka1), "the topic to go")
+        member.close()
+        assert left.result(90) == []
+    assert not groups(kafka1)
 
 
 LOSS = """

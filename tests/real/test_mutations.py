@@ -30,12 +30,17 @@ SECONDS = datetime.timedelta(seconds=20)
 
 @pytest.fixture(scope="module")
 def limited(tenants3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    """Every client id of the user has a quota of its own, those named `little` one that is used up for hours by a single topic."""
+    """Every client id of the user has a quota of its own, those named `little` one that is used up for hours by a single topic,
+    those named `slow` one that 30 partitions use up for longer than any broker takes to make them."""
     everyone = {"user": USER, "client_id": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST}
     hardly = {"controller_mutations_rate": 0.001, "controller_mutations_burst": 1}
     little = [{"user": USER, "client_id": f"little-{i}", **hardly} for i in range(9)]
+    slow = [
+        {"user": USER, "client_id": f"slow-{client}", "controller_mutations_rate": 0.1, "controller_mutations_burst": BURST}
+        for client in ("librdkafka", "aiokafka")
+    ]
     settings = {
-        "quotas": {"entities": [everyone, *little]},
+        "quotas": {"entities": [everyone, *little, *slow]},
         "exempt": {"clients": [{"user": USER, "client_id": "operator"}]},
         "upstream": upstream(),
         "limits": {"max_throttle": "2s"},
@@ -100,7 +105,7 @@ def test_kafka_topics_alters_and_deletes_until_the_quota_says_no(limited: ProxyP
 
 def test_librdkafka_is_slowed_and_never_refused(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
     """It speaks CreatePartitions 2 and DeleteTopics 4."""
-    admin = AdminClient(access(limited.bootstrap, **{"client.id": f"slow-{name}"}))
+    admin = AdminClient(access(limited.bootstrap, **{"client.id": "slow-librdkafka"}))
     before = limited.metric("throttled_requests_total", quota="controller_mutations")
     admin.create_topics([NewTopic(f"{name}-0", 30, 1)])[f"{name}-0"].result(90)
     admin.create_partitions([NewPartitions(f"{name}-0", 40)])[f"{name}-0"].result(90)
@@ -112,7 +117,7 @@ def test_librdkafka_is_slowed_and_never_refused(limited: ProxyProcess, tenants3:
 
 def test_aiokafka_is_slowed_and_never_refused(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
     async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=limited.bootstrap, client_id=f"slow-{name}", **PYTHON)
+        admin = AIOKafkaAdminClient(bootstrap_servers=limited.bootstrap, client_id="slow-aiokafka", **PYTHON)
         await admin.start()
         try:
             from aiokafka.admin import NewTopic as AioNewTopic
