@@ -345,10 +345,7 @@ class RequestRate(Workload):
     quota = "request_rate"
     of_tenant = (
         "tenant_request_rate",
-        "tenant_metadata_request_rate",
-        "tenant_group_request_rate",
-        "tenant_commit_request_rate",
-        "tenant_describe_request_rate",
+        *(f"tenant_{group}_request_rate" for group in ("metadata", "group", "commit", "describe")),
     )
     _number = 0
     _coordinator = False

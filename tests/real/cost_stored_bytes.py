@@ -1,8 +1,8 @@
 """How far a limit of stored bytes is passed on a real broker: `python -m tests.real.cost_stored_bytes [MB/s] [PROXIES]`.
 
-Idempotent producers of librdkafka write at this pace in all (50 MB/s), through one proxy or several without a ledger, to topics of a
-tenant that may have 400 MB stored; looks are as by default (60 s, near the limit 5 s). When nothing went on for two looks, it prints
-the pace that was reached until the limit, and the most that was on the broker's disk."""
+Idempotent producers of librdkafka write at this pace in all (50 MB/s), through one proxy or several without a ledger, to a topic of
+a tenant that may have 400 MB stored; looks are as by default (60 s, near the limit 5 s). When nothing went on for two looks, it
+prints the pace that was reached until the limit, and the most that was on the broker's disk."""
 
 from __future__ import annotations
 

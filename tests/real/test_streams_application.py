@@ -1,6 +1,6 @@
 """A real Kafka Streams application, whose group is one of the protocol `streams` (KIP-1071): brokers create its internal topics,
-they are charged to the controller mutation quota, and count for the numbers of their tenant. tests/session/test_streams_topics.py and
-tests/apis/test_topic_numbers.py have the rules, case by case."""
+they are charged to the controller mutation quota, and count for the numbers of their tenant. tests/session/test_streams_topics.py
+and tests/apis/test_topic_numbers.py have the rules, case by case."""
 
 from __future__ import annotations
 

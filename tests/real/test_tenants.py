@@ -126,11 +126,14 @@ def test_the_limit_of_a_tenant_is_altered_while_it_runs(kafka1: LocalCluster, tm
 
 
 def test_check_config_tells_what_has_no_effect(tmp_path: Path) -> None:
-    (tmp_path / "settings.yaml").write_text("tenants: {a: {users: [a-1], user_prefixes: [a-]}, b: {cluster_request_rate: 5}}")
+    (tmp_path / "settings.yaml").write_text(
+        "tenants: {a: {users: [a-1], user_prefixes: [a-]}, b: {cluster_request_rate: 5, topic_prefixes: [b/]}}"
+    )
     result = CliRunner().invoke(main, ["check-config", str(tmp_path / "settings.yaml")])
     assert result.exit_code == 0
     assert "`tenants.a.users`: `a-1` begins with one of its `user_prefixes` already" in result.output
     assert "`tenants.b` has limits and no users" in result.output
+    assert "`tenants.b.topic_prefixes`: no topic begins with `b/`" in result.output
 
 
 def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
