@@ -31,7 +31,6 @@ from benchmarks.isolation.wire import Connection, Login
 from loadtest.entities import milliseconds as ms
 from loadtest.entities import record_batch
 from localkafka import LocalCluster
-from quota.api_groups import LIMITED
 
 MIB: Final = 1 << 20
 MALLORIES: Final = 64
@@ -153,6 +152,7 @@ def fetch_of(topic: str, **more: Any) -> dict[str, Any]:
     return {**fields, "topics": [{"topic": topic, "partitions": [partition]}], **more}
 
 
+REQUEST_GROUPS: Final = ("metadata", "group", "commit", "describe", "fetch", "produce", "transaction", "admin")
 MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 300, 5, 50
 """Limits: bytes and connections in all, partitions a second and at once of those who are not alice."""
 METERED, READS, MUTE = MIB // 16, 10_000, 0.2
@@ -175,7 +175,7 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
         "cluster_cold_read_rate": 8 * MIB,
         "cluster_connection_rate": 200,
     }
-    by_kind = {f"cluster_{group}_request_rate": 1000 for group in LIMITED}
+    by_kind = {f"cluster_{group}_request_rate": 1000 for group in REQUEST_GROUPS}
     owned = {"topic_prefixes": [ALICE], "max_topics": OWNED, "max_partitions": PARTITIONS}
     alice = {"user": ALICE, "controller_mutations_rate": 200, "producer_ids_rate": 5000, **rates}
     others = {"user": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST, "producer_ids_rate": 5}
