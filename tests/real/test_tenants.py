@@ -154,7 +154,9 @@ def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: Lo
         assert only_asked[prefix + "b"] == "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many."
         assert set(attempts(admin.create_topics([NewTopic(prefix + x, 1, 1) for x in "bc"])).values()) == {None}
         full = "tenant apps has 3 of 3 topics (max_topics); 1 more is too many."
-        java = run_java(Path(__file__).parent / "java" / "Numbers.java", proxy.bootstrap, java_properties(tmp_path), prefix, name)
+        java = run_java(
+            Path(__file__).parent / "java" / "Numbers.java", proxy.bootstrap, java_properties(tmp_path, "other"), prefix, name
+        )
         assert java.stdout.splitlines() == [
             f"{name} done",
             f"{prefix}java PolicyViolationException: {full}",
@@ -240,9 +242,13 @@ def attempts(futures: dict[str, Future[object]]) -> dict[str, str | None]:
     return told
 
 
+OTHER = {**PYTHON, "sasl_plain_username": "other", "sasl_plain_password": USERS["other"]}
+"""Settings of aiokafka and kafka-python, for a user of no tenant."""
+
+
 def made_by_kafka_python(proxy: ProxyProcess, *topics: str) -> dict[str, tuple[int, str | None]]:
     """The error of each topic, and its message."""
-    admin = KafkaAdminClient(bootstrap_servers=proxy.bootstrap, **PYTHON)
+    admin = KafkaAdminClient(bootstrap_servers=proxy.bootstrap, **OTHER)
     try:
         with pytest.raises(PolicyViolationError):
             admin.create_topics(topics[:1])
@@ -258,7 +264,7 @@ def made_by_aiokafka(proxy: ProxyProcess, *topics: str) -> dict[str, tuple[int, 
     """The same."""
 
     async def run() -> dict[str, tuple[int, str | None]]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=proxy.bootstrap, **PYTHON)
+        admin = AIOKafkaAdminClient(bootstrap_servers=proxy.bootstrap, **OTHER)
         await admin.start()
         try:
             answer = await admin.create_topics([AioNewTopic(topic, 1, 1) for topic in topics])
