@@ -36,6 +36,7 @@ USERS: Final = {"storm": "st0rm-pw", "ordinary": "0rdinary-pw", "proxy": "pr0xy-
 OVERLOAD_USERS: Final = {
     name: f"{name}-pw" for name in ("small-1", "small-2", "flood-1", "flood-2", "flood-3", "ordinary", "proxy")
 }
+TENANT_USERS: Final = {name: f"{name}-pw" for name in ("batch", "stream", "other", "filler", "cool", "ordinary", "proxy")}
 JAVA: Final = Path(__file__).with_name("java")
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -149,6 +150,16 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
             **{f"{n} producers": {"clients": n} for n in (1, 10, 100)},
             "100 producers, large batches": {"clients": 100, "size": 512 * KIB, "rate": 10, "batch": MIB, "warm_up": "90s"},
         },
+    ),
+    "tenant-rate": Experiment(
+        "tenant-rate",
+        {"tenant": {"tenants": {"apps": {"users": ["batch", "stream"], "cluster_producer_byte_rate": MIB}}}},
+        users=TENANT_USERS,
+    ),
+    "stored-bytes": Experiment(
+        "stored-bytes",
+        {"tenant": {"tenants": {"apps": {"topic_prefixes": ["full"], "stored_bytes_hard": 100 * MIB}}}},
+        users=TENANT_USERS,
     ),
     "topic-bytes-in": Experiment("topic-bytes-in", {"thresholds": {"quotas": {"topics": TOPIC_THRESHOLDS}}}),
 }

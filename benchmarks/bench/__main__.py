@@ -28,22 +28,21 @@ from benchmarks.local_proxy import serve_command
 from localkafka.jars import cache_dir
 
 T = TypeVar("T")
+Settings = dict[str, Any]
 
 LISTEN = ["--listen", "127.0.0.1:{listen}", "--admin", "127.0.0.1:{admin}"]
 PROXY = serve_command("--upstream", "127.0.0.1:{upstream}", *LISTEN)
 
-EVERYBODY = {
-    "user": "<default>",
+RATES = {
     "cluster_producer_byte_rate": 1 << 50,
     "cluster_consumer_byte_rate": 1 << 50,
     "cluster_request_rate": 1e9,
-    "producer_ids_rate": 1e6,
-    "controller_mutations_rate": 1e6,
     "cluster_cold_read_rate": 1 << 50,
     "cluster_connection_rate": 1e9,
     **{f"cluster_{group}_request_rate": 1e9 for group in ("metadata", "fetch", "produce", "transaction")},
 }
-EVERY_QUOTA = {
+EVERYBODY = {"user": "<default>", "producer_ids_rate": 1e6, "controller_mutations_rate": 1e6, **RATES}
+QUOTAS: Settings = {
     "exempt": {"users": ["operator"], "client_ids": ["operator"], "topics": ["__consumer_offsets", "__transaction_state"]},
     "quotas": {
         "entities": [EVERYBODY],
@@ -59,7 +58,20 @@ EVERY_QUOTA = {
         },
     },
 }
-"""every kind of quota, and nothing over it"""
+"""every kind of quota of users, client ids, topics and volumes, and nothing over it"""
+OWNED = {"stored_bytes_hard": 1 << 49, "max_topics": 1_000_000, "max_partitions": 1_000_000}
+EVERY_QUOTA: Settings = {
+    **QUOTAS,
+    "tenants": {"bench": {"users": ["ANONYMOUS"], "topic_prefixes": ["t"], **RATES, **OWNED}},
+    "quotas": {
+        **QUOTAS["quotas"],
+        "stored_bytes": {"topics": {f"t{i}": {"hard": 1 << 49} for i in range(10)}},
+        "topic_policy": {"partitions": {"max": 1_000_000}},
+    },
+}
+"""those of tenants and stored bytes too"""
+BESIDE: dict[str, Settings | None] = {"C": None, "no-quotas": {}, "no-tenants": QUOTAS}
+"""What the proxy with every quota is measured beside: the pass-through in C, or a proxy with these settings."""
 
 IDLE_CASE = "produce-100"
 
@@ -69,7 +81,7 @@ IDLE_CASE = "produce-100"
 @click.option("--rounds", default=3, show_default=True, help="Measurements of each; medians are shown.")
 @click.option("--seconds", default=3.0, show_default=True, help="Length of each.")
 @click.option("--idle", default=400, show_default=True, help="Silent connections whose memory is measured; 0 for none.")
-@click.option("--quotas", is_flag=True, help="Beside the proxy without quotas, not beside the pass-through.")
+@click.option("--beside", type=click.Choice(list(BESIDE)), default="C", help="The pass-through in C, or a proxy with fewer quotas.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures there.")
 @click.option("--check", is_flag=True, help="Exit code 1 if a case became worse than in the last quiet run, by more than noise.")
 @click.option("--history", type=click.Path(path_type=Path), help="The file of the history [default: in the cache folder].")
@@ -79,7 +91,7 @@ def main(
     rounds: int,
     seconds: float,
     idle: int,
-    quotas: bool,
+    beside: str,
     json_file: Path | None,
     check: bool,
     history: Path | None,
@@ -87,8 +99,7 @@ def main(
 ) -> None:
     """What the proxy costs with every kind of quota, nothing exceeded, beside a pass-through in the same run."""
     console, chosen = Console(width=140), cases or tuple(CASES)
-    measured = partial(side_by_side, quotas=quotas)
-    beside = "no quotas" if quotas else "C"
+    measured = partial(side_by_side, beside=BESIDE[beside])
     if syscalls:
         console.print(
             table_of_calls({case: measured(partial(system_calls, case=case, seconds=seconds)) for case in chosen}, beside)
@@ -133,14 +144,17 @@ def in_history(new: Entry, file: Path, *, check: bool) -> int:
     return 1 if found else 0
 
 
-def side_by_side(measured: Callable[[list[str]], T], *, quotas: bool) -> tuple[T, T]:
-    """(the pass-through, or the proxy without quotas; the proxy), one after the other."""
+def side_by_side(measured: Callable[[list[str]], T], *, beside: Settings | None) -> tuple[T, T]:
+    """(the pass-through, or the proxy with these settings; the proxy with every quota), one after the other."""
     with tempfile.TemporaryDirectory() as folder:
-        logging = [*PROXY, "--logs", f"{folder}/logs"]
-        settings = Path(folder) / "settings.json"
-        settings.write_text(json.dumps(EVERY_QUOTA))  # JSON is YAML
-        base = logging if quotas else [program("baseline"), "{listen}", "{upstream}"]
-        return measured(base), measured([*logging, "--config", str(settings)])
+
+        def proxy(name: str, settings: Settings) -> list[str]:
+            file = Path(folder) / f"{name}.json"
+            file.write_text(json.dumps(settings))  # JSON is YAML
+            return [*PROXY, "--logs", f"{folder}/logs", "--config", str(file)]
+
+        base = [program("baseline"), "{listen}", "{upstream}"] if beside is None else proxy("beside", beside)
+        return measured(base), measured(proxy("every", EVERY_QUOTA))
 
 
 PICKS: tuple[tuple[Callable[[Figure], float], int], ...] = (

@@ -15,8 +15,8 @@ from loadtest.entities import milliseconds, record_batch, request_frame, respons
 
 CLIENT_ID: Final = "bench"
 _TOPIC: Final = uuid.UUID(int=1)
-PRODUCE, FETCH, API_VERSIONS, METADATA = 0, 1, 18, 3
-PRODUCE_VERSION, FETCH_VERSION, API_VERSIONS_VERSION, METADATA_VERSION = 9, 16, 3, 12
+PRODUCE, FETCH, METADATA, API_VERSIONS, LOG_DIRS = 0, 1, 3, 18, 35
+PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, API_VERSIONS_VERSION, LOG_DIRS_VERSION = 9, 16, 12, 3, 4
 PRODUCER_ID: Final = 0x5EED_1DE0_CAFE_F00D
 """Bytes that a request has nowhere else. The load puts the number of its connection there."""
 
@@ -73,8 +73,13 @@ def write_responses(folder: Path, cases: list[str], port: int) -> None:
     answers = dict.fromkeys((PRODUCE, FETCH), CASES[cases[0]].answer()) | {CASES[case].key: CASES[case].answer() for case in cases}
     for key, answer in answers.items():
         (folder / str(key)).write_bytes(answer)
-    for key, highest in ((API_VERSIONS, API_VERSIONS_VERSION), (METADATA, METADATA_VERSION)):
-        for version in range(highest + 1):
+    asked = (
+        (API_VERSIONS, 0, API_VERSIONS_VERSION),
+        (METADATA, 0, METADATA_VERSION),
+        (LOG_DIRS, LOG_DIRS_VERSION, LOG_DIRS_VERSION),
+    )
+    for key, lowest, highest in asked:
+        for version in range(lowest, highest + 1):
             (folder / f"{key}.{version}").write_bytes(_other_response(key, version, port))
 
 
@@ -108,14 +113,17 @@ def _fetch_response(size: int) -> bytes:
 
 
 def _other_response(key: int, version: int, port: int) -> bytes:
-    """What the sink at this port answers to a proxy that asks for versions or brokers."""
+    """What the sink at this port answers to a proxy that asks for versions, brokers or log dirs."""
     if key == METADATA:
         return response_frame(key, version, brokers=[{"node_id": 1, "host": "127.0.0.1", "port": port}])
+    if key == LOG_DIRS:
+        return response_frame(key, version, error_code=ErrorCode.none, results=[{"error_code": ErrorCode.none, "log_dir": "/data"}])
     ranges = {
         PRODUCE: (3, PRODUCE_VERSION),
         FETCH: (4, FETCH_VERSION),
         METADATA: (0, METADATA_VERSION),
         API_VERSIONS: (0, API_VERSIONS_VERSION),
+        LOG_DIRS: (LOG_DIRS_VERSION, LOG_DIRS_VERSION),
     }
     apis = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in ranges.items()]
     return response_frame(key, version, error_code=ErrorCode.none, api_keys=apis)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import click
 from rich.console import Console
@@ -55,7 +55,7 @@ def main(rounds: int, seconds: float, rate: int) -> None:
         assert other.stdout is not None
         elsewhere = int(other.stdout.readline())
         settings = Path(folder, "settings.json")
-        quotas = {**cast("dict[str, Any]", EVERY_QUOTA["quotas"]), "connections": CONNECTIONS}
+        quotas = {**EVERY_QUOTA["quotas"], "connections": CONNECTIONS}
         settings.write_text(json.dumps({**EVERY_QUOTA, "quotas": quotas}))
         proxy = [*PROXY, "--logs", folder, "--config", str(settings)]
         runs = [{way: measure(proxy, way, elsewhere, seconds, rate) for way in ways} for _ in range(rounds)]

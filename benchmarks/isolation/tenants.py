@@ -152,12 +152,14 @@ def fetch_of(topic: str, **more: Any) -> dict[str, Any]:
     return {**fields, "topics": [{"topic": topic, "partitions": [partition]}], **more}
 
 
+REQUEST_GROUPS: Final = ("metadata", "group", "commit", "describe", "fetch", "produce", "transaction", "admin")
 MEMORY, CONNECTIONS, RATE, BURST = 32 * MIB, 300, 5, 50
 """Limits: bytes and connections in all, partitions a second and at once of those who are not alice."""
 METERED, READS, MUTE = MIB // 16, 10_000, 0.2
 """Limits: bytes a second into bob-metered, and to bob; seconds that somebody is muted at most."""
-OWNED, STORED = 12, 4 * MIB
-"""Limits: topics of alice, of whom she has eight and makes two at a time; bytes in alice-stored."""
+OWNED, PARTITIONS, STORED = 11, 17, 4 * MIB
+"""Limits: topics of alice's tenant, which has seven and gets two at a time, and their partitions, of which these two have three
+each; bytes in alice-stored, which another tenant owns."""
 ALICES_ADDRESS, STORMY_ADDRESS, STORMY_RATE = "127.0.3.1", "127.0.3.2", 20
 """An address that is alice's alone, one from which too many connections come, and how many may come from there per second."""
 TOLD_WITHIN: Final = 0.3
@@ -166,16 +168,16 @@ TOLD_WITHIN: Final = 0.3
 
 def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
     """Of a proxy with every quota on, addresses left out. alice's limits are above what she does, and not far above."""
-    alice = {
-        "user": ALICE,
-        "controller_mutations_rate": 200,
-        "producer_ids_rate": 5000,
+    rates = {
         "cluster_producer_byte_rate": 4 * MIB,
         "cluster_consumer_byte_rate": 8 * MIB,
         "cluster_request_rate": 1500,
         "cluster_cold_read_rate": 8 * MIB,
         "cluster_connection_rate": 200,
     }
+    by_kind = {f"cluster_{group}_request_rate": 1000 for group in REQUEST_GROUPS}
+    owned = {"topic_prefixes": [ALICE], "max_topics": OWNED, "max_partitions": PARTITIONS}
+    alice = {"user": ALICE, "controller_mutations_rate": 200, "producer_ids_rate": 5000, **rates}
     others = {"user": "<default>", "controller_mutations_rate": RATE, "controller_mutations_burst": BURST, "producer_ids_rate": 5}
     bob = {**others, "user": BOB, "cluster_consumer_byte_rate": READS}
     claimed = {"client_id": "<default>", "controller_mutations_rate": 5, "cluster_request_rate": 2000}
@@ -196,7 +198,8 @@ def settings(tenants: Tenants, **more: Any) -> dict[str, Any]:
         },
         "exempt": {"client_ids": ["exempt-tool"]},
         "tenants": {
-            ALICE: {"users": [ALICE], "topic_prefixes": [ALICE], "max_topics": OWNED, "max_partitions": 3 * OWNED},
+            ALICE: {"users": [ALICE], **owned, **rates, **by_kind},
+            "keeper": {"topic_prefixes": ["alice-stored"], "stored_bytes_hard": STORED},
             "mallory": {"user_prefixes": ["mallory-"], "topic_prefixes": ["mallory"]},
         },
         "quotas": {

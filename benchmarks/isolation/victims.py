@@ -52,6 +52,8 @@ class Workload(ABC):
     """One workload. `step` is a round of it."""
 
     quota: ClassVar[str]
+    of_tenant: ClassVar[tuple[str, ...]] = ()
+    """Kinds of her tenants' quotas that it is for as well."""
     source: ClassVar[str | None] = None
     """the address that it comes from; None for the one that attackers have too"""
     every: ClassVar[float] = 0.05
@@ -202,6 +204,7 @@ class Mutations(Workload):
     """Creates, grows and deletes a topic."""
 
     quota = "controller_mutations"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_admin_request_rate",)
     every = 0.2
     number = 0
 
@@ -243,6 +246,7 @@ class ProducerIds(Workload):
     """Becomes a new producer now and then, and writes as such."""
 
     quota = "producer_ids"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_transaction_request_rate",)
     every = 0.3
 
     def step(self) -> None:
@@ -266,6 +270,7 @@ class ProducerByteRate(Workload):
     """Writes at a steady pace as an idempotent producer."""
 
     quota = "producer_byte_rate"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_producer_byte_rate", "tenant_produce_request_rate")
 
     def step(self) -> None:
         self.producer("alice-data", alone=False).write(b"p" * 8 * KIB)
@@ -275,6 +280,7 @@ class ConsumerByteRate(Workload):
     """Reads the same records again and again."""
 
     quota = "consumer_byte_rate"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_consumer_byte_rate", "tenant_fetch_request_rate")
 
     def step(self) -> None:
         answer = self.ask(apis.FETCH, **fetch_of("alice-read"))
@@ -298,32 +304,36 @@ class TopicConsumerByteRate(ConsumerByteRate):
     """Reads from a topic with a rate of its own."""
 
     quota = "topic_consumer_byte_rate"
+    of_tenant: ClassVar[tuple[str, ...]] = ()
 
 
 class ColdReadRate(ConsumerByteRate):
     """Reads what is far behind the end of the log."""
 
     quota = "cold_read_rate"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_cold_read_rate",)
 
 
 class TenantTopicCount(Workload):
-    """Creates and deletes a topic, with no more topics than her tenant may have."""
+    """Creates and deletes a topic, with no more topics and partitions than her tenant may have."""
 
     quota = "tenant_topic_count"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_partition_count",)
     every = 0.3
 
     def step(self) -> None:
         name = f"{self.name}-{self.noticed.steps}-owned"
-        new = {"name": name, "num_partitions": 1, "replication_factor": 1}
+        new = {"name": name, "num_partitions": 3, "replication_factor": 1}
         self.no_error(self.ask(apis.CREATE_TOPICS, topics=[new], timeout=ms(5000)).topics[0].error_code, "CreateTopics")
         gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
         self.no_error(gone.error_code, "DeleteTopics")
 
 
 class TopicStoredBytes(Workload):
-    """Writes to a topic that may not have much more stored than she writes."""
+    """Writes to a topic that may not have much more stored than she writes, and neither may the tenant that owns it."""
 
     quota = "topic_stored_bytes"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_stored_bytes",)
 
     def step(self) -> None:
         self.producer("alice-stored", alone=True).write(b"kept".ljust(200))
@@ -333,6 +343,10 @@ class RequestRate(Workload):
     """Asks for metadata and offsets, and commits some."""
 
     quota = "request_rate"
+    of_tenant: ClassVar[tuple[str, ...]] = (
+        "tenant_request_rate",
+        *(f"tenant_{group}_request_rate" for group in ("metadata", "group", "commit", "describe")),
+    )
     _number = 0
     _coordinator = False
 
@@ -385,6 +399,7 @@ class ConnectionRate(MaxConnections):
     """Logs in anew for every request, below her rate of connections."""
 
     quota = "connection_rate"
+    of_tenant: ClassVar[tuple[str, ...]] = ("tenant_connection_rate",)
 
 
 class AddressConnectionRate(MaxConnections):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, create_model, model_validator
 
 from configfile.base import Model, Name
+from proxy.config.ledger import TOPIC
 from proxy.config.limit_fields import limit_field
 from proxy.config.topic_policy import TopicPolicySettings
 from quota.catalogue import STORED, TENANT_ROWS, TOPIC_NUMBERS
@@ -69,6 +71,11 @@ def useless(settings: Mapping[str, TenantSettings]) -> list[str]:
     """What stands in these settings and has no effect."""
     notes = []
     for name, one in settings.items():
+        notes += [
+            f"`tenants.{name}.topic_prefixes`: no topic begins with `{prefix}`, as names of topics cannot"
+            for prefix in one.topic_prefixes
+            if not re.match(TOPIC, prefix)
+        ]
         if one.limits().keys() - _OF_TOPICS and not (one.users or one.user_prefixes):
             notes.append(f"`tenants.{name}` has limits and no users: set `users` or `user_prefixes`")
         if one.limits().keys() & _OF_TOPICS and not (one.users or one.user_prefixes or one.topic_prefixes):

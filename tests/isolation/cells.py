@@ -59,8 +59,8 @@ mallory has a login, and rights to what begins with `mallory`. A stranger has no
 begins with `bob`, and she may not see that. `make bench-isolation` measures what a test
 should not: throughput and p99 of alice alone and under each attack.
 
-| quota kind | what alice does meanwhile |
-|---|---|
+| quota kind | what alice does meanwhile | it is for these limits of her tenants as well |
+|---|---|---|
 {workloads}
 
 {table}
@@ -104,7 +104,10 @@ def page() -> str:
             tested = "*at night*" if attack.name in VARIATIONS else "tested"
             marks.append(tested if reason is None else f"no ({numbers.setdefault(reason, len(numbers) + 1)})")
         rows.append(f"| {attack.way} | `{attack.name}` | {attack.does} | " + " | ".join(marks) + " |")
-    workloads = "\n".join(f"| {workload.quota} | {' '.join((workload.__doc__ or '').split())} |" for workload in WORKLOADS)
+    workloads = "\n".join(
+        f"| {workload.quota} | {' '.join((workload.__doc__ or '').split())} | {', '.join(workload.of_tenant)} |"
+        for workload in WORKLOADS
+    )
     gains = "\n".join(
         f"| `{attack.name}` | {attack.gains.what} | {attack.gains.at_once:g} | {attack.gains.rate:g} |"
         for attack in ATTACKS

@@ -4,6 +4,7 @@ Proxies live as long as nobody is hurt; after that, new ones take their place, s
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -112,6 +113,12 @@ class Matrix:
         victims = self._victims(self._proxy())
         time.sleep(SECONDS)
         return victims.finish()
+
+    def used_of_tenants(self) -> dict[str, float]:
+        """By kind of quota: the most that a tenant has used."""
+        tenants = json.loads(self._proxy().get("/tenants")[1])["tenants"]
+        pairs = sorted((it["quota"], it["usage"]) for tenant in tenants for it in tenant["quotas"])
+        return dict(pairs)
 
     def close(self) -> None:
         self._stack.close()

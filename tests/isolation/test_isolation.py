@@ -12,7 +12,8 @@ import pytest
 from benchmarks.isolation.attack import Attack
 from benchmarks.isolation.attacks import ATTACKS
 from benchmarks.isolation.tenants import BURST, CONNECTIONS, MALLORIES, MEMORY, MIB, RATE, NoFullVolume
-from benchmarks.isolation.victims import KINDS
+from benchmarks.isolation.victims import KINDS, WORKLOADS
+from quota.catalogue import TENANT_KINDS
 from tests.isolation.cells import VARIATIONS, cells, page
 from tests.isolation.matrix import Matrix, Outcome, matrix
 from tests.redis_server import MISSING, program
@@ -58,6 +59,9 @@ attacks = pytest.mark.parametrize("attack", [param(attack) for attack in ATTACKS
 def test_alice_alone_notices_nothing(runs: Matrix) -> None:
     """Or no cell would say anything."""
     assert {kind: noticed.hurt for kind, noticed in runs.alone().items()} == {kind: [] for kind in KINDS}
+    used = runs.used_of_tenants()
+    assert used.keys() == set(TENANT_KINDS.values()), "limits of her tenants"
+    assert min(used.values()) > 0, used
 
 
 @pytest.mark.kafka
@@ -100,6 +104,11 @@ def test_every_kind_and_every_way_is_there() -> None:
     assert len({attack.way for attack in ATTACKS}) == 13
     assert len(cells()) > len(ATTACKS) * (len(KINDS) - 1)
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) <= MALLORIES
+
+
+def test_every_limit_of_tenants_has_a_row() -> None:
+    kinds = [kind for workload in WORKLOADS for kind in (workload.quota, *workload.of_tenant) if kind.startswith("tenant_")]
+    assert sorted(kinds) == sorted(TENANT_KINDS.values())
 
 
 def test_every_way_is_tried_before_every_push() -> None:

@@ -1,5 +1,6 @@
 """A real Kafka Streams application, whose group is one of the protocol `streams` (KIP-1071): brokers create its internal topics,
-and they are charged to the controller mutation quota. tests/session/test_streams_topics.py has the rules, case by case."""
+they are charged to the controller mutation quota, and count for the numbers of their tenant. tests/session/test_streams_topics.py
+and tests/apis/test_topic_numbers.py have the rules, case by case."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ OFTEN = {"group.streams.min.heartbeat.interval.ms": 500, "group.streams.heartbea
 """Heartbeats, so that a member soon learns what the group's coordinator has done."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kafka(kafka_version: str) -> Iterator[LocalCluster]:
     with LocalCluster(1, version=kafka_version, properties=OFTEN, jvm_flags=QUICK_START) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -67,6 +68,24 @@ def test_its_internal_topics_are_charged_and_it_waits_for_its_quota(kafka: Local
     ]
     charged = [line["mutations"] for line in proxy.usage() if line.get("api") == "StreamsGroupHeartbeat" and line.get("mutations")]
     assert charged == [2 * PARTITIONS] * 2
+
+
+def test_one_whose_internal_topics_are_too_many_is_told_why_and_ends_and_others_go_on(kafka: LocalCluster, tmp_path: Path) -> None:
+    """Of both protocols: brokers create the topics of the one, the application those of the other, one after the other."""
+    tenants = {"apps": {"topic_prefixes": ["limited-", "classic-limited-"], "max_topics": 1}}
+    names = ("limited", "classic-limited", "third")
+    with ProxyProcess(tmp_path / "proxy", kafka.bootstrap_servers, {"tenants": tenants}) as proxy:
+        arguments = (proxy.bootstrap, "words", str(RECORDS), str(tmp_path), *names)
+        run = run_java(JAVA / "Streams.java", *arguments, streams=True, timeout=280)
+    assert run.returncode == 0, run.stderr
+    too_many = "tenant apps has 1 of 1 topics (max_topics); 1 more is too many."
+    assert run.stdout.splitlines()[:3] == [
+        f"limited ended: {too_many}",
+        f"classic-limited ended: {too_many}",
+        "third counted {one=30, three=30, two=30}",
+    ]
+    topics = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=90).topics
+    assert {topic for topic in topics if "limited-" in topic} == {"classic-limited-counts-repartition"}
 
 
 def settings(rate: float) -> dict[str, Any]:

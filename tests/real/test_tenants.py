@@ -3,6 +3,7 @@ limit is altered while they run; it has no more topics and partitions than it ma
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewTopic as AioNewTopic
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -20,12 +23,14 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
+from kafka import KafkaAdminClient
+from kafka.errors import PolicyViolationError
 
-from localkafka import LocalCluster, tool
+from localkafka import LocalCluster, run_java, tool
 from proxy.cli import main
 from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.tenancy import USERS, access, java_properties, upstream
+from tests.real.tenancy import PYTHON, USERS, access, java_properties, upstream
 from tests.real.test_rates import create, stored
 
 pytestmark = pytest.mark.kafka
@@ -121,15 +126,18 @@ def test_the_limit_of_a_tenant_is_altered_while_it_runs(kafka1: LocalCluster, tm
 
 
 def test_check_config_tells_what_has_no_effect(tmp_path: Path) -> None:
-    (tmp_path / "settings.yaml").write_text("tenants: {a: {users: [a-1], user_prefixes: [a-]}, b: {cluster_request_rate: 5}}")
+    (tmp_path / "settings.yaml").write_text(
+        "tenants: {a: {users: [a-1], user_prefixes: [a-]}, b: {cluster_request_rate: 5, topic_prefixes: [b/]}}"
+    )
     result = CliRunner().invoke(main, ["check-config", str(tmp_path / "settings.yaml")])
     assert result.exit_code == 0
     assert "`tenants.a.users`: `a-1` begins with one of its `user_prefixes` already" in result.output
     assert "`tenants.b` has limits and no users" in result.output
+    assert "`tenants.b.topic_prefixes`: no topic begins with `b/`" in result.output
 
 
 def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
-    """With librdkafka, Kafka's own tools and a producer whose topics brokers create."""
+    """With four client libraries, and a producer whose topics brokers create."""
     prefix = f"{name}."
     apps = {"users": ["tenant"], "topic_prefixes": [prefix], "max_topics": 3, "max_partitions": 20}
     settings = {"tenants": {"apps": apps}, "upstream": upstream()}
@@ -145,12 +153,21 @@ def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: Lo
         only_asked = attempts(admin.create_topics([NewTopic(prefix + "b", 16, 1)], validate_only=True))
         assert only_asked[prefix + "b"] == "tenant apps has 5 of 20 partitions (max_partitions); 16 more are too many."
         assert set(attempts(admin.create_topics([NewTopic(prefix + x, 1, 1) for x in "bc"])).values()) == {None}
-        tool_says = tool(
-            *("topics", "--bootstrap-server", proxy.bootstrap, "--command-config", java_properties(tmp_path)),
-            *("--create", "--topic", prefix + "d"),
+        full = "tenant apps has 3 of 3 topics (max_topics); 1 more is too many."
+        java = run_java(
+            Path(__file__).parent / "java" / "Numbers.java", proxy.bootstrap, java_properties(tmp_path, "other"), prefix, name
         )
-        assert tool_says.returncode != 0
-        assert "tenant apps has 3 of 3 topics (max_topics); 1 more is too many." in tool_says.stdout + tool_says.stderr
+        assert java.stdout.splitlines() == [
+            f"{name} done",
+            f"{prefix}java PolicyViolationException: {full}",
+            f"{prefix}a PolicyViolationException: tenant apps has 7 of 20 partitions (max_partitions); 16 more are too many.",
+        ], java.stderr
+        for made in (
+            made_by_kafka_python(proxy, prefix + "kp", f"{name}-kp"),
+            made_by_aiokafka(proxy, prefix + "aio", f"{name}-aio"),
+        ):
+            assert list(made.values()) == [(44, full), (0, None)]
+        assert {name, f"{name}-kp", f"{name}-aio"} <= owned(tenants3, name), "what is of nobody goes on in the same request"
         producer = Producer({**access(proxy.bootstrap), "log_level": 2, "message.timeout.ms": 3000})
         producer.produce(prefix + "by-itself", b"x")
         assert producer.flush(10) == 0
@@ -223,6 +240,39 @@ def attempts(futures: dict[str, Future[object]]) -> dict[str, str | None]:
         error = future.exception(30)
         told[topic] = None if error is None else error.args[0].str()
     return told
+
+
+OTHER = {**PYTHON, "sasl_plain_username": "other", "sasl_plain_password": USERS["other"]}
+"""Settings of aiokafka and kafka-python, for a user of no tenant."""
+
+
+def made_by_kafka_python(proxy: ProxyProcess, *topics: str) -> dict[str, tuple[int, str | None]]:
+    """The error of each topic, and its message."""
+    admin = KafkaAdminClient(bootstrap_servers=proxy.bootstrap, **OTHER)
+    try:
+        with pytest.raises(PolicyViolationError):
+            admin.create_topics(topics[:1])
+        answer = admin.create_topics(
+            {topic: {"num_partitions": 1, "replication_factor": 1} for topic in topics}, raise_errors=False
+        )
+    finally:
+        admin.close()
+    return {it["name"]: (it["error_code"], it["error_message"]) for it in answer["topics"]}
+
+
+def made_by_aiokafka(proxy: ProxyProcess, *topics: str) -> dict[str, tuple[int, str | None]]:
+    """The same."""
+
+    async def run() -> dict[str, tuple[int, str | None]]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=proxy.bootstrap, **OTHER)
+        await admin.start()
+        try:
+            answer = await admin.create_topics([AioNewTopic(topic, 1, 1) for topic in topics])
+        finally:
+            await admin.close()
+        return {topic: (code, message) for topic, code, message in answer.topic_errors}
+
+    return asyncio.run(run())
 
 
 def owned(kafka: LocalCluster, prefix: str) -> set[str]:
