@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster
-from tests.chart.helm import NAMESPACE, RELEASE
-from tests.pods.conftest import ADVERTISED, NAME, Release
+from tests.chart.helm import CHART, NAMESPACE, RELEASE, Refused
+from tests.pods.conftest import ADVERTISED, NAME, PROXIES, Release
 from tests.pods.images import PROXY, REPORT, buildah
 from tests.real.steady import SteadyConsumer, SteadyProducer, read_all
 
@@ -76,6 +77,35 @@ def test_helm_test_says_that_all_brokers_answer(release: Release) -> None:
     said = release.helm.run("test", RELEASE, "-n", NAMESPACE, "--logs", "--timeout", "120s", timeout=180)
     for broker in range(3):
         assert f"main: broker {broker} answers; clients are told {ADVERTISED}:{9193 + broker}" in said
+
+
+def test_settings_that_the_proxy_refuses_change_nothing(release: Release) -> None:
+    """The schema lets them pass. A Job says which key is wrong, before an upgrade or an installation changes anything."""
+    twice = [{"user": "alice", "controller_mutations_rate": rate} for rate in (1, 2)]
+    wrong = {**release.values, "settings": {**release.values["settings"], "quotas": {"entities": twice}}}
+    before = objects_of(release, RELEASE)
+    for command, name in (("upgrade", RELEASE), ("install", "refused")):
+        with pytest.raises(Refused):
+            release.helm.run(command, name, str(CHART), "-n", NAMESPACE, "--values", "-", stdin=yaml.safe_dump(wrong), timeout=180)
+        said = release.kubectl("logs", f"job/{name}-kafka-quota-proxy-check-config")
+        assert "`quotas`: user 'alice' with client_id None stands twice" in said
+    assert objects_of(release, RELEASE) == before
+    assert objects_of(release, "refused") == {}
+    release.helm.run("uninstall", "refused", "-n", NAMESPACE)
+    release.change()
+    assert objects_of(release, RELEASE) == before, "nothing but hooks came between"
+
+
+def objects_of(release: Release, name: str) -> dict[str, str]:
+    """Version of each object and pod of a release; that of the objects' content where others write what became of them."""
+    kinds = "configmap,service,poddisruptionbudget,networkpolicy,serviceaccount,deployment,pod"
+    found = release.node.server.get(kinds, "-n", NAMESPACE, f"--selector=app.kubernetes.io/instance={name}")
+    return {
+        f"{item['kind']}/{item['metadata']['name']}": str(item["metadata"].get("generation", item["metadata"]["uid"]))
+        + json.dumps(item.get("data"))
+        for item in found
+        if item["metadata"]["labels"]["app.kubernetes.io/component"] != "check-config"
+    }
 
 
 def test_a_quota_is_in_force_without_a_restart(release: Release) -> None:
@@ -166,7 +196,7 @@ def more_than(seen: dict[str, int], producers: dict[str, SteadyProducer]) -> boo
 
 def test_the_usage_log_is_on_standard_output(release: Release) -> None:
     def topics() -> set[str]:
-        said = release.kubectl("logs", "--selector=app.kubernetes.io/component=proxy", "--container=usage-log", "--tail=-1")
+        said = release.kubectl("logs", f"--selector={PROXIES}", "--container=usage-log", "--tail=-1")
         return {line["topic"] for line in map(json.loads, said.splitlines()) if line["type"] == "usage"}
 
     admin = AdminClient({"bootstrap.servers": release.bootstrap})

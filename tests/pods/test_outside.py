@@ -1,0 +1,167 @@
+"""Ways in for clients outside of the cluster: each example of `ci/` is installed, and a client at a host that reaches neither pods
+nor Services nor brokers writes to every broker and reads it again."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from localkafka import LocalCluster
+from tests.certs import Authority
+from tests.chart.helm import CHART, NAMESPACE
+from tests.pods.conftest import IMAGE, Release
+from tests.pods.outside import NODE, Outside, PassThrough, addresses, names_of
+
+pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(600)]
+HOST = "kafka.example.com"
+CERTIFICATE = {"tls": {"existingSecret": "wildcard-tls", "certificate": {"enabled": False}}}
+DNS = "external-dns.alpha.kubernetes.io/hostname"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One file of `ci/`: where its clients bootstrap, what they are told of a broker, and what is set in place of cert-manager."""
+
+    bootstrap: str
+    told: Callable[[int], str]
+    listener: str = "main"
+    more: dict[str, Any] | None = None
+
+
+WAYS = {
+    "nodeport": Way("node.example.com:30192", lambda id: f"node.example.com:{30193 + id}"),
+    "loadbalancer": Way(f"{HOST}:9392", lambda id: f"{HOST}:{9400 + id}", "external"),
+    "loadbalancer-per-broker": Way(f"{HOST}:443", lambda id: f"broker-{id}.{HOST}:443", more=CERTIFICATE),
+    "sni-loadbalancer": Way(f"{HOST}:443", lambda id: f"broker-{id}.{HOST}:443"),
+    "sni-gateway": Way(f"{HOST}:443", lambda id: f"broker-{id}.{HOST}:443", "external", CERTIFICATE),
+    "sni-ingress": Way(f"{HOST}:443", lambda id: f"b{id}-{HOST}:443", more=CERTIFICATE),
+}
+
+
+@pytest.fixture(scope="module")
+def authority(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Of the certificate in the Secret `wildcard-tls`."""
+    made = Authority(tmp_path_factory.mktemp("authority"))
+    pair = made.server("kafka", HOST, f"*.{HOST}", "*.example.com")
+    data = {"tls.crt": pair.cert, "tls.key": pair.key}
+    secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
+    secret |= {"metadata": {"name": "wildcard-tls", "namespace": NAMESPACE}}
+    secret |= {"data": {key: base64.b64encode(file.read_bytes()).decode() for key, file in data.items()}}
+    release.node.server.apply(secret)
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(release: Release, kafka: LocalCluster) -> Iterator[Callable[[str], None]]:
+    """All examples at once, a release of its own each; waits for one."""
+    for name, way in WAYS.items():
+        values = {
+            "image": IMAGE,
+            "replicaCount": 1,
+            "minReadySeconds": 0,
+            "preStopSeconds": 0,
+            "resources": {"requests": {"cpu": "50m"}},
+            "checkConfig": {"enabled": False},
+            "upstream": {"bootstrapServers": kafka.bootstrap_servers.split(",")},
+            "listeners": {way.listener: way.more or {}},
+        }
+        arguments = ("install", name, str(CHART), "-n", NAMESPACE, "--values", str(CHART / "ci" / f"{name}-values.yaml"))
+        release.helm.run(*arguments, "--values", "-", stdin=yaml.safe_dump(values))
+
+    def wait(name: str) -> None:
+        release.kubectl("rollout", "status", f"deployment/{name}-kafka-quota-proxy", "--timeout=180s")
+
+    yield wait
+    for name in WAYS:
+        release.helm.run("uninstall", name, "-n", NAMESPACE)
+
+
+@pytest.fixture
+def before(release: Release, tmp_path: Path) -> Iterator[Callable[[str], dict[str, str]]]:
+    """Puts before a release what a cluster has there, and says where names lead to."""
+    free = iter(addresses())
+    with contextlib.ExitStack() as stack:
+
+        def balance(service: dict[str, Any]) -> dict[str, str]:
+            """What a cloud does for a Service of type LoadBalancer: kube-proxy spreads what comes to its address; where it is
+            to say who clients are, a program does."""
+            spec, address = service["spec"], next(free)
+            name = service["metadata"]["name"]
+            given: dict[str, Any] = {"ip": address}
+            if name.startswith("loadbalancer-kafka"):
+                given["ipMode"] = "Proxy"
+                ports = {port["port"]: (f"{spec['clusterIP']}:{port['port']}", ()) for port in spec["ports"]}
+                stack.enter_context(PassThrough(tmp_path, address, ports, tells_clients=True))
+            status = json.dumps({"status": {"loadBalancer": {"ingress": [given]}}})
+            release.kubectl("patch", "service", name, "--subresource=status", "--type=merge", f"--patch={status}")
+            return {service["metadata"].get("annotations", {}).get(DNS, "*"): address}
+
+        def passed_through(route: dict[str, Any]) -> dict[str, str]:
+            """What a controller does for an Ingress or a TLSRoute."""
+            address, names = next(free), names_of(route)
+            backend = backend_of(route)
+            (service,) = release.node.server.get("service", backend["name"], "-n", NAMESPACE)
+            (port,) = service["spec"]["ports"]
+            assert backend["port"] in (port["name"], port["port"])
+            server = f"{service['spec']['clusterIP']}:{port['port']}"
+            stack.enter_context(PassThrough(tmp_path, address, {443: (server, names)}))
+            return dict.fromkeys(names, address)
+
+        def put(release_name: str) -> dict[str, str]:
+            found = release.node.server.get(
+                "service,ingress,tlsroute", "-n", NAMESPACE, f"--selector=app.kubernetes.io/instance={release_name}"
+            )
+            names: dict[str, str] = {}
+            for item in found:
+                if item["kind"] in ("Ingress", "TLSRoute"):
+                    names |= passed_through(item)
+                elif item["spec"]["type"] == "LoadBalancer":
+                    names |= balance(item)
+                elif item["spec"]["type"] == "NodePort":
+                    names["node.example.com"] = NODE
+            return names
+
+        yield put
+
+
+def backend_of(route: dict[str, Any]) -> dict[str, Any]:
+    """The Service and its port, by name or number, that an Ingress or a TLSRoute leads to."""
+    if route["kind"] == "TLSRoute":
+        ((backend,),) = [rule["backendRefs"] for rule in route["spec"]["rules"]]
+        return {"name": backend["name"], "port": backend["port"]}
+    services = [path["backend"]["service"] for rule in route["spec"]["rules"] for path in rule["http"]["paths"]]
+    (backend,) = [service for number, service in enumerate(services) if service not in services[:number]]
+    return {"name": backend["name"], "port": backend["port"]["name"]}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_clients_outside_get_through(
+    name: str,
+    outside: Outside,
+    authority: Authority,
+    installed: Callable[[str], None],
+    before: Callable[[str], dict[str, str]],
+    topic: Callable[[int], str],
+) -> None:
+    way = WAYS[name]
+    installed(name)
+    names = before(name)
+    told = {str(id): way.told(id) for id in range(3)}
+    hosts = [address.partition(":")[0] for address in (way.bootstrap, *told.values())]
+    outside.resolve({host: address for host in hosts if (address := lookup(names, host))})
+    tls = [str(authority.file)] if way.told(0).endswith(":443") else []
+    said = json.loads(outside.python("tests.pods.client", way.bootstrap, topic(6), *tls))
+    assert said == {"brokers": told, "read": [[str(partition)] for partition in range(6)]}
+
+
+def lookup(names: dict[str, str], host: str) -> str | None:
+    """As DNS does: the name itself, or a wildcard above it; `*` is whatever there is no other record for."""
+    return names.get(host) or names.get(f"*.{host.partition('.')[2]}") or names.get("*")
