@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,9 +131,9 @@ def topic(request: pytest.FixtureRequest, kafka: LocalCluster) -> Callable[[int]
     """Makes a topic named after the test, beside the proxy."""
 
     def make(partitions: int) -> str:
-        name = request.node.name.replace("_", "-")
+        name = re.sub(r"\W|_", "-", request.node.name)
         create(kafka.bootstrap_servers, name, partitions)
-        return str(name)
+        return name
 
     return make
 

@@ -34,11 +34,13 @@ class Way:
     told: Callable[[int], str]
     listener: str = "main"
     more: dict[str, Any] | None = None
+    tells_clients: bool = False
+    """whether the load balancer says who they are"""
 
 
 WAYS = {
     "nodeport": Way("node.example.com:30192", lambda id: f"node.example.com:{30193 + id}"),
-    "loadbalancer": Way(f"{HOST}:9392", lambda id: f"{HOST}:{9400 + id}", "external"),
+    "loadbalancer": Way(f"{HOST}:9392", lambda id: f"{HOST}:{9400 + id}", "external", tells_clients=True),
     "loadbalancer-per-broker": Way(f"{HOST}:443", lambda id: f"broker-{id}.{HOST}:443", more=CERTIFICATE),
     "sni-loadbalancer": Way(f"{HOST}:443", lambda id: f"broker-{id}.{HOST}:443"),
     "sni-gateway": Way(f"{HOST}:443", lambda id: f"broker-{id}.{HOST}:443", "external", CERTIFICATE),
@@ -84,52 +86,55 @@ def installed(release: Release, kafka: LocalCluster) -> Iterator[Callable[[str],
         release.helm.run("uninstall", name, "-n", NAMESPACE)
 
 
+class Edge:
+    """Puts before a release what a cluster has there, until `stack` ends. Gives where names lead to, as DNS would."""
+
+    def __init__(self, release: Release, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._release, self._folder, self._stack = release, folder, stack
+        self._free = iter(addresses())
+
+    def put(self, name: str) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for item in self._get("service,ingress,tlsroute", f"--selector=app.kubernetes.io/instance={name}"):
+            if item["kind"] in ("Ingress", "TLSRoute"):
+                names |= self._pass_through(item)
+            elif item["spec"]["type"] == "LoadBalancer":
+                names |= self._balance(item, WAYS[name].tells_clients)
+            elif item["spec"]["type"] == "NodePort":
+                names["node.example.com"] = NODE
+        return names
+
+    def _get(self, *what: str) -> list[dict[str, Any]]:
+        return self._release.node.server.get(*what, "-n", NAMESPACE)
+
+    def _balance(self, service: dict[str, Any], tells_clients: bool) -> dict[str, str]:
+        """What a cloud does for a Service of type LoadBalancer: kube-proxy spreads what comes to its address; where the proxy is to
+        be told who its clients are, a program does."""
+        spec, metadata, given = service["spec"], service["metadata"], {"ip": next(self._free)}
+        if tells_clients:
+            given["ipMode"] = "Proxy"
+            ports = {port["port"]: (f"{spec['clusterIP']}:{port['port']}", ()) for port in spec["ports"]}
+            self._stack.enter_context(PassThrough(self._folder, given["ip"], ports, tells_clients=True))
+        status = json.dumps({"status": {"loadBalancer": {"ingress": [given]}}})
+        patch = ("--subresource=status", "--type=merge", f"--patch={status}")
+        self._release.kubectl("patch", "service", metadata["name"], *patch)
+        return {metadata.get("annotations", {}).get(DNS, "*"): given["ip"]}
+
+    def _pass_through(self, route: dict[str, Any]) -> dict[str, str]:
+        """What a controller does for an Ingress or a TLSRoute."""
+        address, names, backend = next(self._free), names_of(route), backend_of(route)
+        (service,) = self._get("service", backend["name"])
+        (port,) = service["spec"]["ports"]
+        assert backend["port"] in (port["name"], port["port"])
+        server = f"{service['spec']['clusterIP']}:{port['port']}"
+        self._stack.enter_context(PassThrough(self._folder, address, {443: (server, names)}))
+        return dict.fromkeys(names, address)
+
+
 @pytest.fixture
-def before(release: Release, tmp_path: Path) -> Iterator[Callable[[str], dict[str, str]]]:
-    """Puts before a release what a cluster has there, and says where names lead to."""
-    free = iter(addresses())
+def edge(release: Release, tmp_path: Path) -> Iterator[Edge]:
     with contextlib.ExitStack() as stack:
-
-        def balance(service: dict[str, Any]) -> dict[str, str]:
-            """What a cloud does for a Service of type LoadBalancer: kube-proxy spreads what comes to its address; where it is
-            to say who clients are, a program does."""
-            spec, address = service["spec"], next(free)
-            name = service["metadata"]["name"]
-            given: dict[str, Any] = {"ip": address}
-            if name.startswith("loadbalancer-kafka"):
-                given["ipMode"] = "Proxy"
-                ports = {port["port"]: (f"{spec['clusterIP']}:{port['port']}", ()) for port in spec["ports"]}
-                stack.enter_context(PassThrough(tmp_path, address, ports, tells_clients=True))
-            status = json.dumps({"status": {"loadBalancer": {"ingress": [given]}}})
-            release.kubectl("patch", "service", name, "--subresource=status", "--type=merge", f"--patch={status}")
-            return {service["metadata"].get("annotations", {}).get(DNS, "*"): address}
-
-        def passed_through(route: dict[str, Any]) -> dict[str, str]:
-            """What a controller does for an Ingress or a TLSRoute."""
-            address, names = next(free), names_of(route)
-            backend = backend_of(route)
-            (service,) = release.node.server.get("service", backend["name"], "-n", NAMESPACE)
-            (port,) = service["spec"]["ports"]
-            assert backend["port"] in (port["name"], port["port"])
-            server = f"{service['spec']['clusterIP']}:{port['port']}"
-            stack.enter_context(PassThrough(tmp_path, address, {443: (server, names)}))
-            return dict.fromkeys(names, address)
-
-        def put(release_name: str) -> dict[str, str]:
-            found = release.node.server.get(
-                "service,ingress,tlsroute", "-n", NAMESPACE, f"--selector=app.kubernetes.io/instance={release_name}"
-            )
-            names: dict[str, str] = {}
-            for item in found:
-                if item["kind"] in ("Ingress", "TLSRoute"):
-                    names |= passed_through(item)
-                elif item["spec"]["type"] == "LoadBalancer":
-                    names |= balance(item)
-                elif item["spec"]["type"] == "NodePort":
-                    names["node.example.com"] = NODE
-            return names
-
-        yield put
+        yield Edge(release, tmp_path, stack)
 
 
 def backend_of(route: dict[str, Any]) -> dict[str, Any]:
@@ -148,12 +153,12 @@ def test_clients_outside_get_through(
     outside: Outside,
     authority: Authority,
     installed: Callable[[str], None],
-    before: Callable[[str], dict[str, str]],
+    edge: Edge,
     topic: Callable[[int], str],
 ) -> None:
     way = WAYS[name]
     installed(name)
-    names = before(name)
+    names = edge.put(name)
     told = {str(id): way.told(id) for id in range(3)}
     hosts = [address.partition(":")[0] for address in (way.bootstrap, *told.values())]
     outside.resolve({host: address for host in hosts if (address := lookup(names, host))})
