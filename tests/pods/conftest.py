@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,14 @@ class Release:
 
     def names(self) -> set[str]:
         return {pod["metadata"]["name"] for pod in self.pods()}
+
+
+def metric(pod: dict[str, Any], name: str) -> float:
+    """One figure of a proxy, 0 where it is not there."""
+    wanted = f"kafka_quota_proxy_{name} "
+    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9190/metrics", timeout=60) as answer:
+        lines = str(answer.read().decode()).splitlines()
+    return next((float(line.removeprefix(wanted)) for line in lines if line.startswith(wanted)), 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -65,8 +65,8 @@ class Outside:
         return self.run(sys.executable, "-m", module, *arguments)
 
 
-def addresses() -> Iterable[str]:
-    """Those of load balancers, one after the other."""
+def addresses() -> Iterator[str]:
+    """Those of load balancers, one after the other; no two may have the same."""
     return (f"203.0.113.{number}" for number in range(10, 250))
 
 

@@ -17,7 +17,7 @@ import yaml
 from localkafka import LocalCluster
 from tests.certs import Authority
 from tests.chart.helm import CHART, NAMESPACE
-from tests.pods.conftest import IMAGE, Release
+from tests.pods.conftest import IMAGE, Release, metric
 from tests.pods.outside import NODE, Outside, PassThrough, addresses, names_of
 
 pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -62,8 +62,8 @@ def authority(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Aut
 
 
 @pytest.fixture(scope="module")
-def installed(release: Release, kafka: LocalCluster) -> Iterator[Callable[[str], None]]:
-    """All examples at once, a release of its own each; waits for one."""
+def installed(release: Release, kafka: LocalCluster) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """All examples at once, a release of its own each; waits for the pod of one, and gives it."""
     for name, way in WAYS.items():
         values = {
             "image": IMAGE,
@@ -78,8 +78,10 @@ def installed(release: Release, kafka: LocalCluster) -> Iterator[Callable[[str],
         arguments = ("install", name, str(CHART), "-n", NAMESPACE, "--values", str(CHART / "ci" / f"{name}-values.yaml"))
         release.helm.run(*arguments, "--values", "-", stdin=yaml.safe_dump(values))
 
-    def wait(name: str) -> None:
+    def wait(name: str) -> dict[str, Any]:
         release.kubectl("rollout", "status", f"deployment/{name}-kafka-quota-proxy", "--timeout=180s")
+        (pod,) = release.node.server.get("pod", "-n", NAMESPACE, f"--selector=app.kubernetes.io/instance={name}")
+        return pod
 
     yield wait
     for name in WAYS:
@@ -91,7 +93,7 @@ class Edge:
 
     def __init__(self, release: Release, folder: Path, stack: contextlib.ExitStack) -> None:
         self._release, self._folder, self._stack = release, folder, stack
-        self._free = iter(addresses())
+        self._free = addresses()
 
     def put(self, name: str) -> dict[str, str]:
         names: dict[str, str] = {}
@@ -131,10 +133,10 @@ class Edge:
         return dict.fromkeys(names, address)
 
 
-@pytest.fixture
-def edge(release: Release, tmp_path: Path) -> Iterator[Edge]:
+@pytest.fixture(scope="module")
+def edge(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
     with contextlib.ExitStack() as stack:
-        yield Edge(release, tmp_path, stack)
+        yield Edge(release, tmp_path_factory.mktemp("edge"), stack)
 
 
 def backend_of(route: dict[str, Any]) -> dict[str, Any]:
@@ -152,12 +154,11 @@ def test_clients_outside_get_through(
     name: str,
     outside: Outside,
     authority: Authority,
-    installed: Callable[[str], None],
+    installed: Callable[[str], dict[str, Any]],
     edge: Edge,
     topic: Callable[[int], str],
 ) -> None:
-    way = WAYS[name]
-    installed(name)
+    way, pod = WAYS[name], installed(name)
     names = edge.put(name)
     told = {str(id): way.told(id) for id in range(3)}
     hosts = [address.partition(":")[0] for address in (way.bootstrap, *told.values())]
@@ -165,6 +166,7 @@ def test_clients_outside_get_through(
     tls = [str(authority.file)] if way.told(0).endswith(":443") else []
     said = json.loads(outside.python("tests.pods.client", way.bootstrap, topic(6), *tls))
     assert said == {"brokers": told, "read": [[str(partition)] for partition in range(6)]}
+    assert metric(pod, 'requests_total{api="Produce"}') >= 3, "through this release, to each broker"
 
 
 def lookup(names: dict[str, str], host: str) -> str | None:

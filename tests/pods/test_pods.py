@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, Refused
-from tests.pods.conftest import ADVERTISED, NAME, PROXIES, Release
+from tests.pods.conftest import ADVERTISED, NAME, PROXIES, Release, metric
 from tests.pods.images import PROXY, REPORT, buildah
 from tests.real.steady import SteadyConsumer, SteadyProducer, read_all
 
@@ -70,7 +69,8 @@ def test_clients_are_told_the_service_and_get_through(release: Release, kafka: L
         release.node.wait(lambda: set(producer.acknowledged) <= set(consumer.read), "records to be read")
     assert not producer.failed
     assert not consumer.errors
-    assert {read_all(kafka.bootstrap_servers, name)[value] for value in producer.acknowledged} == {1}
+    found = read_all(kafka.bootstrap_servers, name)
+    assert {found[value] for value in producer.acknowledged} == {1}
 
 
 def test_helm_test_says_that_all_brokers_answer(release: Release) -> None:
@@ -134,17 +134,6 @@ def make_two(release: Release, name: str) -> None:
 
 def throttled(release: Release) -> float:
     return sum(metric(pod, 'throttled_requests_total{quota="controller_mutations"}') for pod in release.pods())
-
-
-def scrape(pod: dict[str, Any]) -> list[str]:
-    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9190/metrics", timeout=60) as answer:
-        return str(answer.read().decode()).splitlines()
-
-
-def metric(pod: dict[str, Any], name: str) -> float:
-    """One figure of a proxy, 0 where it is not there."""
-    wanted = f"kafka_quota_proxy_{name} "
-    return next((float(line.removeprefix(wanted)) for line in scrape(pod) if line.startswith(wanted)), 0.0)
 
 
 def applied(pod: dict[str, Any]) -> float:
