@@ -87,13 +87,13 @@ class Release:
 
     def settled(self) -> None:
         """The rollout is at its end, and no pod of before is left."""
-        self.kubectl("rollout", "status", f"deployment/{NAME}", "--timeout=180s")
+        self.kubectl("rollout", "status", f"deployment/{NAME}", "--timeout=600s")
         self.node.wait(lambda: len(self.pods()) == self.values["replicaCount"], "old pods to go")
 
     def kubectl(self, *arguments: str) -> str:
         done = subprocess.run(
             [self.node.program("kubectl"), f"--kubeconfig={self.node.server.kubeconfig}", "-n", NAMESPACE, *arguments],
-            capture_output=True, text=True, timeout=240, check=False,
+            capture_output=True, text=True, timeout=660, check=False,
         )  # fmt: skip
         assert done.returncode == 0, (
             f"{done.stderr}\n{self.node.server.kubectl('-n', NAMESPACE, 'describe', 'pods').stdout[-6000:]}"

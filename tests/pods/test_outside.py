@@ -20,7 +20,7 @@ from tests.chart.helm import CHART, NAMESPACE
 from tests.pods.conftest import IMAGE, Release, metric
 from tests.pods.outside import NODE, Outside, PassThrough, addresses, names_of
 
-pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(1200)]
 HOST = "kafka.example.com"
 CERTIFICATE = {"tls": {"existingSecret": "wildcard-tls", "certificate": {"enabled": False}}}
 DNS = "external-dns.alpha.kubernetes.io/hostname"
@@ -79,7 +79,7 @@ def installed(release: Release, kafka: LocalCluster) -> Iterator[Callable[[str],
         release.helm.run(*arguments, "--values", "-", stdin=yaml.safe_dump(values))
 
     def wait(name: str) -> dict[str, Any]:
-        release.kubectl("rollout", "status", f"deployment/{name}-kafka-quota-proxy", "--timeout=180s")
+        release.kubectl("rollout", "status", f"deployment/{name}-kafka-quota-proxy", "--timeout=600s")
         (pod,) = release.node.server.get("pod", "-n", NAMESPACE, f"--selector=app.kubernetes.io/instance={name}")
         return pod
 

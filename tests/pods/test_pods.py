@@ -19,7 +19,7 @@ from tests.pods.conftest import ADVERTISED, NAME, PROXIES, Release, metric
 from tests.pods.images import PROXY, REPORT, buildah
 from tests.real.steady import SteadyConsumer, SteadyProducer, read_all
 
-pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(1200)]
 HARMLESS = {"_ALL_BROKERS_DOWN"}
 
 
@@ -208,7 +208,7 @@ def test_the_report_is_made_by_the_clock(release: Release, kafka: LocalCluster, 
         release.node.wait(lambda: len(producer.acknowledged) > 100, "records to be written")
         release.node.wait(lambda: any('"reported"' in file.read_text() for file in volume.rglob("*.jsonl")), "the log")
     release.kubectl("create", "job", "report-now", f"--from=cronjob/{NAME}-report")
-    release.kubectl("wait", "--for=condition=Complete", "job/report-now", "--timeout=230s")
+    release.kubectl("wait", "--for=condition=Complete", "job/report-now", "--timeout=600s")
     assert "reported" in (volume / "report" / "report.html").read_text()
     assert {file.stat().st_uid for file in volume.rglob("*.jsonl")} == {65532}
     sent = {json.loads(value)["topic"] for value in read_all(kafka.bootstrap_servers, "usage-log", 1) if '"usage"' in value}
@@ -229,7 +229,7 @@ def as_spark_starts_a_driver(release: Release) -> None:
     container["env"] = [{"name": "SPARK_DRIVER_BIND_ADDRESS", "value": "127.0.0.1"}]
     job["metadata"] = {"name": "driver", "namespace": NAMESPACE}
     release.node.server.apply(job)
-    release.kubectl("wait", "--for=condition=Complete", "job/driver", "--timeout=230s")
+    release.kubectl("wait", "--for=condition=Complete", "job/driver", "--timeout=600s")
 
 
 def test_a_pod_ends_within_its_time(release: Release) -> None:
