@@ -90,7 +90,7 @@ chart-tools: setup
 
 # The chart in real pods: root only, and only by hand. The pods' network is gone when the tests end.
 test-pods: setup java kafka
-	$(BIN)/python -m tests.chart.tools helm etcd kube-apiserver node
+	$(BIN)/python -m tests.chart.tools helm etcd kube-apiserver node crds
 	$(BIN)/python -m tests.pods.images
 	unshare --net --mount --propagation private $(BIN)/pytest tests/pods --pods $(PYTEST_ARGS)
 

@@ -33,7 +33,10 @@ class Change:
 
 class Brokers:
     """`changed` is called with what a list changed. A broker that is no longer named is kept for `forget_after` seconds: one that
-    restarts is away for a while, and its clients come back to it. `given`: brokers that are known from the start, and kept."""
+    restarts is away for a while, and its clients come back to it. `given`: brokers that are known from the start, and kept.
+
+    Addresses are compared as they are written. Where a name leads to says nothing: brokers that are told apart by their names
+    in TLS have one address in common."""
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class Brokers:
         mistaken: list[Mistaken] = []
         if brokers != self._last:
             self._last = brokers
-            mistaken = self._mistaken(brokers)
+            mistaken = _mistaken({node_id: HostPort(each.host, each.port) for node_id, each in self._known.items()}, brokers)
             for broker in sorted(brokers):
                 if not broker.host:
                     continue
@@ -89,11 +92,9 @@ class Brokers:
         if joined or moved or left:
             self._changed(Change(tuple(joined), tuple(moved), left, tuple(mistaken)))
 
-    def _mistaken(self, brokers: list[Broker]) -> list[Mistaken]:
-        """Known brokers at whose addresses the cluster says that others are."""
-        at = {HostPort(broker.host, broker.port): broker.node_id for broker in brokers if broker.host}
-        places = ((node_id, HostPort(broker.host, broker.port)) for node_id, broker in sorted(self._known.items()))
-        return [Mistaken(node_id, place, at[place]) for node_id, place in places if at.get(place, node_id) != node_id]
+    def wrongly_given(self) -> list[Mistaken]:
+        """Brokers that were given with the address of another one, as the cluster says by now."""
+        return _mistaken(self._given, self._last)
 
     def broker_addresses(self, node_id: int) -> list[HostPort]:
         """Where a broker really is; empty when it has left the cluster."""
@@ -123,3 +124,9 @@ class Brokers:
         for node_id in left:
             del self._known[node_id], self._seen_at[node_id]
         return left
+
+
+def _mistaken(places: Mapping[int, HostPort], brokers: Iterable[Broker]) -> list[Mistaken]:
+    """Those of these addresses at which the cluster says that other brokers are."""
+    at = {HostPort(broker.host, broker.port): broker.node_id for broker in brokers if broker.host}
+    return [Mistaken(node_id, place, at[place]) for node_id, place in sorted(places.items()) if at.get(place, node_id) != node_id]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, model_validator
 
 from configfile.base import FileName, Model, Name
-from proxy.config.units import Duration, Server
+from proxy.config.units import Duration, HostPort, Server
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -74,3 +74,12 @@ class Upstream(Model):
     """How long a connection to a broker may take to come up, TLS included."""
     metadata_refresh: Annotated[Duration, Field(gt=0)] = 10.0
     """How often the proxy asks the cluster for its brokers. What clients are told in between is noticed too."""
+
+    @model_validator(mode="after")
+    def _at_different_addresses(self) -> Upstream:
+        first: dict[HostPort, int] = {}
+        for node_id, server in self.brokers.items():
+            other = first.setdefault(HostPort(server.host.lower(), server.port), node_id)
+            if other != node_id:
+                raise ValueError(f"`brokers`: {other} and {node_id} are both at {server}; clients of one would reach the other")
+        return self

@@ -413,12 +413,15 @@ class Proxy:
         return "quotas are not read yet" if self._clock() < self._born + dynamic.start_timeout else None
 
     async def warnings(self) -> list[str]:
-        """What is wrong though clients can be served: brokers to which none of them are led."""
-        return [
+        """What is wrong though clients can be served: brokers to which none of them are led, settings that name the wrong one."""
+        unreachable = [
             f"listener {listener.name}: clients cannot reach broker {node_id}: {reason}"
             for listener in self.listeners
             for node_id, reason in listener.route.refused.items()
         ]
+        given = self.brokers.wrongly_given()
+        wrong = [f"upstream.brokers: {address} is broker {really}, not {node_id}" for node_id, address, really in given]
+        return unreachable + wrong
 
     def _changed(self, change: Change) -> None:
         ports = {

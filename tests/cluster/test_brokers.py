@@ -237,9 +237,12 @@ def test_an_address_that_is_another_brokers_is_told():
     room.learn((1, "a"), (2, "c"), (5, "b"))
     assert room.changes[-1].mistaken == (Mistaken(2, HostPort("b", 9092), 5), Mistaken(3, HostPort("c", 9092), 2))
     assert room.changes[-1].left == (3,), "no client is led there any more"
+    assert room.brokers.wrongly_given() == list(room.changes[-1].mistaken), "as long as it stands in the settings"
     assert sorted(room.open) == [1, 2, 4, 5]
     room.learn((1, "a"), (2, "c"), (5, "b"), (3, "d"))
     assert room.changes[-1] == Change(joined=(3,))
+    room.learn((1, "a"), (2, "b"), (3, "c"))
+    assert room.brokers.wrongly_given() == []
 
 
 def test_the_name_to_advertise_is_shown_instead_of_the_address_that_was_reached():

@@ -52,6 +52,15 @@ def test_a_port_of_the_proxy_is_no_brokers(tmp_path: Path) -> None:
     assert "its port 9190 is one at which the proxy itself listens" in said
 
 
+@pytest.mark.parametrize("second", ["k1:9092", "K1:9092"])
+def test_two_ids_for_one_broker_are_refused(tmp_path: Path, second: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"upstream: {{bootstrap_servers: ['k:9092'], brokers: {{1: 'k1:9092', 2: 'k2:9092', 3: '{second}'}}}}\n")
+    done = CliRunner().invoke(main, ["check-config", str(file)])
+    assert done.exit_code == 2
+    assert f"`upstream`: `brokers`: 1 and 3 are both at {second}; clients of one would reach the other" in done.output
+
+
 def test_ids_come_back_as_they_were_written(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(TEXT.format("broker_ids: [101, '200-209']"))

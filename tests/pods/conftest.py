@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,18 +19,27 @@ import localkafka.ready
 import localkafka.settings
 from localkafka import LocalCluster
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, Helm
-from tests.chart.tools import NODE_TOOLS, tool
+from tests.chart.tools import NODE_TOOLS, crds, tool
 from tests.conftest import QUICK_START
 from tests.pods.images import PROXY, archive, missing
 from tests.pods.node import CONTROL, HOST, Node
+from tests.pods.outside import Outside
 from tests.real.steady import create
 
 NAME = f"{RELEASE}-kafka-quota-proxy"
 ADVERTISED = f"{NAME}.{NAMESPACE}.svc.cluster.local"
+PROXIES = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=proxy"
+IMAGE = {"repository": PROXY.rpartition(":")[0], "tag": PROXY.rpartition(":")[2], "pullPolicy": "Never"}
 
 
 @pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
+    """A host that reaches the node; it is there before the node starts, which has to know its own addresses by then."""
+    return Outside(tmp_path_factory.mktemp("outside"))
+
+
+@pytest.fixture(scope="session")
+def node(outside: Outside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     assert os.getuid() == 0, "pods take root"
     assert not missing(), f"apt-get install --no-install-recommends {' '.join(missing())}"
     links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
@@ -36,9 +47,19 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         "run it by `make test-pods`: it has a network of its own"
     )
     programs = {name: tool(name) for name in (*CONTROL, *NODE_TOOLS)}
-    with Node(programs, tmp_path_factory.mktemp("n")) as node:
+    with outside, Node(programs, tmp_path_factory.mktemp("n")) as node:
         node.load([archive("pause"), archive("proxy"), archive("report")])
+        define_routes(node)
         yield node
+
+
+def define_routes(node: Node) -> None:
+    """The cluster knows the TLSRoute of the Gateway API."""
+    (file,) = crds().glob("*_tlsroutes.yaml")
+    definition = yaml.safe_load(file.read_text())
+    definition["metadata"]["annotations"]["api-approved.kubernetes.io"] = "unapproved, for tests"
+    node.server.apply(definition)
+    node.server.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{definition['metadata']['name']}")
 
 
 @pytest.fixture(scope="session")
@@ -66,13 +87,13 @@ class Release:
 
     def settled(self) -> None:
         """The rollout is at its end, and no pod of before is left."""
-        self.kubectl("rollout", "status", f"deployment/{NAME}", "--timeout=180s")
+        self.kubectl("rollout", "status", f"deployment/{NAME}", "--timeout=600s")
         self.node.wait(lambda: len(self.pods()) == self.values["replicaCount"], "old pods to go")
 
     def kubectl(self, *arguments: str) -> str:
         done = subprocess.run(
             [self.node.program("kubectl"), f"--kubeconfig={self.node.server.kubeconfig}", "-n", NAMESPACE, *arguments],
-            capture_output=True, text=True, timeout=240, check=False,
+            capture_output=True, text=True, timeout=660, check=False,
         )  # fmt: skip
         assert done.returncode == 0, (
             f"{done.stderr}\n{self.node.server.kubectl('-n', NAMESPACE, 'describe', 'pods').stdout[-6000:]}"
@@ -80,19 +101,26 @@ class Release:
         return done.stdout
 
     def pods(self) -> list[dict[str, Any]]:
-        return self.node.server.get("pods", "-n", NAMESPACE, "--selector=app.kubernetes.io/component=proxy")
+        return self.node.server.get("pods", "-n", NAMESPACE, f"--selector={PROXIES}")
 
     def names(self) -> set[str]:
         return {pod["metadata"]["name"] for pod in self.pods()}
+
+
+def metric(pod: dict[str, Any], name: str) -> float:
+    """One figure of a proxy, 0 where it is not there."""
+    wanted = f"kafka_quota_proxy_{name} "
+    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9190/metrics", timeout=60) as answer:
+        lines = str(answer.read().decode()).splitlines()
+    return next((float(line.removeprefix(wanted)) for line in lines if line.startswith(wanted)), 0.0)
 
 
 @pytest.fixture(scope="session")
 def release(node: Node, kafka: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Release:
     node.server.kubectl("create", "namespace", NAMESPACE)
     node.server.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
-    repository, _, tag = PROXY.rpartition(":")
     values = {
-        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "image": IMAGE,
         "replicaCount": 2,
         "upstream": {"bootstrapServers": kafka.bootstrap_servers.split(",")},
         "listeners": {"main": {"brokerPorts": {"count": 3}}},
@@ -112,9 +140,9 @@ def topic(request: pytest.FixtureRequest, kafka: LocalCluster) -> Callable[[int]
     """Makes a topic named after the test, beside the proxy."""
 
     def make(partitions: int) -> str:
-        name = request.node.name.replace("_", "-")
+        name = re.sub(r"\W|_", "-", request.node.name)
         create(kafka.bootstrap_servers, name, partitions)
-        return str(name)
+        return name
 
     return make
 

@@ -24,6 +24,7 @@ NEEDED = {
     "runc": "runc",
     "nft": "nftables",
     "ip": "iproute2",
+    "haproxy": "haproxy",
 }
 """Program → Debian's package. Besides them the bridge of containernetworking-plugins."""
 

@@ -3,7 +3,8 @@ API server. In: programs, images, a folder. Out: a cluster in which pods run.
 
 All of it is in a network namespace and a mount namespace of its own, which `make test-pods` makes (`unshare --net --mount`):
 addresses, routes, rules of the firewall and mounts are gone with the last process. Cgroups are the machine's, under `kqp-test`, and
-removed at the end. There is one bridge, whose address stands for everything outside of pods: there brokers and clients are."""
+removed at the end. There is one bridge, whose address stands for everything outside of pods: there brokers and clients are.
+A host that has no other way in than the cluster's own is in `outside.py`."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from typing import Any, Self
 import yaml
 
 from tests.chart.apiserver import ApiServer, Part
+from tests.pods.outside import NETWORK
 
 HOST = "10.244.0.1"
 """The node, on the bridge to its pods."""
@@ -187,6 +189,7 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.snapshot
             "mode": "nftables",
             "clusterCIDR": PODS,
             "hostnameOverride": "node",
+            "nodePortAddresses": [NETWORK],
             "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
             "metricsBindAddress": "127.0.0.1:10249",
             "healthzBindAddress": "",

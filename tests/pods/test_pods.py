@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import subprocess
-import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster
-from tests.chart.helm import NAMESPACE, RELEASE
-from tests.pods.conftest import ADVERTISED, NAME, Release
+from tests.chart.helm import CHART, NAMESPACE, RELEASE, Refused
+from tests.pods.conftest import ADVERTISED, NAME, PROXIES, Release, metric
 from tests.pods.images import PROXY, REPORT, buildah
 from tests.real.steady import SteadyConsumer, SteadyProducer, read_all
 
-pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.pods, pytest.mark.kafka, pytest.mark.timeout(1200)]
 HARMLESS = {"_ALL_BROKERS_DOWN"}
 
 
@@ -69,13 +69,43 @@ def test_clients_are_told_the_service_and_get_through(release: Release, kafka: L
         release.node.wait(lambda: set(producer.acknowledged) <= set(consumer.read), "records to be read")
     assert not producer.failed
     assert not consumer.errors
-    assert {read_all(kafka.bootstrap_servers, name)[value] for value in producer.acknowledged} == {1}
+    found = read_all(kafka.bootstrap_servers, name)
+    assert {found[value] for value in producer.acknowledged} == {1}
 
 
 def test_helm_test_says_that_all_brokers_answer(release: Release) -> None:
     said = release.helm.run("test", RELEASE, "-n", NAMESPACE, "--logs", "--timeout", "120s", timeout=180)
     for broker in range(3):
         assert f"main: broker {broker} answers; clients are told {ADVERTISED}:{9193 + broker}" in said
+
+
+def test_settings_that_the_proxy_refuses_change_nothing(release: Release) -> None:
+    """The schema lets them pass. A Job says which key is wrong, before an upgrade or an installation changes anything."""
+    twice = [{"user": "alice", "controller_mutations_rate": rate} for rate in (1, 2)]
+    wrong = {**release.values, "settings": {**release.values["settings"], "quotas": {"entities": twice}}}
+    before = objects_of(release, RELEASE)
+    for command, name in (("upgrade", RELEASE), ("install", "refused")):
+        with pytest.raises(Refused):
+            release.helm.run(command, name, str(CHART), "-n", NAMESPACE, "--values", "-", stdin=yaml.safe_dump(wrong), timeout=180)
+        said = release.kubectl("logs", f"job/{name}-kafka-quota-proxy-check-config")
+        assert "`quotas`: user 'alice' with client_id None stands twice" in said
+    assert objects_of(release, RELEASE) == before
+    assert objects_of(release, "refused") == {}
+    release.helm.run("uninstall", "refused", "-n", NAMESPACE)
+    release.change()
+    assert objects_of(release, RELEASE) == before, "nothing but hooks came between"
+
+
+def objects_of(release: Release, name: str) -> dict[str, str]:
+    """Version of each object and pod of a release; that of the objects' content where others write what became of them."""
+    kinds = "configmap,service,poddisruptionbudget,networkpolicy,serviceaccount,deployment,pod"
+    found = release.node.server.get(kinds, "-n", NAMESPACE, f"--selector=app.kubernetes.io/instance={name}")
+    return {
+        f"{item['kind']}/{item['metadata']['name']}": str(item["metadata"].get("generation", item["metadata"]["uid"]))
+        + json.dumps(item.get("data"))
+        for item in found
+        if item["metadata"]["labels"]["app.kubernetes.io/component"] != "check-config"
+    }
 
 
 def test_a_quota_is_in_force_without_a_restart(release: Release) -> None:
@@ -104,17 +134,6 @@ def make_two(release: Release, name: str) -> None:
 
 def throttled(release: Release) -> float:
     return sum(metric(pod, 'throttled_requests_total{quota="controller_mutations"}') for pod in release.pods())
-
-
-def scrape(pod: dict[str, Any]) -> list[str]:
-    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:9190/metrics", timeout=60) as answer:
-        return str(answer.read().decode()).splitlines()
-
-
-def metric(pod: dict[str, Any], name: str) -> float:
-    """One figure of a proxy, 0 where it is not there."""
-    wanted = f"kafka_quota_proxy_{name} "
-    return next((float(line.removeprefix(wanted)) for line in scrape(pod) if line.startswith(wanted)), 0.0)
 
 
 def applied(pod: dict[str, Any]) -> float:
@@ -166,7 +185,7 @@ def more_than(seen: dict[str, int], producers: dict[str, SteadyProducer]) -> boo
 
 def test_the_usage_log_is_on_standard_output(release: Release) -> None:
     def topics() -> set[str]:
-        said = release.kubectl("logs", "--selector=app.kubernetes.io/component=proxy", "--container=usage-log", "--tail=-1")
+        said = release.kubectl("logs", f"--selector={PROXIES}", "--container=usage-log", "--tail=-1")
         return {line["topic"] for line in map(json.loads, said.splitlines()) if line["type"] == "usage"}
 
     admin = AdminClient({"bootstrap.servers": release.bootstrap})
@@ -189,7 +208,7 @@ def test_the_report_is_made_by_the_clock(release: Release, kafka: LocalCluster, 
         release.node.wait(lambda: len(producer.acknowledged) > 100, "records to be written")
         release.node.wait(lambda: any('"reported"' in file.read_text() for file in volume.rglob("*.jsonl")), "the log")
     release.kubectl("create", "job", "report-now", f"--from=cronjob/{NAME}-report")
-    release.kubectl("wait", "--for=condition=Complete", "job/report-now", "--timeout=230s")
+    release.kubectl("wait", "--for=condition=Complete", "job/report-now", "--timeout=600s")
     assert "reported" in (volume / "report" / "report.html").read_text()
     assert {file.stat().st_uid for file in volume.rglob("*.jsonl")} == {65532}
     sent = {json.loads(value)["topic"] for value in read_all(kafka.bootstrap_servers, "usage-log", 1) if '"usage"' in value}
@@ -210,7 +229,7 @@ def as_spark_starts_a_driver(release: Release) -> None:
     container["env"] = [{"name": "SPARK_DRIVER_BIND_ADDRESS", "value": "127.0.0.1"}]
     job["metadata"] = {"name": "driver", "namespace": NAMESPACE}
     release.node.server.apply(job)
-    release.kubectl("wait", "--for=condition=Complete", "job/driver", "--timeout=230s")
+    release.kubectl("wait", "--for=condition=Complete", "job/driver", "--timeout=600s")
 
 
 def test_a_pod_ends_within_its_time(release: Release) -> None:

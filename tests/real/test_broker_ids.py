@@ -167,6 +167,7 @@ def test_clients_of_a_broker_at_whose_address_another_one_is_are_sent_off(
         told = proxy_tells(admin, proxy)
         assert (told["broker"], told["address"], told["really"]) == (5, node.address, 0)
         assert told["connections_closed"] >= 1
+        assert proxy.get("/readyz") == (200, f"ok\nupstream.brokers: {node.address} is broker 0, not 5\n")
         with pytest.raises(ConnectionRefusedError), connect(f"127.0.0.1:{first + 6}"):
             pass
         assert shown_to(LOGIN, f"127.0.0.1:{first}") == {0: ("127.0.0.1", first + 1)}
