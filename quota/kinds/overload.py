@@ -181,11 +181,11 @@ class Broker:
                 continue
             self._answered[owner] = self._answered.pop(owner)  # the last that is forgotten
             window = by_owner.pop(owner, None)
-            latency = quantile(came, QUICK)
+            latency, half = quantile(came, QUICK), quantile(came, 0.5)
             if window is not None:
-                yield Seen(window.sent / seconds, latency, window.weight, window.held or window.waiting > 0)
+                yield Seen(window.sent / seconds, latency, window.weight, window.held or window.waiting > 0, half)
             else:
-                yield Seen(0.0, latency)
+                yield Seen(0.0, latency, half=half)
         for window in by_owner.values():
             if window.sent or window.held or window.waiting:
                 yield Seen(window.sent / seconds, None, window.weight, window.held or window.waiting > 0)

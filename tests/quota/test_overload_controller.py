@@ -136,6 +136,19 @@ def test_pauses_that_last_less_than_three_seconds_are_no_overload():
     assert controller.window < inf
 
 
+def test_a_broker_that_pauses_for_a_part_of_each_second_is_not_sent_more_for_the_rest():
+    """Its quickest tenth is quick, and half of all is not."""
+    controller = Controller(Goal(0.1, 1.0))
+    for _ in range(3):
+        controller.step([Seen(MIB, 0.3, held=True, half=0.4)])
+    window = controller.window
+    for _ in range(20):
+        controller.step([Seen(MIB, 0.01, held=True, half=0.4)])
+    assert controller.window == window
+    controller.step([Seen(MIB, 0.01, held=True, half=0.02)])
+    assert controller.window > window
+
+
 def test_a_broker_that_is_always_slow_is_judged_by_its_own_latency():
     rng = Random(1)
     plant = Plant(rng, Goal(0.1, MIB), [User(20 * MIB, 100 * MIB)], 100 * MIB, quiet=0.3)
