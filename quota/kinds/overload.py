@@ -238,9 +238,9 @@ class Overload:
             return total
         return self._broker(broker, self.options).times(self._owner(user, broker), total)
 
-    def waits(self, window: Window, size: float, items: Sequence[int]) -> Verdict:
+    def waits(self, window: Window, size: float, items: Sequence[int], now: float) -> Verdict:
         """What becomes of a request that its window has no room for. The throttle is the time that it waits, as far as is known."""
-        wait, latency = window.wait(size) + window.pause(size), max(window.latency, 1e-6)
+        wait, latency = window.wait(size) + window.pause(now), max(window.latency, 1e-6)
         usage, limit = (window.wants + size) / latency, window.size / latency
         message = (
             f"The overload quota of {window.owner} is exceeded: the broker cannot keep up, and this is {figure(usage)} bytes/s,"
