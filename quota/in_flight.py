@@ -1,8 +1,9 @@
 """What a user has under way at one broker, within a window. In: sizes of requests, answers, the time. Out: which request may go on.
 
 A request within the window goes on at once; others wait in the order in which they came, whatever connection they came on, and go
-on as answers come. One may always be under way, however small the window; then there is a pause before each (`pause`), so that
-on average as much is under way as the window says."""
+on as answers come. One may always be under way, however small the window; what is larger than the window is owed, and there is a
+pause before the next (`pause`), so that on average as much is under way as the window says. So one large request of a user who
+asks for little goes on at once."""
 
 from __future__ import annotations
 
@@ -46,6 +47,8 @@ class Window:
 
     __slots__ = (
         "__weakref__",
+        "_owed",
+        "_paid_at",
         "_queue",
         "held",
         "latency",
@@ -68,14 +71,16 @@ class Window:
         self.sent = 0.0
         """bytes that went on since the owner of this object set it back"""
         self.held = False
-        """did a request wait since then?"""
+        """did a request wait since then? Who lets one pause says so, too"""
         self.under_way = 0.0
         """bytes; known only of requests that went on while there was a limit"""
         self.waiting = 0.0
+        self._owed = self._paid_at = 0.0
         self._queue: deque[Passage] = deque()
 
     def resize(self, size: float, latency: float, now: float) -> None:
         """So many bytes may be under way from now on."""
+        self._pay(now)
         self.size, self.limited, self.latency = size, size < inf, latency
         self.advance(now)
 
@@ -87,15 +92,13 @@ class Window:
     def enter(self, size: float, wake: Wake) -> Passage:
         """A request of so many bytes came. `wake` may be called once, if it has to wait."""
         passage = Passage(self, size, wake)
-        if self.has_room(size):
+        room = self.has_room(size)
+        self.held |= not room
+        if room or self.observed:
             self._admit(passage)
         else:
-            self.held = True
-            if self.observed:
-                self._admit(passage)
-            else:
-                self._queue.append(passage)
-                self.waiting += size
+            self._queue.append(passage)
+            self.waiting += size
         return passage
 
     def has_room(self, size: float) -> bool:
@@ -103,15 +106,27 @@ class Window:
         return not self.waiting and self._fits(size)
 
     def wait(self, size: float) -> float:
-        """Seconds that one will wait which has no room, at the present rate."""
-        return max(self.waiting + self.under_way + size - self.size, 0.0) * self.latency / self.size
+        """Seconds that one will wait for room, at the present rate."""
+        return 0.0 if self.has_room(size) else max(self.waiting + self.under_way + size - self.size, 0.0) * self.latency / self.size
 
-    def pause(self, size: float, *, answered: bool = True) -> float:
-        """Seconds that a request waits that has room, as it is larger than the window. One that is not `answered` waits for as long
-        as it would be under way if it was the only one."""
-        if not self.limited:
-            return 0.0
-        return self.latency * max(size / self.size - answered, 0.0)
+    def pause(self, now: float) -> float:
+        """Seconds that a request waits that has room, as something is still owed."""
+        self._pay(now)
+        return self._owed * self.latency / self.size if self.limited else 0.0
+
+    def owe(self, size: float, now: float, *, answered: bool = True) -> None:
+        """A request goes on. What is larger than the window is owed for as long as all of it has at the present rate, and what is
+        not `answered`, too, as nobody knows for how long it is under way."""
+        if self.limited and (size > self.size or not answered):
+            self._pay(now)
+            self._owed += size
+
+    def _pay(self, now: float) -> None:
+        """By now, at the rate of this window."""
+        if self._owed:
+            paid = (now - self._paid_at) * self.size / self.latency if self.limited and self.latency > 0 else inf
+            self._owed = self._owed - paid if self._owed - paid >= 1.0 else 0.0
+        self._paid_at = now
 
     def ended(self, passage: Passage, now: float) -> None:
         """A passage is over."""

@@ -9,7 +9,8 @@ what is under way, so with windows the latency follows from them at once, whatev
 rate would have to be found, and each error of it would add up in the queue. The window follows the ratio of target and latency: as
 FAST TCP does (Wei, Jin, Low, Hegde, "FAST TCP", IEEE/ACM ToN 2006), with a target delay as in Swift (Kumar et al., "Swift: Delay is
 Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020). A window below the size of a request is a pause
-before it, also as in Swift, so that there is no least window but that of the least rate.
+before it, also as in Swift, so that there is no least window but that of the least rate. It gets larger by how long half of the
+answers took: where a broker pauses for a part of a second, the quickest tenth is of the other part, when its queue was short.
 
 By Little's law what a user gets is its window by the latency, which is the same for all: equal windows are weighted max-min
 fairness of rates. Who asks for less than a fair share has less under way than its window, and is not touched.
@@ -41,12 +42,13 @@ FREE: Final = 5
 
 class Seen(NamedTuple):
     """What a user did in the last second: bytes per second, and how long the quickest tenth of its answers took at most, None
-    without answers. `held`: a request of it had to wait for its window."""
+    without answers. `held`: a request of it had to wait for its window. `half`: how long half of its answers took."""
 
     usage: float
     latency: float | None
     weight: float = 1.0
     held: bool = False
+    half: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Controller:
         if self._free >= FREE:
             self._let_go()
         elif latency is not None and not observed and (high or held):
-            self._follow(high=high)
+            self._follow(_median(user.half for user in users) or latency, high=high)
         return self.window
 
     def agree(self, windows: Iterable[float]) -> None:
@@ -122,14 +124,16 @@ class Controller:
     def _least(self) -> float:
         return self.goal.least * self.latency
 
-    def _follow(self, *, high: bool) -> None:
+    def _follow(self, half: float, *, high: bool) -> None:
         self._old -= 1.0
-        ratio = (AIM * self.target / self.latency) ** DAMPED
-        if ratio < 1.0 and self._old > 0.0:  # as TCP gets smaller once in a round trip
+        aim = AIM * self.target
+        if self.latency <= aim:
+            ratio = max(aim / max(half, self.latency), 1.0)
+        elif self._old > 0.0:  # as TCP gets smaller once in a round trip
             return
-        if ratio < 1.0:
-            self._old = self.latency
-        self.window *= min(max(ratio, SMALLEST), LARGEST)
+        else:
+            ratio, self._old = aim / self.latency, self.latency
+        self.window *= min(max(ratio**DAMPED, SMALLEST), LARGEST)
         if self.window > self._least:
             self._at_floor = 0
             return
@@ -146,8 +150,12 @@ class Controller:
 
 def latency_of(users: Sequence[Seen]) -> float | None:
     """Of the broker: the lower median over users; None where nobody was answered."""
-    latencies = sorted(user.latency for user in users if user.latency is not None)
-    return latencies[(len(latencies) - 1) // 2] if latencies else None
+    return _median(user.latency for user in users)
+
+
+def _median(latencies: Iterable[float | None]) -> float | None:
+    known = sorted(latency for latency in latencies if latency is not None)
+    return known[(len(known) - 1) // 2] if known else None
 
 
 def fair_share(wants: Sequence[tuple[float, float]], total: float) -> float:

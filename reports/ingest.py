@@ -43,7 +43,7 @@ TEXTS = "file string, raw string"
 _INCOMING = "incoming"
 _LARGEST_SUM = 2**61
 """Sums of two counts are summed too, and must fit in 64 bits."""
-_SUMMED = ("usage", "decision", "producer_ids", "gap")
+_SUMMED = ("usage", "decision", "producer_ids", "latency", "gap")
 """Types of lines whose counts are summed over lines."""
 _SEVERAL_WRITERS = "64"
 """Files that one task may write to at a time. With too few, Spark sorts the lines first."""

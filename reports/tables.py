@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from reports.errors import ReportError
 from reports.transforms.buckets import usual_interval
 from reports.transforms.decisions import decisions, throttles
+from reports.transforms.latencies import latencies
 from reports.transforms.lines import gaps, writers
 from reports.transforms.producers import producer_ids
 from reports.transforms.rates import rates
@@ -35,6 +36,7 @@ BY_DAY = (
     "volumes",
     "volume_topics",
     "producer_ids",
+    "latencies",
     "gaps",
     "writers",
 )
@@ -44,6 +46,7 @@ MADE_OF = {
     **dict.fromkeys(("throttles", "decisions"), "decision"),
     **dict.fromkeys(("volumes", "volume_topics"), "volume"),
     "producer_ids": "producer_ids",
+    "latencies": "latency",
     "gaps": "gap",
 }
 """Tables of BY_DAY that are made of one type of lines, so that without such lines they are known to be empty."""
@@ -98,6 +101,7 @@ def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Map
         "volumes": lambda: volumes(lines, seconds),
         "volume_topics": lambda: volume_topics(lines),
         "producer_ids": lambda: producer_ids(lines, seconds),
+        "latencies": lambda: latencies(lines, seconds),
         "gaps": lambda: gaps(lines).hint("rebalance", "date"),
         "writers": lambda: writers(counted),
     }

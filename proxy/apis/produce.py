@@ -42,6 +42,7 @@ from quota.batch import Batch
 from quota.decision import Action
 from quota.engine import MAX_HOLD
 from quota.in_flight import Passage, Window
+from quota.kinds.overload import STEP
 from quota.kinds.producer_ids import ANY_ID, NO_ID
 from quota.kinds.storage import Storage
 
@@ -287,8 +288,10 @@ def judged_request(client: Client, request: Request, shapes: RequestShapes) -> H
     with given_back(client, passage.end):
         if not passage.going:
             yield Wait(pending, quota=True)
-        if not window.observed and (pause := window.pause(size, answered=found.acks != 0)) > 0:
-            yield Hold(min(pause, MAX_HOLD))
+        until = client.now + MAX_HOLD
+        while not window.observed and client.now < until and (pause := window.pause(client.now)) > 0:
+            yield Hold(min(pause, until - client.now, STEP))  # the window changes meanwhile
+        window.owe(size, client.now, answered=found.acks != 0)
         if (waited := client.now - came) > 0:
             judged = yield from _read(client, found, version)
         decided = yield from _charged(client, request, shapes, judged, pieces)
@@ -305,10 +308,11 @@ def judged_request(client: Client, request: Request, shapes: RequestShapes) -> H
 def _enter(client: Client, judged: Judged, window: Window, pending: Pending) -> Passage:
     """A request comes to the window of its user, at a broker that is overloaded. `pending` is done when it may go on, if it
     waits."""
-    engine, size, answered = client.services.engine, judged.limited_size, judged.found.acks != 0
-    if not window.has_room(size) or window.pause(size, answered=answered) > 0:
+    engine, size = client.services.engine, judged.limited_size
+    if not window.has_room(size) or window.pause(client.now) > 0:
+        window.held = True
         items = judged.judging.limited(range(len(judged.batches)))
-        decision = engine.enforce(engine.overload.waits(window, size, items), client.now).decision
+        decision = engine.enforce(engine.overload.waits(window, size, items, client.now), client.now).decision
         if decision is not None:
             judged.tell([decision])
     return window.enter(size, pending.finish)

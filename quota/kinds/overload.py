@@ -181,11 +181,11 @@ class Broker:
                 continue
             self._answered[owner] = self._answered.pop(owner)  # the last that is forgotten
             window = by_owner.pop(owner, None)
-            latency = quantile(came, QUICK)
+            latency, half = quantile(came, QUICK), quantile(came, 0.5)
             if window is not None:
-                yield Seen(window.sent / seconds, latency, window.weight, window.held or window.waiting > 0)
+                yield Seen(window.sent / seconds, latency, window.weight, window.held or window.waiting > 0, half)
             else:
-                yield Seen(0.0, latency)
+                yield Seen(0.0, latency, half=half)
         for window in by_owner.values():
             if window.sent or window.held or window.waiting:
                 yield Seen(window.sent / seconds, None, window.weight, window.held or window.waiting > 0)
@@ -238,9 +238,9 @@ class Overload:
             return total
         return self._broker(broker, self.options).times(self._owner(user, broker), total)
 
-    def waits(self, window: Window, size: float, items: Sequence[int]) -> Verdict:
+    def waits(self, window: Window, size: float, items: Sequence[int], now: float) -> Verdict:
         """What becomes of a request that its window has no room for. The throttle is the time that it waits, as far as is known."""
-        wait, latency = window.wait(size) + window.pause(size), max(window.latency, 1e-6)
+        wait, latency = window.wait(size) + window.pause(now), max(window.latency, 1e-6)
         usage, limit = (window.wants + size) / latency, window.size / latency
         message = (
             f"The overload quota of {window.owner} is exceeded: the broker cannot keep up, and this is {figure(usage)} bytes/s,"

@@ -159,6 +159,7 @@ def contents(report: Report) -> list[tuple[str, str]]:
         ("topics", "Topics"),
         *([("weeks", "Week over week")] if changed_most(report.traffic) else []),
         ("apis", "Kafka APIs"),
+        *([("latencies", "How long requests took")] if report.traffic.latencies else []),
         *([("chargeback", "Chargeback")] if capacity.charges and capacity.charges.rows else []),
         *found,
     ]

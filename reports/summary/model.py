@@ -27,6 +27,7 @@ class Lines:
     quarantined: int
     volumes: int = 0
     producer_ids: int = 0
+    latencies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,22 @@ class Api:
     response_bytes: int
     mutations: int
     throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long requests of one API took at one broker, in milliseconds. `part`: what took the time. `p50` and `p99`: means of the
+    logs' intervals; `worst_p99`: of one interval; `longest`: of all requests. `broker`: None where connections to the bootstrap
+    address were meant, behind which is any broker."""
+
+    part: str
+    broker: int | None
+    api: str
+    requests: int
+    p50: float
+    p99: float
+    worst_p99: float
+    longest: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +204,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Who sends and fetches. The lists are the largest of `principal_count`, `client_count`, `topic_count`."""
+    """Who sends and fetches. The lists are the largest of `principal_count`, `client_count`, `topic_count`; of `latency_count`,
+    those that took most time in all."""
 
     principals: tuple[Party, ...]
     principal_count: int
@@ -204,6 +222,8 @@ class Traffic:
     fetched_by_principal: Series
     produced_by_topic: Series
     fetched_by_topic: Series
+    latencies: tuple[Latency, ...] = ()
+    latency_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

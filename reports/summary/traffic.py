@@ -1,7 +1,7 @@
 """Traffic of a summary: who sends and fetches most.
 
-In: the tables `entities`, `traffic`, `topics`. Out: `Traffic`. A principal has the same place, and so the same colour, in every
-plot.
+In: the tables `entities`, `traffic`, `topics`, `latencies`. Out: `Traffic`. A principal has the same place, and so the same
+colour, in every plot.
 """
 
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.summary.model import Api, Party, Topic, Traffic
+from reports.summary.model import Api, Latency, Party, Topic, Traffic
 from reports.summary.series import Timeline, make_series
 from reports.tables import Tables
+from reports.transforms.latencies import latencies_of_all
 from reports.transforms.ranking import main_part, ranking
 from reports.transforms.rates import of_api
 
@@ -22,7 +23,7 @@ MAX_ROWS = 1000
 def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
     """Principals, clients, topics and APIs, largest first, with the largest over time."""
     traffic, topics = tables["traffic"], tables["topics"]
-    apis = _apis(traffic)
+    apis, latencies = _apis(traffic), _latencies(tables)
     scopes = {f"{scope}_count": F.count_if(F.col("scope") == scope) for scope in ("principal", "client", "topic")}
     of_topics = F.sum(F.when(F.col("scope") == "topic", F.col("produced_bytes")))
     counts = _totals(tables["entities"], **scopes, topic_produced=of_topics)
@@ -41,6 +42,8 @@ def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
         fetched_by_principal=principal_series["fetched"],
         produced_by_topic=topic_series["produced"],
         fetched_by_topic=topic_series["fetched"],
+        latencies=latencies[:MAX_ROWS],
+        latency_count=len(latencies),
         **counts,
     )
 
@@ -95,6 +98,14 @@ def _apis(traffic: DataFrame) -> tuple[Api, ...]:
     names = ("requests", "request_bytes", "response_bytes", "mutations", "throttle_ms")
     rows = ranking(traffic, ["api"], {name: F.col(name) for name in names}, ["request_bytes", "response_bytes"]).collect()
     return tuple(Api(row["api"], *(int(row[name]) for name in names)) for row in rows)
+
+
+def _latencies(tables: Tables) -> tuple[Latency, ...]:
+    """What took most time in all first. There are few: APIs of a hundred brokers."""
+    rows = latencies_of_all(tables["latencies"])
+    ordered = rows.orderBy((F.col("requests") * F.col("p50_ms")).desc(), "part", "broker_id", "api").collect()
+    names = ("part", "broker_id", "api", "requests", "p50_ms", "p99_ms", "worst_p99_ms", "max_ms")
+    return tuple(Latency(*(row[name] for name in names)) for row in ordered)
 
 
 def _topics(tables: Tables) -> tuple[Topic, ...]:

@@ -81,11 +81,11 @@ class Plant:
                 done[i] += user.waiting * (1 - left)
                 user.answering = user.waiting * (1 - left) * ticks * self.quiet
                 user.waiting *= left
-        quick = sorted(took)[len(took) // 10]
-        seen = [
-            Seen(sent[i], self.sensor(rng, quick * rng.uniform(0.95, 1.05)) if done[i] else None, user.weight, held[i])
-            for i, user in enumerate(users)
-        ]
+        took.sort()
+        quick, half = took[len(took) // 10], took[len(took) // 2]
+        told = [self.sensor(rng, quick * rng.uniform(0.95, 1.05)) if done[i] else None for i in range(len(users))]
+        halves = [None if latency is None else latency * half / quick for latency in told]
+        seen = [Seen(sent[i], told[i], user.weight, held[i], halves[i]) for i, user in enumerate(users)]
         self.controller.step(seen)
         return Second(tuple(done), latency_of(seen), window, tuple(held))
 

@@ -128,14 +128,15 @@ def shapes(engine: Engine, user: str, amount: int, now: float) -> Decision | Non
 
 
 def overloads(engine: Engine, user: str, amount: int, now: float) -> Decision | None:
-    """Somebody writes to a broker that is overloaded: everybody may have 10 bytes under way there, which takes a second."""
+    """Somebody writes twice to a broker that is overloaded: everybody may have 10 bytes under way there, which takes a second."""
     window = Rules(engine, user, "app", now, 1).window
     if window is None:
         return None
     window.resize(10.0, 1.0, now)
-    if window.has_room(amount) and not window.pause(amount):
+    window.owe(amount, now)
+    if window.has_room(amount) and not window.pause(now):
         return None
-    return engine.enforce(engine.overload.waits(window, amount, (0,)), now).decision
+    return engine.enforce(engine.overload.waits(window, amount, (0,), now), now).decision
 
 
 MUTATIONS = limits_of(controller_mutations=LimitTable({EVERYBODY: MutationLimit.of(5, 50)}), max_throttle=CAP)

@@ -150,7 +150,7 @@ def test_shares_go_by_weight_and_a_tenant_is_one_user():
 def test_a_decision_says_who_is_slowed_down_where():
     proxy = Proxy()
     proxy.seconds(7, SLOW, flood=30 * MIB, small=MIB)
-    decision = proxy.engine.overload.waits(proxy.window("flood"), SIZE, (0,)).decision
+    decision = proxy.engine.overload.waits(proxy.window("flood"), SIZE, (0,), proxy.now).decision
     assert decision is not None
     assert (decision.quota, decision.action, decision.entity.user) == ("overload", Action.THROTTLE, "flood")
     assert "user flood at broker 1" in decision.message

@@ -27,6 +27,7 @@ from reports.summary.model import (
     Compared,
     Decision,
     DrivingTopic,
+    Latency,
     Level,
     Limits,
     Lines,
@@ -121,6 +122,8 @@ def report_of(name: str) -> Report:
             fetched_by_principal=series(name),
             produced_by_topic=series(name),
             fetched_by_topic=series(),
+            latencies=(Latency(name, 1, name, 3, 1.0, 2.0, 3.0, 4.0),),
+            latency_count=1,
         ),
         limits=Limits(
             refusals=(Refusal(name, name, 6),),

@@ -153,6 +153,10 @@ def write_days(folder: Path) -> None:
             log.volume(at, topic_bytes=dict(list(sizes.items())[:20]), more_topic_bytes=more, replica_bytes=230 * GIB)
         old = {"log_dir": "/old", "topic_bytes": {"topic-000": GIB}, "replica_bytes": 3 * GIB}
         log.volume(day * 86_400, **old)
+    log.latency(0, requests=300, p50_ms=2.0, p99_ms=10.0, max_ms=11.0).latency(
+        10, requests=100, p50_ms=6.0, p99_ms=50.0, max_ms=70.0
+    )
+    log.latency(86_400, requests=400, p50_ms=5.0, p99_ms=40.0, max_ms=45.0).latency(20, api="Fetch", part="wait", broker_id=None)
     log.write(folder)
 
 
@@ -176,12 +180,25 @@ def test_copies_of_one_day_are_dropped_and_other_days_are_whole(days: Made) -> N
         (day, "User:alice", 3) for day in dates
     ]
     lines = days.report.lines
-    assert (lines.usage, lines.volumes, lines.duplicates, lines.decisions) == (6 + 8, 16, 2, 3)
+    assert (lines.usage, lines.volumes, lines.duplicates, lines.decisions, lines.latencies) == (6 + 8, 16, 2, 3, 4)
+    assert lines.read == 6 + 8 + 16 + 2 + 3 + 4
 
 
 def test_all_of_what_the_volumes_hold_is_charged_to_somebody(days: Made) -> None:
     found = {who: stored / GIB for who, stored in days.rows("chargeback", "principal", "stored_byte_days") if stored}
     assert found == pytest.approx({"User:topic-000": 8, "User:topic-150": 4, "<nobody>": 4 * (198 + 30 + 2)})
+
+
+def test_latencies_are_means_of_intervals_by_requests_and_the_worst_of_all(days: Made) -> None:
+    shown = ("part", "broker_id", "api", "requests", "p50_ms", "p99_ms", "worst_p99_ms", "max_ms")
+    assert days.rows("latencies", *shown) == [
+        ("broker", 1, "Produce", 400, 3.0, 20.0, 50.0, 70.0),
+        ("broker", 1, "Produce", 400, 5.0, 40.0, 40.0, 45.0),
+        ("wait", None, "Fetch", 100, 4.5, 40.0, 40.0, 56.0),
+    ]
+    of_all = [tuple(getattr(row, name) for name in row.__slots__) for row in days.report.traffic.latencies]
+    assert of_all == [("broker", 1, "Produce", 800, 4.0, 30.0, 50.0, 70.0), ("wait", None, "Fetch", 100, 4.5, 40.0, 40.0, 56.0)]
+    assert "How long requests took" in days.page
 
 
 def test_a_run_into_the_folder_of_another_takes_its_place(days: Made, made: Made) -> None:

@@ -57,7 +57,9 @@ def sends(d: Dialogue, number: int, acks: int = -1) -> bool:
 
 def test_who_floods_a_slow_broker_waits_there():
     world = overloaded(5, 0.3)
-    assert not sends(connected(world), 1)
+    d = connected(world)
+    assert sends(d, 1)
+    assert not sends(d, 2)
     assert world.watcher.decisions[-1][0].quota == "overload"
     assert world.watcher.decisions[-1][0].action is Action.THROTTLE
     elsewhere = connected(world, broker=2)
@@ -124,20 +126,46 @@ def test_a_connection_that_ends_leaves_its_place_to_others():
     assert (window.under_way, window.waiting) == (0, 0)
 
 
-def test_a_window_smaller_than_a_request_is_a_pause_before_it():
+def test_after_a_request_larger_than_the_window_there_is_a_pause_before_the_next():
     d = connected(overloaded(5, 0.3))
     _kept = window_of(d, 0.25)
-    assert not sends(d, 1)
-    assert d.port.wake == pytest.approx(10.0 + 0.3 * 3)
-    d.now = 10.91
+    assert sends(d, 1)
+    d.now = 10.3
+    d.broker(written([("orders", 0)], 1))
+    assert not sends(d, 2)
+    assert d.port.wake == pytest.approx(10.0 + 0.3 * 4)
+    d.now = 11.21
     d.session.wake(d.now)
     assert d.to_broker
+
+
+def test_a_pause_gets_shorter_when_the_broker_gets_quicker():
+    d = connected(overloaded(5, 0.3))
+    window = window_of(d, 0.25)
+    window.resize(0.05 * WRITTEN, 0.5, d.now)
+    assert sends(d, 1)
+    d.broker(written([("orders", 0)], 1))
+    assert not sends(d, 2)
+    window.resize(0.05 * WRITTEN, 0.01, 10.5)
+    d.now = 11.0
+    d.session.wake(d.now)
+    assert d.to_broker, "after 10 s at the latency of before"
+
+
+def test_a_large_request_of_who_asks_for_little_goes_on_at_once():
+    world = overloaded(5, 0.3)
+    small = connected(world, "small")
+    _kept = window_of(small, 0.25)
+    told = len(world.watcher.decisions)
+    assert sends(small, 1)
+    assert len(world.watcher.decisions) == told
 
 
 def test_requests_without_an_answer_wait_as_long_as_they_would_be_under_way():
     d = connected(overloaded(5, 0.3))
     _kept = window_of(d, 1)
-    assert not sends(d, 1, acks=0)
+    assert sends(d, 1, acks=0)
+    assert not sends(d, 2, acks=0)
     assert d.port.wake == pytest.approx(10.3)
 
 
