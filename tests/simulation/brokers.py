@@ -25,7 +25,7 @@ VERSIONS: Final = {
     m.METADATA: (0, 12),
     m.HANDSHAKE: (0, 1),
     m.API_VERSIONS: (0, 3),
-    m.CREATE: (2, 5),
+    m.CREATE: (2, 6),
     m.DELETE: (1, 5),
     m.INIT: (0, 4),
     m.CONFIGS: (1, 4),
@@ -113,6 +113,8 @@ class Cluster:
         self.logged_in: dict[str, int] = {}
         self.service = 0.001
         self.refused_by_disk = 0
+        self.mutations: list[tuple[float, str, int]] = []
+        """(time, user, partitions) of what was created and deleted on request"""
         for broker in self.brokers.values():
             broker.start()
 
@@ -366,7 +368,10 @@ class Served(asyncio.Protocol):
     def _create(self, asked: m.Request) -> bytes:
         made = []
         for topic in asked.body.topics:
-            new = asked.body.validate_only or self.cluster.create(str(topic.name), max(int(topic.num_partitions), 1))
+            partitions = max(int(topic.num_partitions), 1)
+            new = asked.body.validate_only or self.cluster.create(str(topic.name), partitions)
+            if new and not asked.body.validate_only:
+                self._mutated(partitions)
             made.append(
                 self._part(
                     asked,
@@ -374,6 +379,7 @@ class Served(asyncio.Protocol):
                     name=topic.name,
                     error_code=_code(0 if new else EXISTS),
                     error_message=None,
+                    topic_config_error_code=0,
                     num_partitions=topic.num_partitions,
                     replication_factor=1,
                     configs=(),
@@ -382,17 +388,19 @@ class Served(asyncio.Protocol):
         return self._answer(asked, topics=tuple(made))
 
     def _delete(self, asked: m.Request) -> bytes:
-        gone = tuple(
-            self._part(
-                asked,
-                "DeletableTopicResult",
-                name=name,
-                error_code=_code(0 if self.cluster.delete(str(name)) else UNKNOWN_TOPIC),
-                error_message=None,
-            )
-            for name in asked.body.topic_names
-        )
-        return self._answer(asked, responses=gone)
+        gone = []
+        for name in asked.body.topic_names:
+            topic = self.cluster.topics.get(str(name))
+            if topic is not None:
+                self.cluster.delete(topic.name)
+                self._mutated(len(topic.partitions))
+            code = _code(UNKNOWN_TOPIC if topic is None else 0)
+            gone.append(self._part(asked, "DeletableTopicResult", name=name, error_code=code, error_message=None))
+        return self._answer(asked, responses=tuple(gone))
+
+    def _mutated(self, partitions: int) -> None:
+        assert self.user is not None
+        self.cluster.mutations.append((self.cluster.now(), self.user, partitions))
 
     def _configs(self, asked: m.Request) -> bytes:
         return self._answer(asked, results=())

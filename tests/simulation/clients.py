@@ -62,11 +62,11 @@ class Asked:
         self.key, self.version, self.correlation_id, self.sent, self.answered = key, version, correlation_id, sent, answered
 
 
-def ask_for_brokers(connection: Connection) -> None:
+def ask_for_brokers(connection: Connection, version: int) -> None:
     """A Metadata request about no topic."""
     connection.ask(
         m.METADATA,
-        9,
+        version,
         lambda *_: None,
         topics=(),
         allow_auto_topic_creation=False,

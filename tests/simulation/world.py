@@ -15,15 +15,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from proxy.config.models import Settings
-from tests.simulation import checker
+from tests.simulation import checker, producer
+from tests.simulation.admins import AT_ONCE, MOST, Admin
 from tests.simulation.brokers import Cluster
 from tests.simulation.clients import Connection, History, ask_for_brokers
-from tests.simulation.faults import Fault, schedule
+from tests.simulation.faults import KINDS, Fault, schedule, some_kinds
 from tests.simulation.network import Network, NetworkLoop, Node, on
-from tests.simulation.producer import JAVA, KINDS, LIBRDKAFKA, UNANSWERED, Producer
+from tests.simulation.producer import JAVA, LIBRDKAFKA, UNANSWERED, Producer
 from tests.simulation.proxies import BOOTSTRAP, HOST, Clock, LedgerStore, SimulatedProxy, replaced
 from tests.simulation.strangers import Stranger
 
@@ -46,6 +47,8 @@ class Shape:
     brokers: int = 3
     producers: int = 6
     fault_every: float = 1.0
+    some_kinds: bool = False
+    """only a few kinds of faults happen, others in each run"""
 
 
 @dataclass
@@ -58,6 +61,31 @@ class Outcome:
     digest: str = ""
     seconds: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
+
+
+class Leniency(NamedTuple):
+    """What quotas may be exceeded by for what happened at a time: seconds of the rate, and, if `unheard`, what proxies that do not
+    hear of each other let pass. For one `owner` of a rate, or all."""
+
+    at: float
+    seconds: float
+    unheard: bool = False
+    owner: str | None = None
+
+
+@dataclass(frozen=True)
+class Mutations:
+    """The limit of a user's controller mutations."""
+
+    user: str
+    algorithm: str
+    rate: float
+    burst: float
+
+    @property
+    def in_the_long_run(self) -> float:
+        """Partitions per second; see docs/controller-mutations.md for why spreading lets twice as many pass."""
+        return self.rate * (2 if self.algorithm == "spread" else 1)
 
 
 class World:
@@ -74,8 +102,11 @@ class World:
         self.cluster = Cluster(self.network, self.chance("brokers"), shape.brokers)
         self.ledger = shape.proxies > 1
         self.rates = {"alice": plan.choice((20_000.0, 50_000.0)), "bob": plan.choice((5_000.0, 100_000.0)), "modest": 400_000.0}
-        """producer byte rates of users"""
-        self.rate_history = {user: [(0.0, rate)] for user, rate in self.rates.items()}
+        """producer byte rates of users, and of tenants"""
+        self.members: dict[str, tuple[str, ...]] = {}
+        """users of tenants"""
+        self._add_tenant(self.chance("tenants"))
+        self.rate_history = {owner: [(0.0, rate)] for owner, rate in self.rates.items()}
         """(since when, the rate) of each"""
         self.limited_topic = "clicks"
         self.topic_rate = plan.choice((8_000.0, 30_000.0))
@@ -88,19 +119,25 @@ class World:
         """until when everybody may be refused as a volume is full"""
         self.proxies = [SimulatedProxy(i, self.network, self.settings, self.history.fail) for i in range(shape.proxies)]
         self.producers = self._producers(plan)
+        self.mutations: Mutations | None = None
+        self.admins = self._admins(self.chance("admins"))
         self.strangers: list[Stranger] = []
         self.done: Counter[str] = Counter()
-        self.leniency: list[tuple[float, float, float]] = []
-        """(time, bytes per byte/s of a rate, bytes): what a quota may be exceeded by for what happened then"""
-        all_faults = schedule(self.chance("faults"), START + 2, START + shape.seconds, shape.fault_every)
+        self.leniency: list[Leniency] = []
+        kinds = some_kinds(self.chance("kinds")) if shape.some_kinds else tuple(KINDS)
+        all_faults = schedule(self.chance("faults"), START + 2, START + shape.seconds, shape.fault_every, kinds)
         self.faults = [all_faults[i] for i in kept if i < len(all_faults)] if kept is not None else all_faults
         self.late = 0
         """records with acks=0 that stand behind some of a later connection of their producer"""
-        self.closest = 0.0
-        """the most that was written of what a quota allows"""
+        self.closest = {"bytes": 0.0, "partitions": 0.0}
+        """the most that was had of what a quota allows"""
 
     def chance(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")
+
+    @property
+    def clients(self) -> list[Producer | Admin]:
+        return [*self.producers, *self.admins]
 
     def is_calm(self, user: str) -> bool:
         """Does this user ask for less than it may have?"""
@@ -118,7 +155,7 @@ class World:
         users = ("alice", "bob", "modest", "free", "alice", "bob", "alice", "alice")
         made = []
         for number in range(self.shape.producers):
-            kind = (LIBRDKAFKA, JAVA)[number % 2] if number < 2 else plan.choice(KINDS)
+            kind = (LIBRDKAFKA, JAVA)[number % 2] if number < 2 else plan.choice(producer.KINDS)
             user = users[number % len(users)]
             open_to = lasting["orders"] + ([] if self.is_calm(user) else lasting["clicks"])
             parts = plan.sample(open_to, plan.randint(1, 6))
@@ -157,9 +194,36 @@ class World:
             made.append(Producer(self.network, self.history, chance, number, UNANSWERED, user, topics, at, *more))
         return made
 
+    def _add_tenant(self, plan: Random) -> None:
+        """Those who ask for more than they may have share a rate as well, often."""
+        if plan.random() < 0.5:
+            self.members["market"] = ("alice", "bob")
+            self.rates["market"] = plan.choice((0.3, 0.7)) * sum(self.rates[user] for user in self.members["market"])
+
+    def _admins(self, plan: Random) -> list[Admin]:
+        """Often some who create topics: with a limit, and without one."""
+        count = plan.choice((0, 0, 1, 2))
+        if count:
+            rate = plan.choice((1.0, 4.0))
+            self.mutations = Mutations("carol", plan.choice(("spread", "token_bucket")), rate, rate * plan.choice((2, 11)))
+
+        def connected() -> None:
+            """Who is only told to wait may come again on another connection, and is held for some time then."""
+            if self.mutations is not None:
+                self.lenient(AT_ONCE * MOST / self.mutations.rate, owner=self.mutations.user)
+
+        made = []
+        for number in range(2 * count):
+            user, pace = ("carol", plan.choice((2.0, 8.0))) if number % 2 == 0 else ("free", 0.3)
+            chance = self.chance(f"admin {number}")
+            more = (HOST, BOOTSTRAP), pace, connected if user == "carol" else lambda: None
+            made.append(Admin(self.network, self.cluster, self.history, chance, number, user, *more))
+        return made
+
     def settings(self, number: int) -> Settings:
         """Those of a proxy, as they are now."""
-        entities = [{"user": user, "producer_byte_rate": int(rate)} for user, rate in self.rates.items()]
+        rates = {user: int(rate) for user, rate in self.rates.items() if user not in self.members}
+        entities = [{"user": user, "cluster_producer_byte_rate": rate} for user, rate in rates.items()]
         given: dict[str, Any] = {
             "proxy_id": f"proxy-{number}",
             "upstream": {
@@ -176,6 +240,15 @@ class World:
             },
             "limits": {"drain_timeout": "5s", "max_throttle": "30s"},
         }
+        if (mutations := self.mutations) is not None:
+            limit = {"controller_mutations_rate": mutations.rate, "controller_mutations_burst": mutations.burst}
+            entities.append({"user": mutations.user, **limit})
+            given["quotas"]["controller_mutations_algorithm"] = mutations.algorithm
+        if self.members:
+            given["tenants"] = {
+                tenant: {"users": list(users), "cluster_producer_byte_rate": int(self.rates[tenant])}
+                for tenant, users in self.members.items()
+            }
         if self.ledger:
             given["ledger"] = {"kind": "redis", "servers": ["store:6379"]}
         return Settings.model_validate(given)
@@ -204,8 +277,8 @@ class World:
         for proxy in self.proxies:
             proxy.start()
         await asyncio.sleep(START)
-        for producer in self.producers:
-            producer.start()
+        for client in self.clients:
+            client.start()
         watch = asyncio.create_task(self._watch())
         now = self.loop.time()
         for fault in self.faults:
@@ -228,26 +301,26 @@ class World:
 
     async def _settle(self) -> None:
         """No more faults, no new records: all that clients have still goes."""
-        for producer in self.producers:
-            producer.stop()
+        for client in self.clients:
+            client.stop()
         self.topic_rate *= 10  # so that all that waits fits into that time
         self.topic_rates.append((self.loop.time(), self.topic_rate))
-        self.change_rates({user: 4 * rates[0][1] for user, rates in self.rate_history.items()})
+        more = {owner: 4.0 * (len(self.members.get(owner, ())) + 1) for owner in self.rates}
+        self.change_rates({owner: more[owner] * rates[0][1] for owner, rates in self.rate_history.items()})
         healed = max((fault.at + fault.seconds for fault in self.faults), default=0.0) + 0.5
         await asyncio.sleep(max(healed - self.loop.time(), 0.0))
         end = self.loop.time() + SETTLE
-        while any(producer.left for producer in self.producers) and self.loop.time() < end:  # noqa: ASYNC110
+        while any(client.left for client in self.clients) and self.loop.time() < end:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
-        for producer in self.producers:
-            if producer.left:
-                self.history.fail(
-                    f"{producer.client_id} has {producer.left} batches that were not written {SETTLE:g} s after the last fault"
-                )
+        for client in self.clients:
+            if client.left:
+                what = "batches that were not written" if isinstance(client, Producer) else "topics that it waits for"
+                self.history.fail(f"{client.client_id} has {client.left} {what} {SETTLE:g} s after the last fault")
 
     async def _close(self) -> None:
         """Clients go away; then nothing may be left."""
-        for producer in self.producers:
-            producer.close()
+        for client in self.clients:
+            client.close()
         for stranger in self.strangers:
             stranger.close()
         end = self.loop.time() + GONE
@@ -261,8 +334,8 @@ class World:
             if not proxy.alive:
                 self.history.fail(f"proxy {proxy.number} does not run")
                 continue
-            for left in proxy.left_over():
-                self.history.fail(f"{left} are left at proxy {proxy.number} though nobody is connected")
+            for what in proxy.left_over():
+                self.history.fail(f"{what} are left at proxy {proxy.number} though nobody is connected")
 
     def _end(self) -> None:
         """Nothing goes on."""
@@ -296,7 +369,8 @@ class World:
             "acks=0": sum(len(producer.handed) for producer in self.producers),
             "acks=0, late": self.late,
             "failed for good": sum(producer.failed for producer in self.producers),
-            "closest to a quota's bound": round(self.closest, 3),
+            "partitions created and deleted": sum(amount for _, _, amount in self.cluster.mutations),
+            **{f"closest to a bound of {unit}": round(closest, 3) for unit, closest in self.closest.items()},
             "longest wait beyond what was told": round(history.longest, 3),
             **{f"fault: {kind}": count for kind, count in self.done.items()},
         }
@@ -307,9 +381,9 @@ class World:
         """Something may delay clients until some time after that."""
         self.history.delayed_until = max(self.history.delayed_until, self.loop.time() + seconds + GRACE)
 
-    def lenient(self, seconds_of_rate: float, size: float = 0.0) -> None:
-        """From now on, once, a quota may be exceeded by so many seconds of it, and so many bytes."""
-        self.leniency.append((self.loop.time(), seconds_of_rate, size))
+    def lenient(self, seconds: float, *, unheard: bool = False, owner: str | None = None) -> None:
+        """From now on, once, quotas may be exceeded by this: see `Leniency`."""
+        self.leniency.append(Leniency(self.loop.time(), seconds, unheard, owner))
 
     def happen(self, fault: Fault) -> None:
         before = self.done[fault.kind]
@@ -371,7 +445,7 @@ class World:
 
     def _forgets(self) -> None:
         """A proxy that starts knows nothing of what was used before, unless others tell."""
-        self.lenient(12.5 if not self.ledger else 3.0, 400_000)
+        self.lenient(12.5 if not self.ledger else 3.0, unheard=True)
 
     def _slow_down_a_node(self, fault: Fault) -> None:
         nodes = [it.node for it in (*self.cluster.brokers.values(), *self.proxies)]
@@ -388,7 +462,7 @@ class World:
 
     def _unshared(self, seconds: float) -> None:
         """Proxies are on their own for this time: each may take others for less than they are."""
-        self.lenient((len(self.proxies) - 1) * (seconds + 2.0) + 2.0, 400_000)
+        self.lenient((len(self.proxies) - 1) * (seconds + 2.0) + 2.0, unheard=True)
 
     def _store_away(self, fault: Fault) -> None:
         memory = self.store.memory
@@ -441,16 +515,17 @@ class World:
         self.done[fault.kind] += 1
 
     def _settings_change(self, fault: Fault) -> None:
-        user = ("alice", "bob")[fault.which % 2]
-        self.change_rates({user: max(self.rates[user] * (0.2, 0.5, 2.0, 4.0)[fault.number % 4], 2_000.0)})
+        owners = "alice", "bob", *self.members
+        owner = owners[fault.which % len(owners)]
+        self.change_rates({owner: max(self.rates[owner] * (0.2, 0.5, 2.0, 4.0)[fault.number % 4], 2_000.0)})
         self.done[fault.kind] += 1
 
     def change_rates(self, rates: dict[str, float]) -> None:
         """Other limits hold from now on, at all proxies."""
-        for user, rate in rates.items():
-            before, self.rates[user] = self.rates[user], rate
-            self.rate_history[user].append((self.loop.time(), rate))
-            self.lenient(12.5 * before / rate if rate < before else 2.0)
+        for owner, rate in rates.items():
+            before, self.rates[owner] = self.rates[owner], rate
+            self.rate_history[owner].append((self.loop.time(), rate))
+            self.lenient(12.5 * before / rate if rate < before else 2.0, owner=owner)
         for proxy in self.proxies:
             proxy.reload()
 
@@ -475,8 +550,8 @@ class World:
         count = 20 + fault.number % 100
 
         def up() -> None:
-            for _ in range(count):
-                ask_for_brokers(connection)
+            for i in range(count):
+                ask_for_brokers(connection, version=9 - i % 2)
             self._later(30.0, end)
 
         def end() -> None:
