@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -102,19 +103,23 @@ def _rates(world: World) -> None:
 
 
 def _judge(world: World, bound: Bound) -> None:
-    """The most that any window has above rate x time, as the highest level of a bucket that leaks."""
+    """The most that any window has above rate x time, as the highest level of a bucket that leaks. What is excused is taken out of
+    it when its cause begins; while the cause lasts the bucket may be that much emptier than empty, for windows that begin then."""
     rates = bound.rates
     level, since, rate, at = 0.0, 0.0, rates[0][1], 1
-    lenient = iter([it for it in world.leniency if it.owner in (None, bound.owner)])
-    pardon = next(lenient, None)
+    excuses = deque(it for it in world.leniency if it.owner in (None, bound.owner))
+    lasting: list[tuple[float, float]] = []
     for now, size in bound.had:
         while at < len(rates) and rates[at][0] <= now:
             level, since, rate = max(level - rate * (rates[at][0] - since), 0.0), rates[at][0], rates[at][1]
             at += 1
-        level, since = max(level - rate * (now - since), 0.0), now
-        while pardon is not None and pardon.at <= now:
-            level = max(level - pardon.seconds * rate - pardon.unheard * bound.unheard, 0.0)
-            pardon = next(lenient, None)
+        level, since = level - rate * (now - since), now
+        lasting = [it for it in lasting if it[0] >= now]
+        level = max(level, -sum(amount for _, amount in lasting))
+        while excuses and excuses[0].at <= now:
+            excuse = excuses.popleft()
+            lasting.append((excuse.until, excuse.seconds * rate + excuse.unheard * bound.unheard))
+            level -= lasting[-1][1]
         level += size
         over = level - rate * (bound.burst + LATE * (2 * len(world.proxies) - 1)) - bound.under_way
         world.closest[bound.unit] = max(world.closest[bound.unit], level / (level - over))

@@ -34,6 +34,10 @@ SETTLE: Final = 200.0
 """Seconds in which all has to be written after the last fault; what is muted is muted for 30 s at most."""
 GONE: Final = 60.0
 """Seconds in which every connection of clients that went away has ended: what they sent before may have to wait for a mute."""
+DRAIN: Final = 5.0
+"""Seconds that a proxy takes to stop at most."""
+RESYNC: Final = 2.0
+"""Seconds until proxies that hear of each other again know what was charged."""
 GRACE: Final = 20.0
 """Seconds that a delay may be felt after its cause has ended: clients come again, all at once."""
 
@@ -64,10 +68,11 @@ class Outcome:
 
 
 class Leniency(NamedTuple):
-    """What quotas may be exceeded by for what happened at a time: seconds of the rate, and, if `unheard`, what proxies that do not
-    hear of each other let pass. For one `owner` of a rate, or all."""
+    """What quotas may be exceeded by for what happened from one time to the other: seconds of the rate, and, if `unheard`, what
+    proxies that do not hear of each other let pass. For one `owner` of a rate, or all."""
 
     at: float
+    until: float
     seconds: float
     unheard: bool = False
     owner: str | None = None
@@ -238,7 +243,7 @@ class World:
                 "topic_rates": {"topics": {self.limited_topic: {"bytes_in": int(self.topic_rate)}}, "mode": self.topic_mode},
                 "storage": {"min_available_bytes": self.storage_hard, "check_interval": "3s", "check_timeout": "2s"},
             },
-            "limits": {"drain_timeout": "5s", "max_throttle": "30s"},
+            "limits": {"drain_timeout": f"{DRAIN:g}s", "max_throttle": "30s"},
         }
         if (mutations := self.mutations) is not None:
             limit = {"controller_mutations_rate": mutations.rate, "controller_mutations_burst": mutations.burst}
@@ -381,9 +386,10 @@ class World:
         """Something may delay clients until some time after that."""
         self.history.delayed_until = max(self.history.delayed_until, self.loop.time() + seconds + GRACE)
 
-    def lenient(self, seconds: float, *, unheard: bool = False, owner: str | None = None) -> None:
-        """From now on, once, quotas may be exceeded by this: see `Leniency`."""
-        self.leniency.append(Leniency(self.loop.time(), seconds, unheard, owner))
+    def lenient(self, seconds: float, *, lasts: float = 0.0, unheard: bool = False, owner: str | None = None) -> None:
+        """From now on, once, quotas may be exceeded by this: see `Leniency`. Its cause `lasts` so many seconds."""
+        now = self.loop.time()
+        self.leniency.append(Leniency(now, now + lasts, seconds, unheard, owner))
 
     def happen(self, fault: Fault) -> None:
         before = self.done[fault.kind]
@@ -431,7 +437,7 @@ class World:
         if proxy is not None:
             proxy.kill()
             self.disturb(fault.seconds + 5)
-            self._forgets()
+            self._forgets(fault.seconds)
             self._later(fault.seconds, proxy.start)
             self.done[fault.kind] += 1
 
@@ -439,13 +445,13 @@ class World:
         proxy = self._proxy(fault)
         if proxy is not None:
             self.disturb(fault.seconds + 15)
-            self._forgets()
+            self._forgets(fault.seconds + DRAIN)
             proxy.stop(lambda: self._later(fault.seconds, proxy.start))
             self.done[fault.kind] += 1
 
-    def _forgets(self) -> None:
-        """A proxy that starts knows nothing of what was used before, unless others tell."""
-        self.lenient(12.5 if not self.ledger else 3.0, unheard=True)
+    def _forgets(self, away: float) -> None:
+        """A proxy that starts after so many seconds knows nothing of what was used before, unless others tell."""
+        self.lenient(12.5 if not self.ledger else 3.0, lasts=away + RESYNC, unheard=True)
 
     def _slow_down_a_node(self, fault: Fault) -> None:
         nodes = [it.node for it in (*self.cluster.brokers.values(), *self.proxies)]
@@ -462,7 +468,7 @@ class World:
 
     def _unshared(self, seconds: float) -> None:
         """Proxies are on their own for this time: each may take others for less than they are."""
-        self.lenient((len(self.proxies) - 1) * (seconds + 2.0) + 2.0, unheard=True)
+        self.lenient((len(self.proxies) - 1) * (seconds + RESYNC) + RESYNC, lasts=seconds + RESYNC, unheard=True)
 
     def _store_away(self, fault: Fault) -> None:
         memory = self.store.memory
