@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tests.simulation import messages as m
 from tests.simulation.brokers import EXISTS, NONE, UNKNOWN_TOPIC, Cluster
-from tests.simulation.clients import Connection, History
+from tests.simulation.clients import HOLD, Connection, History
 from tests.simulation.network import Network, Node, on
 
 REFUSED: Final = 89
@@ -27,7 +27,10 @@ AT_ONCE: Final = 3
 """Topics of a request."""
 WAITING: Final = 8
 """Topics that are waited for, after which no more are wanted."""
-PATIENCE: Final = 60.0
+HOLD_OLD: Final = 60.0
+"""Seconds that a request which cannot be refused is held at most: until the mute that another connection of the user brought is
+over (docs/controller-mutations.md), which each of them may do again. There is one other."""
+PATIENCE: Final = 120.0
 """Seconds for an answer."""
 
 
@@ -51,6 +54,7 @@ class Admin:
         self.user, self._bootstrap, self._pace, self._connected = user, bootstrap, pace, connected
         self.client_id = f"admin-{number}"
         self._versions = chance.choice(VERSIONS)
+        self._hold = HOLD if self._versions is VERSIONS[0] else HOLD_OLD
         self._loop, self._context = network.loop, on(Node(self.client_id))
         self._jobs: deque[Job] = deque()
         self._there: list[Job] = []
@@ -106,7 +110,7 @@ class Admin:
         self._send()
 
     async def _open(self) -> None:
-        made = self._connection = Connection(self._history, self.user, self.client_id, self._send, self._lost)
+        made = self._connection = Connection(self._history, self.user, self.client_id, self._send, self._lost, self._hold)
         self._connected()
         try:
             await self._loop.create_connection(lambda: made, *self._bootstrap)

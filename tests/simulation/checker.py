@@ -97,9 +97,8 @@ def _rates(world: World) -> None:
     if mutations is not None:
         had = [(at, amount) for at, user, amount in world.cluster.mutations if user == mutations.user]
         requests = largest * sum(it.user == mutations.user for it in world.admins)
-        bound = mutations.in_the_long_run
-        burst = mutations.burst / bound
-        _judge(world, Bound(mutations.user, had, [(0.0, bound)], requests, burst, 2 * requests, "partitions"))
+        burst = mutations.burst / mutations.in_the_long_run
+        _judge(world, Bound(mutations.user, had, world.mutation_rates, requests, burst, 2 * requests, "partitions"))
 
 
 def _judge(world: World, bound: Bound) -> None:

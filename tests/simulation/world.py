@@ -13,7 +13,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -125,6 +125,8 @@ class World:
         self.proxies = [SimulatedProxy(i, self.network, self.settings, self.history.fail) for i in range(shape.proxies)]
         self.producers = self._producers(plan)
         self.mutations: Mutations | None = None
+        self.mutation_rates: list[tuple[float, float]] = []
+        """(since when, the most that passes in the long run)"""
         self.admins = self._admins(self.chance("admins"))
         self.strangers: list[Stranger] = []
         self.done: Counter[str] = Counter()
@@ -211,6 +213,7 @@ class World:
         if count:
             rate = plan.choice((1.0, 4.0))
             self.mutations = Mutations("carol", plan.choice(("spread", "token_bucket")), rate, rate * plan.choice((2, 11)))
+            self.mutation_rates.append((0.0, self.mutations.in_the_long_run))
 
         def connected() -> None:
             """Who is only told to wait may come again on another connection, and is held for some time then."""
@@ -310,6 +313,10 @@ class World:
             client.stop()
         self.topic_rate *= 10  # so that all that waits fits into that time
         self.topic_rates.append((self.loop.time(), self.topic_rate))
+        if self.mutations is not None:
+            rate, burst = 10 * self.mutations.rate, 10 * self.mutations.burst
+            self.mutations = replace(self.mutations, rate=rate, burst=burst)
+            self.mutation_rates.append((self.loop.time(), self.mutations.in_the_long_run))
         more = {owner: 4.0 * (len(self.members.get(owner, ())) + 1) for owner in self.rates}
         self.change_rates({owner: more[owner] * rates[0][1] for owner, rates in self.rate_history.items()})
         healed = max((fault.at + fault.seconds for fault in self.faults), default=0.0) + 0.5
