@@ -93,6 +93,9 @@ def _rates(world: World) -> None:
     limited = world.limited_topic
     requests = sum(it.largest * sum(part.topic == limited for part in it.parts) for it in world.producers)
     _judge(world, Bound(limited, [(at, size) for at, size, _, topic in written if topic == limited], world.topic_rates, requests))
+    had = [(at, size) for at, size, user in world.cluster.fetched if user == "dora"]
+    requests = sum(len(world.cluster.brokers) * it.largest_answer for it in world.consumers if it.user == "dora")
+    _judge(world, Bound("dora", had, world.read_rates, requests, unheard=UNHEARD + 2 * requests, unit="bytes read"))
     mutations, largest = world.mutations, admins.AT_ONCE * admins.MOST
     if mutations is not None:
         had = [(at, amount) for at, user, amount in world.cluster.mutations if user == mutations.user]

@@ -197,6 +197,18 @@ DEFECTS: Final = (
         "        if decision.action is Action.THROTTLE:\n            return Forward(_Amend(told))",
         "        if decision.action is Action.THROTTLE:\n            return FORWARD",
     ),
+    Defect(
+        "what a consumer reads counts nothing",
+        "proxy/apis/streams.py",
+        "answers.get(self._key)\n        self._until = 0.0\n        if rate is not None and",
+        "answers.get(self._key)\n        self._until = 0.0\n        if rate is None and",
+    ),
+    Defect(
+        "of an answer that comes in pieces, one is left out",
+        "proxy/session/answers.py",
+        "        if pieces is None:\n            self._out.part(data, start, stop)\n",
+        "        if pieces is None:\n            pass\n",
+    ),
 )
 
 

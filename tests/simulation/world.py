@@ -22,6 +22,7 @@ from tests.simulation import checker, producer
 from tests.simulation.admins import AT_ONCE, MOST, Admin
 from tests.simulation.brokers import Cluster
 from tests.simulation.clients import Connection, History, ask_for_brokers
+from tests.simulation.consumer import Consumer
 from tests.simulation.faults import KINDS, Fault, schedule, some_kinds
 from tests.simulation.network import Network, NetworkLoop, Node, on
 from tests.simulation.producer import JAVA, LIBRDKAFKA, UNANSWERED, Producer
@@ -89,8 +90,12 @@ class Mutations:
 
     @property
     def in_the_long_run(self) -> float:
-        """Partitions per second; see docs/controller-mutations.md for why spreading lets twice as many pass."""
-        return self.rate * (2 if self.algorithm == "spread" else 1)
+        """Partitions per second. An amount that is spread over so many samples weighs for half of them, the running one left out;
+        and whatever is asked for is done while the average is below the rate (docs/controller-mutations.md)."""
+        if self.algorithm == "token_bucket":
+            return self.rate
+        samples = self.burst / self.rate
+        return (self.rate + AT_ONCE * MOST / samples) * 2 * samples / (samples - 1)
 
 
 class World:
@@ -128,6 +133,11 @@ class World:
         self.mutation_rates: list[tuple[float, float]] = []
         """(since when, the most that passes in the long run)"""
         self.admins = self._admins(self.chance("admins"))
+        self.read_rate = 0.0
+        """bytes per second that `dora` may read"""
+        self.consumers = self._consumers(self.chance("consumers"))
+        self.read_rates = [(0.0, self.read_rate)]
+        """(since when, the rate)"""
         self.strangers: list[Stranger] = []
         self.done: Counter[str] = Counter()
         self.leniency: list[Leniency] = []
@@ -136,15 +146,15 @@ class World:
         self.faults = [all_faults[i] for i in kept if i < len(all_faults)] if kept is not None else all_faults
         self.late = 0
         """records with acks=0 that stand behind some of a later connection of their producer"""
-        self.closest = {"bytes": 0.0, "partitions": 0.0}
+        self.closest = {"bytes": 0.0, "bytes read": 0.0, "partitions": 0.0}
         """the most that was had of what a quota allows"""
 
     def chance(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")
 
     @property
-    def clients(self) -> list[Producer | Admin]:
-        return [*self.producers, *self.admins]
+    def clients(self) -> list[Producer | Admin | Consumer]:
+        return [*self.producers, *self.admins, *self.consumers]
 
     def is_calm(self, user: str) -> bool:
         """Does this user ask for less than it may have?"""
@@ -211,8 +221,8 @@ class World:
         """Often some who create topics: with a limit, and without one."""
         count = plan.choice((0, 0, 1, 2))
         if count:
-            rate = plan.choice((1.0, 4.0))
-            self.mutations = Mutations("carol", plan.choice(("spread", "token_bucket")), rate, rate * plan.choice((2, 11)))
+            rate, algorithm = plan.choice((1.0, 4.0)), plan.choice(("spread", "token_bucket"))
+            self.mutations = Mutations("carol", algorithm, rate, rate * (11 if algorithm == "spread" else plan.choice((2, 11))))
             self.mutation_rates.append((0.0, self.mutations.in_the_long_run))
 
         def connected() -> None:
@@ -226,6 +236,18 @@ class World:
             chance = self.chance(f"admin {number}")
             more = (HOST, BOOTSTRAP), pace, connected if user == "carol" else lambda: None
             made.append(Admin(self.network, self.cluster, self.history, chance, number, user, *more))
+        return made
+
+    def _consumers(self, plan: Random) -> list[Consumer]:
+        """Often some who read what others write: with a limit, and without one."""
+        made = []
+        self.read_rate = plan.choice((5_000.0, 20_000.0))
+        for number in range(plan.choice((0, 0, 1, 2, 3))):
+            topic = plan.choice(("orders", "clicks"))
+            parts = [(topic, i) for i in range(len(self.cluster.topics[topic].partitions))]
+            user, chance = ("dora", "free", "dora")[number], self.chance(f"consumer {number}")
+            largest = plan.choice((2_000, 20_000))
+            made.append(Consumer(self.network, self.cluster, self.history, chance, number, user, parts, (HOST, BOOTSTRAP), largest))
         return made
 
     def settings(self, number: int) -> Settings:
@@ -252,6 +274,8 @@ class World:
             limit = {"controller_mutations_rate": mutations.rate, "controller_mutations_burst": mutations.burst}
             entities.append({"user": mutations.user, **limit})
             given["quotas"]["controller_mutations_algorithm"] = mutations.algorithm
+        if self.consumers:
+            entities.append({"user": "dora", "cluster_consumer_byte_rate": int(self.read_rate)})
         if self.members:
             given["tenants"] = {
                 tenant: {"users": list(users), "cluster_producer_byte_rate": int(self.rates[tenant])}
@@ -317,6 +341,8 @@ class World:
             rate, burst = 10 * self.mutations.rate, 10 * self.mutations.burst
             self.mutations = replace(self.mutations, rate=rate, burst=burst)
             self.mutation_rates.append((self.loop.time(), self.mutations.in_the_long_run))
+        self.read_rate *= 100
+        self.read_rates.append((self.loop.time(), self.read_rate))
         more = {owner: 4.0 * (len(self.members.get(owner, ())) + 1) for owner in self.rates}
         self.change_rates({owner: more[owner] * rates[0][1] for owner, rates in self.rate_history.items()})
         healed = max((fault.at + fault.seconds for fault in self.faults), default=0.0) + 0.5
@@ -326,8 +352,8 @@ class World:
             await asyncio.sleep(1.0)
         for client in self.clients:
             if client.left:
-                what = "batches that were not written" if isinstance(client, Producer) else "topics that it waits for"
-                self.history.fail(f"{client.client_id} has {client.left} {what} {SETTLE:g} s after the last fault")
+                what = f"{client.client_id} is not done with {client.left} batches, topics or partitions"
+                self.history.fail(f"{what} {SETTLE:g} s after the last fault")
 
     async def _close(self) -> None:
         """Clients go away; then nothing may be left."""
@@ -381,6 +407,7 @@ class World:
             "acks=0": sum(len(producer.handed) for producer in self.producers),
             "acks=0, late": self.late,
             "failed for good": sum(producer.failed for producer in self.producers),
+            "records read": sum(consumer.read for consumer in self.consumers),
             "partitions created and deleted": sum(amount for _, _, amount in self.cluster.mutations),
             **{f"closest to a bound of {unit}": round(closest, 3) for unit, closest in self.closest.items()},
             "longest wait beyond what was told": round(history.longest, 3),
