@@ -64,9 +64,8 @@ def _logs(world: World) -> None:
                     before, seen = last.get(session, -1), of_session.setdefault(session, set())
                     # a request of a connection that is over may come late
                     simple = not kinds[number >> 32].idempotent and not connection
-                    if connection < newest.get(number >> 32, 0):
-                        world.late += 1
-                    newest[number >> 32] = max(connection, newest.get(number >> 32, 0))
+                    world.late += connection > 0 and number < newest.get(number >> 32, -1)
+                    newest[number >> 32] = max(number, newest.get(number >> 32, -1))
                     if number in seen or (number < before and not simple):
                         what = "twice" if number in seen else "out of order"
                         client = f"{kinds[number >> 32].name}-{number >> 32}"
@@ -115,14 +114,13 @@ def _judge(world: World, bound: Bound) -> None:
         while at < len(rates) and rates[at][0] <= now:
             level, since, rate = max(level - rate * (rates[at][0] - since), 0.0), rates[at][0], rates[at][1]
             at += 1
-        level, since = level - rate * (now - since), now
-        lasting = [it for it in lasting if it[0] >= now]
-        level = max(level, -sum(amount for _, amount in lasting))
+        level, since = max(level - rate * (now - since), -sum(amount for _, amount in lasting)), now
         while excuses and excuses[0].at <= now:
             excuse = excuses.popleft()
             lasting.append((excuse.until, excuse.seconds * rate + excuse.unheard * bound.unheard))
             level -= lasting[-1][1]
-        level += size
+        lasting = [it for it in lasting if it[0] >= now]
+        level = max(level, -sum(amount for _, amount in lasting)) + size
         over = level - rate * (bound.burst + LATE * (2 * len(world.proxies) - 1)) - bound.under_way
         world.closest[bound.unit] = max(world.closest[bound.unit], level / (level - over))
         if over > 0:

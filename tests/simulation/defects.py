@@ -200,8 +200,8 @@ DEFECTS: Final = (
     Defect(
         "what a consumer reads counts nothing",
         "proxy/apis/streams.py",
-        "answers.get(self._key)\n        self._until = 0.0\n        if rate is not None and",
-        "answers.get(self._key)\n        self._until = 0.0\n        if rate is None and",
+        "rate = client.rules(now).answers.get(self._key)",
+        "rate = None",
     ),
     Defect(
         "of an answer that comes in pieces, one is left out",

@@ -145,7 +145,7 @@ class World:
         all_faults = schedule(self.chance("faults"), START + 2, START + shape.seconds, shape.fault_every, kinds)
         self.faults = [all_faults[i] for i in kept if i < len(all_faults)] if kept is not None else all_faults
         self.late = 0
-        """records with acks=0 that stand behind some of a later connection of their producer"""
+        """records with acks=0 that stand behind some that their producer made later, on another connection"""
         self.closest = {"bytes": 0.0, "bytes read": 0.0, "partitions": 0.0}
         """the most that was had of what a quota allows"""
 
