@@ -16,12 +16,14 @@ from loadtest.results.model import Event, PhaseResult, TenantResult
 
 @dataclass(slots=True)
 class OfKind:
-    """All faults of one kind. `longest`: seconds of the longest stall that belongs to one, and whose that was."""
+    """All faults of one kind. `longest`: seconds of the longest stall that belongs to one, and whose that was; `of_limited`: the
+    same of those whom a quota may hold back, so that their stalls need not come of the fault."""
 
     kind: str
     times: int = 0
     longest: int = 0
     tenant: str = ""
+    of_limited: int = 0
 
 
 def fault_of(line: str) -> Event | None:
@@ -54,7 +56,9 @@ def by_kind(phase: PhaseResult) -> list[OfKind]:
         for first, length in _stalls(phase, tenant):
             before = [fault for fault in all_of_them if fault.at < first + 1]
             one = found.setdefault(before[-1].kind if before else "before any", OfKind(before[-1].kind if before else "before any"))
-            if length > one.longest:
+            if tenant.limited:
+                one.of_limited = max(one.of_limited, length)
+            elif length > one.longest:
                 one.longest, one.tenant = length, tenant.tenant
     return sorted(found.values(), key=lambda one: (-one.longest, one.kind))
 

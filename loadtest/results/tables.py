@@ -149,11 +149,18 @@ def deliveries(found: Sequence[Delivery]) -> Rows:
 
 def faults(phase: PhaseResult) -> Rows:
     """How many there were of each kind, and the longest time in which a tenant had no success after one began."""
-    rows = [
-        (clean(one.kind, 50), count(one.times), f"{one.longest} s" if one.longest else NONE, clean(one.tenant, 30))
-        for one in by_kind(phase)
-    ]
-    return Rows(("Fault", "Times", "Longest stall", "Whose"), [(a, b, c, d) for a, b, c, d in rows])
+    heads = ("Fault", "Times", "Longest stall", "Whose", "Of those limited")
+    return Rows(
+        heads,
+        [
+            (clean(it.kind, 50), count(it.times), _stall(it.longest), clean(it.tenant, 30), _stall(it.of_limited))
+            for it in by_kind(phase)
+        ],
+    )
+
+
+def _stall(seconds: int) -> str:
+    return f"{seconds} s" if seconds else NONE
 
 
 def measures(comparison: Comparison) -> Rows:

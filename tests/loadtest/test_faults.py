@@ -43,6 +43,16 @@ def test_the_longest_stall_belongs_to_the_fault_that_began_last_before_it() -> N
     assert found == [("broker killed", 2, 5, "second"), ("disk full", 1, 2, "first")]
 
 
+def test_stalls_of_those_whom_a_quota_holds_back_are_told_apart() -> None:
+    held = steady("held", (6, 16), (41, 44)).model_copy(update={"limited": True})
+    events = [fault("broker killed", 5, 8), fault("disk full", 40, 41)]
+    found = by_kind(during(held, steady("other", (6, 8)), events=events))
+    assert [(one.kind, one.longest, one.tenant, one.of_limited) for one in found] == [
+        ("broker killed", 2, "other", 10),
+        ("disk full", 0, "", 3),
+    ]
+
+
 def test_time_before_the_first_success_is_no_stall() -> None:
     found = by_kind(during(steady("slow", (0, 12)), events=[fault("broker killed", 5, 8)]))
     assert [(one.kind, one.longest) for one in found] == [("broker killed", 0)]

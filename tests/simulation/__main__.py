@@ -4,6 +4,7 @@ with these of its faults only. Exit code 1 if anything is wrong; then it says wi
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import secrets
 import sys
@@ -34,14 +35,15 @@ def main() -> int:
     print(f"seeds from {first} on", flush=True)
     total = runs.Total()
     seeds = count(first) if options.runs is None else range(first, first + options.runs)
-    for outcome in runs.until(options.seconds, seeds):
-        total.add(outcome)
-        if options.repeat and (again := runs.run(outcome.seed)).digest != outcome.digest:
-            print(f"seed {outcome.seed} fails: it gave {outcome.digest}, and then {again.digest}")
-            return 1
-        if outcome.wrong:
-            print(total)
-            return _tell_of_failure(outcome, shrink=not options.no_shrink)
+    with contextlib.suppress(KeyboardInterrupt):
+        for outcome in runs.until(options.seconds, seeds):
+            total.add(outcome)
+            if options.repeat and (again := runs.run(outcome.seed)).digest != outcome.digest:
+                print(f"seed {outcome.seed} fails: it gave {outcome.digest}, and then {again.digest}")
+                return 1
+            if outcome.wrong:
+                print(total)
+                return _tell_of_failure(outcome, shrink=not options.no_shrink)
     print(total)
     return 0
 

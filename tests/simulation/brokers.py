@@ -8,6 +8,7 @@ the proxy's. Connections have to log in (SASL PLAIN, any password)."""
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -22,10 +23,11 @@ PORT: Final = 9092
 REMEMBERED: Final = 5
 VERSIONS: Final = {
     m.PRODUCE: (3, 12),
+    m.FETCH: (4, 11),
     m.METADATA: (0, 12),
     m.HANDSHAKE: (0, 1),
     m.API_VERSIONS: (0, 3),
-    m.CREATE: (2, 5),
+    m.CREATE: (2, 6),
     m.DELETE: (1, 5),
     m.INIT: (0, 4),
     m.CONFIGS: (1, 4),
@@ -56,14 +58,41 @@ class Partition:
     def __init__(self, leader: int) -> None:
         self.leader = leader
         self.log: list[Entry] = []
+        self._ends: list[int] = []
+        """offset behind each batch of the log"""
         self.producers: dict[int, ProducerState] = {}
         self.wanted: dict[tuple[int, int], int] = {}
         """(producer id, epoch) to the sequence that this cluster refused first, where nothing of it was written yet"""
 
+    @property
+    def end(self) -> int:
+        """The offset of the next record."""
+        return self._ends[-1] if self._ends else 0
+
+    def at(self, offset: int) -> m.RecordBatch | None:
+        """The batch that begins there."""
+        i = bisect_right(self._ends, offset)
+        found = self.log[i].batch if i < len(self.log) else None
+        return found if found is not None and self._ends[i] - len(found.numbers) == offset else None
+
+    def read(self, offset: int, most: int) -> bytes:
+        """Whole batches from there on: one, and more as long as all are within `most` bytes."""
+        found, i, size = [], bisect_right(self._ends, offset), 0
+        while i < len(self.log) and (not found or size + self.log[i].batch.size <= most):
+            batch, first = self.log[i].batch, self._ends[i] - len(self.log[i].batch.numbers)
+            found.append(m.record_batch(batch.producer_id, batch.epoch, batch.sequence, batch.numbers, batch.size, first))
+            size += batch.size
+            i += 1
+        return b"".join(found)
+
+    def _write(self, batch: m.RecordBatch, user: str, now: float) -> None:
+        self.log.append(Entry(batch, user, now))
+        self._ends.append(self.end + len(batch.numbers))
+
     def append(self, batch: m.RecordBatch, user: str, now: float) -> int:
         """The error code."""
         if batch.producer_id < 0:
-            self.log.append(Entry(batch, user, now))
+            self._write(batch, user, now)
             return NONE
         state = self.producers.get(batch.producer_id)
         key = batch.producer_id, batch.epoch
@@ -80,7 +109,7 @@ class Partition:
         self.wanted.pop(key, None)
         state.next = batch.sequence + len(batch.numbers)
         state.last = [*state.last, (batch.sequence, len(self.log))][-REMEMBERED:]
-        self.log.append(Entry(batch, user, now))
+        self._write(batch, user, now)
         return NONE
 
     def refuse(self, batch: m.RecordBatch) -> None:
@@ -113,6 +142,10 @@ class Cluster:
         self.logged_in: dict[str, int] = {}
         self.service = 0.001
         self.refused_by_disk = 0
+        self.fetched: list[tuple[float, int, str]] = []
+        """(time, bytes, user) of answers to Fetch"""
+        self.mutations: list[tuple[float, str, int]] = []
+        """(time, user, partitions) of what was created and deleted on request"""
         for broker in self.brokers.values():
             broker.start()
 
@@ -192,6 +225,7 @@ class Served(asyncio.Protocol):
         self.user: str | None = None
         self._handlers: dict[int, Callable[[m.Request], bytes | None]] = {
             m.PRODUCE: self._produce,
+            m.FETCH: self._fetch,
             m.METADATA: self._metadata,
             m.HANDSHAKE: self._handshake,
             m.AUTHENTICATE: self._authenticate,
@@ -347,12 +381,12 @@ class Served(asyncio.Protocol):
 
     def _write(self, name: str, index: int, records: bytes) -> int:
         cluster, batch = self.cluster, m.read_batch(records)
-        topic = cluster.topics.get(name)
-        if topic is None or index >= len(topic.partitions):
-            return UNKNOWN_TOPIC
-        partition = topic.partitions[index]
-        code = NOT_LEADER if partition.leader != self.broker.number else DISK if cluster.full(self.broker.number) else NONE
-        if code:
+        code, led = self._leads(name, index)
+        if code == UNKNOWN_TOPIC:
+            return code
+        partition = cluster.topics[name].partitions[index]
+        code = code or (DISK if cluster.full(self.broker.number) else NONE)
+        if code or led is None:
             cluster.refused_by_disk += code == DISK
             partition.refuse(batch)
             return code
@@ -363,10 +397,75 @@ class Served(asyncio.Protocol):
             cluster.written[self.broker.number] += batch.size
         return code
 
+    def _fetch(self, asked: m.Request) -> bytes | None:
+        """Without records an answer comes when the time of a long poll is over; the connection's other requests wait."""
+        found = self._found(asked)
+        if not any(records for _, parts in found for _, _, records in parts):
+            self._busy = True
+            wait = asked.body.max_wait.total_seconds()
+            self.cluster.network.loop.call_later(wait, self._fetched, asked)
+            return None
+        return self._read_out(asked, found)
+
+    def _fetched(self, asked: m.Request) -> None:
+        self._busy = False
+        if self.broker.node.alive and not self.transport.lost:
+            self.transport.write(self._read_out(asked, self._found(asked)))
+            self._next()
+
+    def _found(self, asked: m.Request) -> list[tuple[str, list[tuple[int, int, bytes]]]]:
+        """By topic (partition, error code, records)."""
+        found, left = [], int(asked.body.max_bytes)
+        for topic in asked.body.topics:
+            parts = []
+            for it in topic.partitions:
+                code, partition = self._leads(str(topic.topic), int(it.partition))
+                most = min(int(it.partition_max_bytes), left)
+                records = partition.read(int(it.fetch_offset), most) if partition is not None and left > 0 else b""
+                left -= len(records)
+                parts.append((int(it.partition), code, records))
+            found.append((str(topic.topic), parts))
+        return found
+
+    def _leads(self, name: str, index: int) -> tuple[int, Partition | None]:
+        """(error code, the partition), if this broker leads it."""
+        topic = self.cluster.topics.get(name)
+        if topic is None or index >= len(topic.partitions):
+            return UNKNOWN_TOPIC, None
+        partition = topic.partitions[index]
+        return (NONE, partition) if partition.leader == self.broker.number else (NOT_LEADER, None)
+
+    def _read_out(self, asked: m.Request, found: list[tuple[str, list[tuple[int, int, bytes]]]]) -> bytes:
+        def part(index: int, code: int, records: bytes) -> Any:
+            return self._part(
+                asked,
+                "PartitionData",
+                partition_index=index,
+                error_code=_code(code),
+                high_watermark=0,
+                last_stable_offset=0,
+                log_start_offset=0,
+                aborted_transactions=None,
+                preferred_read_replica=-1,
+                records=records,
+            )
+
+        responses = tuple(
+            self._part(asked, "FetchableTopicResponse", topic=name, partitions=tuple(part(*it) for it in parts))
+            for name, parts in found
+        )
+        answer = self._answer(asked, error_code=_code(0), session_id=0, responses=responses)
+        assert self.user is not None
+        self.cluster.fetched.append((self.cluster.now(), len(answer), self.user))
+        return answer
+
     def _create(self, asked: m.Request) -> bytes:
         made = []
         for topic in asked.body.topics:
-            new = asked.body.validate_only or self.cluster.create(str(topic.name), max(int(topic.num_partitions), 1))
+            partitions = max(int(topic.num_partitions), 1)
+            new = asked.body.validate_only or self.cluster.create(str(topic.name), partitions)
+            if new and not asked.body.validate_only:
+                self._mutated(partitions)
             made.append(
                 self._part(
                     asked,
@@ -374,6 +473,7 @@ class Served(asyncio.Protocol):
                     name=topic.name,
                     error_code=_code(0 if new else EXISTS),
                     error_message=None,
+                    topic_config_error_code=0,
                     num_partitions=topic.num_partitions,
                     replication_factor=1,
                     configs=(),
@@ -382,17 +482,19 @@ class Served(asyncio.Protocol):
         return self._answer(asked, topics=tuple(made))
 
     def _delete(self, asked: m.Request) -> bytes:
-        gone = tuple(
-            self._part(
-                asked,
-                "DeletableTopicResult",
-                name=name,
-                error_code=_code(0 if self.cluster.delete(str(name)) else UNKNOWN_TOPIC),
-                error_message=None,
-            )
-            for name in asked.body.topic_names
-        )
-        return self._answer(asked, responses=gone)
+        gone = []
+        for name in asked.body.topic_names:
+            topic = self.cluster.topics.get(str(name))
+            if topic is not None:
+                self.cluster.delete(topic.name)
+                self._mutated(len(topic.partitions))
+            code = _code(UNKNOWN_TOPIC if topic is None else 0)
+            gone.append(self._part(asked, "DeletableTopicResult", name=name, error_code=code, error_message=None))
+        return self._answer(asked, responses=tuple(gone))
+
+    def _mutated(self, partitions: int) -> None:
+        assert self.user is not None
+        self.cluster.mutations.append((self.cluster.now(), self.user, partitions))
 
     def _configs(self, asked: m.Request) -> bytes:
         return self._answer(asked, results=())

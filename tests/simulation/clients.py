@@ -62,11 +62,11 @@ class Asked:
         self.key, self.version, self.correlation_id, self.sent, self.answered = key, version, correlation_id, sent, answered
 
 
-def ask_for_brokers(connection: Connection) -> None:
+def ask_for_brokers(connection: Connection, version: int) -> None:
     """A Metadata request about no topic."""
     connection.ask(
         m.METADATA,
-        9,
+        version,
         lambda *_: None,
         topics=(),
         allow_auto_topic_creation=False,
@@ -76,11 +76,15 @@ def ask_for_brokers(connection: Connection) -> None:
 
 
 class Connection(asyncio.Protocol):
-    """One connection of a client. `up` is called when it has logged in, `down` when it is over."""
+    """One connection of a client. `up` is called when it has logged in, `down` when it is over. `hold`: seconds that a request
+    of an entity which is muted on another connection is held at most."""
 
-    def __init__(self, history: History, user: str, client_id: str, up: Callable[[], None], down: Callable[[], None]) -> None:
+    def __init__(
+        self, history: History, user: str, client_id: str, up: Callable[[], None], down: Callable[[], None], hold: float = HOLD
+    ) -> None:
         self.history, self.user, self.client_id, self._up, self._down = history, user, client_id, up, down
         self.asked: deque[Asked] = deque()
+        self._hold = hold
         self.ready = self.over = False
         self._frames, self._number = m.Frames(), 0
         self._may_wait_until = self._told_until = 0.0
@@ -155,7 +159,7 @@ class Connection(asyncio.Protocol):
         """Has this request waited for longer than its client was told, plus the holds that are documented?"""
         history = self.history
         slack = FAULTY if self._faulty(asked) else NOT_IN_TIME
-        hold = 0.0 if history.calm(self.user) else HOLD
+        hold = 0.0 if history.calm(self.user) else self._hold
         late = now - max(asked.sent, self._may_wait_until)
         history.longest = max(history.longest, late)
         if late > hold + slack:

@@ -173,6 +173,42 @@ DEFECTS: Final = (
         "                self._out.add(chunks)\n",
         "                self._out.add([*chunks, *chunks])\n",
     ),
+    Defect(
+        "users of a tenant do not share its rate",
+        "quota/rules.py",
+        "for kind in (engine.tenant_rates[name], rates):",
+        "for kind in (rates,):",
+    ),
+    Defect(
+        "a topic costs one mutation, whatever its partitions",
+        "proxy/apis/create_topics.py",
+        "else max(topic.amount, 0)",
+        "else 1",
+    ),
+    Defect(
+        "topics that are refused are created all the same",
+        "proxy/apis/mutations.py",
+        "return Forward(_Amend(told), request.with_body(kept))",
+        "return Forward(_Amend(told))",
+    ),
+    Defect(
+        "whoever cannot be refused topics is not told to wait",
+        "proxy/apis/mutations.py",
+        "        if decision.action is Action.THROTTLE:\n            return Forward(_Amend(told))",
+        "        if decision.action is Action.THROTTLE:\n            return FORWARD",
+    ),
+    Defect(
+        "what a consumer reads counts nothing",
+        "proxy/apis/streams.py",
+        "rate = client.rules(now).answers.get(self._key)",
+        "rate = None",
+    ),
+    Defect(
+        "of an answer that comes in pieces, one is left out",
+        "proxy/session/answers.py",
+        "        if pieces is None:\n            self._out.part(data, start, stop)\n",
+        "        if pieces is None:\n            pass\n",
+    ),
 )
 
 

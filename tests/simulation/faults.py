@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -48,10 +49,15 @@ KINDS: Final = {
 """Kinds, and how often each comes among the others."""
 
 
-def schedule(chance: Random, start: float, stop: float, every: float) -> list[Fault]:
-    """Faults in this time, one `every` so many seconds on average."""
+def some_kinds(chance: Random) -> list[str]:
+    """A third of the kinds: what one of them hides, as a restart hides what is not forgotten, shows where that one is left out."""
+    return chance.sample(list(KINDS), len(KINDS) // 3)
+
+
+def schedule(chance: Random, start: float, stop: float, every: float, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:
+    """Faults of these kinds in this time, one `every` so many seconds on average."""
     found, now = [], start
     while (now := now + chance.expovariate(1 / every)) < stop:
-        kind = chance.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = chance.choices(kinds, [KINDS[kind] for kind in kinds])[0]
         found.append(Fault(now, kind, chance.uniform(0.05, LAST), chance.randrange(1 << 16), chance.randrange(1 << 30)))
     return found

@@ -34,10 +34,10 @@ class RecordBatch(NamedTuple):
     size: int
 
 
-def record_batch(producer_id: int, epoch: int, sequence: int, numbers: tuple[int, ...], size: int) -> bytes:
-    """Padded to `size` bytes."""
+def record_batch(producer_id: int, epoch: int, sequence: int, numbers: tuple[int, ...], size: int, offset: int = 0) -> bytes:
+    """Padded to `size` bytes. `offset`: of its first record."""
     size = max(size, HEADER + 8 * len(numbers))
-    head = _BATCH.pack(0, size - 12, 0, 2, 0, 0, len(numbers) - 1, 0, 0, producer_id, epoch, sequence, len(numbers))
+    head = _BATCH.pack(offset, size - 12, 0, 2, 0, 0, len(numbers) - 1, 0, 0, producer_id, epoch, sequence, len(numbers))
     return (head + struct.pack(f">{len(numbers)}Q", *numbers)).ljust(size, b"\0")
 
 
@@ -47,6 +47,12 @@ def read_batch(data: bytes) -> RecordBatch:
     if len(data) != struct.unpack_from(">i", data, 8)[0] + 12 or len(data) < HEADER + 8 * count:
         raise ValueError("no batch")
     return RecordBatch(producer_id, epoch, sequence, struct.unpack_from(f">{count}Q", data, HEADER), len(data))
+
+
+def read_first_batch(data: bytes) -> tuple[RecordBatch, int, int]:
+    """The first of several batches, the offset of its first record, and its size."""
+    offset, length = struct.unpack_from(">qi", data)
+    return read_batch(data[: length + 12]), offset, length + 12
 
 
 @cache

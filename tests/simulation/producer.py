@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from tests.simulation import messages as m
 from tests.simulation.clients import Connection, History
-from tests.simulation.network import Network, Node, on
+from tests.simulation.network import Network
+from tests.simulation.routed import Part, Routed
 
 AGAIN: Final = frozenset({3, 5, 6, 7, 13, 15, 19, 20, 56})
 """Errors that pass (UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR, ...)."""
@@ -62,17 +63,16 @@ class Batch:
         self.under_way: Connection | None = None
 
 
-class Part:
+class WrittenPart(Part):
     """A partition as a producer sees it."""
 
     def __init__(self, topic: str, index: int) -> None:
-        self.topic, self.index = topic, index
+        super().__init__(topic, index)
         self.batches: deque[Batch] = deque()
         self.next = 0
-        self.leader = -1
 
 
-class Producer:
+class Producer(Routed[WrittenPart]):
     """One producer. `pace`: batches per second; `size`: bytes of a batch, about; `most`: bytes
     that wait, after which no more are made."""
 
@@ -80,35 +80,25 @@ class Producer:
         self, network: Network, history: History, chance: Random, number: int, kind: Kind, user: str, parts: list[tuple[str, int]],
         bootstrap: tuple[str, int], pace: float, size: int, most: int,
     ) -> None:  # fmt: skip
-        self.network, self.history, self.chance, self.kind, self.user = network, history, chance, kind, user
-        self.number, self.client_id = number, f"{kind.name}-{number}"
-        self.parts = [Part(*it) for it in parts]
-        self._bootstrap, self._pace, self._size, self._most = bootstrap, pace, size, most
-        self.node = Node(self.client_id)
-        self._context = on(self.node)
-        self._loop = network.loop
-        self._connections: dict[int, Connection | None] = {}
-        self._addresses: dict[int, tuple[str, int]] = {-1: bootstrap}
-        self._retry_at: dict[int, float] = {}
+        super().__init__(
+            network, history, chance, f"{kind.name}-{number}", user, [WrittenPart(*it) for it in parts], bootstrap,
+            kind.backoff, kind.patience,
+        )  # fmt: skip
+        self.kind, self.number = kind, number
+        self._pace, self._size, self._most = pace, size, most
         self._wait_until: dict[int, float] = {}
-        self._producer_id, self._asking_id, self._asking_metadata = -1, False, False
-        self._metadata_at = -1.0
+        self._producer_id, self._asking_id = -1, False
         self._made = self.written = self.failed = 0
-        self.stopped = self.closed = self._renewing = False
+        self._renewing = False
         self._again: Any = None
         self.handed: dict[int, int] = {}
         """with acks=0: numbers of records to the connection that they were handed to, in the order of connections"""
-        self._opened = 0
         self.renews = chance.choice((0.0, 0.3))
         """how often in a second it begins a new session, without any fault"""
 
     def start(self) -> None:
         self._context.run(self._loop.call_later, self.chance.random(), self._make)
-        self._context.run(self._loop.call_later, self.chance.random(), self._tick)
-
-    def stop(self) -> None:
-        """No new records; those that are there still go."""
-        self.stopped = True
+        super().start()
 
     def renew(self) -> None:
         """It begins a new session, as after a restart or an error that it cannot get over, once nothing is under way."""
@@ -122,12 +112,6 @@ class Producer:
     @property
     def left(self) -> int:
         return sum(len(part.batches) for part in self.parts)
-
-    def close(self) -> None:
-        self.closed = True
-        for connection in list(self._connections.values()):
-            if connection is not None and not connection.over:
-                connection.close(at_once=False)
 
     # ------------------------------------------------------------------ records
 
@@ -145,90 +129,18 @@ class Producer:
             self._send()
 
     def _tick(self) -> None:
-        """Once a second: metadata that is old, answers that do not come."""
-        if self.closed:
-            return
-        self._loop.call_later(1.0, self._tick)
-        if self.chance.random() < self.renews:
+        if not self.closed and self.chance.random() < self.renews:
             self.renew()
-        now = self._loop.time()
-        for connection in list(self._connections.values()):
-            if connection is not None and connection.asked and now - connection.asked[0].sent > self.kind.patience:
-                connection.look_at_wait(connection.asked[0], now)
-                connection.close()
-        if now - self._metadata_at > 10:
-            self._refresh()
-        self._send()
+        super()._tick()
 
-    # ------------------------------------------------------------------ connections
-
-    def _connection(self, broker: int) -> Connection | None:
-        """One that can be used now, else None: it is opened, or opened again after a pause."""
-        if broker in self._connections:
-            found = self._connections[broker]
-            return found if found is not None and found.ready else None
-        address = self._addresses.get(broker)
-        now = self._loop.time()
-        if address is None or now < self._retry_at.get(broker, 0.0) or self.closed:
-            return None
-        self._connections[broker] = None
-        self._context.run(self._loop.create_task, self._open(broker, address))
-        return None
-
-    async def _open(self, broker: int, address: tuple[str, int]) -> None:
-        def down() -> None:
-            self._lost(broker, made)
-
-        made = Connection(self.history, self.user, self.client_id, self._send, down)
-        self._opened += 1
-        made.number_of = self._opened
-        self._connections[broker] = made
-        try:
-            await self._loop.create_connection(lambda: made, *address)
-        except OSError:
-            made.over = True
-            down()
-        else:
-            if self.closed and not made.over:
-                made.close()
-
-    def _lost(self, broker: int, connection: Connection) -> None:
-        now = self._loop.time()
-        if self._connections.get(broker) is connection:
-            del self._connections[broker]
-        self._retry_at[broker] = now + self.kind.backoff * self.chance.uniform(1, 3)
-        if broker >= 0:
-            self._metadata_at = -100.0
-        else:
-            self._asking_metadata = self._asking_id = False
+    def _dropped(self, broker: int, connection: Connection) -> None:
+        if broker < 0:
+            self._asking_id = False
         for part in self.parts:
             for batch in list(part.batches):
                 if batch.under_way is connection:
                     batch.under_way = None
                     self._failed(part, batch)
-
-    def _refresh(self) -> None:
-        connection = self._connection(-1)
-        if connection is None or self._asking_metadata:
-            return
-        self._asking_metadata = True
-        names = sorted({part.topic for part in self.parts})
-        topics = tuple(m.part(m.METADATA, 9, "MetadataRequestTopic", name=name) for name in names)
-        connection.ask(
-            m.METADATA, 9, self._told, topics=topics, allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False, include_topic_authorized_operations=False,
-        )  # fmt: skip
-
-    def _told(self, body: Any, _: float) -> None:
-        self._asking_metadata, self._metadata_at = False, self._loop.time()
-        for broker in body.brokers:
-            self._addresses[int(broker.node_id)] = str(broker.host), int(broker.port)
-        leaders = {(str(t.name), int(p.partition_index)): int(p.leader_id) for t in body.topics for p in t.partitions}
-        for part in self.parts:
-            part.leader = leaders.get((part.topic, part.index), -1)
-            if part.leader < 0:
-                self._metadata_at = self._loop.time() - 9.5
-        self._send()
 
     def _ask_id(self) -> None:
         connection = self._connection(-1)
@@ -263,14 +175,8 @@ class Producer:
         if self.kind.idempotent and self._producer_id < 0:
             self._ask_id()
             return
-        now, by_leader = self._loop.time(), dict[int, list[Part]]()
-        for part in self.parts:
-            if part.batches:
-                if part.leader < 0:
-                    self._refresh() if now - self._metadata_at > 0.5 else None
-                else:
-                    by_leader.setdefault(part.leader, []).append(part)
-        for leader, parts in by_leader.items():
+        now = self._loop.time()
+        for leader, parts in self._by_leader([part for part in self.parts if part.batches]).items():
             connection = self._connection(leader)
             while connection is not None and self._may_send(connection, leader, now):
                 chosen = [(part, batch) for part in parts if (batch := self._next(part, connection, now)) is not None]
@@ -290,7 +196,7 @@ class Producer:
         if self._again is None or self._again.when() > when or self._again.cancelled() or self._again.when() <= self._loop.time():
             self._again = self._context.run(self._loop.call_at, when, self._send)
 
-    def _next(self, part: Part, connection: Connection, now: float) -> Batch | None:
+    def _next(self, part: WrittenPart, connection: Connection, now: float) -> Batch | None:
         """The batch of a partition that is next, if it may go."""
         for i, batch in enumerate(part.batches):
             if batch.under_way is connection:
@@ -307,7 +213,7 @@ class Producer:
             return batch
         return None
 
-    def _produce(self, connection: Connection, leader: int, chosen: list[tuple[Part, Batch]]) -> None:
+    def _produce(self, connection: Connection, leader: int, chosen: list[tuple[WrittenPart, Batch]]) -> None:
         kind, by_topic = self.kind, dict[str, list[Any]]()
         for part, batch in chosen:
             if kind.idempotent and batch.sequence < 0:
@@ -342,7 +248,7 @@ class Producer:
             self.written += 1
             self.handed.update(dict.fromkeys(batch.numbers, connection.number_of))
 
-    def _answered(self, chosen: list[tuple[Part, Batch]], body: Any) -> None:
+    def _answered(self, chosen: list[tuple[WrittenPart, Batch]], body: Any) -> None:
         codes = {(str(t.name), int(p.index)): int(p.error_code) for t in body.responses for p in t.partition_responses}
         if len(codes) != len(chosen):
             self.history.fail(f"{self.client_id} asked about {len(chosen)} partitions and was answered about {len(codes)}")
@@ -371,7 +277,7 @@ class Producer:
             self._failed(part, batch)
         self._send()
 
-    def _failed(self, part: Part, batch: Batch) -> None:
+    def _failed(self, part: WrittenPart, batch: Batch) -> None:
         """It was not written, as far as is known."""
         batch.attempts += 1
         pause = min(self.kind.backoff * 2.0 ** min(batch.attempts - 1, 10), SLOWEST)

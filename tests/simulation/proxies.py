@@ -221,7 +221,9 @@ class SimulatedProxy:
             "mutes": len(engine.mutes.active(now + 8000)),
             "sums in use": sum(it.references for it in proxy.logs.tally._sums.values()),
             "welcomes": sum(it.welcoming for it in proxy.listeners),
+            "windows of controller mutations": len(engine.controller_mutations),
             **{f"windows of {kind}": len(rates) for kind, rates in engine.rates.items()},
+            **{f"windows of {kind} of tenants": len(rates) for kind, rates in engine.tenant_rates.items()},
         }
         return [f"{count} {what}" for what, count in found.items() if count]
 
@@ -245,7 +247,7 @@ class CountedTurns(Turns):
         self._ticks = 0.0
 
         def clock() -> float:
-            self._ticks += 0.00006
+            self._ticks += 0.0002
             return self._ticks
 
         super().__init__(loop, clock)

@@ -12,10 +12,14 @@ from typing import Final
 from tests.simulation.world import Outcome, Shape, World
 
 SHAPES: Final = (
-    Shape(),
+    Shape(some_kinds=True),
     Shape(seconds=20.0, proxies=3, producers=8, fault_every=0.7),
-    Shape(seconds=30.0, proxies=1, brokers=1, producers=3, fault_every=1.0),
-    Shape(seconds=60.0, fault_every=1e9),
+    Shape(seconds=30.0, proxies=1, brokers=1, producers=3),
+    Shape(fault_every=1e9),
+    Shape(),
+    Shape(proxies=3, some_kinds=True),
+    Shape(seconds=30.0, proxies=1, brokers=1, producers=3, some_kinds=True),
+    Shape(some_kinds=True),
 )
 """What a seed stands for: the seed modulo their number. Without faults, all has to be within narrower bounds."""
 TRIES: Final = 40

@@ -13,17 +13,19 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from proxy.config.models import Settings
-from tests.simulation import checker
+from tests.simulation import checker, producer
+from tests.simulation.admins import AT_ONCE, MOST, Admin
 from tests.simulation.brokers import Cluster
 from tests.simulation.clients import Connection, History, ask_for_brokers
-from tests.simulation.faults import Fault, schedule
+from tests.simulation.consumer import Consumer
+from tests.simulation.faults import KINDS, Fault, schedule, some_kinds
 from tests.simulation.network import Network, NetworkLoop, Node, on
-from tests.simulation.producer import JAVA, KINDS, LIBRDKAFKA, UNANSWERED, Producer
+from tests.simulation.producer import JAVA, LIBRDKAFKA, UNANSWERED, Producer
 from tests.simulation.proxies import BOOTSTRAP, HOST, Clock, LedgerStore, SimulatedProxy, replaced
 from tests.simulation.strangers import Stranger
 
@@ -33,6 +35,10 @@ SETTLE: Final = 200.0
 """Seconds in which all has to be written after the last fault; what is muted is muted for 30 s at most."""
 GONE: Final = 60.0
 """Seconds in which every connection of clients that went away has ended: what they sent before may have to wait for a mute."""
+DRAIN: Final = 5.0
+"""Seconds that a proxy takes to stop at most."""
+RESYNC: Final = 2.0
+"""Seconds until proxies that hear of each other again know what was charged."""
 GRACE: Final = 20.0
 """Seconds that a delay may be felt after its cause has ended: clients come again, all at once."""
 
@@ -46,6 +52,8 @@ class Shape:
     brokers: int = 3
     producers: int = 6
     fault_every: float = 1.0
+    some_kinds: bool = False
+    """only a few kinds of faults happen, others in each run"""
 
 
 @dataclass
@@ -58,6 +66,36 @@ class Outcome:
     digest: str = ""
     seconds: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
+
+
+class Leniency(NamedTuple):
+    """What quotas may be exceeded by for what happened from one time to the other: seconds of the rate, and, if `unheard`, what
+    proxies that do not hear of each other let pass. For one `owner` of a rate, or all."""
+
+    at: float
+    until: float
+    seconds: float
+    unheard: bool = False
+    owner: str | None = None
+
+
+@dataclass(frozen=True)
+class Mutations:
+    """The limit of a user's controller mutations."""
+
+    user: str
+    algorithm: str
+    rate: float
+    burst: float
+
+    @property
+    def in_the_long_run(self) -> float:
+        """Partitions per second. An amount that is spread over so many samples weighs for half of them, the running one left out;
+        and whatever is asked for is done while the average is below the rate (docs/controller-mutations.md)."""
+        if self.algorithm == "token_bucket":
+            return self.rate
+        samples = self.burst / self.rate
+        return (self.rate + AT_ONCE * MOST / samples) * 2 * samples / (samples - 1)
 
 
 class World:
@@ -74,8 +112,11 @@ class World:
         self.cluster = Cluster(self.network, self.chance("brokers"), shape.brokers)
         self.ledger = shape.proxies > 1
         self.rates = {"alice": plan.choice((20_000.0, 50_000.0)), "bob": plan.choice((5_000.0, 100_000.0)), "modest": 400_000.0}
-        """producer byte rates of users"""
-        self.rate_history = {user: [(0.0, rate)] for user, rate in self.rates.items()}
+        """producer byte rates of users, and of tenants"""
+        self.members: dict[str, tuple[str, ...]] = {}
+        """users of tenants"""
+        self._add_tenant(self.chance("tenants"))
+        self.rate_history = {owner: [(0.0, rate)] for owner, rate in self.rates.items()}
         """(since when, the rate) of each"""
         self.limited_topic = "clicks"
         self.topic_rate = plan.choice((8_000.0, 30_000.0))
@@ -88,19 +129,32 @@ class World:
         """until when everybody may be refused as a volume is full"""
         self.proxies = [SimulatedProxy(i, self.network, self.settings, self.history.fail) for i in range(shape.proxies)]
         self.producers = self._producers(plan)
+        self.mutations: Mutations | None = None
+        self.mutation_rates: list[tuple[float, float]] = []
+        """(since when, the most that passes in the long run)"""
+        self.admins = self._admins(self.chance("admins"))
+        self.read_rate = 0.0
+        """bytes per second that `dora` may read"""
+        self.consumers = self._consumers(self.chance("consumers"))
+        self.read_rates = [(0.0, self.read_rate)]
+        """(since when, the rate)"""
         self.strangers: list[Stranger] = []
         self.done: Counter[str] = Counter()
-        self.leniency: list[tuple[float, float, float]] = []
-        """(time, bytes per byte/s of a rate, bytes): what a quota may be exceeded by for what happened then"""
-        all_faults = schedule(self.chance("faults"), START + 2, START + shape.seconds, shape.fault_every)
+        self.leniency: list[Leniency] = []
+        kinds = some_kinds(self.chance("kinds")) if shape.some_kinds else tuple(KINDS)
+        all_faults = schedule(self.chance("faults"), START + 2, START + shape.seconds, shape.fault_every, kinds)
         self.faults = [all_faults[i] for i in kept if i < len(all_faults)] if kept is not None else all_faults
         self.late = 0
-        """records with acks=0 that stand behind some of a later connection of their producer"""
-        self.closest = 0.0
-        """the most that was written of what a quota allows"""
+        """records with acks=0 that stand behind some that their producer made later, on another connection"""
+        self.closest = {"bytes": 0.0, "bytes read": 0.0, "partitions": 0.0}
+        """the most that was had of what a quota allows"""
 
     def chance(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")
+
+    @property
+    def clients(self) -> list[Producer | Admin | Consumer]:
+        return [*self.producers, *self.admins, *self.consumers]
 
     def is_calm(self, user: str) -> bool:
         """Does this user ask for less than it may have?"""
@@ -118,7 +172,7 @@ class World:
         users = ("alice", "bob", "modest", "free", "alice", "bob", "alice", "alice")
         made = []
         for number in range(self.shape.producers):
-            kind = (LIBRDKAFKA, JAVA)[number % 2] if number < 2 else plan.choice(KINDS)
+            kind = (LIBRDKAFKA, JAVA)[number % 2] if number < 2 else plan.choice(producer.KINDS)
             user = users[number % len(users)]
             open_to = lasting["orders"] + ([] if self.is_calm(user) else lasting["clicks"])
             parts = plan.sample(open_to, plan.randint(1, 6))
@@ -157,9 +211,49 @@ class World:
             made.append(Producer(self.network, self.history, chance, number, UNANSWERED, user, topics, at, *more))
         return made
 
+    def _add_tenant(self, plan: Random) -> None:
+        """Those who ask for more than they may have share a rate as well, often."""
+        if plan.random() < 0.5:
+            self.members["market"] = ("alice", "bob")
+            self.rates["market"] = plan.choice((0.3, 0.7)) * sum(self.rates[user] for user in self.members["market"])
+
+    def _admins(self, plan: Random) -> list[Admin]:
+        """Often some who create topics: with a limit, and without one."""
+        count = plan.choice((0, 0, 1, 2))
+        if count:
+            rate, algorithm = plan.choice((1.0, 4.0)), plan.choice(("spread", "token_bucket"))
+            self.mutations = Mutations("carol", algorithm, rate, rate * (11 if algorithm == "spread" else plan.choice((2, 11))))
+            self.mutation_rates.append((0.0, self.mutations.in_the_long_run))
+
+        def connected() -> None:
+            """Who is only told to wait may come again on another connection, and is held for some time then."""
+            if self.mutations is not None:
+                self.lenient(AT_ONCE * MOST / self.mutations.rate, owner=self.mutations.user)
+
+        made = []
+        for number in range(2 * count):
+            user, pace = ("carol", plan.choice((2.0, 8.0))) if number % 2 == 0 else ("free", 0.3)
+            chance = self.chance(f"admin {number}")
+            more = (HOST, BOOTSTRAP), pace, connected if user == "carol" else lambda: None
+            made.append(Admin(self.network, self.cluster, self.history, chance, number, user, *more))
+        return made
+
+    def _consumers(self, plan: Random) -> list[Consumer]:
+        """Often some who read what others write: with a limit, and without one."""
+        made = []
+        self.read_rate = plan.choice((5_000.0, 20_000.0))
+        for number in range(plan.choice((0, 0, 1, 2, 3))):
+            topic = plan.choice(("orders", "clicks"))
+            parts = [(topic, i) for i in range(len(self.cluster.topics[topic].partitions))]
+            user, chance = ("dora", "free", "dora")[number], self.chance(f"consumer {number}")
+            largest = plan.choice((2_000, 20_000))
+            made.append(Consumer(self.network, self.cluster, self.history, chance, number, user, parts, (HOST, BOOTSTRAP), largest))
+        return made
+
     def settings(self, number: int) -> Settings:
         """Those of a proxy, as they are now."""
-        entities = [{"user": user, "producer_byte_rate": int(rate)} for user, rate in self.rates.items()]
+        rates = {user: int(rate) for user, rate in self.rates.items() if user not in self.members}
+        entities = [{"user": user, "cluster_producer_byte_rate": rate} for user, rate in rates.items()]
         given: dict[str, Any] = {
             "proxy_id": f"proxy-{number}",
             "upstream": {
@@ -174,8 +268,19 @@ class World:
                 "topic_rates": {"topics": {self.limited_topic: {"bytes_in": int(self.topic_rate)}}, "mode": self.topic_mode},
                 "storage": {"min_available_bytes": self.storage_hard, "check_interval": "3s", "check_timeout": "2s"},
             },
-            "limits": {"drain_timeout": "5s", "max_throttle": "30s"},
+            "limits": {"drain_timeout": f"{DRAIN:g}s", "max_throttle": "30s"},
         }
+        if (mutations := self.mutations) is not None:
+            limit = {"controller_mutations_rate": mutations.rate, "controller_mutations_burst": mutations.burst}
+            entities.append({"user": mutations.user, **limit})
+            given["quotas"]["controller_mutations_algorithm"] = mutations.algorithm
+        if self.consumers:
+            entities.append({"user": "dora", "cluster_consumer_byte_rate": int(self.read_rate)})
+        if self.members:
+            given["tenants"] = {
+                tenant: {"users": list(users), "cluster_producer_byte_rate": int(self.rates[tenant])}
+                for tenant, users in self.members.items()
+            }
         if self.ledger:
             given["ledger"] = {"kind": "redis", "servers": ["store:6379"]}
         return Settings.model_validate(given)
@@ -204,8 +309,8 @@ class World:
         for proxy in self.proxies:
             proxy.start()
         await asyncio.sleep(START)
-        for producer in self.producers:
-            producer.start()
+        for client in self.clients:
+            client.start()
         watch = asyncio.create_task(self._watch())
         now = self.loop.time()
         for fault in self.faults:
@@ -228,26 +333,32 @@ class World:
 
     async def _settle(self) -> None:
         """No more faults, no new records: all that clients have still goes."""
-        for producer in self.producers:
-            producer.stop()
+        for client in self.clients:
+            client.stop()
         self.topic_rate *= 10  # so that all that waits fits into that time
         self.topic_rates.append((self.loop.time(), self.topic_rate))
-        self.change_rates({user: 4 * rates[0][1] for user, rates in self.rate_history.items()})
+        if self.mutations is not None:
+            rate, burst = 10 * self.mutations.rate, 10 * self.mutations.burst
+            self.mutations = replace(self.mutations, rate=rate, burst=burst)
+            self.mutation_rates.append((self.loop.time(), self.mutations.in_the_long_run))
+        self.read_rate *= 100
+        self.read_rates.append((self.loop.time(), self.read_rate))
+        more = {owner: 4.0 * (len(self.members.get(owner, ())) + 1) for owner in self.rates}
+        self.change_rates({owner: more[owner] * rates[0][1] for owner, rates in self.rate_history.items()})
         healed = max((fault.at + fault.seconds for fault in self.faults), default=0.0) + 0.5
         await asyncio.sleep(max(healed - self.loop.time(), 0.0))
         end = self.loop.time() + SETTLE
-        while any(producer.left for producer in self.producers) and self.loop.time() < end:  # noqa: ASYNC110
+        while any(client.left for client in self.clients) and self.loop.time() < end:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
-        for producer in self.producers:
-            if producer.left:
-                self.history.fail(
-                    f"{producer.client_id} has {producer.left} batches that were not written {SETTLE:g} s after the last fault"
-                )
+        for client in self.clients:
+            if client.left:
+                what = f"{client.client_id} is not done with {client.left} batches, topics or partitions"
+                self.history.fail(f"{what} {SETTLE:g} s after the last fault")
 
     async def _close(self) -> None:
         """Clients go away; then nothing may be left."""
-        for producer in self.producers:
-            producer.close()
+        for client in self.clients:
+            client.close()
         for stranger in self.strangers:
             stranger.close()
         end = self.loop.time() + GONE
@@ -261,8 +372,8 @@ class World:
             if not proxy.alive:
                 self.history.fail(f"proxy {proxy.number} does not run")
                 continue
-            for left in proxy.left_over():
-                self.history.fail(f"{left} are left at proxy {proxy.number} though nobody is connected")
+            for what in proxy.left_over():
+                self.history.fail(f"{what} are left at proxy {proxy.number} though nobody is connected")
 
     def _end(self) -> None:
         """Nothing goes on."""
@@ -296,7 +407,9 @@ class World:
             "acks=0": sum(len(producer.handed) for producer in self.producers),
             "acks=0, late": self.late,
             "failed for good": sum(producer.failed for producer in self.producers),
-            "closest to a quota's bound": round(self.closest, 3),
+            "records read": sum(consumer.read for consumer in self.consumers),
+            "partitions created and deleted": sum(amount for _, _, amount in self.cluster.mutations),
+            **{f"closest to a bound of {unit}": round(closest, 3) for unit, closest in self.closest.items()},
             "longest wait beyond what was told": round(history.longest, 3),
             **{f"fault: {kind}": count for kind, count in self.done.items()},
         }
@@ -307,9 +420,10 @@ class World:
         """Something may delay clients until some time after that."""
         self.history.delayed_until = max(self.history.delayed_until, self.loop.time() + seconds + GRACE)
 
-    def lenient(self, seconds_of_rate: float, size: float = 0.0) -> None:
-        """From now on, once, a quota may be exceeded by so many seconds of it, and so many bytes."""
-        self.leniency.append((self.loop.time(), seconds_of_rate, size))
+    def lenient(self, seconds: float, *, lasts: float = 0.0, unheard: bool = False, owner: str | None = None) -> None:
+        """From now on, once, quotas may be exceeded by this: see `Leniency`. Its cause `lasts` so many seconds."""
+        now = self.loop.time()
+        self.leniency.append(Leniency(now, now + lasts, seconds, unheard, owner))
 
     def happen(self, fault: Fault) -> None:
         before = self.done[fault.kind]
@@ -357,7 +471,7 @@ class World:
         if proxy is not None:
             proxy.kill()
             self.disturb(fault.seconds + 5)
-            self._forgets()
+            self._forgets(fault.seconds)
             self._later(fault.seconds, proxy.start)
             self.done[fault.kind] += 1
 
@@ -365,13 +479,13 @@ class World:
         proxy = self._proxy(fault)
         if proxy is not None:
             self.disturb(fault.seconds + 15)
-            self._forgets()
+            self._forgets(fault.seconds + DRAIN)
             proxy.stop(lambda: self._later(fault.seconds, proxy.start))
             self.done[fault.kind] += 1
 
-    def _forgets(self) -> None:
-        """A proxy that starts knows nothing of what was used before, unless others tell."""
-        self.lenient(12.5 if not self.ledger else 3.0, 400_000)
+    def _forgets(self, away: float) -> None:
+        """A proxy that starts after so many seconds knows nothing of what was used before, unless others tell."""
+        self.lenient(12.5 if not self.ledger else 3.0, lasts=away + RESYNC, unheard=True)
 
     def _slow_down_a_node(self, fault: Fault) -> None:
         nodes = [it.node for it in (*self.cluster.brokers.values(), *self.proxies)]
@@ -388,7 +502,7 @@ class World:
 
     def _unshared(self, seconds: float) -> None:
         """Proxies are on their own for this time: each may take others for less than they are."""
-        self.lenient((len(self.proxies) - 1) * (seconds + 2.0) + 2.0, 400_000)
+        self.lenient((len(self.proxies) - 1) * (seconds + RESYNC) + RESYNC, lasts=seconds + RESYNC, unheard=True)
 
     def _store_away(self, fault: Fault) -> None:
         memory = self.store.memory
@@ -441,16 +555,17 @@ class World:
         self.done[fault.kind] += 1
 
     def _settings_change(self, fault: Fault) -> None:
-        user = ("alice", "bob")[fault.which % 2]
-        self.change_rates({user: max(self.rates[user] * (0.2, 0.5, 2.0, 4.0)[fault.number % 4], 2_000.0)})
+        owners = "alice", "bob", *self.members
+        owner = owners[fault.which % len(owners)]
+        self.change_rates({owner: max(self.rates[owner] * (0.2, 0.5, 2.0, 4.0)[fault.number % 4], 2_000.0)})
         self.done[fault.kind] += 1
 
     def change_rates(self, rates: dict[str, float]) -> None:
         """Other limits hold from now on, at all proxies."""
-        for user, rate in rates.items():
-            before, self.rates[user] = self.rates[user], rate
-            self.rate_history[user].append((self.loop.time(), rate))
-            self.lenient(12.5 * before / rate if rate < before else 2.0)
+        for owner, rate in rates.items():
+            before, self.rates[owner] = self.rates[owner], rate
+            self.rate_history[owner].append((self.loop.time(), rate))
+            self.lenient(12.5 * before / rate if rate < before else 2.0, owner=owner)
         for proxy in self.proxies:
             proxy.reload()
 
@@ -475,8 +590,8 @@ class World:
         count = 20 + fault.number % 100
 
         def up() -> None:
-            for _ in range(count):
-                ask_for_brokers(connection)
+            for i in range(count):
+                ask_for_brokers(connection, version=9 - i % 2)
             self._later(30.0, end)
 
         def end() -> None:
