@@ -78,13 +78,14 @@ class Seen(Protocol):
 class State:
     """What only the running process knows. `positions`: where each entity stands in the settings file; `limits`, `dynamic`: what
     is in force, and what of it was set while proxies run; `connections`: (client, state, seconds since it came, broker,
-    software); `about`: of the proxy itself, by name."""
+    software); `processes`: with which quotas are shared, and this one; `about`: of the proxy itself, by name."""
 
     positions: Callable[[], Mapping[Entity, int]]
     limits: Callable[[], Table]
     dynamic: Callable[[], Table]
     connections: Callable[[], Sequence[tuple[Seen, str, float, str, str]]]
     brokers: Callable[[], list[dict[str, Any]]]
+    processes: Callable[[], list[dict[str, Any]]]
     about: Callable[[], dict[str, Any]]
 
 
@@ -134,6 +135,7 @@ class Live:
             "decisions": decisions,
             "volumes": [_volume(seen) for seen in islice(self._engine.storage.volumes, MOST)],
             "brokers": self._brokers(),
+            "processes": self._state.processes(),
         }
 
     def _brokers(self) -> list[dict[str, Any]]:
@@ -306,6 +308,7 @@ EMPTY: Final[Mapping[str, Any]] = {
     "decisions": [],
     "volumes": [],
     "brokers": [],
+    "processes": [],
 }
 """Where no worker answers."""
 
@@ -335,6 +338,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "decisions": list(decisions.values())[:MOST_DECISIONS],
         "volumes": list(volumes.values()),
         "brokers": _brokers(parts),
+        "processes": _processes(parts),
     }
 
 
@@ -363,6 +367,12 @@ def _brokers(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def _processes(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each as it was heard of last."""
+    known = sorted((it for part in parts for it in part["processes"]), key=lambda it: float(it["seconds_ago"]))
+    return list({process["boot"]: process for process in reversed(known)}.values())
+
+
 def merged_one(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One client in detail, from all workers."""
     topics: Counter[str] = Counter()
@@ -383,10 +393,11 @@ _DIGITS: Final = DIGITS.encode().ljust(256)
 
 
 def compact(told: dict[str, Any]) -> dict[str, Any]:
-    """The same with short histories: the greatest value, and a digit of 0 to 63 for each point, relative to it; and with two
-    quantiles of how long brokers took, in milliseconds."""
+    """The same with short histories: the greatest value, and a digit of 0 to 63 for each point, relative to it; with two
+    quantiles of how long brokers took, in milliseconds; processes by name."""
     clients = [{**client, "history": [_digits(values) for values in client["history"]]} for client in told["clients"]]
-    return {**told, "clients": clients, "brokers": [_timed(broker) for broker in told["brokers"]]}
+    processes = sorted(told["processes"], key=lambda it: (it["proxy"], it["worker"] or 0, it["seconds_ago"]))
+    return {**told, "clients": clients, "brokers": [_timed(broker) for broker in told["brokers"]], "processes": processes}
 
 
 def _timed(broker: dict[str, Any]) -> dict[str, Any]:

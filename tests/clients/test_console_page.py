@@ -54,6 +54,18 @@ DECISION = {
     "message": "Tenant shop is over its limit.",
 }
 
+PROCESS = {
+    "boot": "1",
+    "proxy": "edge-1",
+    "worker": None,
+    "version": "1",
+    "uptime": 300,
+    "connections": 7,
+    "quota_topic": True,
+    "limits": 3,
+    "seconds_ago": 0.0,
+}
+
 
 class Source:
     """Of a proxy that does nothing."""
@@ -92,6 +104,7 @@ class Source:
             "clients_known": 5000,
             "decisions": [DECISION],
             "volumes": [],
+            "processes": [PROCESS, {**PROCESS, "boot": "2", "proxy": "edge-2", "quota_topic": False, "seconds_ago": 9.0}],
             "brokers": [{"id": 1, "address": "h:1", "connections": 5, "took": [0, 0, 0, 100, *[0] * 60]}],
         }
 
@@ -146,6 +159,11 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             assert "librdkafka 2.12.0" in await page("document.getElementById('one-body').textContent")
             assert "100" in (told := await page("document.getElementById('brokers').textContent"))
             assert "3.50 ms" in told, "half of all answers came within this time"
+            rows = "[...document.querySelectorAll('#processes tbody tr')].map(tr => [...tr.cells].map(td => td.textContent))"
+            assert await page(rows) == [
+                ["edge-1", "1", "5 min", "7", "up", "3", "now"],
+                ["edge-2", "1", "5 min", "7", "away", "3", "9 s ago"],
+            ]
 
     asyncio.run(look())
 
