@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from proxy.clients.admin import start_admin
 from proxy.config.units import HostPort
 from proxy.observe.operations import operations_log
-from tests.browser import BROWSER, Evaluate, browsed, until
+from tests.browser import BROWSER, Page, browsed, until
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
 EVIL = "<img src=x onerror=document.title='pwned'>"
@@ -119,7 +119,7 @@ ROWS = "document.querySelectorAll('#clients tbody tr').length"
 
 
 @contextlib.asynccontextmanager
-async def opened(source: Source, folder: Path, size: str = "1366,900") -> AsyncIterator[Evaluate]:
+async def opened(source: Source, folder: Path, size: str = "1366,900") -> AsyncIterator[Page]:
     """The page in a browser, and a way to ask it."""
     admin = await start_admin(HostPort("127.0.0.1", 0), source, operations_log("error"))
     try:
@@ -176,7 +176,7 @@ def test_users_are_summed_up(tmp_path: Path) -> None:
             assert await page(ROWS) == 11
             assert (await page(NAMES))[0] == "101 client ids", "user-0 has those that end in 0, and the one with the strange name"
             cells = "[...document.querySelector('#clients tbody tr').cells].map(it => it.textContent)"
-            assert (await page(cells))[8] == "0", "producer ids are counted for a user: they do not add up"
+            assert (await page(cells))[9] == "0", "producer ids are counted for a user: they do not add up"
             await page("document.querySelector('#clients tbody button').click()")
             await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
             assert source.asked == ("user-0", None), "all of its client ids"
@@ -238,8 +238,16 @@ def test_what_screen_readers_are_told_and_what_the_keyboard_reaches(tmp_path: Pa
 @pytest.mark.parametrize("width", [390, 1366])
 def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> None:
     async def look() -> None:
-        async with opened(Source(), tmp_path, f"{width},900") as page:
-            inner = await page("innerWidth")
-            assert await page("document.documentElement.scrollWidth") <= inner
+        async with opened(Source(), tmp_path) as page:
+            await page.look(width, 900, dark=False)
+            assert await page("innerWidth") == width
+            assert await page("document.documentElement.scrollWidth") <= width
+            await page("detail('u', 'x')")
+            await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
+            hidden = (
+                "[...document.querySelectorAll('td')].filter(td => td.getClientRects().length"
+                " && td.getBoundingClientRect().right > innerWidth).map(td => td.textContent)"
+            )
+            assert await page(hidden) == [], "no figure has to be looked for by scrolling sideways"
 
     asyncio.run(look())
