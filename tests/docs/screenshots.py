@@ -25,7 +25,7 @@ WIDE, PHONE = (1366, 900), (390, 844)
 TALL = (1366, 1500)
 # The disk stays at its limit for longer than in a demo: rates are those of ten whole seconds.
 DEMO = "from demo import plan; plan.DISK_SECONDS = 45; from demo.cli import demo; demo()"
-BUSY = f"""told && told.volumes.some(v => v.factor < 1)
+BUSY = f"""typeof told === "object" && told && told.volumes.some(v => v.factor < 1)
  && told.clients.some(c => c.user === "{ARCHIVE}" && c.bytes_in > 1e5 && c.connections)
  && told.decisions.some(d => d.principal === "User:{ARCHIVE}")"""
 """That the one that fills the disk is held back at this moment."""
