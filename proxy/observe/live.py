@@ -20,7 +20,7 @@ from proxy.observe.activity import POINT, POINTS, Rates, Traffic
 from proxy.observe.decision_totals import Totals
 from proxy.observe.lines import api_name, iso
 from proxy.observe.metrics import build_labels
-from proxy.observe.throttle_status import UNITS, named, short
+from proxy.observe.throttle_status import SHOWN_MESSAGE, UNITS, named, short
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.latencies import Part
@@ -227,7 +227,7 @@ class Live:
         return found
 
     def _source(self, quota: str, owner: Entity) -> str:
-        """Where the limit stands that was reached."""
+        """Where the limit stands that was reached, and the name under which it is set."""
         if isinstance(owner, AddressEntity) and with_limit(owner.topic or "") in self._state.dynamic():
             return f"quotas alter: {owner}"
         name = _KEY_OF.get(quota)
@@ -237,8 +237,8 @@ class Live:
         for level in levels(owner.user or "", owner.client_id or ""):
             if level.owner == owner and name in limits.get(level.key, {}):
                 if name in dynamic.get(level.key, {}):
-                    return f"quotas alter: {level.key}"
-                return f"quotas.entities[{self._state.positions().get(level.key, '')}]: {level.key}"
+                    return f"quotas alter {name}: {level.key}"
+                return f"quotas.entities[{self._state.positions().get(level.key, '')}].{name}: {level.key}"
         return "quotas"
 
     def _decisions(self, wanted: Callable[[Entity], bool], count: int) -> list[dict[str, Any]]:
@@ -278,7 +278,7 @@ def _decision(totals: Totals) -> dict[str, Any]:
         "client_address": by.client_address,
         "api": api_name(by.api_key),
         "topics": [short(topic) for topic in by.topics[:MOST_TOPICS]],
-        "message": short(decision.message),
+        "message": short(decision.message, SHOWN_MESSAGE),
     }
 
 

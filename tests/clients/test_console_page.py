@@ -53,7 +53,12 @@ DECISION = {
     "source": "tenants",
     "message": "Tenant shop is over its limit.",
 }
-
+OF_USER_5 = {**DECISION, "entity": {"user": "user-5", "client_id": None, "topic": None}, "quota": "request_rate"}
+LATER_AND_EARLIER = [
+    {**OF_USER_5, "quota": "sequence_fence", "seconds_ago": 1.0},
+    {**OF_USER_5, "seconds_ago": 2.0},
+    {**OF_USER_5, "quota": "producer_ids", "seconds_ago": 90.0},
+]
 PROCESS = {
     "boot": "1",
     "proxy": "edge-1",
@@ -102,7 +107,7 @@ class Source:
             "about": about,
             "clients": clients,
             "clients_known": 5000,
-            "decisions": [DECISION],
+            "decisions": [DECISION, *LATER_AND_EARLIER],
             "volumes": [],
             "processes": [PROCESS, {**PROCESS, "boot": "2", "proxy": "edge-2", "quota_topic": False, "seconds_ago": 9.0}],
             "brokers": [{"id": 1, "address": "h:1", "connections": 5, "took": [0, 0, 0, 100, *[0] * 60]}],
@@ -141,6 +146,8 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             assert await page(ROWS) == 1000
             assert await page(NAMES) == ["🚀", EVIL, "app-997"], "most bytes first"
             assert await page("document.title") == "kafka-quota-proxy"
+            lately = "[...document.querySelectorAll('#clients tbody tr')].find(tr => tr.cells[1].textContent === 'app-5').cells[3]"
+            assert await page(f"{lately}.textContent") == "throttled by request_rate2 s ago", "the last one that is no consequence"
             assert "1.09 of 1.00 MiB/s" in await page("document.querySelector('#clients tbody').textContent")
             assert "1,000 of 1,000 shown, of 5,000 clients" in await page("document.getElementById('count').textContent")
             await page(sort_by("requests"))
@@ -229,8 +236,8 @@ def test_what_screen_readers_are_told_and_what_the_keyboard_reaches(tmp_path: Pa
             assert await page("[...document.querySelectorAll('th')].every(it => it.scope === 'col')")
             await page("document.querySelector('#clients tbody button').focus(); document.activeElement.click(); 1")
             assert await page("document.getElementById('one').contains(document.activeElement)"), "the focus goes into the dialog"
-            await page("document.getElementById('one').close()")
-            assert await page("document.activeElement.closest('#clients tbody') !== null"), "and back to where it was"
+            await page("clients(); document.getElementById('one').close()")
+            await page(until("document.activeElement.closest('#clients tbody') !== null"))  # and back to where it was
 
     asyncio.run(look())
 

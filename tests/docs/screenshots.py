@@ -63,6 +63,8 @@ async def shoot_console(address: str, profile: Path) -> None:
         await shoot(page, "console", WIDE)
         await shoot(page, "console-dark", WIDE, dark=True)
         await shoot(page, "console-phone", PHONE)
+        await page("document.getElementById('h-decisions').scrollIntoView()")
+        await shoot(page, "console-decisions", WIDE)
         await page(f"detail('{ARCHIVE}', '{ARCHIVE}-app')")
         await shoot(page, "console-client-phone", PHONE)
         await shoot(page, "console-client", WIDE)
