@@ -40,7 +40,7 @@ Event = list[Any]
 """[what, ...]: `ids`, user, ids; `refused`, user, id, epoch, sequence, topic, partition, error code, quota, whether it is unsure;
 `still`, the same, as it is refused still; `admitted`, user, id, epoch, sequence, topic, partition; `overflow`, user; `mute`, quota,
 user, client id, topic, seconds left; `topic`, user, topic that a broker created or enlarged for it, partitions; `overload`, broker,
-window, [user or [tenant and broker], bytes that it wants there]. Fences without a
+window, [user or [tenant and broker], bytes that it wants there]. Events that are none of quotas are for `others`. Fences without a
 user, as older proxies tell them, are ignored."""
 
 TimedEvent = tuple[float, Event]

@@ -1,12 +1,13 @@
-"""A real browser, asked by its own protocol. In: the address of a page. Out: a way to evaluate JavaScript in it."""
+"""A real browser, asked by its own protocol. In: the address of a page. Out: a way to evaluate JavaScript in it, and pictures."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,34 @@ import aiohttp
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 START_LIMIT = 120
 
-Evaluate = Callable[[str], Coroutine[Any, Any, Any]]
+
+class Page:
+    """One that is open. Called with JavaScript, it gives its value."""
+
+    def __init__(self, devtools: aiohttp.ClientWebSocketResponse) -> None:
+        self._devtools = devtools
+
+    async def __call__(self, expression: str) -> Any:
+        told = None
+        while told is None:  # again where the page was only just loaded
+            told = await self._do("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    async def look(self, width: int, height: int, *, dark: bool) -> None:
+        """From now on in a window of this size, which may be smaller than a browser's own windows can be."""
+        await self._do("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self._do("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def picture(self) -> bytes:
+        """What is seen now, as PNG."""
+        told = await self._do("Page.captureScreenshot", format="png")
+        return base64.b64decode(told["data"])
+
+    async def _do(self, method: str, **parameters: Any) -> Any:
+        await self._devtools.send_str(json.dumps({"id": 1, "method": method, "params": parameters}))
+        return json.loads((await self._devtools.receive()).data).get("result")
 
 
 def until(condition: str) -> str:
@@ -24,7 +52,7 @@ def until(condition: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def browsed(address: str, folder: Path, ready: str, size: str = "1366,900") -> AsyncIterator[Evaluate]:
+async def browsed(address: str, folder: Path, ready: str, size: str = "1366,900") -> AsyncIterator[Page]:
     """The page in a browser whose files are in `folder`, once `ready` is true in it, and a way to ask it."""
     assert BROWSER is not None
     how = [
@@ -45,18 +73,9 @@ async def browsed(address: str, folder: Path, ready: str, size: str = "1366,900"
             async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
                 page = next(it for it in await answer.json(content_type=None) if it["type"] == "page")
             async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as devtools:
-
-                async def evaluate(expression: str) -> Any:
-                    parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-                    told = None
-                    while told is None:  # again where the page was only just loaded
-                        await devtools.send_str(json.dumps({"id": 1, "method": "Runtime.evaluate", "params": parameters}))
-                        told = json.loads((await devtools.receive()).data).get("result")
-                    assert "exceptionDetails" not in told, told
-                    return told["result"].get("value")
-
-                await evaluate(until(ready))
-                yield evaluate
+                opened = Page(devtools)
+                await opened(until(ready))
+                yield opened
     finally:
         browser.kill()
         await browser.wait()

@@ -3,6 +3,7 @@
 - `fleet`        what this proxy shares with others, if anything
 - `ledger`       sums that all proxies add to
 - `events`       what the others have to know at once
+- `members`      which processes there are, for people
 - `store`        what a store has to do
 - `redis_store`  Redis or Valkey as this store
 - `shared_state` what a store keeps of sums and of who is present, without a clock

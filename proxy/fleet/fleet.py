@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.events import BLOCK, FleetEventStream
 from proxy.fleet.ledger import LedgerLink
+from proxy.fleet.members import EVERY, NAME, Members
 from proxy.fleet.store import Store
 from proxy.observe.metrics import LedgerStands
 from proxy.observe.operations import Log
@@ -45,16 +47,28 @@ class Fleet:
         self._event_stream = FleetEventStream(self.events, writer, reader, boot, clock, pause=settings.sync_interval)
         self._interval, self._clock = settings.sync_interval, clock
         self._presence: Presence | None = None
+        self._members: Members | None = None
         self.events.others = self._hear
 
     def count(self, presence: Presence) -> None:
         """Connections are limited across the fleet."""
         self._presence = presence
 
+    def introduce(self, members: Members) -> None:
+        """Processes tell each other that they are there."""
+        self._members = members
+
+    def processes(self) -> list[dict[str, Any]]:
+        """All that are there, for the console."""
+        return [] if self._members is None else self._members.seen(self._clock())
+
     def _hear(self, boot: str, event: Event, age: float, now: float) -> None:
-        if self._presence is None:
+        if self._members is not None and event[0] == NAME:
+            self._members.hear(boot, event, age, now)
+        elif self._presence is not None:
+            self._presence.hear(boot, event, age, now)
+        else:
             raise ValueError(f"no event of a quota, nor counts: {event!r}")
-        self._presence.hear(boot, event, age, now)
 
     def stands(self) -> LedgerStands:
         """For metrics."""
@@ -85,6 +99,8 @@ class Fleet:
             group.create_task(self._event_stream.run())
             if self._presence is not None:
                 group.create_task(self._tell_presence(self._presence))
+            if self._members is not None:
+                group.create_task(self._tell_members(self._members))
 
     async def _tell_presence(self, presence: Presence) -> None:
         while True:
@@ -94,3 +110,13 @@ class Fleet:
             if counts is not None:
                 self.events.tell(counts)
             await asyncio.sleep(self._interval)
+
+    async def _tell_members(self, members: Members) -> None:
+        while True:
+            if not self.link.up:
+                await asyncio.sleep(self._interval)
+                continue
+            self.events.tell(members.tell())
+            await asyncio.sleep(EVERY)
+            if self.link.up:  # else it is this process that hears nothing
+                members.sweep(self._clock())

@@ -20,7 +20,7 @@ from proxy.observe.activity import POINT, POINTS, Rates, Traffic
 from proxy.observe.decision_totals import Totals
 from proxy.observe.lines import api_name, iso
 from proxy.observe.metrics import build_labels
-from proxy.observe.throttle_status import UNITS, named, short
+from proxy.observe.throttle_status import SHOWN_MESSAGE, UNITS, named, short
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.latencies import Part
@@ -78,13 +78,14 @@ class Seen(Protocol):
 class State:
     """What only the running process knows. `positions`: where each entity stands in the settings file; `limits`, `dynamic`: what
     is in force, and what of it was set while proxies run; `connections`: (client, state, seconds since it came, broker,
-    software); `about`: of the proxy itself, by name."""
+    software); `processes`: with which quotas are shared, and this one; `about`: of the proxy itself, by name."""
 
     positions: Callable[[], Mapping[Entity, int]]
     limits: Callable[[], Table]
     dynamic: Callable[[], Table]
     connections: Callable[[], Sequence[tuple[Seen, str, float, str, str]]]
     brokers: Callable[[], list[dict[str, Any]]]
+    processes: Callable[[], list[dict[str, Any]]]
     about: Callable[[], dict[str, Any]]
 
 
@@ -134,6 +135,7 @@ class Live:
             "decisions": decisions,
             "volumes": [_volume(seen) for seen in islice(self._engine.storage.volumes, MOST)],
             "brokers": self._brokers(),
+            "processes": self._state.processes(),
         }
 
     def _brokers(self) -> list[dict[str, Any]]:
@@ -225,7 +227,7 @@ class Live:
         return found
 
     def _source(self, quota: str, owner: Entity) -> str:
-        """Where the limit stands that was reached."""
+        """Where the limit stands that was reached, and the name under which it is set."""
         if isinstance(owner, AddressEntity) and with_limit(owner.topic or "") in self._state.dynamic():
             return f"quotas alter: {owner}"
         name = _KEY_OF.get(quota)
@@ -235,8 +237,8 @@ class Live:
         for level in levels(owner.user or "", owner.client_id or ""):
             if level.owner == owner and name in limits.get(level.key, {}):
                 if name in dynamic.get(level.key, {}):
-                    return f"quotas alter: {level.key}"
-                return f"quotas.entities[{self._state.positions().get(level.key, '')}]: {level.key}"
+                    return f"quotas alter {name}: {level.key}"
+                return f"quotas.entities[{self._state.positions().get(level.key, '')}].{name}: {level.key}"
         return "quotas"
 
     def _decisions(self, wanted: Callable[[Entity], bool], count: int) -> list[dict[str, Any]]:
@@ -276,7 +278,7 @@ def _decision(totals: Totals) -> dict[str, Any]:
         "client_address": by.client_address,
         "api": api_name(by.api_key),
         "topics": [short(topic) for topic in by.topics[:MOST_TOPICS]],
-        "message": short(decision.message),
+        "message": short(decision.message, SHOWN_MESSAGE),
     }
 
 
@@ -306,6 +308,7 @@ EMPTY: Final[Mapping[str, Any]] = {
     "decisions": [],
     "volumes": [],
     "brokers": [],
+    "processes": [],
 }
 """Where no worker answers."""
 
@@ -335,6 +338,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "decisions": list(decisions.values())[:MOST_DECISIONS],
         "volumes": list(volumes.values()),
         "brokers": _brokers(parts),
+        "processes": _processes(parts),
     }
 
 
@@ -363,6 +367,12 @@ def _brokers(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def _processes(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each as it was heard of last."""
+    known = sorted((it for part in parts for it in part["processes"]), key=lambda it: float(it["seconds_ago"]))
+    return list({process["boot"]: process for process in reversed(known)}.values())
+
+
 def merged_one(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One client in detail, from all workers."""
     topics: Counter[str] = Counter()
@@ -383,10 +393,11 @@ _DIGITS: Final = DIGITS.encode().ljust(256)
 
 
 def compact(told: dict[str, Any]) -> dict[str, Any]:
-    """The same with short histories: the greatest value, and a digit of 0 to 63 for each point, relative to it; and with two
-    quantiles of how long brokers took, in milliseconds."""
+    """The same with short histories: the greatest value, and a digit of 0 to 63 for each point, relative to it; with two
+    quantiles of how long brokers took, in milliseconds; processes by name."""
     clients = [{**client, "history": [_digits(values) for values in client["history"]]} for client in told["clients"]]
-    return {**told, "clients": clients, "brokers": [_timed(broker) for broker in told["brokers"]]}
+    processes = sorted(told["processes"], key=lambda it: (it["proxy"], it["worker"] or 0, it["seconds_ago"]))
+    return {**told, "clients": clients, "brokers": [_timed(broker) for broker in told["brokers"]], "processes": processes}
 
 
 def _timed(broker: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from quota.fair_share import FairShare
 from quota.tenants import TenantEntity
 
 MOST: Final = 1000
+SHOWN_MESSAGE: Final = 500
+"""Characters of a message that are shown: it says all with names of usual length."""
 SHOWN: Final = 200
 """Characters of names that come from clients."""
 HOUR: Final = 3600.0
@@ -151,7 +153,7 @@ class ThrottleStatus:
                 "client_id": short(known.by.client_id),
                 "client_address": known.by.client_address,
                 "api": api_name(known.by.api_key),
-                "message": short(known.decision.message),
+                "message": short(known.decision.message, SHOWN_MESSAGE),
             }
             for key, known in reversed(self._throttled.items())
             if known.until > now
@@ -179,5 +181,5 @@ def named(key: Key) -> dict[str, Any]:
     return {"quota": quota, "mode": mode, "entity": whose}
 
 
-def short(name: str | None) -> str | None:
-    return name if name is None or len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"
+def short(name: str | None, most: int = SHOWN) -> str | None:
+    return name if name is None or len(name) <= most else f"{name[: most - 1]}…"

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.apis.api_versions import software_of
 from proxy.config.models import Settings
+from proxy.fleet.members import Member
 from proxy.observe.live import Seen, State
-from proxy.observe.metrics import Gauges
+from proxy.observe.metrics import Gauges, build_labels
 from quota.entity import Entity
+from quota.overrides import count
 
 if TYPE_CHECKING:
     from proxy.process.proxy import Proxy
@@ -47,7 +49,22 @@ def state_of(proxy: Proxy, gauges: Gauges) -> State:
         lambda: proxy.dynamic_quotas.dynamic,
         connections,
         brokers,
+        lambda: [] if proxy.fleet is None else proxy.fleet.processes(),
         lambda: _about(proxy, gauges),
+    )
+
+
+def member_of(proxy: Proxy) -> Member:
+    """What this process tells the others of itself."""
+    topic = proxy.quota_topic
+    return Member(
+        proxy.settings.proxy_id,
+        proxy.worker_number,
+        build_labels()["version"],
+        round(proxy.uptime, 1),
+        len(proxy.shared.connections),
+        None if topic is None else topic.why_not is None,
+        count(proxy.dynamic_quotas.dynamic),
     )
 
 

@@ -27,6 +27,7 @@ from proxy.config.limits import limits_of, windows_of
 from proxy.config.models import Settings
 from proxy.config.units import HostPort
 from proxy.fleet.log_store import LogStore
+from proxy.fleet.members import Members
 from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.observe.lines import iso
@@ -42,7 +43,7 @@ from proxy.process.bounds import set_bounds
 from proxy.process.drain import drain
 from proxy.process.gauges import gauges_of
 from proxy.process.ledger_topic import make_follower
-from proxy.process.live_state import state_of
+from proxy.process.live_state import member_of, state_of
 from proxy.process.logs import make_logs
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
 from proxy.process.quota_topic import make_quota_topic
@@ -211,6 +212,7 @@ class Proxy:
         fleet = Fleet(settings, self.engine, boot, self._clock, self._log, open_store)
         if self.settings.ledger.kind != "local":  # workers of one proxy know of each other's without it
             fleet.count(Presence(self.shared.services.census))
+        fleet.introduce(Members(boot, lambda: member_of(self)))
         return fleet
 
     def shares_quotas(self) -> bool:
@@ -378,6 +380,11 @@ class Proxy:
             task.cancel()
             await asyncio.wait([task], timeout=1.0)  # aiokafka takes longer to end where brokers are away
         self._log.info("stopped")
+
+    @property
+    def worker_number(self) -> int | None:
+        """Which of several workers this is, from 0 on."""
+        return None if self._worker is None else self._worker.number
 
     @property
     def uptime(self) -> float:

@@ -6,8 +6,9 @@ In: a `Report`. Out: lines of text, for the page and the terminal alike. Left to
 from datetime import datetime
 
 from advice.limits import hits
+from reports.render.words import decided
 from reports.summary.model import EVERYBODY, Level, Limits, ReasonRow, Report, VolumeRow
-from webpage.text import clean, count, counted, day, decimal, duration, moment, percent, period, size
+from webpage.text import clean, count, counted, day, duration, moment, percent, period, size
 
 _DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
 
@@ -162,7 +163,7 @@ def _most(rows: list[ReasonRow]) -> str:
     longest = f"for {duration(row.max_throttle_ms)} at most, " if row.max_throttle_ms else ""
     return (
         f"The quota {clean(row.quota)} {did} {whom}: {counted(row.decisions, 'time')} on {clean(row.api)}, {longest}"
-        f"at the furthest with a usage of {decimal(row.usage)} where the limit was {decimal(row.limit)}."
+        f"at the furthest with a usage of {decided(row.quota, row.usage)} where the limit was {decided(row.quota, row.limit)}."
     )
 
 

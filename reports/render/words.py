@@ -18,6 +18,8 @@ _SOON = 30
 """Days within which a volume that fills is a warning."""
 _SIZES = [key.kind for key in KEYS if key.size]
 _BYTES = {"bytes_in", *_SIZES, *(f"tenant_{kind}" for kind in _SIZES), *(one.kind for one in TOPIC_RATES)}
+_BYTES_OF_ALL = {"storage", "overload"}
+"""Quotas of no single owner, whose decisions are about bytes per second."""
 _MAX_NAMES = 20
 
 
@@ -83,6 +85,11 @@ def amount(row: QuotaRow, value: float) -> str:
     if row.kind in _BYTES:
         return rate(value)
     return decimal(value) if row.kind == "producer_ids" else f"{decimal(value)}/s"
+
+
+def decided(quota: str, value: float) -> str:
+    """The usage or the limit of a decision."""
+    return rate(value) if quota in _BYTES or quota in _BYTES_OF_ALL else decimal(value)
 
 
 def rests_on(row: QuotaRow) -> str:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from proxy.clients.admin import start_admin
 from proxy.config.units import HostPort
 from proxy.observe.operations import operations_log
-from tests.browser import BROWSER, Evaluate, browsed, until
+from tests.browser import BROWSER, Page, browsed, until
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
 EVIL = "<img src=x onerror=document.title='pwned'>"
@@ -53,6 +53,23 @@ DECISION = {
     "source": "tenants",
     "message": "Tenant shop is over its limit.",
 }
+OF_USER_5 = {**DECISION, "entity": {"user": "user-5", "client_id": None, "topic": None}, "quota": "request_rate"}
+LATER_AND_EARLIER = [
+    {**OF_USER_5, "quota": "sequence_fence", "seconds_ago": 1.0},
+    {**OF_USER_5, "seconds_ago": 2.0},
+    {**OF_USER_5, "quota": "producer_ids", "seconds_ago": 90.0},
+]
+PROCESS = {
+    "boot": "1",
+    "proxy": "edge-1",
+    "worker": None,
+    "version": "1",
+    "uptime": 300,
+    "connections": 7,
+    "quota_topic": True,
+    "limits": 3,
+    "seconds_ago": 0.0,
+}
 
 
 class Source:
@@ -90,8 +107,9 @@ class Source:
             "about": about,
             "clients": clients,
             "clients_known": 5000,
-            "decisions": [DECISION],
+            "decisions": [DECISION, *LATER_AND_EARLIER],
             "volumes": [],
+            "processes": [PROCESS, {**PROCESS, "boot": "2", "proxy": "edge-2", "quota_topic": False, "seconds_ago": 9.0}],
             "brokers": [{"id": 1, "address": "h:1", "connections": 5, "took": [0, 0, 0, 100, *[0] * 60]}],
         }
 
@@ -106,7 +124,7 @@ ROWS = "document.querySelectorAll('#clients tbody tr').length"
 
 
 @contextlib.asynccontextmanager
-async def opened(source: Source, folder: Path, size: str = "1366,900") -> AsyncIterator[Evaluate]:
+async def opened(source: Source, folder: Path, size: str = "1366,900") -> AsyncIterator[Page]:
     """The page in a browser, and a way to ask it."""
     admin = await start_admin(HostPort("127.0.0.1", 0), source, operations_log("error"))
     try:
@@ -128,6 +146,8 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             assert await page(ROWS) == 1000
             assert await page(NAMES) == ["🚀", EVIL, "app-997"], "most bytes first"
             assert await page("document.title") == "kafka-quota-proxy"
+            lately = "[...document.querySelectorAll('#clients tbody tr')].find(tr => tr.cells[1].textContent === 'app-5').cells[3]"
+            assert await page(f"{lately}.textContent") == "throttled by request_rate2 s ago", "the last one that is no consequence"
             assert "1.09 of 1.00 MiB/s" in await page("document.querySelector('#clients tbody').textContent")
             assert "1,000 of 1,000 shown, of 5,000 clients" in await page("document.getElementById('count').textContent")
             await page(sort_by("requests"))
@@ -146,6 +166,11 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             assert "librdkafka 2.12.0" in await page("document.getElementById('one-body').textContent")
             assert "100" in (told := await page("document.getElementById('brokers').textContent"))
             assert "3.50 ms" in told, "half of all answers came within this time"
+            rows = "[...document.querySelectorAll('#processes tbody tr')].map(tr => [...tr.cells].map(td => td.textContent))"
+            assert await page(rows) == [
+                ["edge-1", "1", "5 min", "7", "up", "3", "now"],
+                ["edge-2", "1", "5 min", "7", "away", "3", "9 s ago"],
+            ]
 
     asyncio.run(look())
 
@@ -158,7 +183,7 @@ def test_users_are_summed_up(tmp_path: Path) -> None:
             assert await page(ROWS) == 11
             assert (await page(NAMES))[0] == "101 client ids", "user-0 has those that end in 0, and the one with the strange name"
             cells = "[...document.querySelector('#clients tbody tr').cells].map(it => it.textContent)"
-            assert (await page(cells))[8] == "0", "producer ids are counted for a user: they do not add up"
+            assert (await page(cells))[9] == "0", "producer ids are counted for a user: they do not add up"
             await page("document.querySelector('#clients tbody button').click()")
             await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
             assert source.asked == ("user-0", None), "all of its client ids"
@@ -211,8 +236,8 @@ def test_what_screen_readers_are_told_and_what_the_keyboard_reaches(tmp_path: Pa
             assert await page("[...document.querySelectorAll('th')].every(it => it.scope === 'col')")
             await page("document.querySelector('#clients tbody button').focus(); document.activeElement.click(); 1")
             assert await page("document.getElementById('one').contains(document.activeElement)"), "the focus goes into the dialog"
-            await page("document.getElementById('one').close()")
-            assert await page("document.activeElement.closest('#clients tbody') !== null"), "and back to where it was"
+            await page("clients(); document.getElementById('one').close()")
+            await page(until("document.activeElement.closest('#clients tbody') !== null"))  # and back to where it was
 
     asyncio.run(look())
 
@@ -220,8 +245,16 @@ def test_what_screen_readers_are_told_and_what_the_keyboard_reaches(tmp_path: Pa
 @pytest.mark.parametrize("width", [390, 1366])
 def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int) -> None:
     async def look() -> None:
-        async with opened(Source(), tmp_path, f"{width},900") as page:
-            inner = await page("innerWidth")
-            assert await page("document.documentElement.scrollWidth") <= inner
+        async with opened(Source(), tmp_path) as page:
+            await page.look(width, 900, dark=False)
+            assert await page("innerWidth") == width
+            assert await page("document.documentElement.scrollWidth") <= width
+            await page("detail('u', 'x')")
+            await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
+            hidden = (
+                "[...document.querySelectorAll('td')].filter(td => td.getClientRects().length"
+                " && td.getBoundingClientRect().right > innerWidth).map(td => td.textContent)"
+            )
+            assert await page(hidden) == [], "no figure has to be looked for by scrolling sideways"
 
     asyncio.run(look())

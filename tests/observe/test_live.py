@@ -22,7 +22,7 @@ def client(client_id: str, requests: float, **more: Any) -> dict[str, Any]:
 
 
 def part(*clients: dict[str, Any], at: str = "a", **more: Any) -> dict[str, Any]:
-    rest = {"about": {"proxy": at}, "decisions": [], "volumes": [], "brokers": [], "clients_known": len(clients)}
+    rest = {"about": {"proxy": at}, "decisions": [], "volumes": [], "brokers": [], "processes": [], "clients_known": len(clients)}
     return {"at": at, "clients": list(clients), **rest, **more}
 
 

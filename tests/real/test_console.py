@@ -73,9 +73,9 @@ def test_clients_are_shown_limited_or_not_and_where_their_limits_come_from(kafka
             assert len(digits) == 60
             (limit,) = bound["limits"]
             assert (limit["quota"], limit["limit"]) == ("request_rate", 1000)
-            assert limit["source"] == "quotas.entities[0]: client-id limited"
+            assert limit["source"] == "quotas.entities[0].cluster_request_rate: client-id limited"
             told = json.loads(ask(proxy, "/client?user=ANONYMOUS&client_id=limited")[1])
-            assert [it["source"] for it in told["limits"]] == ["quotas.entities[0]: client-id limited"]
+            assert [it["source"] for it in told["limits"]] == ["quotas.entities[0].cluster_request_rate: client-id limited"]
             assert len(told["connections"]) == 1
             assert told["connections"][0]["address"].startswith("127.0.0.1:")
             assert told["connections"][0]["software"] == "", "it has not said"

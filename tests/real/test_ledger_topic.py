@@ -3,6 +3,7 @@ whatever becomes of brokers and proxies, and a proxy that may not use the topic 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -68,6 +69,11 @@ def shared(proxies: Sequence[ProxyProcess], members: int | None = None) -> bool:
     return all(proxy.metric("ledger_up") == 1 and proxy.metric("ledger_proxies") == count for proxy in proxies)
 
 
+def seen(proxy: ProxyProcess) -> set[str]:
+    """The processes of the fleet that its console shows."""
+    return {it["boot"] for it in json.loads(proxy.get("/live")[1])["processes"]}
+
+
 def through(proxies: Sequence[ProxyProcess], topic: str, seconds: float, at: Sequence[int] = (0, 0, 0, 1, 2)) -> int:
     """What clients at these proxies get through together."""
     until = time.monotonic() + seconds
@@ -95,6 +101,7 @@ def test_clients_of_three_proxies_get_one_quota(kafka3: LocalCluster, tmp_path: 
         assert sum(proxy.metric("ledger_learned_units_total") for proxy in proxies) > RATE * BURST
         limits = [proxy.metric("producer_byte_rate_limit", client_id=name, scope="fleet") for proxy in proxies]
         assert limits == [RATE] * PROXIES, "they are the fleet's, and each tells them"
+        wait_until(lambda: all(len(seen(proxy)) == PROXIES for proxy in proxies), "each console to show all proxies", 30)
         with ProxyProcess(tmp_path / "another", kafka3.bootstrap_servers, settings_of(topic)) as another:
             wait_until(lambda: shared([*proxies, another]), "another proxy to join", 30)
             while through(proxies, name, 1) > 2 * RATE:

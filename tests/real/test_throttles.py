@@ -95,6 +95,6 @@ def test_the_page_shows_it_in_a_browser(busy: ProxyProcess, tmp_path: Path) -> N
         "observed only",
         "page-1",
         "page-2",
-        "quotas.entities[0]: client-id &lt;default&gt;",
+        "quotas.entities[0].controller_mutations_rate: client-id &lt;default&gt;",
     ):
         assert said in body, said

@@ -334,3 +334,8 @@ def test_the_console_adds_up_what_all_workers_know(kafka3: LocalCluster, tmp_pat
         assert told()["about"]["workers"] == {"count": WORKERS, "up": WORKERS}
         one = json.loads(proxy.get("/client?user=ANONYMOUS&client_id=everywhere")[1])
         assert len(one["connections"]) == 2 * WORKERS
+
+        def processes() -> list[int]:
+            return [it["worker"] for it in told()["processes"] if it["version"] == told()["about"]["version"]]
+
+        wait_until(lambda: processes() == list(range(WORKERS)), "each worker to be shown", 30)

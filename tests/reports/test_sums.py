@@ -257,7 +257,7 @@ def test_the_summary_says_who_and_by_which_quota(made: Made) -> None:
         "The largest topic is orders: 48.7 KiB of record batches, 100% of all, mostly by User:bob.",
         "User:bob was refused most: 5 items by the quota controller_mutations of 10 in all.",
         "The quota storage would have throttled everybody: 1 time on CreateTopics, for 250 ms at most, "
-        "at the furthest with a usage of 12.5 where the limit was 5",
+        "at the furthest with a usage of 12 B/s where the limit was 5 B/s",
         "The quota storage only watches (mode observe)",
         "1 line of 17 could not be used",
         "The proxies lost 6 lines",
