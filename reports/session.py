@@ -100,7 +100,7 @@ def spark_session(
     Raises:
         ReportError: Spark could not start, or ran out of memory; the text has its last words.
     """
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit
+    if _is_submitted():
         session = SparkSession.builder.appName("kafka-quota-proxy report").getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
         yield _with_settings(session)
@@ -117,6 +117,15 @@ def spark_session(
             raise
         finally:
             _stop(session)
+
+
+def is_of_this_machine(master: str) -> bool:
+    """Whether a session on `master` is our own, and all its work is done here."""
+    return master.startswith("local") and not _is_submitted()
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ  # set by spark-submit
 
 
 def _steady(scratch: Path) -> dict[str, str]:

@@ -54,7 +54,7 @@ def make_with(spark: "SparkSession", logs: Path, out: Path, *, slides: bool = Fa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "spark_session", lambda _master, **_: nullcontext(spark))
         if not slides:
-            patch.setattr(pipeline, "write_plots", lambda _report, folder: folder.mkdir())
+            patch.setattr("reports.render.plots.write_plots", lambda _report, folder: folder.mkdir())
         given = pipeline.Options(**{"logs": str(logs), "out": out, "made": datetime(2026, 4, 2, tzinfo=UTC)} | options)
         report = pipeline.make_report(given, lambda _: None)
     return Made(spark, report, out)
