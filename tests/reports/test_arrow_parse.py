@@ -146,7 +146,7 @@ def test_both_ways_give_the_same_lines(spark: "SparkSession", tmp_path: Path, mo
         return Counter(map(repr, spark.read.schema(stored_schema()).parquet(str(destination.incoming)).collect()))
 
     arrow, by_spark = stored("arrow"), stored("spark")
-    assert arrow - by_spark == by_spark - arrow == Counter()
+    assert list(arrow - by_spark)[:1] == list(by_spark - arrow)[:1] == []
     assert sum(arrow.values()) == len(lines) + 41 + 1 + 2 - 1
     assert len(local_files(logs)) == 5
 
