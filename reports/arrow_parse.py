@@ -29,7 +29,8 @@ from reports.validation import AHEAD, EARLIEST
 _PLAIN = r'[^"\\\x00-\x1f]'
 _TEXT = rf'"(?:{_PLAIN}|\\["\\/bfnrt])*"'
 _COUNT = r"(?:0|[1-9][0-9]{0,14})"  # below LARGEST_COUNT, which has 16 digits
-_NUMBER = r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?"
+# Not -0, which is no number below 0 for Spark's reader.
+_NUMBER = r"(?:(?:0|-?[1-9][0-9]{0,18})(?:\.[0-9]{1,20})?|-0\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?"
 _ENTRY = rf'"{_PLAIN}*":{_COUNT}'
 # Days that there are: Arrow refuses a whole block with one that there is not. Only years up to 2099 may have a 29th of February.
 _DAY = (

@@ -57,7 +57,7 @@ def mixed(chance: random.Random) -> list[bytes]:
             at,
             entity=chance.choice([{"user": None, "client_id": "ø"}, {"user": "a", "client_id": None, "tenant": "t"}]),
             topics=chance.choice([[], ["a"], ["a", "b,c"]]),
-            left=chance.choice([..., None, 1.5e-7, -3]),
+            left=chance.choice([..., None, 1.5e-7, -3, -0.5, -0.0]),
             usage=chance.choice([1, 1e22, 0.1, 123456.789]),
         )
         log.volume(
@@ -119,7 +119,8 @@ def test_both_ways_give_the_same_lines(spark: "SparkSession", tmp_path: Path, mo
     good = mixed(chance)
     twice = Log().usage(refused={"q": 3}).lines[0].replace(b'"q":3', b'"q":3,"q":4')
     late = [Log().gap(timedelta(days=days).total_seconds()).lines[0] for days in (1.9, 2, 2.1)]
-    lines = [*good, twice, *late, *(data for data, _, _ in BAD.values()), *GOOD.values()]
+    zero = Log().decision(left=-3).lines[0].replace(b'"left":-3', b'"left":-0')
+    lines = [*good, twice, zero, *late, *(data for data, _, _ in BAD.values()), *GOOD.values()]
     for _ in range(4000):
         line = chance.choice(good)
         begin = chance.randrange(len(line))
