@@ -1,28 +1,23 @@
 """Fields of the lines of a logs folder, as Parquet, by Arrow: a tenth of the time that Spark's own reader of JSON takes.
 
-In: a local folder, the fields with their Arrow types, what is done to each piece. Out: Parquet files in a folder. The text is read
-in blocks, which threads parse side by side, so that memory does not grow with the logs. A line that is no JSON object, or has a
-value of another type than asked for, is left out; other fields are passed over. Left to others: which lines are good.
+In: a local folder, the fields with their Arrow types, what is done to each piece. Out: Parquet files in a folder. A line that is no
+JSON object, or has a value of another type than asked for, is left out; other fields are passed over. Left to others: which lines
+are good.
 """
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet
 
 from reports.log_files import log_files
-
-BLOCK: Final = 8 << 20
-"""Bytes of text that are parsed at once. A line that is longer is left out."""
+from reports.text_blocks import text_blocks, work_on, work_threads
 
 
 def write_columns(logs: str, schema: pa.Schema, change: Callable[[pa.Table], pa.Table], target: Path) -> None:
@@ -32,9 +27,8 @@ def write_columns(logs: str, schema: pa.Schema, change: Callable[[pa.Table], pa.
         OSError: `target` cannot be written.
     """
     target.mkdir()
-    count = len(os.sched_getaffinity(0))
     writers: SimpleQueue[_Writer] = SimpleQueue()
-    for number in range(count):
+    for number in range(work_threads()):
         writers.put(_Writer(target / f"{number}.parquet"))
 
     def store(block: bytes) -> None:
@@ -46,15 +40,8 @@ def write_columns(logs: str, schema: pa.Schema, change: Callable[[pa.Table], pa.
         finally:
             writers.put(writer)
 
-    with ThreadPoolExecutor(count) as pool:
-        waiting: deque[Future[None]] = deque()
-        for block in _blocks(logs):
-            waiting.append(pool.submit(store, block))
-            if len(waiting) > count:
-                waiting.popleft().result()
-        for one in waiting:
-            one.result()
-    for _ in range(count):
+    work_on(_blocks(logs), store)
+    for _ in range(work_threads()):
         writers.get().close(change(schema.empty_table()))
 
 
@@ -76,32 +63,17 @@ class _Writer:
 
 
 def _blocks(logs: str) -> Iterator[bytes]:
-    """The text of all files, in pieces of whole lines. A file that is damaged is read as far as it goes; one that has gone, not."""
+    """The text of all files. A file that is damaged is read as far as it goes; one that has gone, not."""
     for path in log_files(Path(logs)):
-        rest, too_long = b"", False
-        for read in _read(path):
-            end = read.rfind(b"\n") + 1
-            if end:
-                begin = read.find(b"\n") + 1 if too_long else 0
-                if block := rest + read[begin:end]:
-                    yield block
-                rest, too_long = read[end:], False
-            elif not too_long:
-                rest += read
-                too_long = len(rest) > BLOCK
-                if too_long:
-                    rest = b""
-        if rest:
-            yield rest
-
-
-def _read(path: Path) -> Iterator[bytes]:
-    try:
-        with pa.input_stream(str(path), compression="detect") as file:
-            while read := file.read(BLOCK):
-                yield read
-    except (OSError, pa.ArrowInvalid):  # rotated away meanwhile, or a compressed file that ends too soon
-        return
+        blocks = text_blocks(path)
+        while True:
+            try:
+                block = next(blocks, None)
+            except (OSError, pa.ArrowInvalid):  # rotated away meanwhile, or a compressed file that ends too soon
+                break
+            if block is None:
+                break
+            yield block
 
 
 def _parsed(block: bytes, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -10,11 +10,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.schema import COMMON, FIELDS, VERSIONS, Field, Kind, column_type
+from reports.schema import COMMON, FIELDS, UNPARSED, VERSIONS, Field, Kind, column_type
 from reports.validation import EARLIEST, latest
-
-UNPARSED = "unparsed"
-"""The type of a line that was not parsed."""
 
 USAGE = (*COMMON, *FIELDS["usage"])
 _VALUES = tuple(field for field in USAGE if field.name != "type")

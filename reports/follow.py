@@ -19,7 +19,17 @@ from reports.errors import ReportError
 from reports.ingest import store_lines
 from reports.kafka import is_kafka, packages, stream_topic
 from reports.log_files import check_logs
-from reports.pipeline import OUTCOME, Options, Progress, destination_of, draw, make_again, make_from_stored, read_and_make
+from reports.pipeline import (
+    OUTCOME,
+    Options,
+    Progress,
+    destination_of,
+    draw,
+    make_again,
+    make_from_stored,
+    parse_ahead,
+    read_and_make,
+)
 from reports.publish import replacing
 from reports.session import spark_session
 
@@ -51,7 +61,9 @@ def follow_folder(spark: SparkSession, options: Options, progress: Progress) -> 
     with replacing(options.out, OUTCOME) as staging:
         made = make_again(options, inputs, staging)
         if made is None:
-            made = read_and_make(spark, destination_of(options, staging), options, inputs, lambda _: None)
+            destination = destination_of(options, staging)
+            parsed = parse_ahead(options, destination)
+            made = read_and_make(spark, destination, options, inputs, lambda _: None, parsed=parsed)
             draw(made, staging.path)
         progress(f"{options.made:%H:%M:%S} {made.lines.read:,} lines")
 

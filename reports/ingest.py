@@ -7,16 +7,17 @@ place (`reports.publish`).
 """
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.errors import ReportError
-from reports.fast_parse import UNPARSED, parse_fast
+from reports.fast_parse import parse_fast
 from reports.line_store import (
     by_type_and_day,
     deduplicate,
@@ -29,10 +30,10 @@ from reports.line_store import (
 from reports.log_files import spark_path
 from reports.parallel import run_concurrently
 from reports.parquet import days_in, link, read_table, write_table, write_tables
-from reports.parse import parser
+from reports.parse import Parse, parser
 from reports.publish import Staging
 from reports.reasons import Reason
-from reports.schema import COMMON, FIELDS, Kind
+from reports.schema import COMMON, FIELDS, UNPARSED, Kind
 from reports.tables import BY_DAY, LINES, MADE_OF, OF_READING, Lengths, bucket_lengths, tables_by_day
 from reports.transforms.lines import files
 from reports.transforms.quarantine import quarantine
@@ -40,7 +41,6 @@ from reports.transforms.quarantine import quarantine
 TEXTS = "file string, raw string"
 """Lines as they were read."""
 
-_INCOMING = "incoming"
 _LARGEST_SUM = 2**61
 """Sums of two counts are summed too, and must fit in 64 bits."""
 _SUMMED = ("usage", "decision", "producer_ids", "latency", "gap")
@@ -70,7 +70,7 @@ class Destination:
     """Where a report is written: first into `staging`, from there into `out`. File names are relative to `logs`.
 
     `incremental`: the report adds to the one in `out`. `replaces_files`: each file is read from its start, so that its counts
-    replace those of the last run.
+    replace those of the last run. `known` is what the last report left for this one.
     """
 
     out: Path
@@ -78,6 +78,12 @@ class Destination:
     logs: str
     incremental: bool = False
     replaces_files: bool = True
+    known: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def incoming(self) -> Path:
+        """Where lines are stored first, copies included."""
+        return self.staging.path / "incoming"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +103,29 @@ def store_lines(lines: DataFrame, now: datetime, destination: Destination, damag
     """
     spark = lines.sparkSession
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", _SEVERAL_WRITERS)
-    target = destination.staging.path / _INCOMING
     parsed_fast = parse_fast(lines, now)
     with run_concurrently() as pool:
         prepared = pool.submit(parser, now)  # while the usual lines are parsed
-        _write_lines(parsed_fast, target, "overwrite")
-    parse = prepared.result()
-    unparsed = target / f"type={UNPARSED}"
+        _write_lines(parsed_fast, destination.incoming, "overwrite")
+    store_unparsed(spark, now, destination, damaged, prepared.result)
+
+
+def store_unparsed(
+    spark: SparkSession,
+    now: datetime,
+    destination: Destination,
+    damaged: DataFrame | None = None,
+    parse: Callable[[], Parse] | None = None,
+) -> None:
+    """Parse with care the lines that were left as text, and write them beside the others."""
+    unparsed = destination.incoming / f"type={UNPARSED}"
     if not unparsed.exists() and damaged is None:
         return
     texts = spark.read.schema(TEXTS).parquet(spark_path(str(unparsed))) if unparsed.exists() else spark.createDataFrame([], TEXTS)
-    parsed = parse(texts)
+    parsed = parse()(texts) if parse else parser(now)(texts)
     if damaged is not None:
         parsed = parsed.unionByName(damaged, allowMissingColumns=True)
-    _write_lines(by_type_and_day(parsed), target, "append")
+    _write_lines(by_type_and_day(parsed), destination.incoming, "append")
     shutil.rmtree(unparsed, ignore_errors=True)
 
 
@@ -119,7 +134,7 @@ def put_large_counts_aside(spark: SparkSession, destination: Destination) -> Non
 
     For logs whose sums did not fit: no such sums are true, so that lines far above what all can have are what is wrong.
     """
-    folder = destination.staging.path / _INCOMING
+    folder = destination.incoming
     stored = _stored(spark, folder)
     most = _LARGEST_SUM // max(1, stored.count())
     summed = [field for name in _SUMMED for field in FIELDS[name]]
@@ -135,7 +150,7 @@ def put_large_counts_aside(spark: SparkSession, destination: Destination) -> Non
         F.when(bad, F.to_json(F.struct(*fields))).otherwise(F.col("raw")).alias("raw"),
         *[F.when(~bad, F.col(name)).alias(name) for name in fields],
     )
-    believed = folder.with_name(f"{_INCOMING}-believed")
+    believed = folder.with_name(f"{folder.name}-believed")
     _write_lines(by_type_and_day(judged), believed, "overwrite")
     shutil.rmtree(folder)
     believed.rename(folder)
@@ -152,8 +167,8 @@ def ingest(spark: SparkSession, destination: Destination, bucket: int | None) ->
     Raises:
         ReportError: the bucket does not fit the logs, or the tables that are there.
     """
-    incoming = _stored(spark, destination.staging.path / _INCOMING)
-    days = {path.name for path in (destination.staging.path / _INCOMING).glob("type=*/date=[0-9]*")}
+    incoming = _stored(spark, destination.incoming)
+    days = {path.name for path in destination.incoming.glob("type=*/date=[0-9]*")}
     both = valid_lines(with_row_position(incoming))
     if destination.incremental:
         both = both.unionByName(with_row_position(_stored(spark, destination.out / LINES)).where(F.col("date").isin(_dates(days))))
@@ -209,7 +224,7 @@ def _keep_lines(destination: Destination, both: DataFrame, counted: DataFrame, d
     if copied:
         kept = deduplicate(both.where(F.col("date").isin(list(copies))), counted, sum(copies.values()))
         _write_lines(kept, target, "overwrite")
-    for folder in _day_folders(destination.staging.path / _INCOMING, days - copied):
+    for folder in _day_folders(destination.incoming, days - copied):
         (target / folder.parent.name).mkdir(exist_ok=True)
         folder.rename(target / folder.parent.name / folder.name)
     if destination.incremental:

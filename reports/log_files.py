@@ -23,6 +23,8 @@ FILES = "files"
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _COMPRESSION = 15  # times that gzip makes a log smaller, roughly
+_QUOTED = re.compile(r"[^A-Za-z0-9_.!~*'()/,;:$&+=@\u00a1-\U0010ffff-]")
+"""Characters of a path that are not as they are in a URI, by Spark's own."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -92,8 +94,12 @@ def local_files(logs: str) -> dict[str, list[int]]:
             state = file.stat()
         except FileNotFoundError:  # rotated away
             continue
-        found[f"file:{quote(str(file))}"] = [state.st_size, state.st_mtime_ns // 1_000_000]
+        found[f"file:{_QUOTED.sub(_quote, str(file))}"] = [state.st_size, state.st_mtime_ns // 1_000_000]
     return found
+
+
+def _quote(found: re.Match[str]) -> str:
+    return quote(found[0])
 
 
 def log_files(folder: Path) -> Iterator[Path]:

@@ -21,16 +21,14 @@ from reports.fill_forecast import VolumeForecast
 from reports.forecast import models
 from reports.ingest import Destination, ingest, put_large_counts_aside
 from reports.kafka import is_kafka, packages
-from reports.log_files import check_logs, log_size
+from reports.log_files import check_logs, is_local, log_size
 from reports.parallel import run_concurrently
 from reports.parquet import write_table
 from reports.period_tables import Inputs, Result, period_tables
 from reports.publish import Staging, replacing
 from reports.quotas.file import QuotaFile, read_quotas
-from reports.read import FAILURES, load
-from reports.render.page import page
-from reports.render.plots import write_plots
-from reports.session import small_queries, spark_session
+from reports.read import FAILURES, load, parse_local
+from reports.session import is_of_this_machine, small_queries, spark_session
 from reports.summary.build import summarize
 from reports.summary.model import Report
 from reports.tables import NAMES
@@ -45,9 +43,6 @@ OUTCOME = (*NAMES, PLOTS, CHARGEBACK, SUMMARY, PAGE)
 
 _OF_QUOTAS = ("quotas", "what_if")
 """Tables that are there only where quotas were given."""
-
-QUICK_BYTES = 64 * 2**20
-"""Logs of fewer bytes are read by a Spark that is configured for small queries."""
 
 Progress = Callable[[str], None]
 """Called with the name of each step when it begins."""
@@ -85,20 +80,20 @@ def make_report(options: Options, progress: Progress) -> Report:
     check_logs(options.logs)
     connector = packages(options.logs)
     inputs = options.inputs()
-    with replacing(options.out, OUTCOME) as staging, ThreadPoolExecutor(1) as aside:
+    with replacing(options.out, OUTCOME) as staging, ThreadPoolExecutor(2) as aside:
         unchanged = make_again(options, inputs, staging)
         if unchanged is not None:
             progress("nothing is new: the tables stay as they are")
             return unchanged
         progress("starting Spark")
-        aside.submit(models.load)  # while Spark starts
-        size = log_size(options.logs)
-        quick = size is not None and size < QUICK_BYTES
+        # Both while Spark starts.
+        destination = destination_of(options, staging, replaces_files=not is_kafka(options.logs))
+        parsed = aside.submit(parse_ahead, options, destination)
+        aside.submit(_import_ahead)
         settings = {**connector, **(options.settings or {})}
-        with spark_session(options.master, quick=quick, memory=options.memory, settings=settings) as spark:
+        with spark_session(options.master, log_size(options.logs), memory=options.memory, settings=settings) as spark:
             progress(f"reading {options.logs}")
-            destination = destination_of(options, staging, replaces_files=not is_kafka(options.logs))
-            report = read_and_make(spark, destination, options, inputs, progress)
+            report = read_and_make(spark, destination, options, inputs, progress, parsed=parsed.result())
             drawn = aside.submit(draw, report, staging.path)  # while Spark stops
         drawn.result()
         return report
@@ -121,14 +116,20 @@ def destination_of(options: Options, staging: Staging, *, replaces_files: bool =
     adds = options.incremental and bool(staging.kept.get("lengths")) and (options.out / "lines").exists()
     if not adds:
         staging.kept.clear()
-    return Destination(options.out, staging, options.logs, adds, replaces_files)
+    return Destination(options.out, staging, options.logs, adds, replaces_files, dict(staging.kept))
 
 
-def read_and_make(spark: SparkSession, destination: Destination, options: Options, inputs: Inputs, progress: Progress) -> Report:
-    """Read the logs and make the report of them, all but what `draw` makes of it. Where their sums do not fit in 64 bits, it is
-    made once more without the lines whose counts are too large to be true."""
-    kept = dict(destination.staging.kept)
-    load(spark, options.logs, options.made, destination)
+def parse_ahead(options: Options, destination: Destination) -> bool:
+    """Whether the logs are parsed now, all that can be without Spark; it may start meanwhile."""
+    return is_local(options.logs) and is_of_this_machine(options.master) and parse_local(options.logs, options.made, destination)
+
+
+def read_and_make(
+    spark: SparkSession, destination: Destination, options: Options, inputs: Inputs, progress: Progress, *, parsed: bool
+) -> Report:
+    """Read the logs and make the report of them, all but what `draw` makes of it; `parsed` is what `parse_ahead` says. Where their
+    sums do not fit in 64 bits, it is made once more without the lines whose counts are too large to be true."""
+    load(spark, options.logs, options.made, destination, parsed=parsed)
     try:
         return make_from_stored(spark, destination, options, inputs, progress)
     except FAILURES as error:
@@ -136,8 +137,8 @@ def read_and_make(spark: SparkSession, destination: Destination, options: Option
             raise
     progress("putting counts aside that are too large to be true")
     spark.catalog.clearCache()
-    destination.staging.clear(kept)
-    load(spark, options.logs, options.made, destination)
+    destination.staging.clear(destination.known)
+    load(spark, options.logs, options.made, destination, parsed=parse_ahead(options, destination))
     put_large_counts_aside(spark, destination)
     try:
         return make_from_stored(spark, destination, options, inputs, progress)
@@ -177,14 +178,24 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
     return report
 
 
+def _import_ahead() -> None:
+    """Import what takes some seconds and is needed late: scipy, matplotlib."""
+    models.load()
+    import reports.render.page  # noqa: F401
+
+
 def draw(report: Report, folder: Path) -> None:
     """The report as a page, its plots and values."""
+    from reports.render.plots import write_plots  # takes a second
+
     write_plots(report, folder / PLOTS)
     write_page(report, folder)
 
 
 def write_page(report: Report, folder: Path) -> None:
     """The report as a page and as values."""
+    from reports.render.page import page  # takes a second
+
     (folder / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_as_json), encoding="utf-8")
     (folder / PAGE).write_text(page(report), encoding="utf-8")
 

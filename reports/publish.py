@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -64,7 +64,7 @@ class Staging:
     days: dict[str, list[str]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
 
-    def clear(self, kept: dict[str, Any]) -> None:
+    def clear(self, kept: Mapping[str, Any]) -> None:
         """Begin again: nothing is written, and `kept` is what the last report left."""
         shutil.rmtree(self.path)
         self.path.mkdir()

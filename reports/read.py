@@ -1,20 +1,25 @@
 """Reading of logs: one row for each line of a folder tree or a Kafka topic. No line is lost.
 
-In: the logs, which of them are new. Out: `load`, every line with its fields or with a reason why not, stored. Left to others:
-taking a line apart (`reports.parse`), which line is bad and why (`reports.validation`), sums (`reports.transforms`).
+In: the logs, which of them are new. Out: `load`, every line with its fields or with a reason why not, stored; before it, for a
+local folder, `parse_local`. Left to others: taking a line apart (`reports.arrow_parse`, `fast_parse`, `parse`), which line is bad
+and why (`reports.validation`), sums (`reports.transforms`).
 """
 
+import shutil
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
+from pyarrow import ArrowInvalid
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.arrow_parse import parse_files
 from reports.errors import ReportError
-from reports.ingest import TEXTS, Destination, store_lines
+from reports.ingest import TEXTS, Destination, store_lines, store_unparsed
 from reports.kafka import is_kafka, read_topic
 from reports.log_files import FILES, LOG_FILES, is_local, local_files, no_logs, spark_path
 from reports.reasons import Reason
@@ -22,21 +27,48 @@ from reports.reasons import Reason
 FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
 _UNREADABLE = "[FAILED_READ_FILE"  # Spark's name for it, with subconditions
 
+Listing = dict[str, list[int]]
+"""Log files: URI -> size, and time in milliseconds."""
+
 Paths = Sequence[str] | None
 """Files to read, as URIs; None for all."""
 
 
-def load(spark: SparkSession, logs: str, now: datetime, destination: Destination) -> None:
+def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
+    """Store what is new in a local folder without Spark, which may start meanwhile: lines as proxies write them with their fields,
+    others for `load` to parse. False where nothing is stored, as a file is damaged or there is no place: `load` can say which.
+
+    Raises:
+        ReportError: there is no log.
+    """
+    listed = local_files(logs)
+    new = _keep_listing(listed, destination)
+    if not listed and not destination.incremental:
+        raise no_logs(logs)
+    files = [(Path(unquote(uri.removeprefix("file:"))), uri.replace("file:", "file://", 1)) for uri in new]
+    try:
+        parse_files(files, now, destination.incoming)
+    except (OSError, ArrowInvalid):
+        shutil.rmtree(destination.incoming, ignore_errors=True)
+        return False
+    return True
+
+
+def load(spark: SparkSession, logs: str, now: datetime, destination: Destination, *, parsed: bool = False) -> None:
     """Store every line of `logs`, parsed (see `reports.parse.parser`); where the report adds to the last one, only those of files
-    that are new or have changed since.
+    that are new or have changed since. `parsed`: `parse_local` did most of it.
 
     A file that is damaged, as a cut .gz, is read as far as it goes, and is one more bad row. Raises ReportError where there is no
     log.
     """
+    if parsed:
+        store_unparsed(spark, now, destination)
+        return
     if is_kafka(logs):
         store_lines(read_topic(spark, logs, destination.staging.kept), now, destination)
         return
-    paths = _new_files(spark, logs, destination)
+    new = _keep_listing(_listing(spark, logs), destination)
+    paths = new if destination.incremental else None
     try:
         store_lines(read_lines(spark, logs, paths), now, destination)
     except FAILURES as error:
@@ -45,16 +77,16 @@ def load(spark: SparkSession, logs: str, now: datetime, destination: Destination
         store_lines(read_lines(spark, logs, paths, to_the_damage=True), now, destination, damaged_files(spark, logs, paths))
 
 
-def _new_files(spark: SparkSession, logs: str, destination: Destination) -> Paths:
-    """Which files to read; keeps for the next report what all files are like now."""
-    # Listed before they are read: what is written meanwhile is read again by the next report.
-    listed = _listing(spark, logs)
-    known = destination.staging.kept.get(FILES, {})
-    destination.staging.kept[FILES] = listed
-    return [uri for uri, state in listed.items() if known.get(uri) != state] if destination.incremental else None
+def _keep_listing(listed: Listing, destination: Destination) -> list[str]:
+    """Which of the log files are to be read now. They are listed before they are read, and that is kept for the next
+    report, so that it reads again what was written meanwhile."""
+    kept = destination.staging.kept
+    known = kept.get(FILES, {}) if destination.incremental else {}
+    kept[FILES] = listed
+    return [uri for uri, state in listed.items() if known.get(uri) != state]
 
 
-def _listing(spark: SparkSession, logs: str) -> dict[str, list[int]]:
+def _listing(spark: SparkSession, logs: str) -> Listing:
     """Every log file: its URI -> its size and the time it was written to, in milliseconds."""
     if is_local(logs):
         return local_files(logs)

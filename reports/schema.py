@@ -14,6 +14,9 @@ VERSIONS = (1, 2)
 """Values of `v` that this reader knows: 2 is 1 with more types of lines, and `left` in a decision. Every other version is
 quarantined, never guessed at."""
 
+UNPARSED = "unparsed"
+"""In the place of a line's type: it was not parsed yet."""
+
 LARGEST_COUNT = 2**50
 """Largest count in one line that is believed (1 PiB in one interval). Beyond it, sums of longs could overflow."""
 
