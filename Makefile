@@ -88,11 +88,11 @@ chart-package: setup
 chart-tools: setup
 	@$(BIN)/python -m tests.chart.tools
 
-# The chart in real pods: root only, and only by hand. The pods' network is gone when the tests end.
+# The chart in real pods: root only, and only by hand. Their network, mounts and processes are gone when the tests end.
 test-pods: setup java kafka
 	$(BIN)/python -m tests.chart.tools helm etcd kube-apiserver node crds
 	$(BIN)/python -m tests.pods.images
-	unshare --net --mount --propagation private $(BIN)/pytest tests/pods --pods $(PYTEST_ARGS)
+	unshare --net --mount --propagation private --pid --fork --kill-child --mount-proc catatonit -- $(BIN)/pytest tests/pods --pods $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -1,16 +1,17 @@
 """A node of Kubernetes on this machine: containerd, kubelet, a scheduler, controllers, kube-proxy and a DNS server, around a real
 API server. In: programs, images, a folder. Out: a cluster in which pods run.
 
-All of it is in a network namespace and a mount namespace of its own, which `make test-pods` makes (`unshare --net --mount`):
-addresses, routes, rules of the firewall and mounts are gone with the last process. Cgroups are the machine's, under `kqp-test`, and
-removed at the end. There is one bridge, whose address stands for everything outside of pods: there brokers and clients are.
-A host that has no other way in than the cluster's own is in `outside.py`."""
+All of it is in namespaces of its own for network, mounts and processes, which `make test-pods` makes (`unshare`): addresses,
+routes, rules of the firewall, mounts, and what pods leave running are gone when the tests end. Cgroups are the machine's, under a
+name that no other run has, and removed at the end. There is one bridge, whose address stands for everything outside of pods: there
+brokers and clients are. A host that has no other way in than the cluster's own is in `outside.py`."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -27,7 +28,8 @@ HOST = "10.244.0.1"
 """The node, on the bridge to its pods."""
 PODS, SERVICES = "10.244.0.0/24", "10.96.0.0/16"
 DOMAIN = "cluster.local"
-CGROUP = "kqp-test"
+CGROUP = f"kqp-test-{secrets.token_hex(4)}"
+"""A kubelet ends what it does not know in its own."""
 PAUSE = "localhost/pause:1"
 CONTROL = ("etcd", "kube-apiserver", "kubectl")
 
