@@ -133,8 +133,8 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         {"": {"small_rate": 80, "moderate_rate": 400}},
         users=OVERLOAD_USERS,
         properties={"num.io.threads": "1"},
-        # The collector of Kafka's own scripts: pauses of the serial one were among the highest latencies. Memory that is touched for the
-        # first time is slow on virtual machines.
+        # The collector of Kafka's own scripts: pauses of the serial one were among the highest latencies. Memory that is touched
+        # for the first time is slow on virtual machines.
         jvm_flags=("-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Xms1g", "-Xmx1g", "-XX:+AlwaysPreTouch"),
     ),
     "shared-rate": Experiment(
