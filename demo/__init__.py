@@ -1,4 +1,4 @@
-"""Shows on this machine what quotas do for five tenants, each with a login of its own, in about a minute and a half (`make demo`).
+"""Shows on this machine what quotas do for five tenants, each with a login of its own, in about two minutes (`make demo`).
 
 In: a folder, the length of a phase. Out: tables on the terminal, the proxy's usage log, and the capacity report made of it.
 The load is a scenario of the load test; the proxy and the report run as commands, like a user's own.
@@ -8,7 +8,7 @@ The load is a scenario of the load test; the proxy and the report run as command
     errors     the errors a user should read
     folder     the out folder: nothing in it is deleted that no demo wrote
     services   Kafka and the proxy, started and stopped
-    phases     runs the scenario, and shows its phases; sets the limit of the disk, and makes room
+    phases     runs the scenario, and shows its phases; switches the overload quota on, sets the limit of the disk, and makes room
     throttling what the proxy's own log says about clients
     figures    results of the load test as the demo shows them
     verdict    figures into sentences; says so when a difference does not show
@@ -21,5 +21,6 @@ The load is a scenario of the load test; the proxy and the report run as command
 
 The first three phases are the same but for the storm: orders are produced at a steady rate and read, and once a second a small
 topic is created and written to. In phase 2 two clients of one tenant create topics as fast as they are answered; in phase 3 they
-do so under a quota. In phase 4 a tenant writes more than its topic may take, in phase 5 another one fills the disk.
+do so under a quota. In phase 4 a tenant writes more than its topic may take, in phase 5 it floods a broker, first without the
+overload quota and then with it, and in phase 6 another one fills the disk.
 """

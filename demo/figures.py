@@ -73,6 +73,16 @@ class HeldBack:
 
 
 @dataclass(frozen=True)
+class Flood:
+    """A broker that one tenant floods: the longest of the orders' records of a typical second, in ms, before the overload quota was
+    on and after it had its time; None where no second had any. `throttle_ms`: what the tenant was told to wait, in sum."""
+
+    before: float | None
+    after: float | None
+    throttle_ms: int
+
+
+@dataclass(frozen=True)
 class Delivery:
     """Records of all phases: acknowledged, refused (the producer was told), and acknowledged but not found."""
 
@@ -107,6 +117,19 @@ def held_back(phase: PhaseResult, tenant: str, throttling: Throttling) -> HeldBa
     within = sum(size for second, size in enumerate(series.bytes, series.first) if second < end)
     of_each = sum(series.bytes) / max(sum(series.acknowledged), 1)
     return HeldBack(sum(series.intended) * of_each, within, throttling.refused, throttling.throttle_ms)
+
+
+def flood(phase: PhaseResult, throttling: Throttling) -> Flood:
+    """The first second, in which clients connect, counts in neither."""
+    series, fair = _tenant(phase, plan.ORDERS).series, plan.FAIR_AFTER
+    slowest = {
+        second - int(phase.started): us / 1000
+        for second, (us, count) in enumerate(zip(series.latency_max_us, series.acknowledged, strict=True), series.first)
+        if count
+    }
+    before = [ms for second, ms in slowest.items() if 1 <= second < fair]
+    after = [ms for second, ms in slowest.items() if fair + plan.SETTLED <= second < plan.FLOOD_SECONDS]
+    return Flood(median(before) if before else None, median(after) if after else None, throttling.throttle_ms)
 
 
 def longest_wait(series: Series, started: float, length: float, *, ends: bool) -> float:

@@ -22,10 +22,12 @@ class PhaseProgress(RunObserver):
 
     def __init__(self, services: Services, screen: Screen) -> None:
         self._services, self._screen = services, screen
-        self._bar, self._tick, self._began, self._room_at = ExitStack(), None, 0.0, None
+        self._bar, self._tick, self._began, self._settle_at = ExitStack(), None, 0.0, None
+        self._more = ""
 
     _tick: Tick | None
-    _room_at: float | None
+    _settle_at: float | None
+    """when the quotas beside those of the storms become `_more`"""
 
     def run(self, parameters: dict[str, str]) -> RunResult:
         """Raises DemoError, and errors of the services."""
@@ -40,17 +42,20 @@ class PhaseProgress(RunObserver):
 
     def phase(self, name: str, length: float, now: float) -> None:
         self._bar.close()
-        self._began, self._room_at = now, None
+        self._began, self._settle_at = now, None
+        if name == plan.FLOOD:
+            self._services.settle("")  # no thresholds of topics
+            self._settle_at, self._more = now + plan.FAIR_AFTER, plan.OVERLOAD
         if name == plan.DISK:
             self._services.limit_disk()
-            self._room_at = now + length * plan.ROOM_AFTER
+            self._settle_at, self._more = now + length * plan.ROOM_AFTER, ""  # as if somebody had made room on the disk
         self._tick = self._bar.enter_context(self._screen.bar(plan.TITLES.get(name, "warming up"), length))
 
     def show(self, now: float) -> None:
         self._services.check()
-        if self._room_at is not None and now > self._room_at:
-            self._services.settle(more="")  # as if somebody had made room on the disk
-            self._room_at = None
+        if self._settle_at is not None and now > self._settle_at:
+            self._services.settle(self._more)
+            self._settle_at = None
         if self._tick is not None:
             self._tick(now - self._began)
 
@@ -61,7 +66,7 @@ class PhaseProgress(RunObserver):
     def done(self, phase: PhaseResult) -> None:
         self._bar.close()
         self._services.check()
-        if phase.name == plan.DISK:
+        if phase.name in (plan.FLOOD, plan.DISK):
             self._services.settle(more=None)
         if phase.name in plan.TITLES:
             self._screen.step(plan.TITLES[phase.name], _short(figures.felt(phase)))

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 SCENARIO = Path(__file__).with_name("scenario.yaml")
-ALONE, UNLIMITED, LIMITED, THRESHOLD, DISK = "alone", "no-quota", "quota", "threshold", "disk"
+ALONE, UNLIMITED, LIMITED, THRESHOLD, FLOOD, DISK = "alone", "no-quota", "quota", "threshold", "flood", "disk"
 """The measured phases of the scenario."""
 TITLES = {
     ALONE: "1 the ordinary clients alone",
     UNLIMITED: "2 a topic storm, no quota",
     LIMITED: "3 the same storm, with a quota",
     THRESHOLD: "4 a topic above its threshold",
-    DISK: "5 a disk at its limit",
+    FLOOD: "5 a broker that is flooded",
+    DISK: "6 a disk at its limit",
 }
 ORDERS, NEW_TOPICS = "orders", "teams"
 """The ordinary tenants that are measured."""
@@ -40,7 +41,9 @@ SOFT_ROOM, HARD_ROOM = 8 << 20, 40 << 20
 """Bytes that may still be written to the disk until producers are slowed, and until nothing more is written."""
 PROPOSED_RATE = 600_000
 """Bytes per second that the proposal lets the archive write; in the generated history it writes some 1 MB/s on average."""
-THRESHOLD_SECONDS, DISK_SECONDS = 8, 12
+THRESHOLD_SECONDS, FLOOD_SECONDS, DISK_SECONDS = 8, 15, 12
+FAIR_AFTER, SETTLED = 4, 6
+"""Seconds after which the demo switches the overload quota on, and that it is given then before its effect is shown."""
 ROOM_AFTER = 0.6
 """The part of the phase after which the demo makes room on the disk."""
 
@@ -76,6 +79,7 @@ def parameters(seconds: int, replicas: int, password_file: Path) -> dict[str, st
         "half": f"{seconds / 2}s",
         "replicas": replicas,
         "threshold_seconds": f"{THRESHOLD_SECONDS}s",
+        "flood_seconds": f"{FLOOD_SECONDS}s",
         "disk_seconds": f"{DISK_SECONDS}s",
         "password_file": password_file,
     }
@@ -120,6 +124,12 @@ _THRESHOLDS = f"""\
     bytes_in_per_sec: {{{CLICKS}: {CLICKS_THRESHOLD}}}
     meter: window
 """
+
+
+OVERLOAD = """\
+  overload: {target_latency: 20ms}
+"""
+"""What is set while a broker is flooded. What it may take is short, as the flood of one machine is."""
 
 
 def disk_limit(free: int) -> str:

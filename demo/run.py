@@ -57,7 +57,7 @@ def _perform(services: Services, where: folder.Folder, options: Options, screen:
         for storm in plan.STORMS
         for phase, client_id in ((plan.UNLIMITED, storm.unlimited), (plan.LIMITED, storm.client_id))
     }
-    alone, unlimited, limited, *beside = (figures.felt(phases[name]) for name in plan.TITLES)
+    alone, unlimited, limited = (figures.felt(phases[name]) for name in (plan.ALONE, plan.UNLIMITED, plan.LIMITED))
     producing = throttling.throttling_by_client(where.usage, "Produce")
     clicks, archive = (
         figures.held_back(phases[phase], tenant, producing.get(f"{tenant}-app", throttling.Throttling()))
@@ -73,7 +73,8 @@ def _perform(services: Services, where: folder.Folder, options: Options, screen:
         throttled,
         clicks,
         archive,
-        (beside[0], beside[1]),
+        (figures.felt(phases[plan.THRESHOLD]), figures.felt(phases[plan.DISK])),
+        figures.flood(phases[plan.FLOOD], producing.get("flood-app", throttling.Throttling())),
     )
 
 
@@ -96,7 +97,12 @@ def _show(results: Results, page: Path | DemoError, where: folder.Folder, screen
     screen.line(_about_the_quota(results.seconds))
     screen.line()
     screen.console.print(tables.felt_table(results))
-    for sentence in (*verdict.sentences(results), verdict.about_clicks(results), verdict.about_archive(results)):
+    for sentence in (
+        *verdict.sentences(results),
+        verdict.about_clicks(results),
+        verdict.about_flood(results),
+        verdict.about_archive(results),
+    ):
         screen.line(sentence)
     sent = results.delivery
     told = f" (and {sent.refused:,} whose producer was told of a failure)" if sent.refused else ""

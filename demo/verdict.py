@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from demo import plan
-from demo.figures import Delivery, Felt, HeldBack, Latencies, StormFigures, Waits
+from demo.figures import Delivery, Felt, Flood, HeldBack, Latencies, StormFigures, Waits
 from demo.throttling import Throttling
 
 CLEAR = 1.5
@@ -12,6 +12,7 @@ CLEAR = 1.5
 
 _NO_HARM = "no clear difference; this machine is too fast, or too noisy, to show one."
 _NO_GOOD = "what the quota is good for does not show; this machine is too slow, or too noisy."
+_NO_OVERLOAD = "no overload; this machine is too fast, or too noisy, to show what quotas.overload does."
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Results:
     archive: HeldBack
     beside: tuple[Felt, Felt]
     """What the orders felt beside these two."""
+    flood: Flood
 
 
 def sentences(results: Results) -> list[str]:
@@ -76,6 +78,21 @@ def about_clicks(results: Results) -> str:
         f" {threshold}/s, and wrote {_megabytes(clicks.written)}, as ten seconds of the thresholds may come at once."
         f" Then a batch was refused {clicks.refused:,} times, with error 19, which clients retry.{_beside(results.beside[0])}"
     )
+
+
+def about_flood(results: Results) -> str:
+    """What became of the tenant that floods a broker, and of the orders beside it."""
+    flood, alone = results.flood, results.alone.produce
+    if flood.before is None or flood.after is None or alone is None:
+        return "flood: nothing could be measured; this machine is too slow."
+    text = f"While clicks flooded a broker, the slowest order of a typical second took {flood.before:.0f} ms"
+    text += f" ({alone.typical:.0f} ms alone)"
+    if not flood.throttle_ms:
+        return f"{text}: {_NO_OVERLOAD}"
+    text += (
+        f", and {flood.after:.0f} ms with quotas.overload, which told clicks to wait for {seconds(flood.throttle_ms / 1000)} in sum"
+    )
+    return f"{text}: {_NO_GOOD}" if flood.before < CLEAR * flood.after else f"{text}."
 
 
 def about_archive(results: Results) -> str:

@@ -2,16 +2,19 @@
 
 A pid stands for its process tree, children that come and go included. Memory is resident memory, summed, so memory that processes
 share counts once for each. A cgroup (version 2) is read from the kernel's own sums. Sampling runs in a thread of the process that
-starts the drivers, never in one that makes load. If a watched process ends, that is a warning, not an error: a rolling restart
-ends processes.
+starts the drivers, never in one that makes load, and gives way to all else: it looks at every process of the machine, for tens of
+milliseconds, which would be the highest latencies of each second where the load has all cores. If a watched process ends, that is a
+warning, not an error: a rolling restart ends processes.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +30,8 @@ BUSY: Final = 0.9
 """Share of a core above which one thread is the limit: the driver is then what is measured."""
 LONGEST: Final = 2 * 86_400
 """Number of readings that are kept of a target: two days."""
+NICE: Final = 10
+"""More than others have, of the thread that samples, where threads can have one of their own."""
 IDLE: Final = 0.05
 """Share of all CPUs that has to be idle."""
 
@@ -151,6 +156,9 @@ class Sampler:
             return [*self._readings[name], *([now] if now else [])]
 
     def _run(self) -> None:
+        with suppress(OSError):  # other systems than Linux have no thread of this number
+            own = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + NICE)
         while True:
             self._read_all()
             # On the second, so that a long run has one reading for each.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from demo.figures import Delivery, Felt, HeldBack, Latencies, StormFigures, Waits
+from demo.figures import Delivery, Felt, Flood, HeldBack, Latencies, StormFigures, Waits
 from demo.throttling import Throttling
 from demo.verdict import Results
 
@@ -26,6 +26,7 @@ def results(
     new_refused: int = 560,
     clicks: HeldBack | None = None,
     archive: HeldBack | None = None,
+    flood: Flood | None = None,
 ) -> Results:
     """A good run, but for what is given."""
     storms = {f"{name}-unlimited": StormFigures(1680, 0, 0, 0.2) for name in ("storm-new", "storm-old")}
@@ -42,4 +43,5 @@ def results(
         clicks or HeldBack(24.6e6, 3.4e6, 120, 0),
         archive or HeldBack(126e6, 98e6, 15, 2800),
         (felt(10, 0.04), felt(10, 0.04)),
+        flood or Flood(400.0, 30.0, 12_000),
     )

@@ -1,7 +1,7 @@
 """Results of the load test as the demo shows them."""
 
 from demo import plan
-from demo.figures import HeldBack, delivery, felt, held_back, longest_wait, storm
+from demo.figures import Flood, HeldBack, delivery, felt, flood, held_back, longest_wait, storm
 from demo.throttling import Throttling
 from loadtest.results.counts import Series
 from loadtest.results.histogram import Histogram, Recorder
@@ -105,3 +105,14 @@ def test_what_was_held_back_is_of_the_phase_and_not_of_what_came_after_it() -> N
     clicks = tenant("clicks", "produce", series=found)
     of_phase = phase(None, None, clicks).model_copy(update={"started": 100.2, "warmup_s": 0.0, "duration_s": 4.0})
     assert held_back(of_phase, "clicks", Throttling(7, 900)) == HeldBack(wanted=12_000, written=6_000, refused=7, throttle_ms=900)
+
+
+def test_a_flood_is_seen_in_typical_seconds_before_the_quota_and_after_it_had_its_time() -> None:
+    settled = plan.FAIR_AFTER + plan.SETTLED
+    longest = [float(second) for second in range(plan.FLOOD_SECONDS + 1)]  # the last second is after the phase
+    counts = [1] * len(longest)
+    counts[settled] = 0
+    orders = tenant("orders", "produce", series=series(*counts, longest_ms=tuple(longest)))
+    found = flood(phase(orders), Throttling(0, 900))
+    assert found == Flood(plan.FAIR_AFTER / 2, (settled + plan.FLOOD_SECONDS) / 2, 900)
+    assert flood(phase(tenant("orders", "produce", series=series())), Throttling()) == Flood(None, None, 0)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from demo.figures import HeldBack
+from demo.figures import Flood, HeldBack
 from demo.throttling import Throttling
-from demo.verdict import about_archive, about_clicks, problems, seconds, sentences
+from demo.verdict import about_archive, about_clicks, about_flood, problems, seconds, sentences
 from tests.demo.results import felt, results
 
 
@@ -59,6 +59,15 @@ def test_a_disk_that_got_room_meanwhile_is_no_problem_and_a_threshold_that_did_n
     assert problems(slow) == []
     never = problems(results(clicks=HeldBack(24.6e6, 24.6e6, 0, 0)))
     assert never == ["clicks was never refused, though it wrote more than the threshold of its topic"]
+
+
+def test_what_a_flood_was_and_what_the_quota_made_of_it_is_one_line_that_claims_no_more_than_shows() -> None:
+    said = about_flood(results())
+    assert said.startswith("While clicks flooded a broker, the slowest order of a typical second took 400 ms (10 ms alone)")
+    assert said.endswith(", and 30 ms with quotas.overload, which told clicks to wait for 12 s in sum.")
+    assert "no overload; this machine is too fast" in about_flood(results(flood=Flood(30.0, 30.0, 0)))
+    assert "too slow, or too noisy" in about_flood(results(flood=Flood(400.0, 300.0, 12_000)))
+    assert "nothing could be measured" in about_flood(results(flood=Flood(400.0, None, 0)))
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.036, "0.04 s"), (1.0, "1.0 s"), (9.94, "9.9 s"), (13.4, "13 s")])

@@ -5,12 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from loadtest.results.sampling import Cgroup, Host, Reading, Sampler, Tree, WatchError, busy_s, by_second, driver, watch, watched
+from loadtest.results.sampling import (
+    NICE,
+    Cgroup,
+    Host,
+    Reading,
+    Sampler,
+    Tree,
+    WatchError,
+    busy_s,
+    by_second,
+    driver,
+    watch,
+    watched,
+)
 
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(64 << 20)\\nwhile True: pass'])"
 
@@ -39,6 +53,22 @@ def test_the_sampler_reads_until_it_is_closed() -> None:
         sampler.add("host", Host())
         assert len(sampler.readings("me")) >= 1
         assert sampler.readings("host")[-1].cpu_s > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+def test_the_sampler_gives_way_to_the_load() -> None:
+    found = []
+
+    class Niceness:
+        def read(self, at: float) -> Reading:
+            found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            return Reading(at, 0.0)
+
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with Sampler({"niceness": Niceness()}):
+        pass
+    assert found[0] == min(own + NICE, 19)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
 
 
 def test_what_ended_stays_counted() -> None:
