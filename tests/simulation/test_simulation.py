@@ -30,12 +30,6 @@ def test_an_hour_is_right() -> None:
     simulate("--seconds", "1200")
 
 
-@pytest.mark.nightly
-def test_what_failed_once_is_right() -> None:
-    """Seed 500: a fence whose end was lost with the ledger's store."""
-    simulate("--seed", "500")
-
-
 def fails_with(*faults: int) -> Outcome:
     """A run of twenty faults that fails while these happen."""
     return run_of(range(20), faults)
