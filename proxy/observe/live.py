@@ -20,7 +20,7 @@ from proxy.observe.activity import POINT, POINTS, Rates, Traffic
 from proxy.observe.decision_totals import Totals
 from proxy.observe.lines import api_name, iso
 from proxy.observe.metrics import build_labels
-from proxy.observe.throttle_status import SHOWN_MESSAGE, UNITS, named, short
+from proxy.observe.throttle_status import SHOWN_MESSAGE, UNITS, named, short, unit_of
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.latencies import Part
@@ -269,7 +269,7 @@ def _decision(totals: Totals) -> dict[str, Any]:
         "action": decision.action.value,
         "usage": round(decision.usage, 3),
         "limit": decision.limit if isfinite(decision.limit) else None,
-        "unit": UNITS.get(decision.quota, ""),
+        "unit": unit_of(decision),
         "throttle_seconds": round(totals.throttle_seconds, 3),
         "throttled_requests": totals.throttled_requests,
         "refused_items": totals.refused_items,

@@ -36,7 +36,13 @@ UNITS: Final = {
     ADDRESS_RATE.kind: ADDRESS_RATE.unit,
     TOPIC_STORED: _PLAIN[STORED],
 }
-"""Of usage and limit of decisions, by kind of quota."""
+"""Of usage and limit of quotas, by kind."""
+
+
+def unit_of(decision: Decision) -> str:
+    """Of usage and limit of a decision. A full volume refuses by its bytes, one that fills slows by a rate."""
+    full = decision.quota == "storage" and decision.action is Action.REFUSE
+    return "bytes" if full else UNITS.get(decision.quota, "")
 
 
 @dataclass(slots=True)
@@ -144,7 +150,7 @@ class ThrottleStatus:
                 "action": known.decision.action.value,
                 "usage": round(known.decision.usage, 3),
                 "limit": known.decision.limit,
-                "unit": UNITS.get(known.decision.quota, ""),
+                "unit": unit_of(known.decision),
                 "since": iso(wall - (now - known.since)),
                 "until": iso(wall + (known.until - now)),
                 "seconds_left": round(known.until - now, 3),

@@ -163,7 +163,8 @@ def _most(rows: list[ReasonRow]) -> str:
     longest = f"for {duration(row.max_throttle_ms)} at most, " if row.max_throttle_ms else ""
     return (
         f"The quota {clean(row.quota)} {did} {whom}: {counted(row.decisions, 'time')} on {clean(row.api)}, {longest}"
-        f"at the furthest with a usage of {decided(row.quota, row.usage)} where the limit was {decided(row.quota, row.limit)}."
+        f"at the furthest with a usage of {decided(row.quota, row.action, row.usage)} "
+        f"where the limit was {decided(row.quota, row.action, row.limit)}."
     )
 
 

@@ -87,8 +87,10 @@ def amount(row: QuotaRow, value: float) -> str:
     return decimal(value) if row.kind == "producer_ids" else f"{decimal(value)}/s"
 
 
-def decided(quota: str, value: float) -> str:
-    """The usage or the limit of a decision."""
+def decided(quota: str, action: str, value: float) -> str:
+    """The usage or the limit of a decision. A full volume refuses by its bytes, one that fills slows by a rate."""
+    if quota == "storage" and action == "refuse":
+        return size(value)
     return rate(value) if quota in _BYTES or quota in _BYTES_OF_ALL else decimal(value)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.observe.throttle_status import HOUR, MOST, ThrottleStatus
+import pytest
+
+from proxy.observe.throttle_status import HOUR, MOST, ThrottleStatus, unit_of
 from proxy.operate.throttles import whose
 from proxy.session.requester import Requester
 from quota.addresses import owner_of
@@ -128,3 +130,9 @@ def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
         room.decide(Action.REFUSE, 1, "same")
     (same,) = (sums for (_, topic), sums in room.throttle_status._refused.items() if topic == "same")
     assert len(same._slices) <= 61
+
+
+@pytest.mark.parametrize(("action", "unit"), [(Action.THROTTLE, "bytes/s"), (Action.HOLD, "bytes/s"), (Action.REFUSE, "bytes")])
+def test_a_full_volume_refuses_by_bytes_and_slows_by_a_rate(action: Action, unit: str) -> None:
+    decision = Decision("storage", action, Entity("alice", None), (), 40.0, 41.0, 0.0, "", 0.0)
+    assert unit_of(decision) == unit

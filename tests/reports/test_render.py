@@ -242,7 +242,7 @@ def test_a_refusal_that_only_a_decision_tells_of_is_told() -> None:
     said = sentences(replace(report_of("bob"), limits=replace(limits, reasons=(reason,))))
     assert any(
         text.startswith(
-            "The quota storage would have refused everybody: 9 times on bob, for 7 s at most, at the furthest with a usage of 6 B/s"
+            "The quota storage would have refused everybody: 9 times on bob, for 7 s at most, at the furthest with a usage of 6 B"
         )
         for text in said
     )
