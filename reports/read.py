@@ -45,7 +45,7 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
     new = _keep_listing(listed, destination)
     if not listed and not destination.incremental:
         raise no_logs(logs)
-    files = [(Path(unquote(uri.removeprefix("file:"))), uri.replace("file:", "file://", 1)) for uri in new]
+    files = [(Path(unquote(uri.removeprefix("file:"))), uri) for uri in new]
     try:
         parse_files(files, now, destination.incoming)
     except (OSError, ArrowInvalid):
