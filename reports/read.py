@@ -45,7 +45,7 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
     new = _keep_listing(listed, destination)
     if not listed and not destination.incremental:
         raise no_logs(logs)
-    files = [(Path(unquote(uri.removeprefix("file:"))), uri.replace("file:", "file://", 1)) for uri in new]
+    files = [(Path(unquote(uri.removeprefix("file:"))), uri) for uri in new]
     try:
         parse_files(files, now, destination.incoming)
     except (OSError, ArrowInvalid):
@@ -80,9 +80,8 @@ def load(spark: SparkSession, logs: str, now: datetime, destination: Destination
 def _keep_listing(listed: Listing, destination: Destination) -> list[str]:
     """Which of the log files are to be read now. They are listed before they are read, and that is kept for the next
     report, so that it reads again what was written meanwhile."""
-    kept = destination.staging.kept
-    known = kept.get(FILES, {}) if destination.incremental else {}
-    kept[FILES] = listed
+    known = destination.known.get(FILES, {}) if destination.incremental else {}
+    destination.staging.kept[FILES] = listed
     return [uri for uri, state in listed.items() if known.get(uri) != state]
 
 

@@ -6,6 +6,7 @@ In: a file, plain or compressed. Out: its text as blocks that end with a line. L
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,13 +29,15 @@ def text_blocks(path: Path) -> Iterator[bytes]:
     """
     with pa.input_stream(str(path), compression="detect") as file:
         rest: list[bytes] = []
-        while read := file.read(BLOCK):
+        read = file.read(BLOCK).removeprefix(BOM_UTF8)  # Spark leaves it out
+        while read:
             end = read.rfind(b"\n") + 1
             if end:
                 yield b"".join([*rest, read[:end]])
                 rest.clear()
             if end < len(read):
                 rest.append(read[end:])
+            read = file.read(BLOCK)
         if rest:
             yield b"".join(rest)
 
