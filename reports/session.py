@@ -49,8 +49,11 @@ QUICK_BYTES = 2 * 2**30
 """Logs of fewer bytes are read by a Java that compiles quickly rather than well: what its queries have to do once their lines are
 parsed is less than to compile them well."""
 
-QUICK = {_JAVA: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
+_C1 = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java's C1 compiler only. Its default code cache is a fifth of this size; when that is full, Java stops compiling."""
+SMALL_JAVA = {_JAVA: f"{_C1} -XX:+UseSerialGC"}
+QUICK_JAVA = {_JAVA: f"{_C1} -XX:+UseParallelGC"}
+"""The serial collector starts sooner, but lets the heap grow to what it may have."""
 
 _TIER4_FACTOR = 16
 STEADY = {
@@ -111,9 +114,10 @@ def spark_session(
         session.sparkContext.setLogLevel("ERROR")
         yield _with_settings(session)
         return
-    quick, few = (size is not None and size < limit for limit in (QUICK_BYTES, SMALL_BYTES))
+    few, quick = (size is not None and size < limit for limit in (SMALL_BYTES, QUICK_BYTES))
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-") as scratch:
-        more = {"spark.driver.memory": memory, **(QUICK if quick else _steady(Path(scratch))), **(settings or {})}
+        java = SMALL_JAVA if few else QUICK_JAVA if quick else _steady(Path(scratch))
+        more = {"spark.driver.memory": memory, **java, **(settings or {})}
         session = _start(master, Path(scratch), more)
         try:
             # The user's own settings were given to Spark when it started: some cannot be set later.
