@@ -44,6 +44,9 @@ OUTCOME = (*NAMES, PLOTS, CHARGEBACK, SUMMARY, PAGE)
 _OF_QUOTAS = ("quotas", "what_if")
 """Tables that are there only where quotas were given."""
 
+QUICK_BYTES = 64 * 2**20
+"""Logs of fewer bytes are read by a Spark that is configured for small queries."""
+
 Progress = Callable[[str], None]
 """Called with the name of each step when it begins."""
 
@@ -90,8 +93,10 @@ def make_report(options: Options, progress: Progress) -> Report:
         destination = destination_of(options, staging, replaces_files=not is_kafka(options.logs))
         parsed = aside.submit(parse_ahead, options, destination)
         aside.submit(_import_ahead)
+        size = log_size(options.logs)
+        quick = size is not None and size < QUICK_BYTES
         settings = {**connector, **(options.settings or {})}
-        with spark_session(options.master, log_size(options.logs), memory=options.memory, settings=settings) as spark:
+        with spark_session(options.master, quick=quick, memory=options.memory, settings=settings) as spark:
             progress(f"reading {options.logs}")
             report = read_and_make(spark, destination, options, inputs, progress, parsed=parsed.result())
             drawn = aside.submit(draw, report, staging.path)  # while Spark stops

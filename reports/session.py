@@ -43,12 +43,6 @@ _LOG = "spark.log"
 
 _JAVA = "spark.driver.extraJavaOptions"
 
-SMALL_BYTES = 64 * 2**20
-"""Logs of fewer bytes are read by small queries from the start."""
-QUICK_BYTES = 2 * 2**30
-"""Logs of fewer bytes are read by a Java that compiles quickly rather than well: what its queries have to do once their lines are
-parsed is less than to compile them well."""
-
 QUICK = {_JAVA: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
 """Java's C1 compiler only. Its default code cache is a fifth of this size; when that is full, Java stops compiling."""
 
@@ -96,12 +90,12 @@ def small_queries(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def spark_session(
-    master: str, size: int | None = None, *, memory: str = "1500m", settings: Mapping[str, str] | None = None
+    master: str, *, quick: bool = False, memory: str = "1500m", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """A session for the time of the block: on `master`, or the submitter's own under `spark-submit`.
 
-    It suits logs of `size` bytes of text, None where nobody knows: for few it starts sooner, and is slower in the long run.
-    `memory` is the heap of the driver, `settings` are more of Spark's.
+    `quick` is for little work: it starts sooner, and is slower in the long run. `memory` is the heap of the driver, `settings` are
+    more of Spark's.
 
     Raises:
         ReportError: Spark could not start, or ran out of memory; the text has its last words.
@@ -111,14 +105,13 @@ def spark_session(
         session.sparkContext.setLogLevel("ERROR")
         yield _with_settings(session)
         return
-    quick, few = (size is not None and size < limit for limit in (QUICK_BYTES, SMALL_BYTES))
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-") as scratch:
         more = {"spark.driver.memory": memory, **(QUICK if quick else _steady(Path(scratch))), **(settings or {})}
         session = _start(master, Path(scratch), more)
         try:
             # The user's own settings were given to Spark when it started: some cannot be set later.
             small = {name: value for name, value in SMALL.items() if name not in (settings or {})}
-            yield _with_settings(session, small if few else {})
+            yield _with_settings(session, small if quick else {})
         except (Py4JError, PySparkException) as error:
             _explain(error, Path(scratch) / _LOG, memory)
             raise

@@ -31,6 +31,8 @@ from reports.session import spark_session
 from reports.tables import Lengths
 from reports.transforms.buckets import usual_interval
 
+QUICK_BYTES = 64 * 2**20
+"""Logs of fewer bytes are read by a Spark that is configured for small queries."""
 _COUNTS = ("api_key", "requests", "response_bytes", "record_bytes", "mutations", "counted")
 _TEXTS = ("type", "proxy", "boot", "principal", "client_id", "topic", "api", "user")
 _TIME = pa.timestamp("us", "UTC")
@@ -64,10 +66,11 @@ def foresee(logs: str, quotas: QuotaFile, since: datetime | None = None, *, memo
     if not is_local(logs):
         raise ReportError(f"{logs} is not a local folder: copy the logs of the time that counts here")
     check_logs(logs)
+    quick = (log_size(logs) or 0) < QUICK_BYTES
     with tempfile.TemporaryDirectory() as folder, run_concurrently() as pool:
         stored = Path(folder, "lines")
         narrowed = pool.submit(narrow, logs, since, stored)  # while Spark starts
-        with spark_session("local[*]", log_size(logs), memory=memory) as spark:
+        with spark_session("local[*]", quick=quick, memory=memory) as spark:
             try:
                 narrowed.result()
                 return foresee_with(spark, stored, quotas)

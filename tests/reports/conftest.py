@@ -21,7 +21,7 @@ def spark() -> Iterator["SparkSession"]:
     """A real Spark. It compiles quickly rather than well: tests are many queries over a few rows."""
     from reports.session import spark_session
 
-    with spark_session("local[2]", size=0) as session:
+    with spark_session("local[2]", quick=True) as session:
         yield session
 
 
@@ -52,7 +52,7 @@ def make_with(spark: "SparkSession", logs: Path, out: Path, *, slides: bool = Fa
     from reports import pipeline
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "spark_session", lambda *_, **__: nullcontext(spark))
+        patch.setattr(pipeline, "spark_session", lambda _master, **_: nullcontext(spark))
         if not slides:
             patch.setattr("reports.render.plots.write_plots", lambda _report, folder: folder.mkdir())
         given = pipeline.Options(**{"logs": str(logs), "out": out, "made": datetime(2026, 4, 2, tzinfo=UTC)} | options)

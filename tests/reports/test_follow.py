@@ -208,7 +208,7 @@ def test_a_folder_is_followed_while_its_file_grows_until_it_is_interrupted(
             raise KeyboardInterrupt
         path.write_bytes(b"\n".join([*first, *log.usage(20).lines, b""]))
 
-    monkeypatch.setattr(follow, "spark_session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(follow, "spark_session", lambda _master, **_: nullcontext(spark))
     monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
     result = CliRunner().invoke(report, ["--logs", str(logs), "--out", str(out), "--follow", "1s"])
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "stopped")

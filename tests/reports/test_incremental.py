@@ -96,7 +96,7 @@ def content(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name not in made}
 
 
-def no_spark(*_: object, **__: object) -> None:
+def no_spark(_master: str, **_: object) -> None:
     """Stands in for a Spark that must not start."""
     pytest.fail("Spark was started")
 
@@ -138,7 +138,7 @@ def test_spark_is_started_for_whatever_the_last_report_does_not_say(
         case _:
             (out / "summary.json").write_text('{"logs": 5}')
 
-    def started(*_: object, **__: object) -> None:
+    def started(_master: str, **_: object) -> None:
         raise ReportError("Spark was started")
 
     monkeypatch.setattr(pipeline, "spark_session", started)

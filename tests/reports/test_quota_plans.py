@@ -31,7 +31,7 @@ Quotas = Callable[..., Result]
 @pytest.fixture
 def quotas(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Quotas:
     """The commands, with a Spark that runs already."""
-    monkeypatch.setattr(foresee, "spark_session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(foresee, "spark_session", lambda _master, **_: nullcontext(spark))
 
     def run(proxy: ProxyProcess, command: str, *arguments: object) -> Result:
         return CliRunner().invoke(main, ["quotas", command, "--bootstrap-server", proxy.bootstrap, *map(str, arguments)])
