@@ -398,7 +398,7 @@ class Served(asyncio.Protocol):
         return code
 
     def _fetch(self, asked: m.Request) -> bytes | None:
-        """Without records or an error an answer comes when the time of a long poll is over; the connection's other requests wait."""
+        """Without records or an error an answer comes when the time of a long poll is over; its connection's others wait."""
         found = self._found(asked)
         if not any(code or records for _, parts in found for _, code, records in parts):
             self._busy = True
