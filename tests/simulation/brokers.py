@@ -398,9 +398,9 @@ class Served(asyncio.Protocol):
         return code
 
     def _fetch(self, asked: m.Request) -> bytes | None:
-        """Without records an answer comes when the time of a long poll is over; the connection's other requests wait."""
+        """Without records or an error an answer comes when the time of a long poll is over; its connection's others wait."""
         found = self._found(asked)
-        if not any(records for _, parts in found for _, _, records in parts):
+        if not any(code or records for _, parts in found for _, code, records in parts):
             self._busy = True
             wait = asked.body.max_wait.total_seconds()
             self.cluster.network.loop.call_later(wait, self._fetched, asked)

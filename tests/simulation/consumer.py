@@ -105,7 +105,7 @@ class Consumer(Routed[ReadPart]):
             self.history.fail(f"{self.client_id} got {topic}-{one.partition_index} with error {code}")
             return
         if code:
-            self._metadata_at = -100.0
+            part.leader, self._metadata_at = -1, -100.0
             return
         data = bytes(one.records or b"")
         while data:
