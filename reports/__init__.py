@@ -9,9 +9,10 @@ proxy does not. Modules import only from those further down in this list (a cont
    `render` knows neither Spark nor the logs.
 3. `period_tables` makes the tables of the whole period: `fill_forecast` says when volumes fill, with `forecast`, which knows no
    Spark; `quotas` replays the traffic against limits; `chargeback` computes costs.
-4. `read` finds the lines, with `log_files` and `kafka`. `ingest` adds them to the tables: `fast_parse` parses lines as proxies
-   write them, nearly all, and `parse` all others, by `schema`, the fields of docs/log-format.md as data. `validation` has the
-   rules for lines and `reasons` their names. Every line that is read is either valid or in quarantine.
+4. `read` finds the lines, with `log_files` and `kafka`. `ingest` adds them to the tables. Lines as proxies write them, nearly all,
+   are parsed by `arrow_parse` in local files (with `text_blocks`) and by `fast_parse` elsewhere, and all others by `parse`, by
+   `schema`, the fields of docs/log-format.md as data. `validation` has the rules for lines and `reasons` their names. Every line
+   that is read is either valid or in quarantine.
 5. `line_store` keeps every valid line once, as Parquet, by type and day. All tables are made of it: `tables` names them,
    `transforms` makes them, one concept a file, from DataFrame to DataFrame. `parquet` reads and writes them, `publish` moves them
    into the out folder, all or none. docs/report.md describes them.

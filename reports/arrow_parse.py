@@ -59,8 +59,8 @@ _TYPES: Final = {
     Kind.TEXTS: pa.list_(pa.string()),
 }
 
-_ROWS_OF_A_FILE = 1 << 17
-_ROWS_HELD = 1 << 19
+_ROWS_OF_A_FILE = 1 << 16
+_ROWS_HELD = 1 << 17
 """Lines that wait for a file to be filled, of all types and days together."""
 
 
