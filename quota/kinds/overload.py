@@ -183,6 +183,9 @@ class Broker:
             window = by_owner.pop(owner, None)
             latency, half = quantile(came, QUICK), quantile(came, 0.5)
             if window is not None:
+                # Most of what a request takes that is larger than its window is for itself: what as much as the window would take.
+                large = max(window.sent / sum(came) / window.size, 1.0)
+                latency, half = latency / large, half / large
                 yield Seen(window.sent / seconds, latency, window.weight, window.held or window.waiting > 0, half)
             else:
                 yield Seen(0.0, latency, half=half)

@@ -158,6 +158,23 @@ def test_a_decision_says_who_is_slowed_down_where():
     assert decision.throttle > 0
 
 
+def test_requests_that_are_larger_than_a_window_do_not_make_a_broker_look_slow():
+    """Who fell behind sends large ones, which take long by themselves: windows would get smaller by that, and they fall behind."""
+    proxy = Proxy()
+    overload, window = proxy.engine.overload, proxy.window("small")
+    times = overload.times("small", 1, proxy.total)
+    for second in (1.0, 2.0, 3.0):
+        window.sent = 100.0 * KIB
+        times.add(0.4)
+        overload.step(second)
+    assert overload.brokers[1].controller.latency == pytest.approx(0.4, rel=0.2)
+    window.resize(10.0 * KIB, 0.4, 3.0)
+    window.sent = 100.0 * KIB
+    times.add(0.4)
+    overload.step(4.0)
+    assert overload.brokers[1].controller.latency == pytest.approx(0.04, rel=0.2)
+
+
 def test_everybody_gets_the_least_rate_although_the_broker_answers_nothing():
     proxy = Proxy()
     proxy.seconds(6, SLOW, flood=30 * MIB)
