@@ -27,9 +27,9 @@ AT_ONCE: Final = 3
 """Topics of a request."""
 WAITING: Final = 8
 """Topics that are waited for, after which no more are wanted."""
-HOLD_OLD: Final = 60.0
-"""Seconds that a request which cannot be refused is held at most: until the mute that another connection of the user brought is
-over (docs/controller-mutations.md), which each of them may do again. There is one other."""
+HOLD_OLD: Final = 30.0
+"""Seconds that a request which cannot be refused is held at most for each other connection of the user: until the mute that it
+brought is over (docs/controller-mutations.md). One that this client had before counts, too."""
 PATIENCE: Final = 120.0
 """Seconds for an answer."""
 
@@ -44,17 +44,18 @@ class Job:
 
 
 class Admin:
-    """One such client. `pace`: topics per second; `connected` is called for each connection that it opens."""
+    """One such client. `pace`: topics per second; `others`: how many more its user has; `connected` is called for each connection
+    that it opens."""
 
     def __init__(
         self, network: Network, cluster: Cluster, history: History, chance: Random, number: int, user: str,
-        bootstrap: tuple[str, int], pace: float, connected: Callable[[], None],
+        bootstrap: tuple[str, int], pace: float, others: int, connected: Callable[[], None],
     ) -> None:  # fmt: skip
         self._network, self._cluster, self._history, self._chance = network, cluster, history, chance
         self.user, self._bootstrap, self._pace, self._connected = user, bootstrap, pace, connected
         self.client_id = f"admin-{number}"
         self._versions = chance.choice(VERSIONS)
-        self._hold = HOLD if self._versions is VERSIONS[0] else HOLD_OLD
+        self._others, self._opened = others, 0
         self._loop, self._context = network.loop, on(Node(self.client_id))
         self._jobs: deque[Job] = deque()
         self._there: list[Job] = []
@@ -110,7 +111,9 @@ class Admin:
         self._send()
 
     async def _open(self) -> None:
-        made = self._connection = Connection(self._history, self.user, self.client_id, self._send, self._lost, self._hold)
+        hold = HOLD if self._versions is VERSIONS[0] else HOLD_OLD * (self._others + (self._opened > 0))
+        made = self._connection = Connection(self._history, self.user, self.client_id, self._send, self._lost, hold)
+        self._opened += 1
         self._connected()
         try:
             await self._loop.create_connection(lambda: made, *self._bootstrap)

@@ -234,7 +234,7 @@ class World:
         for number in range(2 * count):
             user, pace = ("carol", plan.choice((2.0, 8.0))) if number % 2 == 0 else ("free", 0.3)
             chance = self.chance(f"admin {number}")
-            more = (HOST, BOOTSTRAP), pace, connected if user == "carol" else lambda: None
+            more = (HOST, BOOTSTRAP), pace, count - 1, connected if user == "carol" else lambda: None
             made.append(Admin(self.network, self.cluster, self.history, chance, number, user, *more))
         return made
 
