@@ -193,25 +193,26 @@ class Cluster:
     def remove(self, prefix: str, share_groups: Sequence[str] = ()) -> list[str]:
         """Removes the topics and groups of the run; librdkafka lists no share groups. Returns those that could not be removed, with
         the reason."""
-        left = []
         try:
             there = self._listed()
         except KafkaException as e:
             return [f"{name}: {said(e)}" for name in self.made]
-        names = [name for name in there if name in self.made or name.startswith(prefix)]
         admin = self.admin()
+        groups = list(share_groups)
+        left = []
+        try:
+            found = admin.list_consumer_groups(request_timeout=CHANGED).result(2 * CHANGED).valid
+            groups += [one.group_id for one in found if one.group_id.startswith(prefix)]
+        except KafkaException as e:  # without the right to list groups, no lasting group was made
+            if e.args[0].code() not in (KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
+                left.append(f"groups {prefix}…: {said(e)}")
+        if groups:  # before their topics: brokers do not remove a share group of a topic that they do not know any more
+            left += [f"group {text}" for text in _remove_groups(admin, groups)]
+        names = [name for name in there if name in self.made or name.startswith(prefix)]
         for some in (names[i : i + AT_ONCE] for i in range(0, len(names), AT_ONCE)):
             answers = admin.delete_topics(some, operation_timeout=CHANGED, request_timeout=CHANGED)
             left += [f"{name}: {said(error)}" for name, error in _not_removed(answers, KafkaError.UNKNOWN_TOPIC_OR_PART).items()]
         self.made.clear()
-        groups = []
-        try:
-            groups = [one.group_id for one in admin.list_consumer_groups(request_timeout=CHANGED).result(2 * CHANGED).valid]
-        except KafkaException as e:  # without the right to list groups, no lasting group was made
-            if e.args[0].code() not in (KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
-                left.append(f"groups {prefix}…: {said(e)}")
-        if mine := [*(group for group in groups if group.startswith(prefix)), *share_groups]:
-            left += [f"group {text}" for text in _remove_groups(admin, mine)]
         return left
 
     def _listed(self) -> dict[str, Any]:
