@@ -103,7 +103,7 @@ class Client:
             **librdkafka_settings(self.job.bootstrap, self.job.access),
             "client.id": self.job.client_id,
             "error_cb": lambda error: self.told.append(error.str()) if len(self.told) < 3 else None,
-            "throttle_cb": lambda event: self.tally.throttled(event.throttle_time),
+            "throttle_cb": lambda event: self.tally.throttled(event.throttle_time, time.monotonic()),
             "log_level": 0,
             **more,
             **self.job.settings,

@@ -143,7 +143,7 @@ class Raw:
                 self._pool[place] = None
                 connection.close()
                 raise
-        self.tally.throttled(answered.throttle)
+        self.tally.throttled(answered.throttle, time.monotonic())
         return answered
 
     async def _connect(self, _n: int, due: float, sent: float) -> None:
@@ -221,7 +221,7 @@ class Raw:
             code, throttle = await connection.write(await connection.new_id(), self.job.topic, partitions)
         finally:
             connection.close()
-        self.tally.throttled(throttle)
+        self.tally.throttled(throttle, time.monotonic())
         self._settle(code, due, sent)
 
 

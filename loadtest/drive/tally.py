@@ -95,10 +95,10 @@ class Tally:
         if self._measured(due):
             self._failed[why] += count
 
-    def throttled(self, seconds: float) -> None:
-        """An answer had a throttle time."""
+    def throttled(self, seconds: float, now: float) -> None:
+        """An answer had a throttle time. It counts if some of that time is measured: a throttle of the warm-up may last longer."""
         ms = round(seconds * 1000)
-        if ms > 0:
+        if ms > 0 and now + seconds > self.pace.measured:
             told = self._throttle
             told.count, told.sum_ms, told.max_ms = told.count + 1, told.sum_ms + ms, max(told.max_ms, ms)
 

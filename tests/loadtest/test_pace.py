@@ -53,6 +53,14 @@ def test_warm_up_counts_in_the_series_alone() -> None:
     assert (sum(report.series.acknowledged), sum(report.series.failed), sum(report.series.sent)) == (1, 1, 1)
 
 
+def test_a_throttle_of_the_warm_up_counts_if_it_lasts_longer() -> None:
+    tally = Tally(Pace(10.0, 0.0, 10.0, 20.0), by_end=False)
+    tally.throttled(3.0, 5.0)
+    assert tally.report("lib").throttle.count == 0
+    tally.throttled(3.0, 8.0)
+    assert tally.report("lib").throttle.count == 1
+
+
 def test_what_comes_long_after_the_end_is_felt_and_does_not_make_the_rate() -> None:
     tally = Tally(Pace(10.0, 0.0, 0.0, 20.0), by_end=False)
     tally.done(19.0, 19.0, 20.5)
@@ -74,8 +82,8 @@ def test_clients_and_processes_are_added() -> None:
         tally.begun(1.0, 1.0)
         tally.done(1.0, 1.0, 1.5, 10)
         tally.failed("X", 2.0, 2.0)
-        tally.throttled(0.25)
-        tally.throttled(0.0)
+        tally.throttled(0.25, 2.0)
+        tally.throttled(0.0, 2.0)
     report = merged(tally.report("lib") for tally in tallies)
     assert (report.intended, report.acknowledged, report.bytes, report.failed) == (100, 2, 20, {"X": 2})
     assert (report.throttle.count, report.throttle.sum_ms, report.throttle.max_ms) == (2, 500, 250)
