@@ -32,17 +32,17 @@ def wild(rng: Random, latency: float) -> float | None:
     return latency * 30 if rng.random() < 0.03 else latency
 
 
-@pytest.mark.parametrize("sensor", [right, often_missing, wild])
-def test_flooded_brokers_settle_at_their_target_ten_seconds_after_users_are_first_held_and_do_all_they_can(sensor):
-    """After that the latency is within 20 % of what it is kept at, but for three seconds in a minute, and nearly all of what the
-    broker can do goes on."""
+@pytest.mark.parametrize(("sensor", "off"), [(right, 3), (often_missing, 3), (wild, 6)])
+def test_flooded_brokers_settle_at_their_target_ten_seconds_after_users_are_first_held_and_do_all_they_can(sensor, off):
+    """After that the latency is within 20 % of what it is kept at, but for `off` seconds in a minute, and nearly all of what the
+    broker can do goes on. A sensor that is far off costs three seconds, the one that it tells of included; some do so twice."""
     for seed in PLANTS:
         plant = flooded(Random(seed), sensor)
         plant.run(SETTLED)
         settled = plant.run(60)
         kept = AIM * plant.controller.target
         latencies = [second.latency for second in settled if second.latency is not None]
-        assert sorted(abs(latency / kept - 1) for latency in latencies)[-4] <= 0.2, seed
+        assert sorted(abs(latency / kept - 1) for latency in latencies)[-1 - off] <= 0.2, seed
         assert fmean(second.total for second in settled) >= 0.95 * plant.capacity, seed
 
 
