@@ -8,6 +8,7 @@ are good.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -65,15 +66,8 @@ class _Writer:
 def _blocks(logs: str) -> Iterator[bytes]:
     """The text of all files. A file that is damaged is read as far as it goes; one that has gone, not."""
     for path in log_files(Path(logs)):
-        blocks = text_blocks(path)
-        while True:
-            try:
-                block = next(blocks, None)
-            except (OSError, pa.ArrowInvalid):  # rotated away meanwhile, or a compressed file that ends too soon
-                break
-            if block is None:
-                break
-            yield block
+        with suppress(OSError, pa.ArrowInvalid):  # rotated away meanwhile, or a compressed file that ends too soon
+            yield from text_blocks(path)
 
 
 def _parsed(block: bytes, schema: pa.Schema) -> Iterator[pa.Table]:

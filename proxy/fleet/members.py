@@ -49,12 +49,17 @@ class Members:
     def hear(self, boot: str, event: list[Any], age: float, now: float) -> None:
         """What another process told. ValueError for what is none of this."""
         match event:
-            case [_, str(proxy), None | int() as worker, str(version), *counted]:
-                pass
-            case _:
-                raise ValueError("not what a process says of itself")
-        match counted:
-            case [float() | int() as up, int(connections), None | bool() as quota_topic, int(limits), *_] if 0 <= up < MAX_COUNT:
+            case [
+                _,
+                str(proxy),
+                None | int() as worker,
+                str(version),
+                float() | int() as up,
+                int(connections),
+                None | bool() as quota_topic,
+                int(limits),
+                *_,
+            ] if 0 <= up < MAX_COUNT:
                 member = Member(proxy[:MAX_TEXT], worker, version[:MAX_TEXT], float(up), connections, quota_topic, limits)
             case _:
                 raise ValueError("not what a process says of itself")
