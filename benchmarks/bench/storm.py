@@ -2,7 +2,7 @@
 
 In: options. Out: a table of a client's latency at 2,000 requests a second through a proxy: alone, while an address opens as
 many connections a second to somebody else on this machine, and while it opens them to the proxy, where it may open 20. The
-second row is what the storm costs the machine, whoever gets it. The proxy has one processor; the client, the broker and the
+second row shows what the machine itself loses by such a storm. The proxy has one processor; the client, the broker and the
 storm share another."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes know of each other, by the events that they tell: who is there, and for how long nothing was heard of whom."""
+"""Processes tell each other by events that they are there; each knows the others, and when it heard of them last."""
 
 from __future__ import annotations
 

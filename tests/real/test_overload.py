@@ -58,7 +58,7 @@ class Writers:
                 self._stop.wait(pause * (time.monotonic() - began))
 
     def written(self, user: str, count: int) -> None:
-        """Wait until that user has written so many more."""
+        """Wait until that user has written `count` more."""
         wanted = len(self.told[user]) + count
         wait_until(lambda: len(self.told[user]) >= wanted, f"{count} answers to {user}")
 

@@ -55,7 +55,7 @@ def some_kinds(chance: Random) -> list[str]:
 
 
 def schedule(chance: Random, start: float, stop: float, every: float, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:
-    """Faults of these kinds in this time, one `every` so many seconds on average."""
+    """Faults of these kinds in this time. `every`: seconds from one to the next, on average."""
     found, now = [], start
     while (now := now + chance.expovariate(1 / every)) < stop:
         kind = chance.choices(kinds, [KINDS[kind] for kind in kinds])[0]
