@@ -421,7 +421,7 @@ class World:
         self.history.delayed_until = max(self.history.delayed_until, self.loop.time() + seconds + GRACE)
 
     def lenient(self, seconds: float, *, lasts: float = 0.0, unheard: bool = False, owner: str | None = None) -> None:
-        """From now on, once, quotas may be exceeded by this: see `Leniency`. Its cause `lasts` so many seconds."""
+        """From now on, once, quotas may be exceeded by this: see `Leniency`. `lasts`: seconds of its cause."""
         now = self.loop.time()
         self.leniency.append(Leniency(now, now + lasts, seconds, unheard, owner))
 
@@ -484,7 +484,7 @@ class World:
             self.done[fault.kind] += 1
 
     def _forgets(self, away: float) -> None:
-        """A proxy that starts after so many seconds knows nothing of what was used before, unless others tell."""
+        """A proxy that starts again, `away` seconds later, knows nothing of what was used before, unless others tell."""
         self.lenient(12.5 if not self.ledger else 3.0, lasts=away + RESYNC, unheard=True)
 
     def _slow_down_a_node(self, fault: Fault) -> None:
