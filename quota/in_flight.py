@@ -3,7 +3,9 @@
 A request within the window goes on at once; others wait in the order in which they came, whatever connection they came on, and go
 on as answers come. One may always be under way, however small the window; what is larger than the window is owed, and there is a
 pause before the next (`pause`), so that on average as much is under way as the window says. So one large request of a user who
-asks for little goes on at once."""
+asks for little goes on at once.
+
+Of a user who asks for little, `allowance` bytes of a second go on at once whatever is under way: it may ask for some of it late."""
 
 from __future__ import annotations
 
@@ -50,6 +52,7 @@ class Window:
         "_owed",
         "_paid_at",
         "_queue",
+        "allowance",
         "held",
         "latency",
         "limited",
@@ -70,6 +73,8 @@ class Window:
         self.observed = False
         self.sent = 0.0
         """bytes that went on since the owner of this object set it back"""
+        self.allowance = 0.0
+        """bytes that go on at once since then, though there is no room"""
         self.held = False
         """did a request wait since then? Who lets one pause says so, too"""
         self.under_way = 0.0
@@ -103,21 +108,28 @@ class Window:
 
     def has_room(self, size: float) -> bool:
         """May a request of so many bytes go on?"""
-        return not self.waiting and self._fits(size)
+        return not self.waiting and (self._fits(size) or self.is_little(size))
+
+    def is_little(self, size: float = 0.0) -> bool:
+        """Is a request of so many bytes within what goes on at once? Without a size: was the last?"""
+        return self.sent + size <= self.allowance
 
     def wait(self, size: float) -> float:
         """Seconds that one will wait for room, at the present rate."""
         return 0.0 if self.has_room(size) else max(self.waiting + self.under_way + size - self.size, 0.0) * self.latency / self.size
 
-    def pause(self, now: float) -> float:
-        """Seconds that a request waits that has room, as something is still owed."""
+    def pause(self, now: float, size: float = 0.0) -> float:
+        """Seconds that a request of so many bytes waits that has room, as something is still owed. Without a size: one that has
+        entered."""
+        if self.is_little(size):
+            return 0.0
         self._pay(now)
         return self._owed * self.latency / self.size if self.limited else 0.0
 
     def owe(self, size: float, now: float, *, answered: bool = True) -> None:
         """A request goes on. What is larger than the window is owed for as long as all of it has at the present rate, and what is
         not `answered`, too, as nobody knows for how long it is under way."""
-        if self.limited and (size > self.size or not answered):
+        if self.limited and not self.is_little() and (size > self.size or not answered):
             self._pay(now)
             self._owed += size
 
@@ -139,7 +151,7 @@ class Window:
     def advance(self, now: float) -> None:
         """Let those go on that have room now."""
         queue = self._queue
-        while queue and (queue[0].over or self._fits(queue[0].size)):
+        while queue and (queue[0].over or self._fits(queue[0].size) or self.is_little(queue[0].size)):
             self._next(now)
 
     def let_go(self, least: float, now: float) -> None:

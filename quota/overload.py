@@ -13,7 +13,9 @@ before it, also as in Swift, so that there is no least window but that of the le
 answers took: where a broker pauses for a part of a second, the quickest tenth is of the other part, when its queue was short.
 
 By Little's law what a user gets is its window by the latency, which is the same for all: equal windows are weighted max-min
-fairness of rates. Who asks for less than a fair share has less under way than its window, and is not touched.
+fairness of rates. Who asks for less than a fair share has less under way than its window, and is not touched: on average, as
+what it could not send while the broker was slow it asks for at once. So who asked for less than `LITTLE` of its share in a second,
+and was not held, may send as much in the next whatever is under way.
 
 Windows do not help where the latency has other reasons. Where it stays high although everybody is at the least rate, that latency
 is taken for the quiet one of the broker, all are let go, and twice as much is the target from then on, until a lower latency is
@@ -36,6 +38,8 @@ SMALLEST, LARGEST = 0.4, 2.0
 """What a window is multiplied with in a second, at least and at most."""
 DAMPED: Final = 0.7
 """The power of the ratio that a window follows: what is measured in a second is partly of the window before."""
+LITTLE: Final = 0.5
+"""The part of a share that a user who asks for no more may always send."""
 FREE: Final = 5
 """Seconds in which nobody is held, after which all are let go."""
 
@@ -83,6 +87,11 @@ class Controller:
     def rate(self) -> float:
         """Bytes per second that a user of weight 1 gets by its window; infinite without one."""
         return self.window / self.latency if self.window < inf else inf
+
+    @property
+    def share(self) -> float:
+        """Bytes per second that a user of weight 1 has at the latency that is aimed at; infinite without a window."""
+        return self.window / min(max(self.latency, 1e-6), AIM * self.target)
 
     def step(self, users: Sequence[Seen], *, observed: bool = False) -> float:
         """A second has passed, in which users did this; the window for the next. `observed`: nobody is held, so what would be

@@ -309,7 +309,7 @@ def _enter(client: Client, judged: Judged, window: Window, pending: Pending) -> 
     """A request comes to the window of its user, at a broker that is overloaded. `pending` is done when it may go on, if it
     waits."""
     engine, size = client.services.engine, judged.limited_size
-    if not window.has_room(size) or window.pause(client.now) > 0:
+    if not window.has_room(size) or window.pause(client.now, size) > 0:
         window.held = True
         items = judged.judging.limited(range(len(judged.batches)))
         decision = engine.enforce(engine.overload.waits(window, size, items, client.now), client.now).decision

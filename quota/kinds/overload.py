@@ -25,7 +25,7 @@ from quota.entity import Entity
 from quota.in_flight import Window
 from quota.ledger import Sums
 from quota.limits import Limits
-from quota.overload import Controller, Goal, Seen
+from quota.overload import LITTLE, Controller, Goal, Seen
 from quota.tenants import NO_TENANTS, TenantEntity, Tenants
 from quota.windows.durations import Durations, quantile
 
@@ -120,7 +120,7 @@ class Broker:
         found = self._windows.get(owner)
         if found is None:
             found = self._windows[owner] = Window(owner, weight)
-            self._resize(found, 0.0)
+            self._resize(found, 0.0, asked=inf)  # not known yet
         found.weight, found.observed = weight, observed
         return found
 
@@ -142,8 +142,9 @@ class Broker:
         for window in windows:
             least = controller.goal.least * window.weight * seconds
             window.let_go(least - window.sent, now)
+            asked = inf if window.held else window.sent / seconds
             window.sent, window.held = 0.0, False
-            self._resize(window, now)
+            self._resize(window, now, asked=asked)
 
     def tell(self) -> list[Any] | None:
         """What the other proxies are told after a step; None of a broker that is well."""
@@ -165,12 +166,15 @@ class Broker:
         for window in list(self._windows.values()):
             window.resize(inf, 0.0, now)
 
-    def _resize(self, window: Window, now: float) -> None:
-        size = self.controller.window * window.weight
+    def _resize(self, window: Window, now: float, *, asked: float) -> None:
+        """`asked`: bytes per second that the user wanted to send here; infinite if it is not known, as it was held."""
+        size, little = self.controller.window * window.weight, LITTLE * self.controller.share * window.weight
         if size < inf:
-            others = sum(heard.wants.get(window.owner, 0.0) for heard in self._heard.values())
-            if others > 0:
-                size *= window.wants / (window.wants + others)
+            wants = [heard.wants[window.owner] for heard in self._heard.values() if window.owner in heard.wants]
+            little /= 1 + len(wants)
+            if wants:
+                size *= window.wants / (window.wants + sum(wants))
+        window.allowance = little if asked <= little else 0.0
         window.resize(max(size, 1.0), self.controller.latency, now)
 
     def _seen(self, windows: Sequence[Window], seconds: float) -> Iterator[Seen]:

@@ -116,6 +116,29 @@ def test_at_a_slow_broker_who_has_more_than_a_share_is_slowed_down_and_nobody_el
     assert proxy.engine.overload.brokers[1].controller.latency < 0.1
 
 
+def test_who_asks_for_little_may_ask_for_it_late_and_at_once():
+    """What it could not send while the broker was slow: as many requests as it likes, of any size, with any acks."""
+    proxy = Proxy()
+    proxy.seconds(8, SLOW, flood=30 * MIB, small=MIB)
+    small, flood = proxy.window("small"), proxy.window("flood")
+    assert small.size < MIB, "or all of it would have room"
+    for _ in range(3):
+        assert small.enter(MIB, pytest.fail).going
+        small.owe(MIB, proxy.now, answered=False)
+        assert small.pause(proxy.now) == 0.0
+    assert not flood.has_room(SIZE)
+
+
+def test_who_asked_for_little_may_not_flood_from_then_on():
+    proxy = Proxy()
+    proxy.seconds(8, SLOW, flood=30 * MIB, small=MIB)
+    first, second = (proxy.second(SLOW, flood=30 * MIB, small=30 * MIB)["small"] for _ in range(2))
+    assert first <= 0.75 * SLOW
+    assert second <= 0.65 * SLOW
+    after = proxy.seconds(6, SLOW, flood=30 * MIB, small=30 * MIB)
+    assert after["small"] == pytest.approx(after["flood"], rel=0.2)
+
+
 def test_at_brokers_that_keep_up_nobody_waits():
     proxy = Proxy()
     for _ in range(10):

@@ -6,7 +6,7 @@ and may describe the cluster and its configuration. Nobody else may do anything,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ LOGIN: dict[str, Any] = {
 }
 """The same of confluent-kafka."""
 _TOPIC, _GROUP, _CLUSTER, _TRANSACTIONAL_ID, _ALL, _DESCRIBE, _DESCRIBE_CONFIGS = 2, 3, 4, 5, 2, 8, 10
+_READ, _WRITE, _CREATE = 3, 4, 5
 _RIGHTS = [
     *((sort, "*", user, _ALL) for sort in (_TOPIC, _GROUP, _TRANSACTIONAL_ID) for user in ("tenant", "other")),
     *((_CLUSTER, "kafka-cluster", "proxy", operation) for operation in (_DESCRIBE, _DESCRIBE_CONFIGS)),
@@ -52,8 +53,13 @@ def tenant_cluster(brokers: int, **more: Any) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def grant_rights(cluster: LocalCluster) -> None:
-    """To the users of a new cluster."""
+def grant_ledger(cluster: LocalCluster, topic: str) -> None:
+    """The proxy may make this topic, and keep amounts in it."""
+    grant_rights(cluster, [(_TOPIC, topic, "proxy", operation) for operation in (_READ, _WRITE, _CREATE, _DESCRIBE)])
+
+
+def grant_rights(cluster: LocalCluster, rights: Sequence[tuple[int, str, str, int]] = _RIGHTS) -> None:
+    """To the users of a cluster: (kind of resource, its name, user, operation). Without any: those of a new one."""
     creations = [
         {
             "resource_type": sort,
@@ -64,7 +70,7 @@ def grant_rights(cluster: LocalCluster) -> None:
             "operation": operation,
             "permission_type": 3,
         }
-        for sort, name, user, operation in _RIGHTS
+        for sort, name, user, operation in rights
     ]
     with logged_in(cluster.brokers[0].address, "operator") as connection:
         made = connection.decoded(30, 2, creations=creations)

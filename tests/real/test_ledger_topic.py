@@ -15,20 +15,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.steady import create
-from tests.real.tenancy import access, upstream
+from tests.real.tenancy import grant_ledger, upstream
 from tests.real.test_ledger import BATCH, produce
 
 pytestmark = pytest.mark.kafka
@@ -186,13 +178,7 @@ def test_a_proxy_that_may_not_use_the_topic_says_so_once_and_counts_for_itself(
         assert proxy.metric("enforces_alone") == 1
         assert 'scope="fleet"' not in proxy.get("/metrics")[1]
         assert reason in proxy.get("/throttles")[1].replace('\\"', '"')
-        admin = AdminClient(access(tenants1.bootstrap_servers, "operator"))
-        rights = [
-            AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:proxy", "*", operation, AclPermissionType.ALLOW)
-            for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE)
-        ]
-        for made in admin.create_acls(rights).values():
-            made.result(90)
+        grant_ledger(tenants1, name)
         wait_until(lambda: proxy.metric("ledger_up") == 1, "the ledger to be up", 60)
         assert proxy.metric("enforces_alone") == 0
         assert len(proxy.lines("quotas are not shared")) == 1

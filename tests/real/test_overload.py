@@ -20,7 +20,7 @@ from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import Connection
 from tests.real.records import record_batch
-from tests.real.tenancy import access, logged_in, tenant_cluster, upstream
+from tests.real.tenancy import access, grant_ledger, logged_in, tenant_cluster, upstream
 from tests.real.twins import ms
 
 pytestmark = pytest.mark.kafka
@@ -85,14 +85,19 @@ def slow_kafka(kafka_version: str) -> Iterator[LocalCluster]:
         yield kafka
 
 
+def broker_address(proxy: ProxyProcess) -> str:
+    """The address that a proxy shows for the broker."""
+    (broker,) = AdminClient(access(proxy.bootstrap)).list_topics(timeout=90).brokers.values()
+    return f"{broker.host}:{broker.port}"
+
+
 @contextmanager
 def writing(kafka: LocalCluster, folder: Path) -> Iterator[tuple[ProxyProcess, Writers]]:
     """A proxy before the broker, and writers at the address that it shows for it; those who ask for little write already."""
     settings = {"quotas": {"overload": {}}, "upstream": upstream()}
     with ExitStack() as stack:
         proxy = stack.enter_context(ProxyProcess(folder, kafka.bootstrap_servers, settings))
-        (broker,) = AdminClient(access(proxy.bootstrap)).list_topics(timeout=90).brokers.values()
-        writers = Writers(f"{broker.host}:{broker.port}")
+        writers = Writers(broker_address(proxy))
         stack.callback(writers.stop)
         for user in LITTLE:
             writers.add(user, SMALL, pause=5)
@@ -135,3 +140,34 @@ def test_who_floods_a_slow_broker_is_told_a_throttle_time_others_are_not_and_the
     assert not any(any(writers.told[user]) for user in LITTLE)
     decided = [line for line in proxy.usage() if line["type"] == "decision"]
     assert {(line["quota"], line["entity"]["user"]) for line in decided} == {("overload", FLOOD)}
+
+
+@pytest.mark.nightly
+def test_who_floods_a_slow_broker_through_two_proxies_gets_no_more_than_who_does_it_through_one(
+    slow_kafka: LocalCluster, tmp_path: Path
+) -> None:
+    """Those who ask for little at one of the proxies are let alone there, too."""
+    both, one = FLOOD, LITTLE[0]
+    ledger = {"kind": "kafka", "topic": "slow-ledger"}
+    grant_ledger(slow_kafka, "slow-ledger")
+    with ExitStack() as stack:
+        proxies, writers = [], []
+        for name in ("first", "second"):
+            settings = {"proxy_id": name, "quotas": {"overload": {}}, "ledger": ledger, "upstream": upstream()}
+            proxies.append(stack.enter_context(ProxyProcess(tmp_path / name, slow_kafka.bootstrap_servers, settings)))
+            writers.append(Writers(broker_address(proxies[-1])))
+            stack.callback(writers[-1].stop)
+        wait_until(lambda: all(proxy.metric("ledger_proxies") == 2 for proxy in proxies), "the proxies to share the ledger", 60)
+        first, second = writers
+        second.add(LITTLE[1], SMALL, pause=5)
+        for writer, user in ((first, both), (second, both), (first, one)):
+            for _ in range(FLOODS):
+                writer.add(user, MIDDLE)
+        for proxy in proxies:
+            proxy.wait_for("broker overloaded", broker=0)
+        first.written(one, 600)  # by then it is settled
+        before = len(first.told[both]) + len(second.told[both])
+        first.written(one, 600)
+        got = len(first.told[both]) + len(second.told[both]) - before
+        assert 400 <= got <= 900, f"{got} requests through two proxies while 600 came through one"
+        assert not any(second.told[LITTLE[1]])

@@ -42,10 +42,11 @@ def connected(world: World, user: str = "flood", broker: int = 1) -> Dialogue:
 
 
 def window_of(d: Dialogue, requests: float) -> Window:
-    """So much may be under way from now on."""
+    """So much may be under way from now on, of a user who asked for much."""
     window = d.session.client.rules(d.now).window
     assert window is not None
     window.resize(requests * WRITTEN, 0.3, d.now)
+    window.allowance = 0.0
     return window
 
 
@@ -58,6 +59,7 @@ def sends(d: Dialogue, number: int, acks: int = -1) -> bool:
 def test_who_floods_a_slow_broker_waits_there():
     world = overloaded(5, 0.3)
     d = connected(world)
+    _kept = window_of(d, 1)
     assert sends(d, 1)
     assert not sends(d, 2)
     assert world.watcher.decisions[-1][0].quota == "overload"
@@ -159,6 +161,17 @@ def test_a_large_request_of_who_asks_for_little_goes_on_at_once():
     told = len(world.watcher.decisions)
     assert sends(small, 1)
     assert len(world.watcher.decisions) == told
+
+
+def test_who_asks_for_little_may_ask_for_it_late_and_at_once():
+    """Requests that are larger than the window, one after the other, and without answers: nothing waits, and it is told nothing."""
+    small = connected(overloaded(5, 0.3), "small")
+    window = window_of(small, 0.25)
+    window.allowance = 5.5 * WRITTEN
+    assert all(sends(small, number, acks=acks) for number, acks in enumerate((-1, -1, 0, 0, 1)))
+    small.broker(written([("orders", 0)], 0))
+    assert throttle(small.to_client) == 0.0
+    assert not sends(small, 5)
 
 
 def test_requests_without_an_answer_wait_as_long_as_they_would_be_under_way():
