@@ -18,6 +18,7 @@ from quota.addresses import AddressEntity
 from quota.catalogue import ADDRESS_RATE, KEYS, STORED, TENANT_KINDS, TOPIC_RATES, TOPIC_STORED
 from quota.decision import Action, Decision
 from quota.fair_share import FairShare
+from quota.steps import Steps
 from quota.tenants import TenantEntity
 
 MOST: Final = 1000
@@ -141,40 +142,43 @@ class ThrottleStatus:
         for refused in [refused for refused, sums in self._refused.items() if not sums.total(now)]:
             self._refused_shares.give_back(self._refused.pop(refused).owner)
 
-    def seen(self) -> dict[str, Any]:
-        """What `/throttles` says."""
+    def seen(self) -> Steps[dict[str, Any]]:
+        """What `/throttles` says; in steps of one line."""
         now, wall = self._clock(), self._wall()
-        throttled = [
-            {
-                **named(key),
-                "action": known.decision.action.value,
-                "usage": round(known.decision.usage, 3),
-                "limit": known.decision.limit,
-                "unit": unit_of(known.decision),
-                "since": iso(wall - (now - known.since)),
-                "until": iso(wall + (known.until - now)),
-                "seconds_left": round(known.until - now, 3),
-                "requests": known.requests,
-                "principal": short(known.by.principal),
-                "client_id": short(known.by.client_id),
-                "client_address": known.by.client_address,
-                "api": api_name(known.by.api_key),
-                "message": short(known.decision.message, SHOWN_MESSAGE),
-            }
-            for key, known in reversed(self._throttled.items())
-            if known.until > now
-        ]
-        refused = [
-            {**named(key), "topic": short(topic) or None, "items": items}
-            for (key, topic), sums in reversed(self._refused.items())
-            if (items := sums.total(now))
-        ]
+        throttled, refused = list[dict[str, Any]](), list[dict[str, Any]]()
+        for key, known in reversed(list(self._throttled.items())):
+            if known.until > now:
+                throttled.append(_line(key, known, now, wall))
+            yield
+        for (key, topic), sums in reversed(list(self._refused.items())):
+            if items := sums.total(now):
+                refused.append({**named(key), "topic": short(topic) or None, "items": items})
+            yield
         refused.sort(key=lambda line: -line["items"])
         return {
             "at": iso(wall),
             "throttled": throttled,
             "refused_last_hour": refused,
         }
+
+
+def _line(key: Key, known: Throttled, now: float, wall: float) -> dict[str, Any]:
+    return {
+        **named(key),
+        "action": known.decision.action.value,
+        "usage": round(known.decision.usage, 3),
+        "limit": known.decision.limit,
+        "unit": unit_of(known.decision),
+        "since": iso(wall - (now - known.since)),
+        "until": iso(wall + (known.until - now)),
+        "seconds_left": round(known.until - now, 3),
+        "requests": known.requests,
+        "principal": short(known.by.principal),
+        "client_id": short(known.by.client_id),
+        "client_address": known.by.client_address,
+        "api": api_name(known.by.api_key),
+        "message": short(known.decision.message, SHOWN_MESSAGE),
+    }
 
 
 def named(key: Key) -> dict[str, Any]:
