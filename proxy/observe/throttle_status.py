@@ -74,6 +74,10 @@ class Sums:
         if len(self._slices) > SLICES + 1:
             self._slices = {at: n for at, n in self._slices.items() if at > slot - SLICES}
 
+    def past(self, now: float) -> bool:
+        """True if nothing happened within the last hour. It is cheap, as the newest slice is the last."""
+        return next(reversed(self._slices)) <= _slot(now) - SLICES
+
     def total(self, now: float) -> int:
         first = _slot(now) - SLICES
         return sum(count for at, count in self._slices.items() if at > first)
@@ -139,7 +143,7 @@ class ThrottleStatus:
         now = self._clock()
         for key in [key for key, known in self._throttled.items() if known.until <= now]:
             self._throttled_shares.give_back(self._throttled.pop(key).owner)
-        for refused in [refused for refused, sums in self._refused.items() if not sums.total(now)]:
+        for refused in [refused for refused, sums in self._refused.items() if sums.past(now)]:
             self._refused_shares.give_back(self._refused.pop(refused).owner)
 
     def seen(self) -> Steps[dict[str, Any]]:
