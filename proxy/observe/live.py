@@ -20,20 +20,18 @@ from typing import Any, Final, NamedTuple, Protocol
 from proxy.observe.activity import NO_RATES, POINT, POINTS, Rates, Traffic
 from proxy.observe.as_json import as_json
 from proxy.observe.decision_totals import Totals
+from proxy.observe.limit_sources import LimitSource, LimitSources
 from proxy.observe.lines import api_name, iso
 from proxy.observe.metrics import build_labels
 from proxy.observe.throttle_status import SHOWN_MESSAGE, UNITS, named, short, unit_of
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
 from proxy.session.latencies import Part
-from quota.addresses import AddressEntity, with_limit
-from quota.catalogue import KEYS, TENANT_KINDS, TOPIC_STORED
 from quota.engine import Engine
-from quota.entity import Entity, levels
+from quota.entity import Entity
 from quota.kind import LimitedKind
 from quota.kinds.storage import VolumeState
 from quota.limit_table import ResolvedLimit
-from quota.overrides import Table
 from quota.steps import Steps
 from quota.tenants import NO_TENANTS, Tenants
 from quota.windows.durations import BUCKETS, quantile
@@ -50,24 +48,11 @@ FOUND_ANEW: Final = 60.0
 """Seconds after which the limits of a client are found again: in which window it counts changes where a user has very many."""
 LATELY: Final = 600.0
 """Seconds for which somebody who was throttled or refused is shown before others."""
-_KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if not key.at_once}
 NONE_TOOK: Final = [0] * BUCKETS
 DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 _DIGITS: Final = DIGITS.encode().ljust(256)
 _VALUES: Final = bytes.maketrans(DIGITS.encode(), bytes(range(len(DIGITS))))
 NO_HISTORY: Final[list[list[Any]]] = [[0, DIGITS[0] * POINTS]] * 2
-_SECTIONS: Final = {
-    "storage": "quotas.storage",
-    "bytes_in": "quotas.topics",
-    "topic_producer_byte_rate": "quotas.topics",
-    "topic_consumer_byte_rate": "quotas.topics",
-    "address_connection_rate": "quotas.connections",
-    "topic_policy": "quotas.topic_policy",
-    "overload": "quotas.overload",
-    **dict.fromkeys(TENANT_KINDS.values(), "tenants"),
-    TOPIC_STORED: "quotas.stored_bytes",
-}
-"""Where the settings file has limits that are not of users and client ids."""
 
 
 class Seen(Protocol):
@@ -98,13 +83,11 @@ class SeenConnection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What only the running process knows. `positions`: where each entity stands in the settings file; `limits`, `dynamic`: what
-    is in force, and what of it was set while proxies run; `connections`: those of now, each when it is asked for; `brokers`: `id`
-    and `address`; `processes`: with which quotas are shared, and this one; `about`: of the proxy itself, by name."""
+    """What only the running process knows. `sources`: where limits are set; `connections`: those of now, each when it is asked
+    for; `brokers`: `id` and `address`; `processes`: with which quotas are shared, and this one; `about`: of the proxy itself, by
+    name."""
 
-    positions: Callable[[], Mapping[Entity, int]]
-    limits: Callable[[], Table]
-    dynamic: Callable[[], Table]
+    sources: LimitSources
     connections: Callable[[], Iterator[SeenConnection]]
     brokers: Callable[[], list[dict[str, Any]]]
     processes: Callable[[], list[dict[str, Any]]]
@@ -116,7 +99,7 @@ class _Limit:
 
     __slots__ = ("kind", "look", "resolved", "source", "text")
 
-    def __init__(self, kind: LimitedKind[Any], resolved: ResolvedLimit[Any], source: str) -> None:
+    def __init__(self, kind: LimitedKind[Any], resolved: ResolvedLimit[Any], source: LimitSource) -> None:
         self.kind, self.resolved, self.source = kind, resolved, source
         self.look, self.text = -1, b""
 
@@ -310,7 +293,7 @@ class Live:
                 continue
             limit = self._limits.get((kind.name, resolved.owner))
             if limit is None:
-                limit = _Limit(kind, resolved, self._source(kind.name, resolved.owner))
+                limit = _Limit(kind, resolved, self._state.sources.of(kind.name, resolved.owner))
                 if len(self._limits) < MOST_LIMITS:
                     self._limits[kind.name, resolved.owner] = limit
             yield limit
@@ -328,24 +311,9 @@ class Live:
             "unit": UNITS.get(name, ""),
             "usage": round(stands.usage, 3),
             "limit": stands.limit if isfinite(stands.limit) else None,
-            "source": limit.source,
+            **limit.source._asdict(),
             "observed": name in self._engine.limits.observed,
         }
-
-    def _source(self, quota: str, owner: Entity) -> str:
-        """Where the limit stands that was reached, and the name under which it is set."""
-        if isinstance(owner, AddressEntity) and with_limit(owner.topic or "") in self._state.dynamic():
-            return f"quotas alter: {owner}"
-        name = _KEY_OF.get(quota)
-        if name is None or owner.topic is not None:
-            return _SECTIONS.get(quota, "quotas")
-        limits, dynamic = self._state.limits(), self._state.dynamic()
-        for level in levels(owner.user or "", owner.client_id or ""):
-            if level.owner == owner and name in limits.get(level.key, {}):
-                if name in dynamic.get(level.key, {}):
-                    return f"quotas alter {name}: {level.key}"
-                return f"quotas.entities[{self._state.positions().get(level.key, '')}].{name}: {level.key}"
-        return "quotas"
 
     def _decisions(self, wanted: Callable[[Entity], bool], count: int) -> Steps[list[dict[str, Any]]]:
         """The last ones, by quota and entity."""
@@ -360,7 +328,7 @@ class Live:
                     "at": iso(wall - (now - totals.at)),
                     "seconds_ago": round(now - totals.at, 1),
                     **_decision(totals),
-                    "source": self._source(key[0], totals.decision.entity),
+                    **self._state.sources.of(key[0], totals.decision.entity)._asdict(),
                 }
             )
         return told

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.observe.decision_totals import DecisionTotals, Key, others_of
+from proxy.observe.limit_sources import LimitSources
 from proxy.observe.lines import api_name, iso
 from proxy.session.requester import Requester
 from quota.addresses import AddressEntity
@@ -146,13 +147,14 @@ class ThrottleStatus:
         for refused in [refused for refused, sums in self._refused.items() if sums.past(now)]:
             self._refused_shares.give_back(self._refused.pop(refused).owner)
 
-    def seen(self) -> Steps[dict[str, Any]]:
-        """What `/throttles` says; in steps of one line."""
+    def seen(self, sources: LimitSources) -> Steps[dict[str, Any]]:
+        """What `/throttles` says; in steps of one line. `sources`: where limits are set."""
         now, wall = self._clock(), self._wall()
         throttled, refused = list[dict[str, Any]](), list[dict[str, Any]]()
         for key, known in reversed(list(self._throttled.items())):
             if known.until > now:
-                throttled.append(_line(key, known, now, wall))
+                source = sources.of(key[0], known.decision.entity)
+                throttled.append({**_line(key, known, now, wall), **source._asdict()})
             yield
         for (key, topic), sums in reversed(list(self._refused.items())):
             if items := sums.total(now):

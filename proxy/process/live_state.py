@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.apis.api_versions import software_of
 from proxy.config.models import Settings
 from proxy.fleet.members import Member
+from proxy.observe.limit_sources import Key, LimitSources
 from proxy.observe.live import SeenConnection, State
 from proxy.observe.metrics import Gauges, build_labels
 from quota.entity import Entity
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from proxy.process.proxy import Proxy
 
 
-def state_of(proxy: Proxy, gauges: Gauges) -> State:
-    """Of this proxy."""
+def sources_of(proxy: Proxy) -> LimitSources:
+    """Where limits of this proxy are set."""
 
     known: tuple[Settings | None, dict[Entity, int]] = None, {}
 
@@ -31,6 +32,15 @@ def state_of(proxy: Proxy, gauges: Gauges) -> State:
             known = settings, {Entity(it.user, it.client_id): i for i, it in reversed(list(enumerate(entities)))}
         return known[1]
 
+    def place(key: Key) -> str | None:
+        return proxy.dynamic_quotas.settings.place(key)
+
+    return LimitSources(positions, lambda: proxy.dynamic_quotas.table, lambda: proxy.dynamic_quotas.dynamic, place)
+
+
+def state_of(proxy: Proxy, gauges: Gauges) -> State:
+    """Of this proxy."""
+
     def connections() -> Iterator[SeenConnection]:
         for it in list(proxy.shared.connections):
             client = it.session.client
@@ -41,9 +51,7 @@ def state_of(proxy: Proxy, gauges: Gauges) -> State:
         return [{"id": it.node_id, "address": f"{it.host}:{it.port}"} for it in proxy.brokers.known()]
 
     return State(
-        positions,
-        lambda: proxy.dynamic_quotas.table,
-        lambda: proxy.dynamic_quotas.dynamic,
+        proxy.limit_sources,
         connections,
         brokers,
         lambda: [] if proxy.fleet is None else proxy.fleet.processes(),

@@ -44,7 +44,7 @@ from proxy.process.bounds import set_bounds
 from proxy.process.drain import drain
 from proxy.process.gauges import gauges_of
 from proxy.process.ledger_topic import make_follower
-from proxy.process.live_state import member_of, state_of
+from proxy.process.live_state import member_of, sources_of, state_of
 from proxy.process.logs import make_logs
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
 from proxy.process.quota_topic import make_quota_topic
@@ -157,7 +157,7 @@ class Proxy:
         self.stored_bytes = StoredBytesWatch(self.engine, stored, self._cluster_client(0.0), once, self._clock)
         self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
-        gauges = gauges_of(self)
+        gauges, self.limit_sources = gauges_of(self), sources_of(self)
         self._collected = with_process(ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, gauges, self._clock))
         self._live = Live(self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time)
 
@@ -399,7 +399,7 @@ class Proxy:
         return {
             "proxy": self.settings.proxy_id,
             "enforces_alone": self.alone.reason,
-            **await in_pieces(self.logs.throttle_status.seen()),
+            **await in_pieces(self.logs.throttle_status.seen(self.limit_sources)),
         }
 
     async def tenants(self) -> dict[str, Any]:

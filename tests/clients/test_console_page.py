@@ -24,14 +24,14 @@ EVIL = "<img src=x onerror=document.title='pwned'>"
 def client(number: int, **more: Any) -> dict[str, Any]:
     rates = {"bytes_in": 1000.0 * number, "bytes_out": 0.0, "requests": 1000.0 - number, "mutations": 0.0}
     used = {"quota": "producer_byte_rate", "unit": "bytes/s", "usage": 1.0925 * (1 << 20), "limit": 1 << 20, "observed": False}
-    limit = {**used, "source": "quotas.entities[0]: user x"}
+    limit = {**used, "source": "quotas.entities[0]: user x", "place": "settings.yaml:17"}
     return {
         "user": f"user-{number % 10}",
         "client_id": f"app-{number}",
         "connections": 1,
         **rates,
         "history": [digits(range(60)), digits([0.0] * 60)],
-        "limits": [{**limit, "source": "quotas.entities[0]: user x"}],
+        "limits": [{**limit}],
         "tenant": None,
         "producer_ids": number % 10,
         **more,
@@ -164,7 +164,7 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             await page("document.querySelector('#clients tbody button').click()")
             await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
             assert source.asked == ("日本語", "🚀")
-            assert "quotas.entities[0]: user x" in await page("document.getElementById('one-body').textContent")
+            assert "quotas.entities[0]: user x (settings.yaml:17)" in await page("document.getElementById('one-body').textContent")
             assert "librdkafka 2.12.0" in await page("document.getElementById('one-body').textContent")
             assert "100" in (told := await page("document.getElementById('brokers').textContent"))
             assert "3.50 ms" in told, "half of all answers came within this time"

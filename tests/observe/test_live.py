@@ -15,6 +15,7 @@ import pytest
 from proxy.config.limits import limits_of
 from proxy.config.models import Settings
 from proxy.hashing import murmur3
+from proxy.observe.limit_sources import LimitSources
 from proxy.observe.lines import Author
 from proxy.observe.live import DIGITS, MOST, NONE_TOOK, Live, SeenConnection, State, digits, merged, merged_one, timed, undigits
 from proxy.observe.operations import silent_log
@@ -141,9 +142,8 @@ class Room:
         self.observer = Observer(silent_log(), self.usage, ThrottleStatus(lambda: self.now, lambda: self.now))
         self.positions: dict[Entity, int] = {}
         self.in_force: Table = {}
-        state = State(
-            lambda: self.positions, lambda: self.in_force, dict, self.connections, lambda: [{"id": 1, "address": "h:1"}], list, dict
-        )
+        sources = LimitSources(lambda: self.positions, lambda: self.in_force, dict, lambda key: f"settings.yaml:{len(key)}")
+        state = State(sources, self.connections, lambda: [{"id": 1, "address": "h:1"}], list, dict)
         self.live = Live(self.engine, self.usage, self.observer, state, lambda: self.now, lambda: self.now)
 
     def connections(self) -> Iterator[SeenConnection]:
@@ -196,6 +196,7 @@ def test_all_of_a_client_is_told() -> None:
         "usage": 2.0,
         "limit": 10.0,
         "source": "quotas.entities[3].cluster_request_rate: user u, client-id a",
+        "place": "settings.yaml:4",
         "observed": False,
     }
     assert [(it["entity"]["client_id"], it["message"]) for it in told["decisions"]] == [("a", "why")]
