@@ -208,6 +208,11 @@ class AllConfirmed(Confirmations):
         return found if found.confirmed else self.confirm(user, topic, 0.0)
 
 
+def rows_of(tally: Tally) -> list[Row]:
+    """What all sums hold. They begin at zero again."""
+    return [row for s in tally.sums() if (row := tally.close(s)) is not None]
+
+
 @dataclass
 class World:
     """What the sessions of one test share."""
@@ -290,7 +295,7 @@ class World:
 
     def rows(self) -> list[Row]:
         """The sums of the interval that ends now."""
-        return self.tally.close_interval()
+        return rows_of(self.tally)
 
     def nothing_left(self) -> None:
         """No bytes came out that no step asked for."""

@@ -28,7 +28,10 @@ def load_settings(
         merged["listen"] = _with(merged.get("listen", {}), every_listener)
         if isinstance(more, dict):
             merged["more_listeners"] = {name: _with(listener, every_listener) for name, listener in more.items()}
-    return validated(Settings, merged, str(path) if path else "settings", lines)
+    settings = validated(Settings, merged, str(path) if path else "settings", lines)
+    if path is not None:
+        settings.stands_in(str(path), lines)
+    return settings
 
 
 def _with(section: Any, over: Mapping[str, Any]) -> Any:

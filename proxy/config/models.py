@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
-from pydantic import Field, ValidationInfo, create_model, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, create_model, field_validator, model_validator
 
 from configfile.base import FileName, Model, Name
+from configfile.load import Key
 from proxy.config.broker_ports import REMEDY
 from proxy.config.ledger import TOPIC, Ledger
 from proxy.config.limit_fields import limit_field
@@ -435,6 +437,18 @@ def _default_workers() -> int | str:
     return int(text) if text.isdecimal() else text
 
 
+class Places:
+    """The file of settings, and the lines of limits in it. Settings are the same wherever they stand."""
+
+    def __init__(self, file: str = "", lines: Mapping[Key, int] | None = None) -> None:
+        self.file, self.lines = file, lines or {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Places)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Settings(Model):
     proxy_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = Field(default_factory=lambda: platform.node() or "proxy")
     """Name of this proxy in logs: letters, digits, dots, dashes and underscores. By default the host's name, so several on one
@@ -460,6 +474,18 @@ class Settings(Model):
     """Groups of users that share limits, and own topics: `payments: {user_prefixes: [payments-], topic_prefixes: [payments.],
     cluster_producer_byte_rate: 20MiB}`."""
     ledger: Ledger = Ledger()
+
+    _places: Places = PrivateAttr(default_factory=Places)
+
+    def stands_in(self, file: str, lines: Mapping[Key, int]) -> None:
+        """These settings were read from a file, where each key stands on a line."""
+        self._places = Places(file, {key: line for key, line in lines.items() if key[:1] in (("quotas",), ("tenants",))})
+
+    def place(self, key: Key) -> str | None:
+        """File and line of a setting, as `settings.yaml:17`, or of the section that it is in; None where it is not of a file."""
+        file, lines = self._places.file, self._places.lines
+        line = next((lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in lines), None)
+        return None if line is None else f"{file}:{line}"
 
     @property
     def producer_ids_file(self) -> Path | None:

@@ -16,5 +16,6 @@ in time is dropped and counted.
 - `decision_totals`       what quotas did to whom since the start, and the last time
 - `activity`    traffic of users and client ids in the last ten minutes
 - `live`        what the console shows
+- `limit_sources`  where limits are set: entry and line of the settings file, or `quotas alter`
 - `watcher`     what sessions report: incidents to the operations log, decisions to both logs
 """

@@ -1,19 +1,22 @@
 """Traffic of users and client ids in the last ten minutes, limited or not: for metrics and the console.
 
-In: the rows of the usage log's intervals, when they are closed, so no frame costs anything. Out: rates. Time is cut into points of
-`POINT` seconds of the wall clock, so that those of several workers can be added up. Bounded: `MOST` users with client ids, of which
-each principal has a share (`quota.fair_share`); its further client ids are one, `<other>`."""
+In: the rows of the usage log's intervals, when they are closed, so no frame costs anything; it is done in steps of one client. Out:
+rates, reckoned and ranked once for all who ask until the next interval ends. Time is cut into points of `POINT` seconds of the wall
+clock, so that those of several workers can be added up. Bounded: `MOST` users with client ids, of which each principal has a share
+(`quota.fair_share`); its further client ids are one, `<other>`."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from math import floor
 from typing import Final, NamedTuple
 
 from proxy.session.tally import OTHER, Row
 from quota.entity import Entity
 from quota.fair_share import FairShare
+from quota.steps import Steps
 
 POINT: Final = 10
 """Seconds of a point."""
@@ -24,6 +27,7 @@ _RING: Final = POINTS + 1
 MOST: Final = 2000
 MOMENT: Final = 0.001
 """Seconds: the times of intervals are cut to milliseconds."""
+SORTED_AT_ONCE: Final = 250
 MEASURES: Final = ("bytes_in", "bytes_out", "requests", "mutations")
 
 
@@ -39,6 +43,9 @@ class Rates(NamedTuple):
     def bytes(self) -> float:
         """In both directions."""
         return self.bytes_in + self.bytes_out
+
+
+NO_RATES: Final = Rates(0.0, 0.0, 0.0, 0.0)
 
 
 class Traffic:
@@ -85,25 +92,55 @@ class Activity:
         """the newest point that is complete"""
         self.rows: list[Row] = []
         """of the last interval"""
+        self.intervals = 0
+        """that have been closed: what is told of traffic stays as it is until there is another one"""
+        self.ranked: list[tuple[Entity, Rates]] = []
+        """all, in the newest point, those with most traffic first"""
+        self.total = NO_RATES
+        """of all of them"""
         self._traffic: dict[Entity, Traffic] = {}
         self._shares = FairShare(MOST)
 
     def __len__(self) -> int:
         return len(self._traffic)
 
-    def closed(self, end: float, seconds: float, rows: list[Row]) -> None:
+    def closed(self, end: float, seconds: float, rows: list[Row]) -> Steps[None]:
         """An interval has ended. `end`: seconds since the epoch."""
-        self.rows = rows
         last = floor((end - MOMENT) / POINT)
         points = min(max(round(seconds / POINT), 1), POINTS)
-        for entity, (principal, amounts) in _by_client(rows).items():
+        by_client = yield from _by_client(rows)
+        for entity, (principal, amounts) in by_client.items():
             traffic = self._traffic_of(entity, principal)
             each = [amount / points for amount in amounts]
             for point in range(last - points + 1, last + 1):
                 traffic.add(point, each)
-        self.newest = newest = floor((end + MOMENT) / POINT) - 1
-        for entity in [entity for entity, traffic in self._traffic.items() if traffic.last <= newest - POINTS]:
-            self._shares.give_back(self._traffic.pop(entity).owner)
+            yield
+        newest = floor((end + MOMENT) / POINT) - 1
+        for entity, traffic in list(self._traffic.items()):
+            if traffic.last <= newest - POINTS:
+                self._shares.give_back(self._traffic.pop(entity).owner)
+        yield from self._rank(newest)
+        self.rows, self.newest = rows, newest
+        self.intervals += 1
+
+    def _rank(self, newest: int) -> Steps[None]:
+        ranked: list[tuple[float, float, int, tuple[Entity, Rates]]] = []
+        total = [0.0] * len(MEASURES)
+        for entity, traffic in list(self._traffic.items()):
+            rates = traffic.rates(newest)
+            ranked.append((-rates.bytes, -rates.requests, len(ranked), (entity, rates)))
+            for i, rate in enumerate(rates):
+                total[i] += rate
+            yield
+        sorted_parts = []
+        for start in range(0, len(ranked), SORTED_AT_ONCE):
+            sorted_parts.append(sorted(ranked[start : start + SORTED_AT_ONCE]))
+            yield
+        found = []
+        for *_, one in merge(*sorted_parts):
+            found.append(one)
+            yield
+        self.ranked, self.total = found, Rates(*total)
 
     def _traffic_of(self, entity: Entity, principal: str) -> Traffic:
         found = self._traffic.get(entity)
@@ -118,15 +155,16 @@ class Activity:
     def __iter__(self) -> Iterator[tuple[Entity, Traffic]]:
         return iter(self._traffic.items())
 
-    def rates(self) -> Iterator[tuple[Entity, Rates]]:
-        """Of all, in the newest point."""
-        return ((entity, traffic.rates(self.newest)) for entity, traffic in self._traffic.items())
+    def of(self, entity: Entity) -> Traffic | None:
+        """None where nothing is known."""
+        return self._traffic.get(entity)
 
 
-def _by_client(rows: Iterable[Row]) -> dict[Entity, tuple[str, list[float]]]:
+def _by_client(rows: Iterable[Row]) -> Steps[dict[Entity, tuple[str, list[float]]]]:
     """The principal and the amount of each measure, by user and client id."""
     found: dict[Entity, tuple[str, list[float]]] = {}
     for row in rows:
+        yield
         principal, client_id, topic, _, _ = row.key
         if topic is not None:
             continue

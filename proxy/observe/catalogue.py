@@ -44,7 +44,7 @@ def families() -> Iterator[Metric]:
     usage = UsageLog(tally, Author("", ""), None, 1, lambda: 0.0, lambda: 0.0)
     observer = Observer(structlog.get_logger(), usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     nothing: dict[str, Any] = {gauge.name: lambda: 0 for gauge in fields(Gauges)}
-    nothing["certificate_ends"] = dict
+    nothing["certificate_ends"] = nothing["muted_connections"] = dict
     gauges = Gauges(**nothing | {"ledger": lambda: LedgerStands._make([0] * len(LedgerStands._fields))})
     yield from ProxyCollector(engine, tally, usage, observer, gauges, lambda: 0.0).collect()
     yield from worker_metrics(0, 0, 0)

@@ -13,10 +13,10 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from proxy.observe.metrics import PREFIX
 from proxy.session.tally import OTHER
+from quota.steps import Steps, finish_at_once
 
 MOST_ENDED: Final = 1000
 """Samples of a counter that are kept of workers that have ended: entities have samples, and others come."""
@@ -103,16 +103,6 @@ _USED: Final = "_used"
 """The end of names of families that are ranked by their limit."""
 
 
-class Collected(Collector):
-    """Metrics that have been collected already."""
-
-    def __init__(self, metrics: Sequence[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self._metrics
-
-
 class Counters:
     """What workers that do not answer, or have ended, had counted when they were asked last."""
 
@@ -126,16 +116,19 @@ class Counters:
         for worker, (start, rows) in answers.items():
             before, last = self._last.get(worker, (start, []))
             if before != start:
-                self._ended = _shortened(rows_of(merged([self._ended, last])))
+                self._ended = _shortened(finish_at_once(rows_of(merged([self._ended, last]))))
             self._last[worker] = start, [row for row in rows if row[2] in ("counter", "histogram")]
         silent = [rows for worker, (_, rows) in self._last.items() if worker not in answers]
         return [*(rows for _, rows in answers.values()), *silent, self._ended]
 
 
-def rows_of(metrics: Iterable[Metric]) -> Rows:
-    """The metrics as plain values."""
+def rows_of(metrics: Iterable[Metric | None]) -> Steps[Rows]:
+    """The metrics as plain values, in steps; None for no metric yet."""
     rows = []
     for metric in metrics:
+        yield
+        if metric is None:
+            continue
         alike: dict[tuple[str, tuple[str, ...]], list[list[Any]]] = {}
         for it in metric.samples:
             alike.setdefault((it.name, tuple(it.labels)), []).append(

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from heapq import nlargest, nsmallest
 from importlib.metadata import version
+from itertools import chain
 from math import fsum, inf
 from typing import Final, NamedTuple, TypeVar
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client import PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Timestamp
@@ -35,6 +35,7 @@ from quota.kinds.rates import Rates
 from quota.kinds.storage import Reason, VolumeState
 from quota.kinds.stored_bytes import StoredBytes
 from quota.kinds.topic_numbers import TopicNumbers
+from quota.steps import STEP, largest
 from quota.tenants import TenantEntity
 
 U = TypeVar("U")
@@ -61,6 +62,8 @@ SCOPE: Final = "scope"
 """Label of figures that proxies may share: `FLEET` if the value is that of all proxies together, each of which tells all of it, and
 `PROXY` if it is that of the proxy alone."""
 FLEET, PROXY = "fleet", "proxy"
+MANY: Final = 200
+"""Connections that are looked at in one step, less than a microsecond each."""
 MAX_LABEL: Final = 128
 """Characters of a user or client id that are shown; of a longer one the beginning, and a hash that tells it from others."""
 
@@ -94,7 +97,8 @@ class Gauges:
     client_connections: Callable[[], int]
     brokers: Callable[[], int]
     upstream_up: Callable[[], bool]
-    muted_connections: Callable[[], int]
+    muted_connections: Callable[[], Iterator[bool]]
+    """whether it is muted or held by a quota, of each connection"""
     memory_held: Callable[[], int]
     memory_waiting: Callable[[], int]
     settings_current: Callable[[], bool]
@@ -132,6 +136,10 @@ class ProxyCollector(Collector):
         self._gauges, self._clock = gauges, clock
 
     def collect(self) -> Iterator[Metric]:
+        return (metric for metric in self.steps() if metric is not None)
+
+    def steps(self) -> Iterator[Metric | None]:
+        """The same in steps; None for one that has made no figure yet."""
         yield _gauge_of("build_info", "1, with what runs here as labels.", build_labels(), 1.0)
         yield from self._traffic()
         yield from self._activity()
@@ -139,7 +147,12 @@ class ProxyCollector(Collector):
         yield from self._quotas()
         gauges, observer = self._gauges, self._observer
         yield _gauge("client_connections", "Connections of clients.", gauges.client_connections())
-        yield _gauge("muted_connections", "Connections that are muted or held by a quota.", gauges.muted_connections())
+        muted = 0
+        for i, it in enumerate(gauges.muted_connections()):
+            muted += it
+            if i % MANY == MANY - 1:
+                yield None
+        yield _gauge("muted_connections", "Connections that are muted or held by a quota.", muted)
         yield _gauge("brokers", "Brokers known.", gauges.brokers())
         text = "Brokers that clients of a listener cannot reach, as no port stands for them; /readyz says why."
         yield _gauge("brokers_without_port", text, gauges.brokers_without_port())
@@ -206,7 +219,7 @@ class ProxyCollector(Collector):
             Counter(self._usage.request_bytes),
             Counter(self._usage.response_bytes),
         )
-        for key, count, request_bytes, response_bytes in self._tally.by_request():
+        for key, (count, request_bytes, response_bytes) in self._tally.by_api().items():
             api = api_label(key)
             requests[api] += count
             sent[api] += request_bytes
@@ -220,16 +233,17 @@ class ProxyCollector(Collector):
             received,
         )
 
-    def _latencies(self) -> Iterator[Metric]:
+    def _latencies(self) -> Iterator[Metric | None]:
         """Histograms of how long requests take, for each API and broker that was seen."""
         families = {part: _histogram(name, text, ["api", "broker"]) for part, (name, text) in _TIMES.items()}
-        for place, took in self._usage.latencies:
+        for place, took in list(self._usage.latencies):
+            yield None
             buckets = [(str(bound), float(count)) for bound, count in took.octaves()]
             buckets.append(("+Inf", float(sum(took.counts))))
             families[place.part].add_metric([api_label(place.api_key), _broker(place.broker)], buckets, took.seconds)
         yield from families.values()
 
-    def _quotas(self) -> Iterator[Metric]:
+    def _quotas(self) -> Iterator[Metric | None]:
         observer = self._observer
         yield _by_label("throttled_requests", "Requests whose client a quota throttled.", "quota", observer.throttled_requests)
         yield _by_label("held_requests", "Requests held for a mute on another connection.", "quota", observer.held_requests)
@@ -293,15 +307,15 @@ class ProxyCollector(Collector):
                 rate.add_metric(label, controller.rate)
         yield from (latency, target, limited, rate)
 
-    def _by_entity(self) -> Iterator[Metric]:
+    def _by_entity(self) -> Iterator[Metric | None]:
         """What quotas did, and to whom; those to whom they did most."""
         labels = ["quota", "user", "client_id", "topic", "tenant"]
         seconds = _counter_of("entity_throttle_seconds", "Throttle time that clients of this entity were told.", labels)
         requests = _counter_of("entity_throttled_requests", "Requests of this entity that were throttled.", labels)
         items = _counter_of("entity_refused_items", "Topics and partitions that were refused to this entity.", labels)
-        enforced = ((key, totals) for key, totals in self._observer.totals if key[1] == "enforce")
-        shown = nlargest(
-            self._gauges.max_entities(), enforced, key=lambda it: (it[1].throttled_requests + it[1].refused_items, it[1].at)
+        enforced = [(key, totals) for key, totals in self._observer.totals if key[1] == "enforce"]
+        shown = yield from largest(
+            self._gauges.max_entities(), enforced, lambda it: (it[1].throttled_requests + it[1].refused_items, it[1].at)
         )
         known: set[tuple[str, ...]] = set()
         for (quota, _, whose), totals in shown:
@@ -315,27 +329,29 @@ class ProxyCollector(Collector):
                 items.add_metric(values, totals.refused_items)
         yield from (seconds, requests, items)
 
-    def _activity(self) -> Iterator[Metric]:
+    def _activity(self) -> Iterator[Metric | None]:
         """Traffic of the busiest users and client ids, whether limited or not."""
         labels = ["user", "client_id"]
         families = [_gauge(f"client_{name}_rate", text, labels=labels) for name, text in _ACTIVITY.items()]
-        rates = list(self._usage.activity.rates())
-        busiest = nlargest(self._gauges.max_entities(), rates, key=lambda it: (it[1].bytes, it[1].requests))
-        for values, shown in _labelled(busiest).items():
+        activity = self._usage.activity
+        busiest = activity.ranked[: self._gauges.max_entities()]
+        for i, (values, shown) in enumerate(_labelled(busiest).items()):
             for family, rate in zip(families, shown, strict=True):
                 family.add_metric(values, rate)
+            if i % STEP == STEP - 1:
+                yield None
         if busiest:
             for i, family in enumerate(families):
-                family.add_metric(_OTHERS, max(fsum(it[i] for _, it in rates) - fsum(it[i] for _, it in busiest), 0.0))
+                family.add_metric(_OTHERS, max(activity.total[i] - fsum(it[i] for _, it in busiest), 0.0))
         yield from families
 
-    def _controller_mutations(self) -> Iterator[Metric]:
+    def _controller_mutations(self) -> Iterator[Metric | None]:
         """ControllerMutationsQuotaManager `rate` of seed s1, by the entity that owns the window."""
         mutations, labels = self._engine.controller_mutations, ["user", "client_id"]
         rate = self._shared("controller_mutations_rate", "Partition mutations per second on average.", labels)
         limit = self._shared("controller_mutations_limit", "Partition mutations per second that are allowed.", labels)
         left = self._shared("controller_mutations_left", "Partition mutations until the limit is reached.", labels)
-        busiest = mutations.busiest(self._gauges.max_entities(), self._clock())
+        busiest = yield from mutations.busiest(self._gauges.max_entities(), self._clock())
         for values, usage in _labelled(busiest.shown).items():
             rate.add_metric(values, usage.average)
             limit.add_metric(values, usage.rate)
@@ -345,12 +361,12 @@ class ProxyCollector(Collector):
         yield from (rate, limit, left)
         yield _gauge("controller_mutations_entities", "Users and client ids with mutations that still weigh.", len(mutations))
 
-    def _rates(self, rates: Rates) -> Iterator[Metric]:
+    def _rates(self, rates: Rates) -> Iterator[Metric | None]:
         """A rate of Kafka's samples, by the entity that owns the window."""
         unit, labels = rates.unit.capitalize(), ["user", "client_id"]
         used = self._shared(f"{rates.name}_used", f"{unit} per second on average.", labels)
         limit = self._shared(f"{rates.name}_limit", f"{unit} per second that are allowed.", labels)
-        busiest = rates.busiest(self._gauges.max_entities(), self._clock())
+        busiest = yield from rates.busiest(self._gauges.max_entities(), self._clock())
         for values, usage in _labelled(busiest.shown).items():
             used.add_metric(values, usage.usage)
             limit.add_metric(values, usage.limit)
@@ -358,44 +374,47 @@ class ProxyCollector(Collector):
             used.add_metric(_OTHERS, busiest.others)
         yield from (used, limit)
 
-    def _topic_rate(self, rates: Rates) -> Iterator[Metric]:
+    def _topic_rate(self, rates: Rates) -> Iterator[Metric | None]:
         """The rates of topics by themselves, of those that use most of theirs."""
         used = self._shared(f"{rates.name}_used", "Bytes per second on average of a topic with a rate.", ["topic"])
         limit = self._shared(f"{rates.name}_limit", "Bytes per second that are allowed.", ["topic"])
-        for owner, usage in rates.busiest(self._gauges.max_entities(), self._clock()).shown:
+        busiest = yield from rates.busiest(self._gauges.max_entities(), self._clock())
+        for owner, usage in busiest.shown:
             used.add_metric([_label(owner.topic)], usage.usage)
             limit.add_metric([_label(owner.topic)], usage.limit)
         yield from (used, limit)
 
-    def _tenant_rate(self, rates: Rates) -> Iterator[Metric]:
+    def _tenant_rate(self, rates: Rates) -> Iterator[Metric | None]:
         """The rates of tenants, of those that use most of theirs."""
         used = _gauge(f"{rates.name}_used", f"{rates.unit.capitalize()} per second on average of a tenant.", labels=["tenant"])
         limit = _gauge(f"{rates.name}_limit", f"{rates.unit.capitalize()} per second that are allowed.", labels=["tenant"])
-        for owner, usage in rates.busiest(self._gauges.max_entities(), self._clock()).shown:
+        busiest = yield from rates.busiest(self._gauges.max_entities(), self._clock())
+        for owner, usage in busiest.shown:
             used.add_metric([_label(owner.topic)], usage.usage)
             limit.add_metric([_label(owner.topic)], usage.limit)
         yield from (used, limit)
 
-    def _topic_numbers(self, numbers: TopicNumbers) -> Iterator[Metric]:
+    def _topic_numbers(self, numbers: TopicNumbers) -> Iterator[Metric | None]:
         """Topics or partitions of users or tenants with a limit, of those that are nearest to theirs."""
         whose = "tenant" if numbers.of_tenants else "user"
         used = _gauge(f"{numbers.name}_used", f"{numbers.unit.capitalize()} of a {whose}, as far as is known.", labels=[whose])
         limit = _gauge(f"{numbers.name}_limit", f"{numbers.unit.capitalize()} that are allowed.", labels=[whose])
-        standing = numbers.standing().items()
-        for owner, stands in nlargest(self._gauges.max_entities(), standing, key=lambda it: it[1].usage / it[1].limit):
+        fullest = yield from numbers.fullest(self._gauges.max_entities())
+        for owner, stands in fullest:
             label = [_label(owner.topic if numbers.of_tenants else owner.user)]
             used.add_metric(label, stands.usage)
             limit.add_metric(label, stands.limit)
         yield from (used, limit)
 
-    def _stored_bytes(self, kind: StoredBytes) -> Iterator[Metric]:
+    def _stored_bytes(self, kind: StoredBytes) -> Iterator[Metric | None]:
         """Stored bytes of tenants or topics with a limit, of those that are nearest to theirs."""
         whose = ["tenant" if kind is self._engine.stored.of_tenants else "topic"]
         used = _gauge(f"{kind.name}_used", f"Bytes that a {whose[0]} has stored, as far as is known.", labels=whose)
         soft = _gauge(f"{kind.name}_soft_limit", "Bytes above which its producers are slowed down.", labels=whose)
         limit = _gauge(f"{kind.name}_limit", "Bytes that are allowed.", labels=whose)
-        most = self._gauges.max_entities()
-        for budget in nlargest(most, kind.budgets.values(), key=lambda it: it.used / it.limit.soft):
+        budgets = list(kind.budgets.values())
+        fullest = yield from largest(self._gauges.max_entities(), budgets, lambda it: it.used / it.limit.soft)
+        for budget in fullest:
             label = [_label(budget.owner.topic)]
             used.add_metric(label, budget.used)
             soft.add_metric(label, budget.limit.soft)
@@ -407,13 +426,14 @@ class ProxyCollector(Collector):
         connections = self._engine.address_connections
         yield _gauge("connection_rate_addresses", "Addresses that have opened connections lately.", len(connections))
 
-    def _bytes_in(self) -> Iterator[Metric]:
+    def _bytes_in(self) -> Iterator[Metric | None]:
         """The meters of seed s4. Topics are labels here, those that are nearest to their thresholds."""
         bytes_in, now = self._engine.bytes_in, self._clock()
         rate = self._shared("topic_bytes_in_rate", "Bytes per second of a topic, as its threshold sees them.", ["topic"])
         threshold = self._shared("topic_bytes_in_threshold", "Bytes per second above which a topic may be refused.", ["topic"])
         shown: dict[str, float] = {}
-        for stands in bytes_in.nearest(self._gauges.max_entities(), now):
+        nearest = yield from bytes_in.nearest(self._gauges.max_entities(), now)
+        for stands in nearest:
             label = _label(stands.topic)
             if label not in shown:
                 shown[label] = stands.rate
@@ -431,7 +451,7 @@ class ProxyCollector(Collector):
         yield _counter("bytes_in_refused_bytes", "Bytes of batches that were refused for it.", bytes_in.refused.count)
         yield _counter("bytes_in_throttled_bytes", "Bytes of batches that were slowed down for it.", bytes_in.throttled.count)
 
-    def _producer_ids(self) -> Iterator[Metric]:
+    def _producer_ids(self) -> Iterator[Metric | None]:
         """ProducerIds `rate`, `tokens` and `throttle-time` of seed s2, and what else tells which limit would be right."""
         ids, labels = self._engine.producer_ids, ["user"]
         rate = self._shared("producer_ids_rate", "New producer ids per second.", labels)
@@ -440,7 +460,7 @@ class ProxyCollector(Collector):
         limit = self._shared("producer_ids_limit", "New producer ids that are allowed within a window.", labels)
         active = self._shared("producer_ids_active", "Producer ids within a window, about.", labels)
         shown: set[str] = set()
-        busiest = ids.busiest(self._gauges.max_entities(), self._clock())
+        busiest = yield from ids.busiest(self._gauges.max_entities(), self._clock())
         for user, usage in busiest.shown:
             label = _label(user)
             if label in shown:
@@ -464,7 +484,7 @@ class ProxyCollector(Collector):
         """A gauge of what proxies may share."""
         return _SharedGauge(f"{PREFIX}_{name}", text, labels, FLEET if self._gauges.shares_quotas() else PROXY)
 
-    def _storage(self) -> Iterator[Metric]:
+    def _storage(self) -> Iterator[Metric | None]:
         """LocalThrottleFactor and ClusterVolumeSource of seeds s0 and s3, and every volume: those nearest to their limit where they
         are many."""
         storage = self._engine.storage
@@ -485,7 +505,8 @@ class ProxyCollector(Collector):
         available = _gauge("storage_volume_available_bytes", "What is left of it.", labels=labels)
         factor = _gauge("storage_volume_factor", "The throttle factor that it asks for.", labels=labels)
         left = _gauge("storage_volume_seconds_to_limit", "Until its next limit, if it goes on filling like this.", labels=labels)
-        shown = nsmallest(self._gauges.max_entities(), storage.volumes, key=lambda seen: (seen.factor, seen.seconds_left))
+        volumes = list(storage.volumes)
+        shown = yield from largest(self._gauges.max_entities(), volumes, lambda seen: (-seen.factor, -seen.seconds_left))
         for seen in shown:
             place = _place(seen)
             throttling.add_metric(place, float(seen.factor < 1))
@@ -540,13 +561,10 @@ def worker_metrics(workers: int, answering: int, restarts: int) -> Iterator[Metr
     yield _counter("worker_restarts", "Times that one of them ended and was started again.", restarts)
 
 
-def registry_of(collector: ProxyCollector) -> CollectorRegistry:
-    """A registry with these figures and those of the process."""
-    registry = CollectorRegistry()
-    registry.register(collector)
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    return registry
+def with_process(collector: ProxyCollector) -> Callable[[], Iterator[Metric | None]]:
+    """Collects these figures and those of the process, in steps."""
+    process, platform = ProcessCollector(registry=None), PlatformCollector(registry=None)
+    return lambda: chain(collector.steps(), process.collect(), platform.collect())
 
 
 def _gauge(name: str, text: str, value: float | None = None, labels: Sequence[str] | None = None) -> GaugeMetricFamily:

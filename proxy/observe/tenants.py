@@ -1,10 +1,10 @@
 """What tenants own and use, for `/tenants`; and prefixes that no topic has, for the log. In: tenants, the engine, sizes of topics.
-Out: a plain value, log lines. It looks at a few topics at a time, so that the data path goes on."""
+Out: a plain value, log lines. It is done in steps of a few topics or one tenant, so that the data path goes on."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from proxy.observe.operations import Log
@@ -14,29 +14,27 @@ from quota.entity import Entity
 from quota.kind import LimitedKind
 from quota.limit_table import ResolvedLimit
 from quota.owned_topics import OwnedTopics
+from quota.steps import Steps
 from quota.tenants import NO_TENANTS, Tenants, owner_of, tenant_among
 
-STEP: Final = 500
-"""Topics, or tenants, that are looked at before the data path goes on."""
+STEP: Final = 20
+"""Topics that are looked at in one step."""
 
 
-async def seen(
-    tenants: Tenants, engine: Engine, sizes: Mapping[str, int], now: float, pause: Callable[[], Awaitable[None]]
-) -> dict[str, Any]:
-    """`sizes`: partitions of each topic that is known to exist. `pause` lets the data path go on."""
+def seen(tenants: Tenants, engine: Engine, sizes: Mapping[str, int], now: float) -> Steps[dict[str, Any]]:
+    """`sizes`: partitions of each topic that is known to exist."""
     topics: Counter[str | None] = Counter()
     partitions: Counter[str | None] = Counter()
     for i, (topic, size) in enumerate(sizes.items()):
         if i % STEP == STEP - 1:
-            await pause()
+            yield
         tenant = _owner(engine.owned, topic)
         topics[tenant] += 1
         partitions[tenant] += size
-    unmatched = await _without_topics(tenants, sizes, pause)
+    unmatched = yield from _without_topics(tenants, sizes)
     told = []
-    for i, (name, one) in enumerate(sorted(tenants.tenants.items())):
-        if i % STEP == STEP - 1:
-            await pause()
+    for name, one in sorted(tenants.tenants.items()):
+        yield
         told.append(
             {
                 "tenant": name,
@@ -58,12 +56,12 @@ def _owner(owned: OwnedTopics, topic: str) -> str | None:
     return None if tenant is None else tenant.topic
 
 
-async def _without_topics(tenants: Tenants, topics: Iterable[str], pause: Callable[[], Awaitable[None]]) -> dict[str, list[str]]:
+def _without_topics(tenants: Tenants, topics: Iterable[str]) -> Steps[dict[str, list[str]]]:
     """Prefixes that none of these topics begins with, by tenant."""
     matched: set[str] = set()
     for i, topic in enumerate(topics):
         if i % STEP == STEP - 1:
-            await pause()
+            yield
         matched.update(tenants.topic_prefixes.beginning(topic))
     return tenants.topic_prefixes.others(matched)
 
@@ -78,12 +76,13 @@ class PrefixWarnings:
         self.topics_known = False
         """True once a broker has named all topics"""
 
-    async def look(self, tenants: Tenants, pause: Callable[[], Awaitable[None]]) -> None:
+    def look(self, tenants: Tenants) -> Steps[None]:
         """To be called now and then."""
         if not self.topics_known or tenants is self._told or tenants.tenants == self._told.tenants:
             return
         self._told = tenants
-        for tenant, prefixes in sorted((await _without_topics(tenants, self._sizes(), pause)).items()):
+        unmatched = yield from _without_topics(tenants, self._sizes())
+        for tenant, prefixes in sorted(unmatched.items()):
             detail = "no topic that the proxy knows of begins with them"
             self._log.warning("prefixes without topics", tenant=tenant, topic_prefixes=prefixes, detail=detail)
 
@@ -96,12 +95,12 @@ class NumberWarnings:
         self._told: dict[tuple[str, Entity], int] = {}
         """by quota and owner: the limit of which it was said"""
 
-    async def look(self, pause: Callable[[], Awaitable[None]]) -> None:
+    def look(self) -> Steps[None]:
         """To be called now and then."""
         kinds, told = [kind for kind in self._engine.topic_numbers if kind.limits], dict[tuple[str, Entity], int]()
         for i, (owner, owned) in enumerate(list(self._engine.owned.owners_now()) if kinds else ()):
             if i % STEP == STEP - 1:
-                await pause()
+                yield
             for kind in kinds:
                 found, used = kind.of((owner,)), kind.amount(owned)
                 if found is None or used <= found.limit:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.observe.decision_totals import DecisionTotals, Key, others_of
+from proxy.observe.limit_sources import LimitSources
 from proxy.observe.lines import api_name, iso
 from proxy.session.requester import Requester
 from quota.addresses import AddressEntity
 from quota.catalogue import ADDRESS_RATE, KEYS, STORED, TENANT_KINDS, TOPIC_RATES, TOPIC_STORED
 from quota.decision import Action, Decision
 from quota.fair_share import FairShare
+from quota.steps import Steps
 from quota.tenants import TenantEntity
 
 MOST: Final = 1000
@@ -72,6 +74,10 @@ class Sums:
         self._slices[slot] = self._slices.get(slot, 0) + count
         if len(self._slices) > SLICES + 1:
             self._slices = {at: n for at, n in self._slices.items() if at > slot - SLICES}
+
+    def past(self, now: float) -> bool:
+        """True if nothing happened within the last hour. It is cheap, as the newest slice is the last."""
+        return next(reversed(self._slices)) <= _slot(now) - SLICES
 
     def total(self, now: float) -> int:
         first = _slot(now) - SLICES
@@ -138,43 +144,47 @@ class ThrottleStatus:
         now = self._clock()
         for key in [key for key, known in self._throttled.items() if known.until <= now]:
             self._throttled_shares.give_back(self._throttled.pop(key).owner)
-        for refused in [refused for refused, sums in self._refused.items() if not sums.total(now)]:
+        for refused in [refused for refused, sums in self._refused.items() if sums.past(now)]:
             self._refused_shares.give_back(self._refused.pop(refused).owner)
 
-    def seen(self) -> dict[str, Any]:
-        """What `/throttles` says."""
+    def seen(self, sources: LimitSources) -> Steps[dict[str, Any]]:
+        """What `/throttles` says; in steps of one line. `sources`: where limits are set."""
         now, wall = self._clock(), self._wall()
-        throttled = [
-            {
-                **named(key),
-                "action": known.decision.action.value,
-                "usage": round(known.decision.usage, 3),
-                "limit": known.decision.limit,
-                "unit": unit_of(known.decision),
-                "since": iso(wall - (now - known.since)),
-                "until": iso(wall + (known.until - now)),
-                "seconds_left": round(known.until - now, 3),
-                "requests": known.requests,
-                "principal": short(known.by.principal),
-                "client_id": short(known.by.client_id),
-                "client_address": known.by.client_address,
-                "api": api_name(known.by.api_key),
-                "message": short(known.decision.message, SHOWN_MESSAGE),
-            }
-            for key, known in reversed(self._throttled.items())
-            if known.until > now
-        ]
-        refused = [
-            {**named(key), "topic": short(topic) or None, "items": items}
-            for (key, topic), sums in reversed(self._refused.items())
-            if (items := sums.total(now))
-        ]
+        throttled, refused = list[dict[str, Any]](), list[dict[str, Any]]()
+        for key, known in reversed(list(self._throttled.items())):
+            if known.until > now:
+                source = sources.of(key[0], known.decision.entity)
+                throttled.append({**_line(key, known, now, wall), **source._asdict()})
+            yield
+        for (key, topic), sums in reversed(list(self._refused.items())):
+            if items := sums.total(now):
+                refused.append({**named(key), "topic": short(topic) or None, "items": items})
+            yield
         refused.sort(key=lambda line: -line["items"])
         return {
             "at": iso(wall),
             "throttled": throttled,
             "refused_last_hour": refused,
         }
+
+
+def _line(key: Key, known: Throttled, now: float, wall: float) -> dict[str, Any]:
+    return {
+        **named(key),
+        "action": known.decision.action.value,
+        "usage": round(known.decision.usage, 3),
+        "limit": known.decision.limit,
+        "unit": unit_of(known.decision),
+        "since": iso(wall - (now - known.since)),
+        "until": iso(wall + (known.until - now)),
+        "seconds_left": round(known.until - now, 3),
+        "requests": known.requests,
+        "principal": short(known.by.principal),
+        "client_id": short(known.by.client_id),
+        "client_address": known.by.client_address,
+        "api": api_name(known.by.api_key),
+        "message": short(known.decision.message, SHOWN_MESSAGE),
+    }
 
 
 def named(key: Key) -> dict[str, Any]:

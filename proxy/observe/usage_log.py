@@ -1,16 +1,17 @@
 """Intervals of the usage log, and who is how often in it.
 
 In: the tally, decisions, two clocks. Out: lines for the writer; totals since the start for metrics. Without a writer (no
-usage log wanted) it keeps the totals only."""
+usage log wanted) it keeps the totals only. An interval is closed in steps of one row, between which clients are served: what they
+do meanwhile is of the next one where its sum was closed already."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from proxy.observe.activity import Activity
-from proxy.observe.intervals import Intervals
+from proxy.observe.intervals import Interval, Intervals
 from proxy.observe.lines import Author, Line, api_label, decision_line, iso, latency_line, producer_ids_line, usage_line
 from proxy.observe.writer import LogWriter
 from proxy.session.latencies import Latencies, Place
@@ -20,9 +21,15 @@ from quota.decision import Decision
 from quota.entity import Entity
 from quota.fair_share import FairShare
 from quota.kinds.producer_ids import Usage
+from quota.steps import Steps, finish_at_once
 
-Busiest = Callable[[], tuple[float, list[tuple[str, Usage]]]]
+T = TypeVar("T")
+
+Busiest = Callable[[], Steps[tuple[float, list[tuple[str, Usage]]]]]
 """The window of producer ids in seconds, and how the users stand that have most of them."""
+LINES_AT_ONCE: Final = 20
+"""Lines that are made and handed over together. The thread that writes them keeps the event loop waiting for as long as their JSON
+takes."""
 
 PRODUCE: Final = 0
 PER_PRINCIPAL: Final = 10
@@ -61,6 +68,8 @@ class UsageLog:
         self._counted: dict[Place, list[int]] = {}
         """what the latencies were when the last interval was closed"""
         self._intervals = Intervals(length, clock(), wall())
+        self._closing: Steps[None] | None = None
+        """what is left to do of an interval that has ended"""
         self._logged: Counter[tuple[str, Entity] | str] = Counter()
         """lines of the running interval, by quota and entity, and by principal"""
         self._left_out: dict[tuple[str, Entity], tuple[str, int]] = {}
@@ -113,48 +122,71 @@ class UsageLog:
         self._left_out_shares.give_back(caused)
         return count
 
-    def tick(self) -> float:
-        """Close the interval if it is due. Seconds until the next is."""
-        if self._clock() >= self._intervals.due:
-            self.close_interval()
+    @property
+    def due_in(self) -> float:
+        """Seconds until the running interval is to be closed."""
         return max(self._intervals.due - self._clock(), 0.0)
 
-    def _took(self) -> list[tuple[Place, list[int]]]:
+    def closing(self) -> Steps[None]:
+        """The interval ends now: log its rows. If this was begun and given up for the last one, it is ended first."""
+        yield from self._end_closing()
+        self._closing = self._closed(self._intervals.close(self._clock(), self._wall()))
+        yield from self._end_closing()
+
+    def close_interval(self) -> None:
+        """The same without a break."""
+        finish_at_once(self.closing())
+
+    def _end_closing(self) -> Steps[None]:
+        if self._closing is not None:
+            for _ in self._closing:
+                yield
+            self._closing = None
+
+    def _closed(self, interval: Interval) -> Steps[None]:
+        rows: list[Row] = []
+        produced: Counter[str] = Counter()
+        self._logged.clear()
+        for sums in self._tally.sums():
+            if (row := self._tally.close(sums)) is not None:
+                rows.append(row)
+                self._add(row)
+                if row.key.api_key == PRODUCE and row.record_bytes:
+                    produced[row.key.principal.removeprefix("User:")] += row.record_bytes
+            yield
+        self.produced = {user: size / max(interval.seconds, SHORTEST) for user, size in produced.items()}
+        self.took = yield from self._took()
+        yield from self.activity.closed(interval.end, interval.seconds, rows)
+        if self._writer is not None:
+            times = (iso(interval.start), iso(interval.end))
+            yield from self._put(rows, lambda row: usage_line(self._author, row, *times))
+            yield from self._put(self.took, lambda it: latency_line(self._author, *it, *times))
+            if self._busiest is not None:
+                window, users = yield from self._busiest()
+                active = [it for it in users if it[1].active]
+                yield from self._put(active, lambda it: producer_ids_line(self._author, *it, window, *times))
+        if interval.jump:
+            self._jumped(interval.jump)
+
+    def _put(self, told: Sequence[T], make: Callable[[T], Line]) -> Steps[None]:
+        """Hand over the lines about these, at once when they have their numbers: lines of decisions get theirs meanwhile."""
+        assert self._writer is not None
+        for start in range(0, len(told), LINES_AT_ONCE):
+            self._writer.put([make(it) for it in told[start : start + LINES_AT_ONCE]])
+            yield
+
+    def _took(self) -> Steps[list[tuple[Place, list[int]]]]:
         """How long requests of the interval that ends now took."""
         found = []
-        for place, durations in self.latencies:
+        for place, durations in list(self.latencies):
             now, before = durations.counts, self._counted.get(place)
             if now != before:
                 counts = now if before is None else [count - was for count, was in zip(now, before, strict=True)]
                 if any(counts):
                     found.append((place, list(counts)))
                 self._counted[place] = list(now)
+            yield
         return found
-
-    def close_interval(self) -> None:
-        """The interval ends now: log its rows."""
-        interval = self._intervals.close(self._clock(), self._wall())
-        rows = self._tally.close_interval()
-        self.activity.closed(interval.end, interval.seconds, rows)
-        self._logged.clear()
-        produced: Counter[str] = Counter()
-        for row in rows:
-            self._add(row)
-            if row.key.api_key == PRODUCE and row.record_bytes:
-                produced[row.key.principal.removeprefix("User:")] += row.record_bytes
-        self.produced = {user: size / max(interval.seconds, SHORTEST) for user, size in produced.items()}
-        self.took = self._took()
-        if self._writer is not None:
-            times = (iso(interval.start), iso(interval.end))
-            self._writer.put([usage_line(self._author, row, *times) for row in rows])
-            self._writer.put([latency_line(self._author, place, counts, *times) for place, counts in self.took])
-            if self._busiest is not None:
-                window, users = self._busiest()
-                self._writer.put(
-                    [producer_ids_line(self._author, user, usage, window, *times) for user, usage in users if usage.active]
-                )
-        if interval.jump:
-            self._jumped(interval.jump)
 
     @property
     def on(self) -> bool:

@@ -19,7 +19,7 @@ def gauges_of(proxy: Proxy) -> Gauges:
         brokers=lambda: len(proxy.brokers),
         brokers_without_port=lambda: len({node_id for it in proxy.listeners for node_id in it.route.refused}),
         upstream_up=lambda: proxy.follower.up,
-        muted_connections=lambda: sum(connection.muted for connection in connections),
+        muted_connections=lambda: (connection.muted for connection in list(connections)),
         memory_held=lambda: services.budget.held,
         memory_waiting=lambda: services.budget.waiting,
         max_entities=lambda: proxy.max_entities,

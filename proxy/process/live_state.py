@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from proxy.apis.api_versions import software_of
 from proxy.config.models import Settings
 from proxy.fleet.members import Member
-from proxy.observe.live import Seen, State
+from proxy.observe.limit_sources import Key, LimitSources
+from proxy.observe.live import SeenConnection, State
 from proxy.observe.metrics import Gauges, build_labels
 from quota.entity import Entity
 from quota.overrides import count
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from proxy.process.proxy import Proxy
 
 
-def state_of(proxy: Proxy, gauges: Gauges) -> State:
-    """Of this proxy."""
+def sources_of(proxy: Proxy) -> LimitSources:
+    """Where limits of this proxy are set."""
 
     known: tuple[Settings | None, dict[Entity, int]] = None, {}
 
@@ -31,22 +32,26 @@ def state_of(proxy: Proxy, gauges: Gauges) -> State:
             known = settings, {Entity(it.user, it.client_id): i for i, it in reversed(list(enumerate(entities)))}
         return known[1]
 
-    def connections() -> list[tuple[Seen, str, float, str, str]]:
-        return [
-            (it.session.client, it.session.state.name.lower(), it.age, it.broker, software_of(it.session.client))
-            for it in proxy.shared.connections
-        ]
+    def place(key: Key) -> str | None:
+        return proxy.dynamic_quotas.settings.place(key)
+
+    return LimitSources(positions, lambda: proxy.dynamic_quotas.table, lambda: proxy.dynamic_quotas.dynamic, place)
+
+
+def state_of(proxy: Proxy, gauges: Gauges) -> State:
+    """Of this proxy."""
+
+    def connections() -> Iterator[SeenConnection]:
+        for it in list(proxy.shared.connections):
+            client = it.session.client
+            state = it.session.state.name.lower()
+            yield SeenConnection(client, state, it.muted, it.age, it.broker, it.node_id, software_of(client))
 
     def brokers() -> list[dict[str, Any]]:
-        count = Counter(it.node_id for it in proxy.shared.connections)
-        return [
-            {"id": it.node_id, "address": f"{it.host}:{it.port}", "connections": count[it.node_id]} for it in proxy.brokers.known()
-        ]
+        return [{"id": it.node_id, "address": f"{it.host}:{it.port}"} for it in proxy.brokers.known()]
 
     return State(
-        positions,
-        lambda: proxy.dynamic_quotas.table,
-        lambda: proxy.dynamic_quotas.dynamic,
+        proxy.limit_sources,
         connections,
         brokers,
         lambda: [] if proxy.fleet is None else proxy.fleet.processes(),
@@ -75,7 +80,6 @@ def _about(proxy: Proxy, gauges: Gauges) -> dict[str, Any]:
         "uptime_seconds": round(proxy.uptime),
         "upstream_up": gauges.upstream_up(),
         "connections": gauges.client_connections(),
-        "muted_connections": gauges.muted_connections(),
         "settings_current": gauges.settings_current(),
         "enforces_alone": gauges.enforces_alone(),
         "ledger": None if ledger is None else {"up": ledger.up, "age_seconds": round(ledger.age, 1), "proxies": ledger.proxies},

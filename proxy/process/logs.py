@@ -19,6 +19,7 @@ from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import Busiest, UsageLog
 from proxy.observe.watcher import Observer
 from proxy.observe.writer import Folder, LogDestination, LogWriter
+from proxy.pieces import in_pieces
 from proxy.process.start_error import StartError, reason_of
 from proxy.session.tally import Tally
 from proxy.upstream.connector import Upstream
@@ -53,8 +54,10 @@ class Logs:
 
     async def close_intervals(self) -> None:
         """Close each interval of the usage log when it is due."""
-        while True:  # noqa: ASYNC110  (time is what it waits for)
-            await asyncio.sleep(self.usage.tick())
+        while True:
+            await asyncio.sleep(self.usage.due_in)
+            if not self.usage.due_in:
+                await in_pieces(self.usage.closing())
 
     async def finish(self) -> None:
         """Nothing more comes: write the rest."""

@@ -7,13 +7,13 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from proxy.apis.registry import default_handlers, understood
 from proxy.clients.connection import Shared
@@ -32,18 +32,19 @@ from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
 from proxy.observe.lines import iso
 from proxy.observe.live import Live
-from proxy.observe.metrics import ProxyCollector, registry_of
+from proxy.observe.metrics import ProxyCollector, with_process
 from proxy.observe.operations import Log, silent_log
 from proxy.observe.overload import tell_overload
 from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
 from proxy.observe.volumes import VolumeLog
+from proxy.pieces import in_pieces
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.alone import Alone
 from proxy.process.bounds import set_bounds
 from proxy.process.drain import drain
 from proxy.process.gauges import gauges_of
 from proxy.process.ledger_topic import make_follower
-from proxy.process.live_state import member_of, state_of
+from proxy.process.live_state import member_of, sources_of, state_of
 from proxy.process.logs import make_logs
 from proxy.process.producer_id_snapshot import ProducerIdSnapshot
 from proxy.process.quota_topic import make_quota_topic
@@ -70,6 +71,7 @@ from proxy.upstream.volumes import Watch
 from quota.engine import Engine
 from quota.kinds.overload import STEP
 from quota.kinds.producer_ids import Usage
+from quota.steps import Steps
 from quota.tenants import NO_TENANTS, Tenants
 
 if TYPE_CHECKING:
@@ -155,11 +157,9 @@ class Proxy:
         self.stored_bytes = StoredBytesWatch(self.engine, stored, self._cluster_client(0.0), once, self._clock)
         self.reloader = Reloader(settings, load, self.use, partial(files_of, path), log)
         logs = self.logs
-        gauges = gauges_of(self)
-        self._registry = registry_of(ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, gauges, self._clock))
-        self._live = Live(
-            self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time, partial(asyncio.sleep, 0)
-        )
+        gauges, self.limit_sources = gauges_of(self), sources_of(self)
+        self._collected = with_process(ProxyCollector(self.engine, logs.tally, logs.usage, logs.observer, gauges, self._clock))
+        self._live = Live(self.engine, logs.usage, logs.observer, state_of(self, gauges), self._clock, time.time)
 
     @property
     def _tenants(self) -> Tenants:
@@ -219,10 +219,11 @@ class Proxy:
         """True if quotas count what other proxies let pass. Workers of one proxy are no other proxies."""
         return self.settings.ledger.kind != "local" and self.fleet is not None and self.fleet.link.joined
 
-    def _producer_ids(self) -> tuple[float, list[tuple[str, Usage]]]:
+    def _producer_ids(self) -> Steps[tuple[float, list[tuple[str, Usage]]]]:
         """The users with most producer ids, for the usage log: as many as have metrics."""
         ids = self.engine.producer_ids
-        return ids.windows.seconds, ids.busiest(self.max_entities, self._clock()).shown
+        busiest = yield from ids.busiest(self.max_entities, self._clock())
+        return ids.windows.seconds, busiest.shown
 
     def _make_shared(self) -> Shared:
         """What all connections share."""
@@ -391,22 +392,26 @@ class Proxy:
         """Seconds since it was made."""
         return self._clock() - self._born
 
-    async def metrics(self) -> Collector:
-        return self._registry
+    async def metrics(self) -> Iterable[Metric | None]:
+        return self._collected()
 
     async def throttles(self) -> dict[str, Any]:
-        return {"proxy": self.settings.proxy_id, "enforces_alone": self.alone.reason, **self.logs.throttle_status.seen()}
+        return {
+            "proxy": self.settings.proxy_id,
+            "enforces_alone": self.alone.reason,
+            **await in_pieces(self.logs.throttle_status.seen(self.limit_sources)),
+        }
 
     async def tenants(self) -> dict[str, Any]:
         sizes = self.directory.topics.sizes()
-        told = await seen(self._tenants, self.engine, sizes, self._clock(), partial(asyncio.sleep, 0))
+        told = await in_pieces(seen(self._tenants, self.engine, sizes, self._clock()))
         return {"proxy": self.settings.proxy_id, **told}
 
-    async def live(self) -> dict[str, Any]:
-        return await self._live.part()
+    async def live(self) -> list[bytes]:
+        return await in_pieces(self._live.part())
 
     async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
-        return await self._live.one(user, client_id)
+        return await in_pieces(self._live.one(user, client_id))
 
     async def not_ready(self) -> str | None:
         """Why clients cannot be served, None when they can."""
@@ -460,9 +465,9 @@ class Proxy:
         tell_service_manager("READY=1")
 
     async def _look_at_tenants(self) -> None:
-        await self._numbers.look(partial(asyncio.sleep, 0))
+        await in_pieces(self._numbers.look())
         self._prefixes.topics_known = self.directory.topics.listed
-        await self._prefixes.look(self._tenants, partial(asyncio.sleep, 0))
+        await in_pieces(self._prefixes.look(self._tenants))
 
     async def _look_at_overload(self) -> None:
         """Whether brokers keep up; told when that changes."""

@@ -4,15 +4,15 @@ readiness, one answer to reloads; `StartError`."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from proxy.config.models import Settings
-from proxy.observe.merging import Collected
 from proxy.observe.metrics import settings_metrics, skipped_records
 from proxy.observe.operations import Log
 from proxy.process.admin import admin_address, open_admin
@@ -94,13 +94,13 @@ class Supervised:
         await self._admin.cleanup()
         self._log.info("stopped")
 
-    async def metrics(self) -> Collector:
+    async def metrics(self) -> Iterable[Metric | None]:
         reloader = self.reloader
         own = list(settings_metrics(reloader.current, reloader.applied, reloader.refused, alone=self._alone.reason is not None))
         if self._ledger_topic is not None:
             own.append(skipped_records(self._ledger_topic.skipped))
         names = {metric.name for metric in own}
-        return Collected([*(metric for metric in await self._workers.metrics() if metric.name not in names), *own])
+        return [*(metric for metric in await self._workers.metrics() if metric.name not in names), *own]
 
     async def not_ready(self) -> str | None:
         return "stopping" if self._workers.stopping.is_set() else await self._workers.not_ready()
@@ -108,14 +108,9 @@ class Supervised:
     async def warnings(self) -> list[str]:
         return await self._workers.warnings()
 
-    async def live(self) -> dict[str, Any]:
-        told = await self._workers.live()
-        about = {
-            "settings_current": self.reloader.current,
-            "enforces_alone": self._alone.reason is not None,
-            "workers": told.pop("workers"),
-        }
-        return {**told, "about": {**told["about"], **about}}
+    async def live(self) -> list[bytes]:
+        about = {"settings_current": self.reloader.current, "enforces_alone": self._alone.reason is not None}
+        return await self._workers.live(about)
 
     async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
         return await self._workers.client(user, client_id)

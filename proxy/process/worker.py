@@ -25,6 +25,7 @@ from proxy.config.models import Settings
 from proxy.fleet.channel import Channel
 from proxy.observe.merging import Rows, rows_of
 from proxy.observe.operations import operations_log
+from proxy.pieces import in_pieces
 from proxy.process.proxy import Proxy
 from proxy.process.start_error import StartError
 from proxy.process.starting import has_started
@@ -119,7 +120,7 @@ class Worker:
         (self._hurry if self._stopping.is_set() else self._stopping).set()
 
     async def metrics(self) -> Rows:
-        return [] if self._proxy is None else rows_of((await self._proxy.metrics()).collect())
+        return [] if self._proxy is None else await in_pieces(rows_of(await self._proxy.metrics()))
 
     async def not_ready(self) -> str | None:
         return "starting" if self._proxy is None else await self._proxy.not_ready()
@@ -133,8 +134,8 @@ class Worker:
     async def tenants(self) -> dict[str, Any]:
         return {} if self._proxy is None else await self._proxy.tenants()
 
-    async def live(self) -> dict[str, Any] | None:
-        return None if self._proxy is None else await self._proxy.live()
+    async def live(self) -> bytes | None:
+        return None if self._proxy is None else b"".join(await self._proxy.live())
 
     async def client(self, user: str, client_id: str | None) -> dict[str, Any] | None:
         return None if self._proxy is None else await self._proxy.client(user, client_id)

@@ -14,10 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import orjson
 from prometheus_client.core import Metric
 
 from proxy.backoff import Backoff
@@ -32,6 +33,7 @@ from proxy.fleet.log_follower import LogFollower
 from proxy.fleet.log_store import LogStore
 from proxy.fleet.memory_store import Memory, MemoryStore
 from proxy.fleet.store import Store
+from proxy.observe.as_json import as_json
 from proxy.observe.live import EMPTY, merged_one
 from proxy.observe.live import merged as merged_live
 from proxy.observe.merging import Counters, Rows, merged, merged_throttles
@@ -257,9 +259,11 @@ class Workers:
         told = [answer for _, answer in await self._ask("tenants") if answer]
         return told[0] if told else {"proxy": self.current.proxy_id, "tenants": [], "of_nobody": {"topics": 0, "partitions": 0}}
 
-    async def live(self) -> dict[str, Any]:
+    async def live(self, about: Mapping[str, Any]) -> list[bytes]:
+        """`about`: what the supervisor knows of the proxy. In a thread, as `metrics`."""
         parts = [part for _, part in await self._ask("live") if part is not None]
-        return {**(merged_live(parts) if parts else EMPTY), "workers": {"count": self.count, "up": len(parts)}}
+        workers = {"count": self.count, "up": len(parts)}
+        return [await asyncio.to_thread(_live_text, parts, {**about, "workers": workers})]
 
     async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
         parts = [part for _, part in await self._ask("client", user, client_id) if part is not None]
@@ -269,6 +273,11 @@ class Workers:
         """What each worker answers that does in time."""
         asked = {each.number: each.channel.ask(question, *arguments) for each in self.processes if each.channel and each.started}
         return [it for it in await asyncio.gather(*(_in_time(number, ask) for number, ask in asked.items())) if it is not None]
+
+
+def _live_text(parts: Sequence[bytes], about: Mapping[str, Any]) -> bytes:
+    told = merged_live([orjson.loads(part) for part in parts]) if parts else EMPTY
+    return as_json({**told, "about": {**told["about"], **about}})
 
 
 async def _in_time(number: int, ask: Coroutine[Any, Any, Any]) -> tuple[int, Any] | None:

@@ -7,7 +7,6 @@ bounded whatever clients call themselves, and no principal loses its lines becau
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from quota.fair_share import FairShare
@@ -93,34 +92,42 @@ class Tally:
     def give_back(self, taken: Sum) -> None:
         taken.references -= 1
 
-    def by_request(self) -> Iterator[tuple[int, int, int, int]]:
-        """(API key, requests, request bytes, response bytes) of the running interval."""
-        for key, s in self._sums.items():
-            if key.topic is None:
-                yield key.api_key, s.requests, s.request_bytes, s.response_bytes
+    def by_api(self) -> dict[int, list[int]]:
+        """By API key: requests, request bytes and response bytes of the running interval. In one go, or what the end of an interval
+        moves on meanwhile would be missing or counted twice."""
+        found: dict[int, list[int]] = {}
+        for s in self._sums.values():
+            if s.key.topic is None:
+                totals = found.get(s.key.api_key)
+                if totals is None:
+                    totals = found[s.key.api_key] = [0, 0, 0]
+                totals[0] += s.requests
+                totals[1] += s.request_bytes
+                totals[2] += s.response_bytes
+        return found
 
-    def close_interval(self) -> list[Row]:
-        """The rows of the interval that ends now. Sums start at zero again; those that no connection holds are dropped."""
-        rows, unused = [], []
-        for key, s in self._sums.items():
-            if s.requests or s.response_bytes:
-                rows.append(
-                    Row(
-                        key,
-                        s.requests,
-                        s.request_bytes,
-                        s.response_bytes,
-                        s.record_bytes,
-                        s.records,
-                        s.mutations,
-                        s.throttle_ms,
-                        s.refused,
-                    )
-                )
-                s.clear()
-            if not s.references:
-                unused.append(key)
-        for key in unused:
-            del self._sums[key]
-            self._shares.give_back(key.principal)
-        return rows
+    def sums(self) -> list[Sum]:
+        """All that there are now, to be closed one by one."""
+        return list(self._sums.values())
+
+    def close(self, s: Sum) -> Row | None:
+        """What a sum has held in the interval that ends, None for nothing. It starts at zero again; one that no connection holds is
+        dropped."""
+        row = None
+        if s.requests or s.response_bytes:
+            row = Row(
+                s.key,
+                s.requests,
+                s.request_bytes,
+                s.response_bytes,
+                s.record_bytes,
+                s.records,
+                s.mutations,
+                s.throttle_ms,
+                s.refused,
+            )
+            s.clear()
+        if not s.references:
+            del self._sums[s.key]
+            self._shares.give_back(s.key.principal)
+        return row

@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from heapq import nlargest
 from itertools import islice
 from math import exp, fsum, inf
 from typing import Final, Literal, NamedTuple
@@ -38,6 +37,7 @@ from quota.entity import Entity
 from quota.ledger import Sums
 from quota.limits import Limits
 from quota.round_robin import RoundRobin
+from quota.steps import Steps, largest
 from quota.windows.ewma import MINUTE, Meter
 from quota.windows.rate import RateWindow
 
@@ -413,12 +413,14 @@ class BytesIn:
 
     def standings(self, now: float) -> Iterator[Stands]:
         """How every topic stands that has a meter."""
-        return (Stands(meter.name, meter.measured(now), self.threshold(meter)) for meter in self.meters.values())
+        return (Stands(meter.name, meter.measured(now), self.threshold(meter)) for meter in list(self.meters.values()))
 
-    def nearest(self, count: int, now: float) -> list[Stands]:
-        """How those stand that are nearest to their threshold, or most above it: `count` of `LOOKED_AT`."""
-        looked_at = islice(self.standings(now), LOOKED_AT if count > 0 else 0)
-        return nlargest(count, looked_at, lambda it: it.rate / it.threshold if it.threshold else inf)
+    def nearest(self, count: int, now: float) -> Steps[list[Stands]]:
+        """How those stand that are nearest to their threshold, or most above it: `count` of `LOOKED_AT`; in steps."""
+        found = yield from largest(
+            count, islice(self.standings(now), LOOKED_AT), lambda it: it.rate / it.threshold if it.threshold else inf
+        )
+        return found
 
     def sweep(self, now: float) -> None:
         """Forget topics with next to no traffic, and users of whom next to nothing is expected. `SWEPT` of each are looked at each

@@ -17,10 +17,9 @@ are told the smallest."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from heapq import nlargest
 from itertools import islice
 from math import ceil, fsum
 from typing import Final, NamedTuple
@@ -32,7 +31,7 @@ from quota.ledger import Sums
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import NO_LIMITS, Limits
 from quota.round_robin import RoundRobin
-from quota.steps import finish_at_once
+from quota.steps import STEP, Steps, finish_at_once, largest
 from quota.windows import Mark
 from quota.windows.spread import SpreadRate
 from quota.windows.token_bucket import TokenBucket
@@ -166,7 +165,7 @@ class ControllerMutations:
         refusable: bool,
         now: float,
         receipt: Receipt | None = None,
-    ) -> Generator[None, None, Verdict]:
+    ) -> Steps[Verdict]:
         """The same in steps of `AT_ONCE` topics. What others charge meanwhile takes room from the topics that are left. `receipt`:
         an empty one of this limit to be used, so that a caller that gives up half way can take back what was recorded by then."""
         receipt = Receipt(found, {}) if receipt is None else receipt
@@ -257,11 +256,14 @@ class ControllerMutations:
         """How every entity stands that has a window."""
         return {entity: _usage(window, now) for entity, (_, window) in self._windows.items()}
 
-    def busiest(self, count: int, now: float) -> Busiest[Entity, Usage]:
-        """How those stand that use most of their rate: `count` of the `LOOKED_AT` that were charged last."""
-        last = islice(reversed(self._windows.items()), LOOKED_AT if count > 0 else 0)
-        averages = [(window.average(now), entity, window) for entity, (_, window) in last]
-        chosen = nlargest(count, averages, lambda it: it[0] / it[2].rate)
+    def busiest(self, count: int, now: float) -> Steps[Busiest[Entity, Usage]]:
+        """How those stand that use most of their rate: `count` of the `LOOKED_AT` that were charged last; in steps."""
+        averages = []
+        for entity, (_, window) in list(islice(reversed(self._windows.items()), LOOKED_AT if count > 0 else 0)):
+            averages.append((window.average(now), entity, window))
+            if len(averages) % STEP == 0:
+                yield
+        chosen = yield from largest(count, averages, lambda it: it[0] / it[2].rate)
         others = fsum(it[0] for it in averages) - fsum(it[0] for it in chosen)
         return Busiest([(entity, _usage(window, now)) for _, entity, window in chosen], max(others, 0.0))
 

@@ -23,7 +23,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from heapq import nlargest
 from math import inf
 from typing import Final, NamedTuple
 
@@ -33,6 +32,7 @@ from quota.ledger import Sums
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import Limits
 from quota.state import BadState, Reader, Writer
+from quota.steps import STEP, Steps, largest
 from quota.windows.bloom import Hash
 from quota.windows.samples import Samples
 from quota.windows.timed import Novelty, TimedFilter
@@ -311,14 +311,16 @@ class ProducerIds:
         """How every user stands that is known."""
         return {name: self._usage(known, now) for name, known in self._users.items()}
 
-    def busiest(self, count: int, now: float) -> Busiest[str, Usage]:
+    def busiest(self, count: int, now: float) -> Steps[Busiest[str, Usage]]:
         """How those stand that use most of their limit, then those without one that have most ids: `count` of them. The others
-        together have had this number of new ids within a window."""
-        others = 0
-        for known in self._users.values():
+        together have had this number of new ids within a window. In steps."""
+        others, users = 0, list(self._users.items())
+        for i, (_, known) in enumerate(users):
             self._dispose(known, now)
             others += known.seen.count()
-        chosen = nlargest(count, self._users.items(), lambda it: it[1].weight())
+            if i % STEP == STEP - 1:
+                yield
+        chosen = yield from largest(count, users, lambda it: it[1].weight())
         others -= sum(known.seen.count() for _, known in chosen)
         return Busiest([(name, self._usage(known, now)) for name, known in chosen], others)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 from itertools import islice
 from math import fsum, inf
 from typing import Final
@@ -30,6 +29,7 @@ from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import NO_LIMITS, Limits
 from quota.round_robin import RoundRobin
 from quota.shares import Shares
+from quota.steps import STEP, Steps, largest
 from quota.windows.rate import RateWindow
 
 MAX_ENTITIES = 100_000
@@ -303,12 +303,16 @@ class Rates:
 
     def usage(self, now: float) -> Iterator[tuple[Entity, Standing]]:
         """How every entity stands that has a window."""
-        return ((owner, _standing(meter, now)) for owner, meter in self._meters.items())
+        return ((meter.owner, _standing(meter, now)) for meter in list(self._meters.values()))
 
-    def busiest(self, count: int, now: float) -> Busiest[Entity, Standing]:
-        """How those stand that use most of their limit: `count` of `LOOKED_AT`."""
-        standing = list(islice(self.usage(now), LOOKED_AT if count > 0 else 0))
-        shown = nlargest(count, standing, lambda it: it[1].usage / it[1].limit)
+    def busiest(self, count: int, now: float) -> Steps[Busiest[Entity, Standing]]:
+        """How those stand that use most of their limit: `count` of `LOOKED_AT`; in steps."""
+        standing: list[tuple[Entity, Standing]] = []
+        for one in islice(self.usage(now), LOOKED_AT if count > 0 else 0):
+            standing.append(one)
+            if len(standing) % STEP == 0:
+                yield
+        shown = yield from largest(count, standing, lambda it: it[1].usage / it[1].limit)
         others = fsum(it.usage for _, it in standing) - fsum(it.usage for _, it in shown)
         return Busiest(shown, max(others, 0.0))
 

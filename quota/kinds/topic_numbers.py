@@ -9,7 +9,7 @@ whatever is more."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,7 @@ from quota.ledger import Sums
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import NO_LIMITS, Limits
 from quota.owned_topics import Owned, OwnedTopics, Receipt, WantedTopic
+from quota.steps import STEP, Steps, largest
 from quota.tenants import TenantEntity
 
 if TYPE_CHECKING:
@@ -62,14 +63,17 @@ class TopicNumbers:
         used = self.amount(self._owned.owned(found.owner))
         return Standing(used, found.limit, max(found.limit - used, 0))
 
-    def standing(self) -> dict[Entity, Standing]:
-        """How each owner with a limit stands that has anything."""
-        told: dict[Entity, Standing] = {}
-        for owner, _ in self._owned.owners_now() if self.limits else ():
+    def fullest(self, count: int) -> Steps[list[tuple[Entity, Standing]]]:
+        """How those owners stand that have most of what they may: `count` of them; in steps."""
+        told: list[tuple[Entity, Standing]] = []
+        for i, (owner, _) in enumerate(list(self._owned.owners_now()) if self.limits else ()):
             found = self.of((owner,))
             if found is not None:
-                told[owner] = self.stands(found, 0.0)
-        return told
+                told.append((owner, self.stands(found, 0.0)))
+            if i % STEP == STEP - 1:
+                yield
+        shown = yield from largest(count, told, lambda it: it[1].usage / it[1].limit)
+        return shown
 
     def decision(self, found: ResolvedLimit[int], items: Sequence[int], used: int, more: int) -> Decision:
         """The refusal of these items; `used` and `more` when the first of them was judged."""
@@ -110,9 +114,7 @@ class Judged:
         return {i for _, _, items in self.over.values() for i in items}
 
 
-def judging(
-    engine: Engine, user: str, wanted: Sequence[WantedTopic | None], until: float, judged: Judged
-) -> Generator[None, None, None]:
+def judging(engine: Engine, user: str, wanted: Sequence[WantedTopic | None], until: float, judged: Judged) -> Steps[None]:
     """Judge what a request of a user asks for, and reserve what is admitted, in steps. None: an item that costs nothing."""
     owned, observed = engine.owned, engine.limits.observed
     kinds = [kind for kind in engine.topic_numbers if kind.limits]

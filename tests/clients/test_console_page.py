@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from proxy.clients.admin import start_admin
 from proxy.config.units import HostPort
+from proxy.observe.as_json import as_json
+from proxy.observe.live import digits
 from proxy.observe.operations import operations_log
 from tests.browser import BROWSER, Page, browsed, until
 
@@ -23,14 +24,14 @@ EVIL = "<img src=x onerror=document.title='pwned'>"
 def client(number: int, **more: Any) -> dict[str, Any]:
     rates = {"bytes_in": 1000.0 * number, "bytes_out": 0.0, "requests": 1000.0 - number, "mutations": 0.0}
     used = {"quota": "producer_byte_rate", "unit": "bytes/s", "usage": 1.0925 * (1 << 20), "limit": 1 << 20, "observed": False}
-    limit = {**used, "source": "quotas.entities[0]: user x"}
+    limit = {**used, "source": "quotas.entities[0]: user x", "place": "settings.yaml:17"}
     return {
         "user": f"user-{number % 10}",
         "client_id": f"app-{number}",
         "connections": 1,
         **rates,
-        "history": [[float(i) for i in range(60)], [0.0] * 60],
-        "limits": [{**limit, "source": "quotas.entities[0]: user x"}],
+        "history": [digits(range(60)), digits([0.0] * 60)],
+        "limits": [{**limit}],
         "tenant": None,
         "producer_ids": number % 10,
         **more,
@@ -78,7 +79,7 @@ class Source:
     asked: tuple[str, str | None] | None = None
 
     async def metrics(self) -> Any:
-        return CollectorRegistry()
+        return []
 
     async def not_ready(self) -> None:
         return None
@@ -92,7 +93,7 @@ class Source:
     async def throttles(self) -> dict[str, Any]:
         return {}
 
-    async def live(self) -> dict[str, Any]:
+    async def live(self) -> list[bytes]:
         clients = [client(i) for i in range(998)]
         clients += [client(2000, client_id=EVIL), client(3000, user="日本語", client_id="🚀")]
         of_tenant = {**clients[0]["limits"][0], "quota": "tenant_producer_byte_rate", "source": "tenants"}
@@ -100,7 +101,7 @@ class Source:
             one["tenant"] = "shop"
             one["limits"].append(of_tenant)
         about = {"proxy": "edge-1", "version": "1", "uptime_seconds": 5, "upstream_up": True, "connections": 1000}
-        return {
+        told = {
             "at": "2026-11-23T11:00:00.000Z",
             "point_seconds": 10,
             "producer_ids_seconds": 3600,
@@ -110,8 +111,9 @@ class Source:
             "decisions": [DECISION, *LATER_AND_EARLIER],
             "volumes": [],
             "processes": [PROCESS, {**PROCESS, "boot": "2", "proxy": "edge-2", "quota_topic": False, "seconds_ago": 9.0}],
-            "brokers": [{"id": 1, "address": "h:1", "connections": 5, "took": [0, 0, 0, 100, *[0] * 60]}],
+            "brokers": [{"id": 1, "address": "h:1", "connections": 5, "requests": 100, "p50_ms": 3.5, "p99_ms": 3.5}],
         }
+        return [as_json(told)]
 
     async def client(self, user: str, client_id: str | None) -> dict[str, Any]:
         self.asked = user, client_id
@@ -162,7 +164,7 @@ def test_a_thousand_clients_are_shown_sorted_filtered_and_opened(tmp_path: Path)
             await page("document.querySelector('#clients tbody button').click()")
             await page(until("document.getElementById('one-body').textContent.includes('10.0.0.1:5')"))
             assert source.asked == ("日本語", "🚀")
-            assert "quotas.entities[0]: user x" in await page("document.getElementById('one-body').textContent")
+            assert "quotas.entities[0]: user x (settings.yaml:17)" in await page("document.getElementById('one-body').textContent")
             assert "librdkafka 2.12.0" in await page("document.getElementById('one-body').textContent")
             assert "100" in (told := await page("document.getElementById('brokers').textContent"))
             assert "3.50 ms" in told, "half of all answers came within this time"

@@ -11,11 +11,11 @@ import sys
 import time
 
 import structlog
-from prometheus_client import CollectorRegistry, generate_latest
 
+from proxy.clients.admin import exposition
 from proxy.fleet.channel import Channel
 from proxy.observe.lines import Author
-from proxy.observe.merging import Collected, Counters, Rows, merged, rows_of
+from proxy.observe.merging import Counters, Rows, merged, rows_of
 from proxy.observe.metrics import Gauges, ProxyCollector
 from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
@@ -24,6 +24,7 @@ from proxy.process.tuning import tune_gc
 from quota.entity import DEFAULT, Entity
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
+from quota.steps import finish_at_once
 from tests.support import World, changed
 
 USERS = 100
@@ -47,7 +48,6 @@ def rows(prefix: str) -> Rows:
         (
             "client_connections",
             "brokers",
-            "muted_connections",
             "memory_held",
             "memory_waiting",
             "settings_applied",
@@ -55,8 +55,8 @@ def rows(prefix: str) -> Rows:
         ),
         lambda: 0,
     )
-    gauges = Gauges(**nothing, upstream_up=lambda: True, settings_current=lambda: True)
-    return rows_of(ProxyCollector(engine, world.tally, usage, observer, gauges, lambda: 0.0).collect())
+    gauges = Gauges(**nothing, muted_connections=lambda: iter(()), upstream_up=lambda: True, settings_current=lambda: True)
+    return finish_at_once(rows_of(ProxyCollector(engine, world.tally, usage, observer, gauges, lambda: 0.0).steps()))
 
 
 async def measure(workers: list[Rows]) -> tuple[float, int]:
@@ -79,9 +79,7 @@ async def measure(workers: list[Rows]) -> tuple[float, int]:
     for _ in range(3):
         began = time.perf_counter()
         found = await asyncio.gather(*(each.ask("metrics") for each in channels))
-        registry = CollectorRegistry()
-        registry.register(Collected(merged(counters.complete({i: (1, own) for i, own in enumerate(found)}), USERS)))
-        text = generate_latest(registry)
+        text, _ = finish_at_once(exposition(merged(counters.complete(dict(enumerate((1, own) for own in found))), USERS), ""))
         took.append(time.perf_counter() - began)
     for task in tasks:
         task.cancel()

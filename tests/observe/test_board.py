@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from proxy.observe.limit_sources import LimitSources
 from proxy.observe.throttle_status import HOUR, MOST, ThrottleStatus, unit_of
 from proxy.operate.throttles import whose
 from proxy.session.requester import Requester
 from quota.addresses import owner_of
 from quota.decision import Action, Decision
 from quota.entity import Entity
+from quota.steps import finish_at_once
 
 ALICE = Entity("alice", None)
+NOWHERE = LimitSources(dict, dict, dict, lambda _: None)
 
 
 class Room:
@@ -36,10 +39,10 @@ class Room:
         self.throttle_status.decided(decision, by, mode)
 
     def throttled(self) -> list[dict[str, Any]]:
-        return list(self.throttle_status.seen()["throttled"])
+        return list(finish_at_once(self.throttle_status.seen(NOWHERE))["throttled"])
 
     def refused(self) -> dict[str | None, int]:
-        return {line["topic"]: line["items"] for line in self.throttle_status.seen()["refused_last_hour"]}
+        return {line["topic"]: line["items"] for line in finish_at_once(self.throttle_status.seen(NOWHERE))["refused_last_hour"]}
 
 
 def test_since_when_and_until_when():
@@ -101,7 +104,10 @@ def test_what_is_observed_stands_apart():
     room.decide(Action.REFUSE, 5, "a", mode="observe")
     room.decide(Action.REFUSE, 3, "a")
     assert [(one["mode"], one["seconds_left"]) for one in room.throttled()] == [("enforce", 3), ("observe", 5)]
-    assert [line["mode"] for line in room.throttle_status.seen()["refused_last_hour"]] == ["enforce", "observe"]
+    assert [line["mode"] for line in finish_at_once(room.throttle_status.seen(NOWHERE))["refused_last_hour"]] == [
+        "enforce",
+        "observe",
+    ]
 
 
 def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
@@ -111,7 +117,7 @@ def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
         room.now += 0.001
         entity = Entity("mallory", f"client-{i}" + "x" * 1000)
         room.decide(Action.REFUSE, 100, f"topic-{i}", entity=entity, user="mallory")
-    seen = room.throttle_status.seen()
+    seen = finish_at_once(room.throttle_status.seen(NOWHERE))
     assert len(seen["throttled"]) == len(seen["refused_last_hour"]) < 0.9 * MOST
     others = {"user": "mallory", "client_id": "<others>", "topic": None}
     assert seen["throttled"][0]["entity"] == others

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 
 import orjson
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from proxy.observe.catalogue import families
-from proxy.observe.merging import MOST_ENDED, RANKED, Counters, merged, merged_throttles, rows_of
+from proxy.observe.merging import MOST_ENDED, RANKED, Counters, Rows, merged, merged_throttles, rows_of
+from quota.steps import finish_at_once
 
 P = "kafka_quota_proxy_"
+
+
+def plain(metrics: Iterable[Metric]) -> Rows:
+    return finish_at_once(rows_of(metrics))
 
 
 def counter(name: str, **values: float) -> Metric:
@@ -29,7 +34,7 @@ def gauge(name: str, **values: float) -> Metric:
 
 
 def figures(*workers: list[Metric]) -> Mapping[tuple[str, str], float]:
-    found = merged(rows_of(metrics) for metrics in workers)
+    found = merged(plain(metrics) for metrics in workers)
     return {(sample.name, "".join(sample.labels.values())): sample.value for metric in found for sample in metric.samples}
 
 
@@ -56,7 +61,7 @@ def test_what_is_infinite_stays_so_on_its_way_from_a_worker() -> None:
     """JSON has no infinity: a volume that does not fill has this much time."""
 
     def told(seconds: float) -> list[list[object]]:
-        metrics = rows_of([gauge("storage_volume_seconds_to_limit", a=seconds)])
+        metrics = plain([gauge("storage_volume_seconds_to_limit", a=seconds)])
         rows: list[list[object]] = orjson.loads(orjson.dumps(metrics))
         return rows
 
@@ -73,7 +78,7 @@ def test_counters_do_not_go_back_when_a_worker_ends_or_does_not_answer() -> None
 
     def scrape(**counted: tuple[int, float]) -> tuple[float, float]:
         """Worker and (its start, its requests) to requests and connections of all."""
-        answers = {int(worker[1:]): (start, rows_of(metrics(count))) for worker, (start, count) in counted.items()}
+        answers = {int(worker[1:]): (start, plain(metrics(count))) for worker, (start, count) in counted.items()}
         found = {metric.name: metric.samples[0].value for metric in merged(known.complete(answers))}
         return found[P + "requests"], found.get(P + "client_connections", 0)
 
@@ -91,7 +96,7 @@ def test_what_is_kept_of_workers_that_have_ended_is_bounded() -> None:
     known = Counters()
     for start in range(5):
         entities = {f"{start}-{i}": i for i in range(MOST_ENDED)}
-        rows = known.complete({0: (start, rows_of([counter("entity_refused_items", **entities)]))})
+        rows = known.complete({0: (start, plain([counter("entity_refused_items", **entities)]))})
     assert sum(len(samples) for some in rows for *_, alike in some for *_, samples in alike) == 2 * MOST_ENDED
 
 
@@ -101,7 +106,7 @@ def test_histograms_of_workers_add_up_and_stay_when_one_ends() -> None:
     def scrape(worker: int, start: int, count: float) -> dict[str, float]:
         family = HistogramMetricFamily(P + "broker_seconds", "", labels=["api"])
         family.add_metric(["Produce"], [("0.1", count), ("+Inf", count + 1)], 7.0)
-        found = merged(known.complete({worker: (start, rows_of([family]))}))
+        found = merged(known.complete({worker: (start, plain([family]))}))
         return {sample.labels.get("le", sample.name): sample.value for sample in found[0].samples}
 
     scrape(0, 1, 5)
@@ -115,7 +120,7 @@ def test_what_each_worker_counts_of_the_same_is_told_once() -> None:
 def test_one_worker_alone_is_what_it_says() -> None:
     """Of all metrics that there are."""
     there = list(families())
-    (alone, again) = (merged([rows_of(there)]), merged([rows_of(there)] * 2))
+    (alone, again) = (merged([plain(there)]), merged([plain(there)] * 2))
     assert [(it.name, it.type, it.documentation, it.samples) for it in alone] == [
         (it.name, it.type, it.documentation, it.samples) for it in there
     ]
@@ -124,7 +129,7 @@ def test_one_worker_alone_is_what_it_says() -> None:
 
 def shown(workers: list[list[Metric]], most: int) -> Mapping[str, Mapping[str, float]]:
     """By family and user."""
-    found = merged((rows_of(metrics) for metrics in workers), most)
+    found = merged((plain(metrics) for metrics in workers), most)
     return {metric.name.removeprefix(P): {it.labels["user"]: it.value for it in metric.samples} for metric in found}
 
 

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.observe.metrics import Gauges, ProxyCollector, registry_of
+from proxy.observe.metrics import Gauges, ProxyCollector
 from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
@@ -34,13 +34,14 @@ def make_room(tmp_path, limits, producer_ids=None):
     log_files = LogFiles(tmp_path / "logs")
     world = World(limits=limits, producer_ids=producer_ids or {})
     latencies = world.services.latencies
-    usage = UsageLog(world.tally, log_files.author, log_files.writer, 3, lambda: 0.0, lambda: 0.0, latencies=latencies)
+    clock = SimpleNamespace(now=0.0)
+    usage = UsageLog(world.tally, log_files.author, log_files.writer, 3, lambda: clock.now, lambda: clock.now, latencies=latencies)
     observer = Observer(Log(), usage, ThrottleStatus(lambda: 0.0, lambda: 0.0))
     gauges = Gauges(
         client_connections=lambda: 7,
         brokers=lambda: 3,
         upstream_up=lambda: True,
-        muted_connections=lambda: 1,
+        muted_connections=lambda: iter([True, False]),
         memory_held=lambda: 12345,
         memory_waiting=lambda: 2,
         settings_current=lambda: False,
@@ -51,8 +52,8 @@ def make_room(tmp_path, limits, producer_ids=None):
     )
     shown = SimpleNamespace(most=10, shares=False)
     world.services = replace(world.services, watcher=observer)
-    registry = registry_of(ProxyCollector(world.engine, world.tally, usage, observer, gauges, lambda: 0.0))
-    return SimpleNamespace(world=world, usage=usage, observer=observer, registry=registry, shown=shown)
+    registry = ProxyCollector(world.engine, world.tally, usage, observer, gauges, lambda: 0.0)
+    return SimpleNamespace(world=world, usage=usage, observer=observer, registry=registry, shown=shown, clock=clock)
 
 
 @pytest.fixture
@@ -344,8 +345,8 @@ def test_rates_of_tenants(room):
 def test_traffic_of_the_busiest_is_shown_whether_limited_or_not(room):
     d = room.world.dialogue()
     d.client(request(12, 4, 1)).broker(response(12, 4, 1))
+    room.clock.now = 10.0
     room.usage.close_interval()
-    room.usage.activity.newest += 1  # ten seconds are over
     (name,) = [name for name in figures(room) if "client_bytes_in_rate" in name and OTHER not in name]
     assert figures(room)[name] == len(request(12, 4, 1)) / 10
     assert figures(room)[name.replace("bytes_in", "request")] == 0.1

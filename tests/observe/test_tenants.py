@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
 from typing import Any
 
 from click.testing import CliRunner
@@ -18,6 +16,7 @@ from proxy.operate.tenants import tables, tenants
 from quota.engine import Engine
 from quota.limits import Limits
 from quota.rules import Rules
+from quota.steps import finish_at_once
 from quota.tenants import Tenant, Tenants
 from tests.clients.proxied import Recorder
 
@@ -37,7 +36,7 @@ def told() -> dict[str, Any]:
     (rate,) = Rules(engine, "alice", "any", 0.0).request
     rate.record(20, 0.0)
     sizes = {"a.1": 3, "b.c.1": 2, "b.1": 5, "else": 7}
-    return asyncio.run(seen(tenants_of(SETTINGS.tenants), engine, sizes, 0.0, partial(asyncio.sleep, 0)))
+    return finish_at_once(seen(tenants_of(SETTINGS.tenants), engine, sizes, 0.0))
 
 
 def test_what_a_tenant_owns_and_uses_is_told():
@@ -51,7 +50,7 @@ def test_what_a_tenant_owns_and_uses_is_told():
 def test_topics_of_no_prefix_are_those_of_the_tenant_of_who_created_them():
     engine = Engine(limits_of(SETTINGS), murmur3)
     engine.owned.created("else", "a-1")
-    found = asyncio.run(seen(tenants_of(SETTINGS.tenants), engine, {"else": 7}, 0.0, partial(asyncio.sleep, 0)))
+    found = finish_at_once(seen(tenants_of(SETTINGS.tenants), engine, {"else": 7}, 0.0))
     assert [(one["tenant"], one["topics"], one["partitions"]) for one in found["tenants"]] == [("a", 1, 7), ("b", 0, 0)]
     assert found["of_nobody"] == {"topics": 0, "partitions": 0}
 
@@ -60,7 +59,7 @@ def test_prefixes_without_topics_are_told():
     a, b = told()["tenants"]
     assert (a["prefixes_without_topics"], b["prefixes_without_topics"]) == ([], [])
     engine = Engine(limits_of(SETTINGS), murmur3)
-    found = asyncio.run(seen(tenants_of(SETTINGS.tenants), engine, {"b.c.1": 2}, 0.0, partial(asyncio.sleep, 0)))
+    found = finish_at_once(seen(tenants_of(SETTINGS.tenants), engine, {"b.c.1": 2}, 0.0))
     assert [one["prefixes_without_topics"] for one in found["tenants"]] == [["a."], []], "`b.c.1` begins with `b.` too"
     made = console()
     with made.capture() as shown:
@@ -73,7 +72,7 @@ def test_prefixes_without_topics_are_logged_once_all_topics_are_known_and_again_
     warnings = PrefixWarnings(lambda: sizes, lines)  # type: ignore[arg-type]
 
     def look(tenants: Tenants) -> list[tuple[str, list[str]]]:
-        asyncio.run(warnings.look(tenants, partial(asyncio.sleep, 0)))
+        finish_at_once(warnings.look(tenants))
         told, lines.told = lines.told, []
         return told
 
@@ -97,7 +96,7 @@ def test_a_limit_below_what_there_is_is_told_once():
         engine.owned.topic_sized(f"a.{i}", 1)
 
     def look() -> list[tuple[str, int, int]]:
-        asyncio.run(warnings.look(partial(asyncio.sleep, 0)))
+        finish_at_once(warnings.look())
         told, log.lines = log.lines, []
         return [(line["entity"], line["usage"], line["limit"]) for line in told]
 

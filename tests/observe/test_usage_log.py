@@ -14,8 +14,10 @@ from proxy.session.requester import Requester
 from proxy.session.tally import OTHER, Tally, TallyKey
 from quota.decision import Action, Decision
 from quota.entity import Entity
-from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, user_limit_table
+from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Usage, user_limit_table
+from quota.steps import Steps
 from tests.observe.support import LogFiles
+from tests.support import rows_of
 
 ALICE = Entity("alice", None)
 BY = Requester("User:alice", "app", "10.0.0.1:5", 19, 7, tuple(f"t{i}" for i in range(12)))
@@ -68,12 +70,13 @@ def test_intervals_follow_each_other_without_a_hole(room):
 def test_a_wall_clock_that_is_set_neither_stops_the_log_nor_bends_an_interval(room, step):
     traffic = room.tally.take(TallyKey("User:alice", "app", None, None, 3))
     for second in range(40):
-        room.usage.tick()
+        if not room.usage.due_in:
+            room.usage.close_interval()
         traffic.requests += 1
         if second == 14:
             room.clock.wall += step
         room.clock.pass_time(1.0)
-    room.usage.tick()
+    room.usage.close_interval()
     room.log_files.work()
     lines = room.log_files.lines()
     begin = [1_767_225_600.0, 1_767_225_610.0, 1_767_225_620.0 + step, 1_767_225_630.0 + step]
@@ -83,11 +86,38 @@ def test_a_wall_clock_that_is_set_neither_stops_the_log_nor_bends_an_interval(ro
     assert room.jumps == [pytest.approx(step)]
 
 
+def test_an_interval_that_was_not_logged_to_its_end_is_when_the_next_one_ends(room):
+    """As when the proxy stops meanwhile: nothing is lost, and what came meanwhile is of the next interval."""
+    sums = [room.tally.take(TallyKey(f"User:{i}", "app", None, None, 3)) for i in range(30)]
+    for each in sums:
+        each.requests = 1
+    room.clock.pass_time(10)
+    steps = room.usage.closing()
+    for _ in range(10):
+        next(steps)
+    steps.close()
+    for each in sums:
+        each.requests += 100
+    room.clock.pass_time(3)
+    room.usage.close_interval()
+    room.log_files.work()
+    lines = room.log_files.lines()
+    assert sum(line["requests"] for line in lines) == 30 * 101
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    assert {(line["start"][17:19], line["end"][17:19]) for line in lines} == {("00", "10"), ("10", "13")}
+    assert len([line for line in lines if line["end"].endswith("13.000Z")]) == 10, "those that had been closed already"
+
+
 def test_an_interval_without_traffic_has_no_lines(room):
     room.tally.take(TallyKey("User:alice", "app", None, None, 3))
     room.usage.close_interval()
     room.log_files.work()
     assert room.log_files.lines() == []
+
+
+def busiest(ids: ProducerIds) -> Steps[tuple[float, list[tuple[str, Usage]]]]:
+    found = yield from ids.busiest(9, 0.0)
+    return ids.windows.seconds, found.shown
 
 
 def test_the_log_has_the_active_producer_ids_of_each_interval(room):
@@ -101,7 +131,7 @@ def test_the_log_has_the_active_producer_ids_of_each_interval(room):
         3,
         lambda: room.clock.wall,
         lambda: room.clock.now,
-        lambda: (ids.windows.seconds, ids.busiest(9, 0.0).shown),
+        lambda: busiest(ids),
     )
     room.clock.pass_time(10)
     usage.close_interval()
@@ -209,7 +239,7 @@ def test_past_its_share_a_principal_is_summed_up_and_the_others_keep_their_lines
             held = tally.take(TallyKey("User:mallory", f"made-up-{i}", topic, None, 0))
             held.requests += 1
     tally.take(TallyKey("User:alice", "app", None, None, 0)).requests += 1
-    rows = {row.key: row.requests for row in tally.close_interval()}
+    rows = {row.key: row.requests for row in rows_of(tally)}
     assert rows[TallyKey("User:alice", "app", None, None, 0)] == 1
     assert sum(rows.values()) == 2001
     assert {key: count for key, count in rows.items() if key.client_id == OTHER} == {
@@ -225,10 +255,10 @@ def test_sums_that_nobody_holds_are_dropped_when_they_are_logged():
     assert tally.take(TallyKey("a", None, None, None, 0)) is mine
     mine.requests = 5
     tally.give_back(mine)
-    assert len(tally.close_interval()) == len(tally) == 1
+    assert len(rows_of(tally)) == len(tally) == 1
     tally.give_back(mine)
     mine.response_bytes = 7
-    assert [row.response_bytes for row in tally.close_interval()] == [7]
+    assert [row.response_bytes for row in rows_of(tally)] == [7]
     assert len(tally) == 0
 
 

@@ -16,6 +16,7 @@ from random import Random
 from proxy.hashing import murmur3
 from quota.entity import DEFAULT, Entity
 from quota.kinds.producer_ids import Mode, ProducerIdLimit, ProducerIds, user_limit_table
+from quota.steps import finish_at_once
 from quota.windows.timed import TimedFilter
 
 ROUNDS = 50_000
@@ -102,7 +103,7 @@ def main() -> None:
         print(f", save {save * 1e3:6.1f} ms, load {load * 1e3:6.1f} ms, {len(data) / 1024:.0f} KiB")
     print(f"10000 users, 10 ids each{allocated(users) / MIB:10.1f} MiB")
     one = users()
-    print(f"a scrape of the 100 busiest{cpu(lambda _: one.busiest(100, 1.0), 5) * 1e3:8.1f} ms, a sweep", end="")
+    print(f"a scrape of the 100 busiest{cpu(lambda _: finish_at_once(one.busiest(100, 1.0)), 5) * 1e3:8.1f} ms, a sweep", end="")
     print(f"{cpu(lambda _: one.sweep(1.0), 5) * 1e3:8.1f} ms of CPU")
 
 

@@ -7,11 +7,9 @@ people.
 
 from __future__ import annotations
 
-import asyncio
 import time
 import tracemalloc
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from proxy.config.limits import limits_of
@@ -19,6 +17,7 @@ from proxy.config.models import Settings
 from proxy.config.tenants import tenants_of
 from proxy.observe.tenants import seen
 from quota.rules import Rules
+from quota.steps import finish_at_once
 from quota.tenants import NO_TENANTS
 from tests.apis.topic_frames import create, created, described, metadata
 from tests.quota.cost_recognized import Case, compare
@@ -58,7 +57,7 @@ def main() -> None:
     sizes = {f"t{i % TENANTS}.topic-{i}": 3 for i in range(TOPICS)}
     tenants = tenants_of(settings.tenants)
     start = time.process_time()
-    asyncio.run(seen(tenants, world.engine, sizes, 0.0, partial(asyncio.sleep, 0)))
+    finish_at_once(seen(tenants, world.engine, sizes, 0.0))
     print(f"/tenants with {TOPICS} topics: {(time.process_time() - start) * 1e3:.1f} ms")
     numbers()
 

@@ -7,17 +7,18 @@ from hypothesis import strategies as st
 from proxy.hashing import murmur3
 from quota.batch import Batch
 from quota.catalogue import FETCH
-from quota.decision import Action, Decision, Verdict
+from quota.decision import Action, Busiest, Decision, Verdict
 from quota.engine import MAX_HOLD, Engine
 from quota.entity import DEFAULT, Entity
 from quota.kinds import controller_mutations
-from quota.kinds.controller_mutations import ControllerMutations, MutationLimit
+from quota.kinds.controller_mutations import ControllerMutations, MutationLimit, Usage
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, user_limit_table
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable
 from quota.limits import Exempt
 from quota.produce import Judging, charge_producer_ids
 from quota.rules import Rules
+from quota.steps import finish_at_once
 from tests.support import charge_mutations, limits_of
 
 ALICE = Entity("alice", None)
@@ -252,7 +253,10 @@ def test_the_busiest_use_most_of_their_own_rate(monkeypatch):
     e = engine({ALICE: FIVE, bob: MutationLimit(50, 5000), carol: FIVE})
     for user, partitions in (("alice", 200), ("bob", 1000), ("carol", 300)):
         charge(e, [partitions], 0.0, user=user)
-    busiest = e.controller_mutations.busiest
+
+    def busiest(count: int, now: float) -> Busiest[Entity, Usage]:
+        return finish_at_once(e.controller_mutations.busiest(count, now))
+
     assert [entity for entity, _ in busiest(9, 0.0).shown] == [carol, ALICE, bob]
     assert busiest(1, 0.0).shown == [(carol, (3.0, 5, 200))]
     assert busiest(0, 0.0) == ([], 0)

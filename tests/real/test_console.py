@@ -74,6 +74,7 @@ def test_clients_are_shown_limited_or_not_and_where_their_limits_come_from(kafka
             (limit,) = bound["limits"]
             assert (limit["quota"], limit["limit"]) == ("request_rate", 1000)
             assert limit["source"] == "quotas.entities[0].cluster_request_rate: client-id limited"
+            assert limit["place"].rpartition(":")[0] == str(tmp_path / "settings.yaml")
             told = json.loads(ask(proxy, "/client?user=ANONYMOUS&client_id=limited")[1])
             assert [it["source"] for it in told["limits"]] == ["quotas.entities[0].cluster_request_rate: client-id limited"]
             assert len(told["connections"]) == 1
