@@ -6,12 +6,23 @@ usage log wanted) it keeps the totals only."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from proxy.observe.activity import Activity
 from proxy.observe.intervals import Intervals
-from proxy.observe.lines import Author, Line, api_label, decision_line, iso, latency_line, producer_ids_line, usage_line
+from proxy.observe.lines import (
+    Author,
+    Holds,
+    Line,
+    api_label,
+    decision_line,
+    iso,
+    latency_line,
+    owned_line,
+    producer_ids_line,
+    usage_line,
+)
 from proxy.observe.writer import LogWriter
 from proxy.session.latencies import Latencies, Place
 from proxy.session.requester import Requester
@@ -29,6 +40,8 @@ PER_PRINCIPAL: Final = 10
 """How many times as many decisions of a principal are logged in an interval as of one quota and entity."""
 MOST_LEFT_OUT: Final = 10_000
 """Quotas and entities with decisions that were left out, which are counted in a later line; each principal has its share."""
+OWNED_EVERY: Final = 60.0
+"""Seconds between two lines about what somebody has: of intervals that are shorter, those write it in which one of these ends."""
 SHORTEST: Final = 0.1
 """Seconds that an interval counts at least: one that is cut short by the end of the proxy says little of a rate."""
 
@@ -55,6 +68,8 @@ class UsageLog:
         requests take."""
         self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
         self._busiest = busiest
+        self.holdings: Callable[[], Iterable[Holds]] = tuple
+        """what tenants, users and topics have; only asked where there is a log"""
         self._allowed = decisions_per_interval
         self._clock, self._jumped = clock, jumped
         self.latencies = latencies or Latencies()
@@ -131,8 +146,8 @@ class UsageLog:
                 self._counted[place] = list(now)
         return found
 
-    def close_interval(self) -> None:
-        """The interval ends now: log its rows."""
+    def close_interval(self, *, last: bool = False) -> None:
+        """The interval ends now: log its rows. `last`: no other follows."""
         interval = self._intervals.close(self._clock(), self._wall())
         rows = self._tally.close_interval()
         self.activity.closed(interval.end, interval.seconds, rows)
@@ -153,6 +168,8 @@ class UsageLog:
                 self._writer.put(
                     [producer_ids_line(self._author, user, usage, window, *times) for user, usage in users if usage.active]
                 )
+            if last or interval.start // OWNED_EVERY != interval.end // OWNED_EVERY:
+                self._writer.put([owned_line(self._author, holds, *times) for holds in self.holdings()])
         if interval.jump:
             self._jumped(interval.jump)
 
@@ -168,7 +185,7 @@ class UsageLog:
 
     def stop(self) -> None:
         """Log what there is, and wait for the disk, two seconds at most."""
-        self.close_interval()
+        self.close_interval(last=True)
         if self._writer is not None:
             self._writer.stop(2.0)
 

@@ -30,12 +30,12 @@ from proxy.fleet.log_store import LogStore
 from proxy.fleet.members import Members
 from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
-from proxy.observe.lines import iso
+from proxy.observe.lines import Holds, iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, registry_of
 from proxy.observe.operations import Log, silent_log
 from proxy.observe.overload import tell_overload
-from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
+from proxy.observe.tenants import NumberWarnings, PrefixWarnings, holdings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.process.admin import admin_address, open_admin
 from proxy.process.alone import Alone
@@ -116,6 +116,8 @@ class Proxy:
         self.directory = Directory(self.brokers, topics, settings.quotas.default_partitions)
         self._prefixes, self._numbers = PrefixWarnings(topics.sizes, log), NumberWarnings(self.engine, log)
         self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
+        if self._first:
+            self.logs.usage.holdings = self._holdings
         self.snapshot = ProducerIdSnapshot(
             settings.producer_ids_file,
             self.engine.producer_ids,
@@ -223,6 +225,10 @@ class Proxy:
         """The users with most producer ids, for the usage log: as many as have metrics."""
         ids = self.engine.producer_ids
         return ids.windows.seconds, ids.busiest(self.max_entities, self._clock()).shown
+
+    def _holdings(self) -> list[Holds]:
+        """What tenants, users and topics have, likewise."""
+        return holdings(self.engine, self.max_entities, topics_known=self.directory.topics.listed)
 
     def _make_shared(self) -> Shared:
         """What all connections share."""
