@@ -19,7 +19,8 @@ from kafka import KafkaProducer
 
 from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.tenancy import PYTHON, access, logged_in, upstream
+from tests.real.refusing import make_topic
+from tests.real.tenancy import PYTHON, USER, access, logged_in, upstream
 from tests.real.test_refused_produce import CLIENTS, FILLER, WRITTEN, write
 from tests.real.test_storage import RECORD, AioFlood, Flood, JavaFlood, delete, read_in_order, whole
 
@@ -164,7 +165,7 @@ def test_what_is_refused_for_good_every_client_shows_and_who_is_not_idempotent_g
         budget = Budget(proxy, 1 << 30)
         for what, client in CLIENTS.items():
             topic = f"{name}.{what.replace(' ', '-')}"
-            create(tenants1, topic)
+            make_topic(tenants1.bootstrap_servers, topic, 2, USER)
             with logged_in(proxy.bootstrap) as connection:
                 write(connection, topic, 1, FILLER)  # so that brokers have let this user write there
             budget.set(1)
