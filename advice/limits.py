@@ -58,11 +58,15 @@ def suggested(use: Use, held_back: HeldBack, *, whole: bool, headroom: float = H
     return rounded(wanted, whole=whole) if wanted > 0 else None
 
 
-def reason(use: Use, held_back: HeldBack, amount: Callable[[float], str], percentile: float = PERCENTILE) -> str:
+def reason(
+    use: Use, held_back: HeldBack, amount: Callable[[float], str], percentile: float = PERCENTILE, *, level: bool = False
+) -> str:
     """What a suggestion rests on: `p99 of 40 intervals 1.2 MiB/s; hit its limit of 1 MiB/s in 30: throttled 64 times, for at least
-    32 s`. `amount` writes a rate."""
+    32 s`, or, of a `level`, `up to 12 in 40 minutes`. `amount` writes a rate, or a level."""
     used = "nothing used"
-    if use.intervals:
+    if use.intervals and level:
+        used = f"up to {amount(use.largest)} in {_counted(use.intervals, 'minute')}"
+    elif use.intervals:
         used = f"p{100 * percentile:g} of {_counted(use.intervals, 'interval')} {amount(use.percentile)}"
     if not held_back:
         return used

@@ -12,6 +12,9 @@ PERCENTILE: Final = 0.99
 """Which part of the intervals a limit lets pass, before headroom."""
 LEAST_INTERVALS: Final = 30
 """An owner that was seen in fewer has no suggestion."""
+LEVEL_SECONDS: Final = 60
+"""What is limited as it is at a time, and not per second, is looked at so often: in stretches of this length it counts with the
+most that there was."""
 _STEP: Final = 1.02
 _ROUNDING: Final = 1e-9
 """By how many buckets a logarithm may be off."""
@@ -55,6 +58,11 @@ class Histogram:
 
     def use(self, part: float = PERCENTILE) -> Use:
         return Use(self.total, self.percentile(part), self.largest)
+
+
+def as_a_level(looks: int, largest: float) -> Use:
+    """What there was at a time: a limit below the largest would refuse what was there already, however short that was."""
+    return Use(looks, largest, largest)
 
 
 def as_in_a_histogram(intervals: int, percentile: float, largest: float) -> Use:

@@ -129,8 +129,9 @@ def serve(
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--no-files", is_flag=True, help="Leave out the certificates that it names, where they are not there yet.")
+@click.option("--cluster", is_flag=True, help="Ask the cluster for its topics, too: which prefixes of tenants none of them has.")
 @click.option("--print-schema", is_flag=True, help="Print the JSON Schema of the settings file instead.")
-def check_config(file: Path | None, no_files: bool, print_schema: bool) -> None:
+def check_config(file: Path | None, no_files: bool, cluster: bool, print_schema: bool) -> None:
     """Check a settings file, and the certificates that it names: exit code 0 when all is right, 2 when not."""
     if print_schema:
         click.echo(json.dumps(Settings.model_json_schema(), indent=2))
@@ -151,7 +152,21 @@ def check_config(file: Path | None, no_files: bool, print_schema: bool) -> None:
         click.echo(f"{file}: warning: {note}", err=True)
     for note in useless(settings.tenants):
         click.echo(f"{file}: warning: {note}", err=True)
+    for note in _unmatched(settings) if cluster else ():
+        click.echo(f"{file}: warning: {note}", err=True)
     click.echo(f"{file}: right, {len(settings.quotas.entities)} quota(s)")
+
+
+def _unmatched(settings: Settings) -> list[str]:
+    from proxy.process.check_topics import prefixes_without_topics
+    from proxy.tls import TlsError
+    from proxy.upstream.connector import BrokerError
+
+    try:
+        return prefixes_without_topics(settings)
+    except (BrokerError, TlsError) as e:
+        click.echo(f"kafka-quota-proxy: the cluster cannot be asked for its topics: {e}", err=True)
+        sys.exit(1)
 
 
 def _load(path: Path | None, over: dict[str, Any], every_listener: dict[str, Any] | None = None) -> Settings:

@@ -50,7 +50,8 @@ class Key:
     """One limit. `name`: in the Kafka protocol and under `quotas.entities` of the settings file. `kind`: its quota, as
     decisions and `quotas.observe` name it. `users_only`: it cannot be set for client ids. `tenants_only`: nor for users.
     `size`: in bytes, so whole numbers and units (`20MiB`). `at_once`: a burst, not a rate. `whole`: no fractions. `measure`:
-    None where the usage log does not show it."""
+    None where usage lines of the log do not show it. `level`: what there may be at a time; lines `owned` of the log show it, in a
+    field that is called like the kind."""
 
     name: str
     kind: str
@@ -63,6 +64,7 @@ class Key:
     size: bool = False
     at_once: bool = False
     whole: bool = False
+    level: bool = False
 
     @property
     def deprecated(self) -> str:
@@ -177,6 +179,7 @@ _ROWS: Final = (
         users_only=True,
         maximum=MAX_TOPICS,
         whole=True,
+        level=True,
     ),
     Key(
         "max_partitions",
@@ -186,6 +189,7 @@ _ROWS: Final = (
         users_only=True,
         maximum=MAX_TOPICS,
         whole=True,
+        level=True,
     ),
     Key(
         STORED_HARD,
@@ -195,6 +199,7 @@ _ROWS: Final = (
         tenants_only=True,
         maximum=MAX_STORED,
         size=True,
+        level=True,
     ),
     Key(
         STORED_SOFT,
@@ -243,6 +248,8 @@ TENANT_KINDS: Final[Mapping[str, str]] = {row.kind: f"tenant_{row.kind}" for row
 """Their kinds, of users to those of tenants."""
 TOPIC_STORED: Final = f"topic_{STORED}"
 """The kind of stored bytes of topics (`quota.kinds.stored_bytes`)."""
+LEVELS: Final = tuple(row for row in _ROWS if row.level)
+"""Limits of what there may be at a time."""
 TENANT_RATES: Final[Mapping[str, str]] = {row.kind: TENANT_KINDS[row.kind] for row in RATES}
 """Plain rates to the same rates of tenants (`quota.kinds.tenant_rates`), by kind."""
 KINDS: Final = (
@@ -263,10 +270,8 @@ REQUEST_RATES: Final[Mapping[int, str]] = {key: f"{group}_request_rate" for grou
 
 def report_module() -> str:
     """The text of reports/quotas/catalogue.py."""
-    rates_first = sorted(ENTITY_KEYS.values(), key=lambda row: row.deprecated != row.kind)  # the order of limits in the report
-    rows = "".join(
-        f'    Key("{row.name}", "{row.kind}", {row.size}, {row.at_once}, {_measure(row.measure)}),\n' for row in rates_first
-    )
+    rates_first = sorted(_ROWS, key=lambda row: row.deprecated != row.kind)  # the order of limits in the report
+    rows = "".join(f"    {_report_row(row)},\n" for row in rates_first)
     topics = "".join(
         f'    TopicRate("{setting}", "{kind}", {_measure(measure)}),\n' for kind, (setting, measure) in TOPIC_MEASURES.items()
     )
@@ -286,13 +291,16 @@ class Measure(NamedTuple):
 
 
 class Key(NamedTuple):
-    """One limit: its name in the settings file, its quota, whether it is a size in bytes or a burst, and what it measures."""
+    """One limit: its name in the settings file, its quota, whether it is a size in bytes or a burst, what it measures, whether it
+    is of what there is at a time (a field of lines `owned`), and whether only tenants have it."""
 
     name: str
     kind: str
     size: bool
     at_once: bool
     measure: Measure | None
+    level: bool = False
+    tenants_only: bool = False
 
     @property
     def deprecated(self) -> str:
@@ -314,7 +322,13 @@ KEYS: Final = (
 TOPIC_RATES: Final = (
 {topics})
 # fmt: on
+TOPIC_STORED: Final = "{TOPIC_STORED}"
 '''
+
+
+def _report_row(row: Key) -> str:
+    more = "".join(f", {name}=True" for name in ("level", "tenants_only") if getattr(row, name))
+    return f'Key("{row.name}", "{row.kind}", {row.size}, {row.at_once}, {_measure(row.measure)}{more})'
 
 
 def _measure(measure: Measure | None) -> str:

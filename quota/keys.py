@@ -4,14 +4,15 @@ gives them. Out: whether that can be a limit, and if not, why, in words."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from math import isfinite
 from re import fullmatch
 from typing import Final
 
 from quota.addresses import AddressEntity, entity_of
-from quota.catalogue import ADDRESS_RATE, KEYS, MUTATIONS_BURST, MUTATIONS_RATE, STORED_HARD, STORED_SOFT, TENANT_KINDS
+from quota.catalogue import ADDRESS_RATE, KEYS, MUTATIONS_BURST, MUTATIONS_RATE, STORED_HARD, STORED_SOFT, TENANT_KINDS, TENANT_ROWS
 from quota.entity import DEFAULT, Entity
-from quota.tenants import TENANT_NAME, TenantEntity, member_of
+from quota.tenants import MEMBERS, TENANT_NAME, TenantEntity, member_of
 
 Values = Mapping[str, float]
 """Limits of one entity, by the names of their keys."""
@@ -54,6 +55,18 @@ def is_own(name: str) -> bool:
 def unit_of(name: str) -> str:
     """The unit of a key of the proxy."""
     return KEYS[name].unit if name in KEYS else ""
+
+
+def wrong_key(entity: Entity, name: str) -> str | None:
+    """Why an entity has nothing of this name; None if it can have it. Of tenants alone, as others are for the brokers to judge."""
+    if is_own(name) or not isinstance(entity, TenantEntity):
+        return None
+    what, dot, _ = name.partition(".")
+    if what in MEMBERS and dot:
+        return f"{name} names nobody: a member of `{what}` has at least one character"
+    known = [key.name for key in TENANT_ROWS]
+    meant = get_close_matches(name, known, 1, 0.8) or [key.name for key in TENANT_ROWS if key.deprecated == name]
+    return f"{name} is no limit of tenants" + (f"; {meant[0]} is probably meant" if meant else "")
 
 
 def wrong_value(entity: Entity, name: str, value: float) -> str | None:

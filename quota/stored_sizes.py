@@ -9,8 +9,11 @@ Memory: the sizes of all partitions, as each broker told them; an entry for each
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from heapq import nlargest
 from itertools import chain
 from math import inf
+from operator import itemgetter
+from typing import Final
 
 from quota.catalogue import TOPIC_STORED
 from quota.entity import Entity
@@ -21,6 +24,8 @@ from quota.tenants import TenantEntity, tenant_among
 
 BrokerSizes = Mapping[str, Mapping[int, int]]
 """What one broker has: bytes by topic and partition."""
+LARGEST: Final = 1000
+"""Topics whose sizes are kept from one look at all topics to the next."""
 
 
 class Look:
@@ -36,6 +41,8 @@ class Look:
         """bytes by tenant"""
         self.copies: dict[str, int] = {}
         """replicas by topic"""
+        self.largest: dict[str, int] = {}
+        """bytes of the topics that have most"""
 
     def of(self, owner: Entity) -> int:
         """What an owner has."""
@@ -53,6 +60,8 @@ class StoredSizes:
         self.kinds = (self.of_tenants, self.of_topics)
         self.tenants: Mapping[str, int] = {}
         """bytes of all tenants at the last look at all topics"""
+        self.largest: Mapping[str, int] = {}
+        """bytes of the topics that had most then, `LARGEST` at most"""
         self.looked = -inf
         """when the last look at all topics began that was not in vain"""
         self._brokers: dict[int, tuple[float, BrokerSizes]] = {}
@@ -104,6 +113,14 @@ class StoredSizes:
     def _copies_of(self, topic: str) -> int:
         """Of a topic that was not seen yet, as many as any topic has."""
         return self._copies.get(topic, self._most_copies) if self.options.replicas else 1
+
+    def of_all(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Bytes of tenants and of topics, by name, as far as they are known: of all tenants, and of the largest topics; of those
+        with a limit, with what was written since the last look."""
+        seen = (self.tenants, self.largest)
+        budgets = ({it.owner.topic or "": it.used for it in list(kind.budgets.values()) if it.known} for kind in self.kinds)
+        of_tenants, of_topics = ({**before, **now} for before, now in zip(seen, budgets, strict=True))
+        return of_tenants, of_topics
 
     # ------------------------------------------------------------------ looks
 
@@ -166,6 +183,9 @@ class StoredSizes:
                 name = tenant.topic or ""
                 look.tenants[name] = look.tenants.get(name, 0) + total
 
+        if look.wanted is None:
+            look.largest = dict(nlargest(LARGEST, look.topics.items(), key=itemgetter(1)))
+
     def _holds(self, at: float, look: Look) -> bool:
         return look.at - at <= self.options.validity
 
@@ -182,7 +202,7 @@ class StoredSizes:
             budget.finish(look.of(budget.owner))
         if look.wanted is not None:
             return
-        self.looked, self.tenants, self._copies = look.at, look.tenants, look.copies
+        self.looked, self.tenants, self.largest, self._copies = look.at, look.tenants, look.largest, look.copies
         self._most_copies = max(look.copies.values(), default=1)
         for i, topic in enumerate(list(self._topics.values())):
             if i % AT_ONCE == AT_ONCE - 1:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 import pyarrow.parquet
 
-from reports.schema import COMMON, FIELDS, UNPARSED, VERSIONS, Field, Kind
+from reports.schema import COMMON, ENTITY_PARTS, FIELDS, UNPARSED, VERSIONS, Field, Kind
 from reports.text_blocks import text_blocks, work_on
 from reports.validation import AHEAD, EARLIEST
 
@@ -55,7 +55,7 @@ _TYPES: Final = {
     Kind.COUNT: pa.int64(),
     Kind.NUMBER: pa.float64(),
     Kind.COUNTS: _MAP,
-    Kind.ENTITY: pa.struct([("user", pa.string()), ("client_id", pa.string())]),
+    Kind.ENTITY: pa.struct([(part, pa.string()) for part in ENTITY_PARTS]),
     Kind.TEXTS: pa.list_(pa.string()),
 }
 

@@ -29,9 +29,12 @@ class Kind(StrEnum):
     COUNT = "count"  # integer, not negative
     NUMBER = "number"  # any finite number
     COUNTS = "counts"  # object: name -> count
-    ENTITY = "entity"  # object: user, client_id
+    ENTITY = "entity"  # object: ENTITY_PARTS
     TEXTS = "texts"  # array of texts
 
+
+ENTITY_PARTS = ("user", "client_id", "tenant")
+"""Of an object that says whose quota it is, each a text or null; `tenant` is there for tenants alone."""
 
 SPARK_TYPES: dict[Kind, t.DataType] = {
     Kind.TEXT: t.StringType(),
@@ -39,7 +42,7 @@ SPARK_TYPES: dict[Kind, t.DataType] = {
     Kind.COUNT: t.LongType(),
     Kind.NUMBER: t.DoubleType(),
     Kind.COUNTS: t.MapType(t.StringType(), t.LongType()),
-    Kind.ENTITY: t.StructType([t.StructField("user", t.StringType()), t.StructField("client_id", t.StringType())]),
+    Kind.ENTITY: t.StructType([t.StructField(part, t.StringType()) for part in ENTITY_PARTS]),
     Kind.TEXTS: t.ArrayType(t.StringType()),
 }
 
@@ -64,7 +67,7 @@ def _may(name: str, kind: Kind, meaning: str) -> Field:
 
 COMMON = (
     _must("v", Kind.COUNT, "version of the format"),
-    _must("type", Kind.TEXT, "usage, decision, volume, producer_ids, latency or gap"),
+    _must("type", Kind.TEXT, "usage, decision, volume, producer_ids, owned, latency or gap"),
     _must("proxy", Kind.TEXT, "which proxy wrote the line"),
     _must("boot", Kind.TEXT, "new at each start of the proxy"),
     _must("seq", Kind.COUNT, "number of the line within (proxy, boot), from 1"),
@@ -94,7 +97,7 @@ DECISION = (
     _must("quota", Kind.TEXT, "name of the quota"),
     _must("action", Kind.TEXT, "refuse, throttle or hold"),
     _must("mode", Kind.TEXT, "enforce, or observe where the quota only watches"),
-    _must("entity", Kind.ENTITY, "whose quota: user and client_id, null where not part of its level"),
+    _must("entity", Kind.ENTITY, "whose quota: user, client_id and tenant, null where not part of its level"),
     _must("principal", Kind.TEXT, "who sent the request"),
     _may("client_id", Kind.TEXT, "what the client claims to be"),
     _must("client_address", Kind.TEXT, "host:port of the client"),
@@ -136,6 +139,17 @@ PRODUCER_IDS = (
     _may("limit", Kind.NUMBER, "of that user, where there is one"),
 )
 
+OWNED = (
+    _must("start", Kind.TIME, "start of the interval"),
+    _must("end", Kind.TIME, "end of the interval, excluded"),
+    _may("tenant", Kind.TEXT, "who has it: a tenant,"),
+    _may("user", Kind.TEXT, "or a user,"),
+    _may("topic", Kind.TEXT, "or a topic; one of the three"),
+    _may("topic_count", Kind.COUNT, "topics that it has, of a user those that it created, at the end of the interval"),
+    _may("partition_count", Kind.COUNT, "partitions of these topics"),
+    _may("stored_bytes", Kind.COUNT, "bytes that its topics have stored, as the quota counts them"),
+)
+
 LATENCY = (
     _must("start", Kind.TIME, "start of the interval"),
     _must("end", Kind.TIME, "end of the interval, excluded"),
@@ -161,6 +175,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
     "decision": DECISION,
     "volume": VOLUME,
     "producer_ids": PRODUCER_IDS,
+    "owned": OWNED,
     "latency": LATENCY,
     "gap": GAP,
 }
@@ -170,7 +185,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
 def distinct_fields() -> tuple[Field, ...]:
     """Every field of every type of line, once. Fields that types share have one kind."""
     found: dict[str, Field] = {}
-    for field in (*COMMON, *USAGE, *DECISION, *VOLUME, *PRODUCER_IDS, *LATENCY, *GAP):
+    for field in (*COMMON, *USAGE, *DECISION, *VOLUME, *PRODUCER_IDS, *OWNED, *LATENCY, *GAP):
         found.setdefault(field.name, field)
     return tuple(found.values())
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.reasons import Reason
-from reports.schema import COMMON, FIELDS, LARGEST_COUNT, VERSIONS, Field, Kind, distinct_fields
+from reports.schema import COMMON, ENTITY_PARTS, FIELDS, LARGEST_COUNT, VERSIONS, Field, Kind, distinct_fields
 
 RAW = "_raw"
 """Column: the line as read."""
@@ -51,7 +51,7 @@ def time_column(name: str) -> str:
 def suspicious() -> Column:
     """True where a text value may have been another JSON value: then DOCUMENT tells."""
     texts = [_field(f.name) for f in distinct_fields() if f.kind in (Kind.TEXT, Kind.TIME)]
-    texts += [_field("entity.user"), _field("entity.client_id")]
+    texts += [_field(f"entity.{part}") for part in ENTITY_PARTS]
     return F.coalesce(_any(F.rlike(text, F.lit(_NOT_TEXT_PERHAPS)) for text in texts), F.lit(False))
 
 
@@ -64,7 +64,7 @@ def validation_error() -> Column:
     version, kind = _field("v"), _field("type")
     version_field, type_field = COMMON[:2]
     unknown_type = _broken(~kind.isin(list(FIELDS)), Reason.UNKNOWN_TYPE, "type")
-    by_type = [F.when(kind == name, F.coalesce(*_of_type(name, fields))) for name, fields in FIELDS.items()]
+    by_type = [F.when(kind == name, F.coalesce(*_of_type(fields))) for name, fields in FIELDS.items()]
     return F.coalesce(
         *_whole_line(),
         *_values([version_field]),
@@ -96,9 +96,9 @@ def _whole_line() -> list[Column]:
     ]
 
 
-def _of_type(name: str, fields: tuple[Field, ...]) -> list[Column]:
+def _of_type(fields: tuple[Field, ...]) -> list[Column]:
     rules = _values([*COMMON[2:], *fields])
-    if name in ("usage", "producer_ids", "latency"):
+    if any(field.name == "end" for field in fields):
         ends_first = F.col(time_column("end")) <= F.col(time_column("start"))
         rules.append(_broken(ends_first, Reason.BAD_INTERVAL, "end"))
     return rules
@@ -151,7 +151,7 @@ def _has_wrong_type(field: Field) -> Column:
         case Kind.TEXT | Kind.TIME:
             wrong = ~_json_type(field.name).isin("STRING", "VOID")
         case Kind.ENTITY:
-            parts = [_json_type(f"{field.name}.{part}") for part in ("user", "client_id")]
+            parts = [_json_type(f"{field.name}.{part}") for part in ENTITY_PARTS]
             no_object = ~F.startswith(_json_type(field.name), F.lit("OBJECT"))
             wrong = no_object | _any(F.coalesce(~part.isin("STRING", "VOID"), F.lit(False)) for part in parts)
         case _:

@@ -31,7 +31,7 @@ from proxy.wire.steps import FEW, MANY
 from quota import addresses
 from quota.addresses import DEFAULT_ADDRESS, AddressEntity
 from quota.entity import DEFAULT, Entity
-from quota.keys import Values, is_own, named, wrong_entity, wrong_together, wrong_value
+from quota.keys import Values, is_own, named, wrong_entity, wrong_key, wrong_together, wrong_value
 from quota.overrides import Change
 from quota.tenants import TenantEntity, owner_of
 
@@ -209,7 +209,7 @@ def _read(client: Client, request: Request) -> Generator[None, None, _Order | No
         entries, validate_only = yield from wire.read_alterations(body, request.version)
     except BadBytes:  # for the broker to judge
         return None
-    if not any(is_own(op.key) for entry in entries for op in entry.ops):
+    if not any(_is_own(entry, op) for entry in entries for op in entry.ops):
         return None
     order = _Order(entries, validate_only)
     times: Counter[frozenset[tuple[str, str | None]]] = Counter()
@@ -220,8 +220,8 @@ def _read(client: Client, request: Request) -> Generator[None, None, _Order | No
     for i, entry in enumerate(entries):
         if i % FEW == FEW - 1:
             yield
-        own = [op for op in entry.ops if is_own(op.key)]
-        theirs = tuple(op for op in entry.ops if not is_own(op.key))
+        own = [op for op in entry.ops if _is_own(entry, op)]
+        theirs = tuple(op for op in entry.ops if not _is_own(entry, op))
         if own:
             try:
                 order.own[i] = _judge(client, entry.who, own, times[frozenset(entry.who)])
@@ -231,6 +231,11 @@ def _read(client: Client, request: Request) -> Generator[None, None, _Order | No
         if theirs or not own:
             order.theirs[i] = Entry(entry.who, theirs)
     return order
+
+
+def _is_own(entry: Entry, op: Op) -> bool:
+    """Is this the proxy's to judge? Of tenants all is, as no broker knows them."""
+    return is_own(op.key) or any(kind == TENANT for kind, _ in entry.who)
 
 
 class _Refused(Exception):
@@ -258,7 +263,8 @@ def _judge(client: Client, who: Who, ops: Sequence[Op], times: int) -> list[Chan
         if count > 1:
             raise _Refused(INVALID, f"{key} of {named(entity)} is {count} times in the request; it must be there once.")
     changes = [Change(entity, op.key, None if op.remove else op.value) for op in ops]
-    wrongs = [wrong_value(*change) for change in changes if change.value is not None]  # type: ignore[arg-type]
+    wrongs = [wrong_key(change.entity, change.key) for change in changes]
+    wrongs += [wrong_value(*change) for change in changes if change.value is not None]  # type: ignore[arg-type]
     wrongs.append(wrong_together(dynamic_quotas.outlook(changes).get(entity, {})))
     if (wrong := next(filter(None, wrongs), None)) is not None:
         raise _Refused(INVALID, f"{named(entity)}: {wrong}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from math import ceil, floor
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.index import api_key_map
@@ -154,6 +154,31 @@ def producer_ids_line(author: Author, user: str, usage: Usage, window: float, st
         counted=usage.counted,
         window_ms=round(window * 1000),
         limit=usage.limit,
+    )
+
+
+class Holds(NamedTuple):
+    """What somebody has of topics, and has stored: who is a tenant, a user or a topic. None: not known, or nothing of this sort."""
+
+    owner: Entity
+    topics: int | None = None
+    partitions: int | None = None
+    stored: int | None = None
+
+
+def owned_line(author: Author, holds: Holds, start: str, end: str) -> Line:
+    """What a tenant, a user or a topic had when an interval ended."""
+    owner, of_tenant = holds.owner, isinstance(holds.owner, TenantEntity)
+    return author.line(
+        "owned",
+        start=start,
+        end=end,
+        tenant=owner.topic if of_tenant else None,
+        user=owner.user,
+        topic=None if of_tenant else owner.topic,
+        topic_count=holds.topics,
+        partition_count=holds.partitions,
+        stored_bytes=None if holds.stored is None else _size(holds.stored),
     )
 
 

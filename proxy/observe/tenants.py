@@ -1,5 +1,7 @@
-"""What tenants own and use, for `/tenants`; and prefixes that no topic has, for the log. In: tenants, the engine, sizes of topics.
-Out: a plain value, log lines. It is done in steps of a few topics or one tenant, so that the data path goes on."""
+"""What tenants own and use, for `/tenants` and for the usage log; and prefixes that no topic has, for the operations log.
+
+In: tenants, the engine, sizes of topics. Out: plain values, log lines. It is done in steps of a few topics or one tenant, so that
+the data path goes on."""
 
 from __future__ import annotations
 
@@ -7,15 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from proxy.observe.lines import Holds
 from proxy.observe.operations import Log
 from quota.catalogue import TENANT_KINDS, TENANT_ROWS
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.kind import LimitedKind
 from quota.limit_table import ResolvedLimit
-from quota.owned_topics import OwnedTopics
-from quota.steps import Steps
-from quota.tenants import NO_TENANTS, Tenants, owner_of, tenant_among
+from quota.owned_topics import Owned, OwnedTopics
+from quota.steps import Steps, largest
+from quota.tenants import NO_TENANTS, TenantEntity, Tenants, owner_of, tenant_among
 
 STEP: Final = 20
 """Topics that are looked at in one step."""
@@ -64,6 +67,27 @@ def _without_topics(tenants: Tenants, topics: Iterable[str]) -> Steps[dict[str, 
             yield
         matched.update(tenants.topic_prefixes.beginning(topic))
     return tenants.topic_prefixes.others(matched)
+
+
+def holdings(engine: Engine, most: int, *, topics_known: bool) -> Steps[list[Holds]]:
+    """What tenants, users and topics have: of each sort the `most` that have most. `topics_known`: a broker has named all topics;
+    before, numbers of topics say nothing."""
+    numbers = list(engine.owned.owners_now()) if topics_known else []
+    of_tenants, of_topics = engine.stored.of_all()
+    of_users = (Holds(owner, *owned) for owner, owned in numbers if owner.user is not None)
+    owned = {owner.topic or "": it for owner, it in numbers if isinstance(owner, TenantEntity)}
+    nothing = Owned() if topics_known else None
+    tenants = (_tenant(it, owned.get(it, nothing), of_tenants.get(it)) for it in {**owned, **of_tenants})
+    topics = (Holds(Entity(None, None, it), stored=size) for it, size in of_topics.items())
+    found: list[Holds] = []
+    for sort in (tenants, of_users, topics):
+        found += yield from largest(most, sort, lambda one: (one.partitions or 0, one.stored or 0))
+    return found
+
+
+def _tenant(name: str, owned: Owned | None, stored: int | None) -> Holds:
+    topics, partitions = (None, None) if owned is None else owned
+    return Holds(owner_of(name), topics, partitions, stored)
 
 
 class PrefixWarnings:

@@ -12,7 +12,18 @@ from typing import Final, TypeVar
 
 from proxy.observe.activity import Activity
 from proxy.observe.intervals import Interval, Intervals
-from proxy.observe.lines import Author, Line, api_label, decision_line, iso, latency_line, producer_ids_line, usage_line
+from proxy.observe.lines import (
+    Author,
+    Holds,
+    Line,
+    api_label,
+    decision_line,
+    iso,
+    latency_line,
+    owned_line,
+    producer_ids_line,
+    usage_line,
+)
 from proxy.observe.writer import LogWriter
 from proxy.session.latencies import Latencies, Place
 from proxy.session.requester import Requester
@@ -36,6 +47,8 @@ PER_PRINCIPAL: Final = 10
 """How many times as many decisions of a principal are logged in an interval as of one quota and entity."""
 MOST_LEFT_OUT: Final = 10_000
 """Quotas and entities with decisions that were left out, which are counted in a later line; each principal has its share."""
+OWNED_EVERY: Final = 60.0
+"""Seconds between two lines about what somebody has: of intervals that are shorter, those write it in which one of these ends."""
 SHORTEST: Final = 0.1
 """Seconds that an interval counts at least: one that is cut short by the end of the proxy says little of a rate."""
 
@@ -62,6 +75,8 @@ class UsageLog:
         requests take."""
         self._tally, self._author, self._writer, self._wall = tally, author, writer, wall
         self._busiest = busiest
+        self.holdings: Callable[[], Steps[list[Holds]]] | None = None
+        """what tenants, users and topics have; only asked where there is a log"""
         self._allowed = decisions_per_interval
         self._clock, self._jumped = clock, jumped
         self.latencies = latencies or Latencies()
@@ -127,15 +142,16 @@ class UsageLog:
         """Seconds until the running interval is to be closed."""
         return max(self._intervals.due - self._clock(), 0.0)
 
-    def closing(self) -> Steps[None]:
-        """The interval ends now: log its rows. If this was begun and given up for the last one, it is ended first."""
+    def closing(self, *, last: bool = False) -> Steps[None]:
+        """The interval ends now: log its rows. If this was begun and given up for the last one, it is ended first. `last`: no
+        other follows."""
         yield from self._end_closing()
-        self._closing = self._closed(self._intervals.close(self._clock(), self._wall()))
+        self._closing = self._closed(self._intervals.close(self._clock(), self._wall()), last=last)
         yield from self._end_closing()
 
-    def close_interval(self) -> None:
+    def close_interval(self, *, last: bool = False) -> None:
         """The same without a break."""
-        finish_at_once(self.closing())
+        finish_at_once(self.closing(last=last))
 
     def _end_closing(self) -> Steps[None]:
         if self._closing is not None:
@@ -143,7 +159,7 @@ class UsageLog:
                 yield
             self._closing = None
 
-    def _closed(self, interval: Interval) -> Steps[None]:
+    def _closed(self, interval: Interval, *, last: bool) -> Steps[None]:
         rows: list[Row] = []
         produced: Counter[str] = Counter()
         self._logged.clear()
@@ -165,6 +181,10 @@ class UsageLog:
                 window, users = yield from self._busiest()
                 active = [it for it in users if it[1].active]
                 yield from self._put(active, lambda it: producer_ids_line(self._author, *it, window, *times))
+            ended = interval.start // OWNED_EVERY != interval.end // OWNED_EVERY
+            if self.holdings is not None and (last or ended):
+                held = yield from self.holdings()
+                yield from self._put(held, lambda it: owned_line(self._author, it, *times))
         if interval.jump:
             self._jumped(interval.jump)
 
@@ -200,7 +220,7 @@ class UsageLog:
 
     def stop(self) -> None:
         """Log what there is, and wait for the disk, two seconds at most."""
-        self.close_interval()
+        self.close_interval(last=True)
         if self._writer is not None:
             self._writer.stop(2.0)
 

@@ -70,7 +70,11 @@ def replay(
 
     apart = not_replayed(changes)
     of_users, of_groups = (
-        [limit for limit in _limits(after, of) if limit.kind in {_kind(one.key) for one in _of(changes, of) if one not in apart}]
+        [
+            limit
+            for limit in _limits(after, of)
+            if limit.kind in {KEYS[one.key].kind for one in _of(changes, of) if one not in apart}
+        ]
         for of in (False, True)
     )
     groups = {
@@ -88,6 +92,7 @@ def replay(
     held = held_back([row for row in found.rows if not row["kind"].startswith(mark)], of_users, _limits(before, False), lines)
     held += held_back(rows, of_groups, _limits(before, True), lines, _tenant)
     held.sort(key=lambda one: (-one.seconds, one.owner, one.quota))
+    apart += [one for one in changes if one not in apart and KEYS[one.key].level and KEYS[one.key].kind not in found.levels]
     not_told = tuple(dict.fromkeys(one.key for one in apart))
     return Replayed(tuple(held), found.lines, _time(found.first), _time(found.last), not_told)
 
@@ -96,7 +101,7 @@ def not_replayed(changes: Iterable[Difference]) -> list[Difference]:
     """Those of which no log tells enough."""
     from reports.quotas.file import replayed as can_be
 
-    return [one for one in changes if isinstance(one.entity, AddressEntity) or not can_be(_kind(one.key))]
+    return [one for one in changes if isinstance(one.entity, AddressEntity) or not can_be(one.key)]
 
 
 def held_back(
@@ -114,8 +119,9 @@ def held_back(
             continue
         key = next(key for key in KEYS.values() if key.kind == now.kind and not key.at_once)
         first, last = (_time(row[name]) for name in ("first_over", "last_over"))
-        # What had not passed when the logs end would have been waited for, too.
-        waits = row["seconds_throttled"] + row["waiting"] / row["limit"], row["longest_wait"]
+        # What had not passed when the logs end would have been waited for, too; nobody waits for what there may be at a time.
+        left = 0.0 if key.level else row["waiting"] / row["limit"]
+        waits = row["seconds_throttled"] + left, row["longest_wait"]
         line = lines.get((of(now.user, now.client_id), key.name))
         owner, rule = _named(of(row["owner_user"], row["owner_client"])), _named(of(now.user, now.client_id))
         found.append(HeldBack(owner, key.name, rule, now.rate, line, row["times"], *waits, first, last))
@@ -162,10 +168,6 @@ def _of(changes: Iterable[Difference], tenants: bool) -> list[Difference]:
 
 def _tenant(name: str | None, _client_id: str | None) -> Entity:
     return owner_of(name or "")
-
-
-def _kind(key: str) -> str:
-    return KEYS[key].kind if key in KEYS else key
 
 
 def _named(entity: Entity) -> str:

@@ -15,7 +15,7 @@ import yaml
 from proxy.apis.client_quotas import entity_of, who_of
 from proxy.wire.client_quotas import Entry, Op, Who
 from quota.addresses import DEFAULT_ADDRESS, AddressEntity
-from quota.catalogue import ADDRESS_RATE, KEYS, TOPIC_MEASURES
+from quota.catalogue import ADDRESS_RATE, KEYS, TOPIC_MEASURES, TOPIC_STORED
 from quota.entity import Entity
 from quota.keys import Values, is_own
 from quota.overrides import Difference, Table, differences
@@ -67,12 +67,17 @@ def as_settings(table: Table) -> str:
     return yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def as_topic_settings(rates: Iterable[tuple[str, str, float]]) -> str:
-    """A settings file with these rates of topics: topic, kind, bytes per second."""
+def as_topic_settings(limits: Iterable[tuple[str, str, float]]) -> str:
+    """A settings file with these limits of topics: topic, kind, bytes per second or stored bytes."""
     topics: defaultdict[str, dict[str, int | float]] = defaultdict(dict)
-    for topic, kind, rate in rates:
-        topics[topic][TOPIC_MEASURES[kind][0]] = plain(rate)
-    made = {"quotas": {"topic_rates": {"topics": dict(topics)}}}
+    stored: dict[str, dict[str, int | float]] = {}
+    for topic, kind, limit in limits:
+        if kind == TOPIC_STORED:
+            stored[topic] = {"hard": plain(limit)}
+        else:
+            topics[topic][TOPIC_MEASURES[kind][0]] = plain(limit)
+    quotas: dict[str, Any] = {"topic_rates": {"topics": dict(topics)}}
+    made = {"quotas": quotas | ({"stored_bytes": {"topics": stored}} if stored else {})}
     return yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=1000)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -134,9 +134,7 @@ def apply(ctx: click.Context, place: Target, file: Path, logs: Path | None, obse
         click.echo("nothing to do: all limits are as planned")
         return
     if observe_first is not None and logs is not None:
-        if unseen := [one for one in foreseen.not_replayed(made.changes) if not _is_raised(one)]:
-            which = ", ".join(f"{one.key} of {named(one.entity)}" for one in unseen)
-            fail(f"--observe-first: the logs do not tell enough of {which}; apply such limits by a plan of their own, without it")
+        _refuse_untold(foreseen.not_replayed(made.changes))
         made = _started(made, file)
         left = _left(made, observe_first)
         if left > 0 and not wait:
@@ -196,7 +194,17 @@ def _is_observed(made: Plan, place: Target, logs: Path, seconds: float, ctx: cli
     seen = _replayed(made, have, logs, made.observed_from)
     if _hurts_others(made, seen):
         ctx.exit(HURT)
-    return seen.last is not None and datetime.fromisoformat(seen.last) >= _since(made) + timedelta(seconds=seconds)
+    if seen.last is None or datetime.fromisoformat(seen.last) < _since(made) + timedelta(seconds=seconds):
+        return False
+    _refuse_untold(one for one in made.changes if one.key in seen.not_replayed)
+    return True
+
+
+def _refuse_untold(changes: Iterable[Difference]) -> None:
+    """End the command where the logs cannot say whom one of these changes hurts."""
+    if unseen := [one for one in changes if not _is_raised(one)]:
+        which = ", ".join(f"{one.key} of {named(one.entity)}" for one in unseen)
+        fail(f"--observe-first: the logs do not tell enough of {which}; apply such limits by a plan of their own, without it")
 
 
 def _is_raised(one: Difference) -> bool:

@@ -70,8 +70,8 @@ def suggestions(made: Sequence[Suggestion], percentile: float) -> Table:
     shown = table("entity", "quota", "limit", "unit", "rests on")
     for one in made:
         whose = named(one.entity) if one.entity.topic is None else str(one.entity)
-        unit = KEYS[one.key].unit if one.key in KEYS else "bytes/s"  # of a topic
-        why = reason(one.use, one.held_back, _amount, percentile / 100)
+        unit = KEYS[one.key].unit if one.key in KEYS else "bytes" if one.level else "bytes/s"  # of a topic
+        why = reason(one.use, one.held_back, _amount, percentile / 100, level=one.level)
         shown.add_row(*map(Text, (whose, one.key, figure(one.limit), unit, why)))
     return shown
 

@@ -3,6 +3,8 @@ held back.
 
 In: folders of usage logs (docs/log-format.md, versions 1 and 2), read line by line. Out: suggestions.
 
+What is limited as it is at a time is read from lines `owned`: in each minute it is the most that one proxy saw.
+
 Several proxies write intervals of the same bounds, which are summed up: files are read side by side in the order of time, and an
 interval is closed when all have passed it. Memory is that of one interval, of a bit per line, of a histogram per entity and
 quota, and of a bit per interval in which one was held back."""
@@ -21,8 +23,19 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from advice.limits import NOT_HELD_BACK, HeldBack, rounded, suggested
-from advice.use import NOT_USED, Histogram, Use
-from quota.catalogue import KEYS, MUTATIONS_BURST, MUTATIONS_RATE, TENANT_KINDS, TOPIC_MEASURES, Measure
+from advice.use import LEVEL_SECONDS, NOT_USED, Histogram, Use, as_a_level
+from quota.catalogue import (
+    KEYS,
+    LEVELS,
+    MUTATIONS_BURST,
+    MUTATIONS_RATE,
+    STORED,
+    TENANT_KINDS,
+    TOPIC_MEASURES,
+    TOPIC_STORED,
+    Key,
+    Measure,
+)
 from quota.entity import Entity
 from quota.kinds.controller_mutations import DEFAULT_WINDOWS
 from quota.limits import Exempt
@@ -40,22 +53,34 @@ _MEASURES: Final = [(key.name, key.measure) for key in KEYS.values() if key.meas
 _TOPIC_MEASURES: Final = [(kind, measure) for kind, (_, measure) in TOPIC_MEASURES.items()]
 _TENANT_MEASURES: Final = [(key, measure) for key, measure in _MEASURES if KEYS[key].kind in TENANT_KINDS]
 _FIELDS: Final = ("seq", "api_key", *sorted({measure.field for _, measure in (*_MEASURES, *_TOPIC_MEASURES)}))
+_OF_TOPICS: Final = frozenset((*TOPIC_MEASURES, TOPIC_STORED))
+_LEVEL_OF: Final = {kind: row for row in LEVELS for kind in (row.kind, TENANT_KINDS[row.kind])}
+_LEVEL_FIELDS: Final = frozenset(row.kind for row in LEVELS)
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if key.measure is not None and not key.at_once}
 _KEY_OF_TENANTS: Final = {TENANT_KINDS[kind]: name for kind, name in _KEY_OF.items() if kind in TENANT_KINDS}
 
 Which = tuple[Entity, str]
-"""An entity, and the name of a limit in the catalogue or the kind of a rate of topics."""
+"""An entity, and the name of a limit in the catalogue or the kind of a limit of topics."""
+
+
+def is_level(key: str) -> bool:
+    return key == TOPIC_STORED or (key in KEYS and KEYS[key].level)
 
 
 class Suggestion(NamedTuple):
     """A limit that would have fitted: what was used, per second, how its owner was held back, and the limit. `key`: its name in the
-    catalogue, or the kind of a rate of topics."""
+    catalogue, or the kind of a limit of topics."""
 
     entity: Entity
     key: str
     use: Use
     held_back: HeldBack
     limit: float
+
+    @property
+    def level(self) -> bool:
+        """True if it is about what there is at a time."""
+        return is_level(self.key)
 
     def as_json(self) -> dict[str, Any]:
         """For programs, without the entity."""
@@ -76,6 +101,25 @@ class Whose:
     def measures(self) -> list[tuple[str, Measure]]:
         """The limits that can be proposed, and what they are about."""
         return {TOPIC: _TOPIC_MEASURES, TENANT: _TENANT_MEASURES}.get(self.by, _MEASURES)
+
+    def has(self, line: dict[str, Any]) -> Iterator[tuple[Which, int]]:
+        """What a line `owned` says of limits that can be proposed."""
+        if self.by == TOPIC:
+            owner, rows = line["topic"], [(TOPIC_STORED, STORED)]
+        elif self.by == TENANT:
+            known = line["tenant"] in self.tenants.tenants
+            owner, rows = line["tenant"] if known else None, [(row.name, row.kind) for row in LEVELS]
+        else:
+            owner = line["user"] if self.by == "user" else None
+            rows = [(row.name, row.kind) for row in LEVELS if not row.tenants_only]
+        for key, field_name in rows:
+            if owner is not None and line[field_name]:
+                yield (self.owner(owner), key), line[field_name]
+
+    def owner(self, name: str) -> Entity:
+        """A user, a tenant or a topic, whichever it is whose limits are proposed."""
+        of_topic = Entity(None, None, name)
+        return {TOPIC: of_topic, TENANT: owner_of(name)}.get(self.by, Entity(name, None))
 
     def tenant(self, user: str, client_id: str | None) -> Entity | None:
         """To which tenant is charged what a client does?"""
@@ -145,13 +189,24 @@ def read(folders: Iterable[Path], whose: Whose) -> Read:
     """The use of each entity; OSError when a file cannot be read."""
     found, measures = Read(), whose.measures
     sums: Counter[Which] = Counter()
+    most: dict[Which, int] = {}
     files = [file for folder in folders for file in sorted(folder.glob("usage-*.jsonl"))]
     seconds = _usual_interval(files)
     number: int | None = None
+    looked: int | None = None
     for line in _in_order(files, found):
         if line["type"] == "decision":
             for which, limit in _concerned(line, whose):
-                found.hits[which].add(line, _number_of(line["at"], seconds), limit)
+                length = LEVEL_SECONDS if is_level(which[1]) else seconds
+                found.hits[which].add(line, _number_of(line["at"], length), limit)
+            continue
+        if line["type"] == "owned":
+            look = _number_of(line["end"], LEVEL_SECONDS, _MOMENT)
+            if looked not in (None, look):
+                _add_levels(found, most)
+            looked = look
+            for which, level in whose.has(line):
+                most[which] = max(most.get(which, 0), level)
             continue
         found.first, found.last = found.first or line["start"], max(found.last, line["end"])
         new = _number_of(line["end"], seconds, _MOMENT)
@@ -164,7 +219,15 @@ def read(folders: Iterable[Path], whose: Whose) -> Read:
                 sums[entity, key] += amount
     if number is not None:
         _close(found, sums, seconds, whose.by)
+    _add_levels(found, most)
     return found
+
+
+def _add_levels(found: Read, most: dict[Which, int]) -> None:
+    """A look is over."""
+    for which, level in most.items():
+        found.histograms[which].add(level)
+    most.clear()
 
 
 def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Suggestion]:
@@ -172,12 +235,14 @@ def suggest(found: Read, *, part: float, headroom: float, least: int) -> list[Su
     made = []
     for which in {**found.histograms, **found.hits}:
         entity, key = which
-        row = KEYS.get(key)  # None for a rate of topics
+        row = KEYS.get(key)  # None for a limit of topics
         held_back = found.hits[which].told() if which in found.hits else NOT_HELD_BACK
         use = found.histograms[which].use(part) if which in found.histograms else NOT_USED
+        if is_level(key):
+            use = as_a_level(use.intervals, use.largest)
         if (row is not None and row.at_once) or (use.intervals < least and not held_back):
             continue
-        limit = suggested(use, held_back, whole=row is None or row.size, headroom=headroom)
+        limit = suggested(use, held_back, whole=row is None or row.size or row.whole, headroom=headroom)
         if limit is None:
             continue
         made.append(Suggestion(entity, key, use, held_back, limit))
@@ -210,9 +275,12 @@ def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, floa
         return
     quota, limit, by = line["quota"], float(line["limit"]), whose.by
     if by == TOPIC:
-        if quota in TOPIC_MEASURES:
+        if quota in _OF_TOPICS:
             for topic in line["topics"]:
                 yield (Entity(None, None, topic), quota), limit
+        return
+    if (level := _LEVEL_OF.get(quota)) is not None:
+        yield from _concerned_of(line, level, whose)
         return
     key = _KEY_OF.get(quota) or _KEY_OF_TENANTS.get(quota)
     user = line["entity"]["user"] or line["principal"].partition(":")[2]
@@ -230,6 +298,15 @@ def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, floa
     if client_id and client_id != OTHER:
         of_level = None if line["entity"]["client_id"] is None else limit
         yield (Entity(None if by == "client-id" else user, client_id), key), of_level
+
+
+def _concerned_of(line: dict[str, Any], level: Key, whose: Whose) -> Iterator[tuple[Which, float | None]]:
+    """The same for what there may be at a time: whom the decision names, as topics are not of who asks."""
+    user, tenant = line["entity"]["user"], line["entity"].get("tenant")
+    if whose.by == TENANT and tenant in whose.tenants.tenants:
+        yield (owner_of(tenant), level.name), float(line["limit"])
+    elif whose.by == "user" and user is not None:
+        yield (Entity(user, None), level.name), float(line["limit"])
 
 
 _MOMENT: Final = 0.001
@@ -304,7 +381,7 @@ def _in_order(files: list[Path], found: Read) -> Iterator[dict[str, Any]]:
 
 
 def _time(line: dict[str, Any]) -> str:
-    time: str = line["end"] if line["type"] == "usage" else line["at"]
+    time: str = line["at"] if line["type"] == "decision" else line["end"]
     return time
 
 
@@ -319,20 +396,18 @@ class _Seen:
 
 
 def _lines(file: Path, found: Read) -> Iterator[dict[str, Any]]:
-    """The lines of a file that are about usage, and decisions."""
+    """The lines of a file that are about usage and what owners have, and decisions."""
     with file.open("rb") as source:
         for raw in source:
             try:
                 line = json.loads(raw)
                 kind = line["type"]
-                good = line["v"] in VERSIONS and (
-                    _is_usage(line) if kind == "usage" else _is_decision(line) if kind == "decision" else True
-                )
+                good = line["v"] in VERSIONS and (kind not in _ARE or _ARE[kind](line))
             except (ValueError, KeyError, TypeError):
                 good = False
             if not good:
                 found.bad += 1
-            elif kind in ("usage", "decision"):
+            elif kind in _ARE:
                 yield line
 
 
@@ -350,6 +425,18 @@ def _is_decision(line: dict[str, Any]) -> bool:
     return _has(line, numbers=("seq", "throttle_ms", "left_out"), texts=texts, names=names) and isinstance(
         line["limit"], int | float
     )
+
+
+def _is_owned(line: dict[str, Any]) -> bool:
+    datetime.fromisoformat(line["start"]), datetime.fromisoformat(line["end"])
+    names = (line["tenant"], line["user"], line["topic"])
+    levels = [line[name] for name in _LEVEL_FIELDS if line[name] is not None]
+    right = all(isinstance(level, int) and level >= 0 for level in levels)
+    return right and _has(line, numbers=("seq",), texts=("proxy", "boot"), names=names)
+
+
+_ARE: Final = {"usage": _is_usage, "decision": _is_decision, "owned": _is_owned}
+"""The types of lines that are looked at, and what each has to have."""
 
 
 def _has(line: dict[str, Any], *, numbers: Iterable[str], texts: Iterable[str], names: Iterable[object]) -> bool:

@@ -30,12 +30,12 @@ from proxy.fleet.log_store import LogStore
 from proxy.fleet.members import Members
 from proxy.hashing import murmur3
 from proxy.identity.certificates import parse_rules
-from proxy.observe.lines import iso
+from proxy.observe.lines import Holds, iso
 from proxy.observe.live import Live
 from proxy.observe.metrics import ProxyCollector, with_process
 from proxy.observe.operations import Log, silent_log
 from proxy.observe.overload import tell_overload
-from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
+from proxy.observe.tenants import NumberWarnings, PrefixWarnings, holdings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.pieces import in_pieces
 from proxy.process.admin import admin_address, open_admin
@@ -118,6 +118,8 @@ class Proxy:
         self.directory = Directory(self.brokers, topics, settings.quotas.default_partitions)
         self._prefixes, self._numbers = PrefixWarnings(topics.sizes, log), NumberWarnings(self.engine, log)
         self.logs = make_logs(settings, self.brokers.addresses, self._upstream, self._producer_ids, log)
+        if self._first:
+            self.logs.usage.holdings = self._holdings
         self.snapshot = ProducerIdSnapshot(
             settings.producer_ids_file,
             self.engine.producer_ids,
@@ -224,6 +226,10 @@ class Proxy:
         ids = self.engine.producer_ids
         busiest = yield from ids.busiest(self.max_entities, self._clock())
         return ids.windows.seconds, busiest.shown
+
+    def _holdings(self) -> Steps[list[Holds]]:
+        """What tenants, users and topics have, likewise."""
+        return holdings(self.engine, self.max_entities, topics_known=self.directory.topics.listed)
 
     def _make_shared(self) -> Shared:
         """What all connections share."""

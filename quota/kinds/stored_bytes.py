@@ -78,6 +78,7 @@ class Budget:
         "known",
         "limit",
         "mark",
+        "noted",
         "owner",
         "refused",
         "seen",
@@ -96,6 +97,8 @@ class Budget:
         """Was there a look yet? Before, nothing is refused."""
         self.refused = False
         """Was something refused since the last `stand`?"""
+        self.noted = not kind.shares
+        """True if what is written need not be noted: nobody is told of it, or it is among those of whom others will be told"""
         self.told = Stands.WITHIN
 
     @property
@@ -121,8 +124,8 @@ class Budget:
         if written > self._until:
             return False
         self.written = written
-        if self.kind.shares:
-            self.kind.touched[self.owner] = self
+        if not self.noted:
+            self._note()
         return True
 
     def fits(self, amount: int) -> bool:
@@ -132,8 +135,13 @@ class Budget:
     def record(self, amount: int) -> None:
         """Count what is written, or, below 0, was not written after all."""
         self.written += amount
-        if self.kind.shares:
-            self.kind.touched[self.owner] = self
+        if not self.noted:
+            self._note()
+
+    def _note(self) -> None:
+        """Once from one telling to the next, as it would be a look-up for every request."""
+        self.noted = True
+        self.kind.touched.append(self)
 
     def learn(self, amount: int) -> None:
         """So much was written by way of other proxies."""
@@ -240,7 +248,7 @@ class StoredBytes:
         self.settled = True
         """Are these the budgets of all limits?"""
         self.shares = False
-        self.touched: dict[Entity, Budget] = {}
+        self.touched: list[Budget] = []
         self._rates: Mapping[str, float] | None = None
 
     @property
@@ -382,11 +390,15 @@ class StoredBytes:
     def publish(self) -> Sequence[Sums]:
         """Proxies add up what was written."""
         self.shares = True
+        for budget in self.budgets.values():
+            budget.noted = False
         return (self,)
 
     def take_charged(self) -> list[tuple[Entity, float]]:
-        touched, self.touched = self.touched, {}
-        return [(owner, float(charged)) for owner, budget in touched.items() if (charged := budget.take_charged())]
+        touched, self.touched = self.touched, []
+        for budget in touched:
+            budget.noted = False
+        return [(budget.owner, float(charged)) for budget in touched if (charged := budget.take_charged())]
 
     def learn(self, owner: Entity, amount: float, _now: float, /) -> None:
         """So much was written by way of another proxy."""

@@ -14,13 +14,16 @@ class Measure(NamedTuple):
 
 
 class Key(NamedTuple):
-    """One limit: its name in the settings file, its quota, whether it is a size in bytes or a burst, and what it measures."""
+    """One limit: its name in the settings file, its quota, whether it is a size in bytes or a burst, what it measures, whether it
+    is of what there is at a time (a field of lines `owned`), and whether only tenants have it."""
 
     name: str
     kind: str
     size: bool
     at_once: bool
     measure: Measure | None
+    level: bool = False
+    tenants_only: bool = False
 
     @property
     def deprecated(self) -> str:
@@ -65,11 +68,14 @@ KEYS: Final = (
     Key("controller_mutations_rate", "controller_mutations", False, False, Measure("mutations", (), False)),
     Key("controller_mutations_burst", "controller_mutations", False, True, Measure("mutations", (), False)),
     Key("producer_ids_rate", "producer_ids", False, False, None),
-    Key("max_topics", "topic_count", False, False, None),
-    Key("max_partitions", "partition_count", False, False, None),
+    Key("max_topics", "topic_count", False, False, None, level=True),
+    Key("max_partitions", "partition_count", False, False, None, level=True),
+    Key("stored_bytes_hard", "stored_bytes", True, False, None, level=True, tenants_only=True),
+    Key("stored_bytes_soft", "stored_bytes", True, False, None, tenants_only=True),
 )
 TOPIC_RATES: Final = (
     TopicRate("bytes_in", "topic_producer_byte_rate", Measure("record_bytes", (0,), True)),
     TopicRate("bytes_out", "topic_consumer_byte_rate", Measure("record_bytes", (1, 78), True)),
 )
 # fmt: on
+TOPIC_STORED: Final = "topic_stored_bytes"

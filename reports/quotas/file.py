@@ -15,19 +15,23 @@ from configfile.base import Model, Name
 from configfile.load import FileError, read, validated
 from configfile.units import Size
 from reports.errors import ReportError
-from reports.quotas.catalogue import KEYS, TOPIC_RATES, Key
+from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED, Key
 
 DEFAULT = "<default>"
+LEVELS = {key.kind: key.kind for key in KEYS if key.level}
+"""Kinds of users and tenants that limit what there is at a time, and in which field of the logs that stands."""
 _BURST_WINDOWS = 11
 """Seconds of the rate that may come at once if no burst is set, as in the proxy."""
 _STORAGE = (
     *("source", "check_interval", "check_timeout", "fallback_throttle_factor", "throttle_factor_validity", "scope", "when_full"),
     *("release_margin", "warn_before", "log_dirs", "broker_id"),
 )
+_STORED_BYTES = ("count_replicas", "mode", "check_interval", "near_interval", "check_timeout", "validity")
 _NO_LIMITS = {
     *("admins", "dynamic", "observe", "cold_read_lag", "controller_mutations_algorithm", "default_partitions", "ask_timeout"),
     *("producer_ids", "topic_rates.mode", "topics.meter", "topics.mode"),
     *(f"storage.{name}" for name in _STORAGE),
+    *(f"stored_bytes.{name}" for name in _STORED_BYTES),
 }
 """Settings that are no limits, so that a report need not look at them."""
 Rate = Annotated[Size, Field(gt=0)]
@@ -36,8 +40,8 @@ Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit: `kind` as it is called in decisions, of whom, and how much: per second, or ids within a window for
-    `producer_ids`."""
+    """One limit: `kind` as it is called in decisions, of whom, and how much: per second, ids within a window for `producer_ids`, or
+    at a time for LEVELS."""
 
     kind: str
     user: str | None
@@ -69,11 +73,25 @@ class Available:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Users that share limits, by name and by the beginning of their names. `rates`: kind -> how much per second."""
+    """Users that share limits, by name and by the beginning of their names. `limits`: kind -> how much per second, or at a time
+    for LEVELS."""
 
     users: tuple[str, ...]
     user_prefixes: tuple[str, ...]
-    rates: Mapping[str, float]
+    limits: Mapping[str, float]
+
+    @property
+    def rates(self) -> dict[str, float]:
+        return {kind: limit for kind, limit in self.limits.items() if kind not in LEVELS}
+
+    @property
+    def levels(self) -> dict[str, float]:
+        return {kind: limit for kind, limit in self.limits.items() if kind in LEVELS}
+
+
+def is_level(kind: str) -> bool:
+    """Whether a kind limits what there is at a time: of users, tenants or topics."""
+    return kind == TOPIC_STORED or kind.removeprefix(of_tenants("")) in LEVELS
 
 
 def of_tenants(kind: str) -> str:
@@ -84,7 +102,7 @@ def of_tenants(kind: str) -> str:
 @dataclass(frozen=True, slots=True)
 class QuotaFile:
     """`limits` of users and client ids; bytes into topics per second, in total and by topic; what has to be left of volumes;
-    `topic_rates`: kind of a rate of topics -> topic -> bytes per second; `tenants` by name."""
+    `topic_rates`: kind of a rate of topics -> topic -> bytes per second; `topics_stored`: topic -> bytes; `tenants` by name."""
 
     path: str
     limits: tuple[Limit, ...] = ()
@@ -93,9 +111,14 @@ class QuotaFile:
     hard: Available | None = None
     soft: Available | None = None
     topic_rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    topics_stored: Mapping[str, float] = field(default_factory=dict)
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     not_looked_at: tuple[str, ...] = ()
     """Settings below `quotas` that the report does not look at: limits that the usage log cannot tell of, and unknown keys."""
+
+    def of_topics(self) -> dict[str, Mapping[str, float]]:
+        """Kind -> topic -> limit, of those that topics have by themselves."""
+        return {**self.topic_rates, TOPIC_STORED: self.topics_stored}
 
 
 def read_quotas(path: Path) -> QuotaFile:
@@ -122,23 +145,26 @@ def read_quotas(path: Path) -> QuotaFile:
         for one in TOPIC_RATES
     }
     thresholds = topics.total_bytes_in_per_sec, topics.bytes_in_per_sec
+    stored = {topic: float(one.hard) for topic, one in quotas.stored_bytes.topics.items()}
     left_out = tuple(_not_looked_at(quotas, file.tenants))
-    return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates, tenants, left_out)
+    return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates, stored, tenants, left_out)
 
 
 def _not_looked_at(quotas: _Quotas, tenants: Mapping[str, _Tenant]) -> Iterator[str]:
     sections = {"": quotas, "topics.": quotas.topics, "topic_rates.": quotas.topic_rates, "storage.": quotas.storage}
-    sections |= {"storage.hard.": quotas.storage.hard, "storage.soft.": quotas.storage.soft}
+    sections |= {"storage.hard.": quotas.storage.hard, "storage.soft.": quotas.storage.soft, "stored_bytes.": quotas.stored_bytes}
     for prefix, section in sections.items():
         yield from (f"quotas.{prefix}{key}" for key in section.model_extra or {} if f"{prefix}{key}" not in _NO_LIMITS)
-    given = {key.name for key in KEYS if not replayed(key.kind) for entity in quotas.entities if entity.rate(key) is not None}
+    given = {key.name for key in _OF_USERS if not replayed(key.name) for entity in quotas.entities if entity.rate(key) is not None}
     yield from (f"quotas.entities[].{name}" for name in sorted(given))
+    if any(one.soft is not None for one in quotas.stored_bytes.topics.values()):
+        yield "quotas.stored_bytes.topics.*.soft"
     yield from (f"tenants.{name}" for name in sorted({name for one in tenants.values() for name in one.not_looked_at()}))
 
 
-def replayed(kind: str) -> bool:
-    """Whether the usage log tells enough to replay this kind of limit."""
-    return kind == "producer_ids" or any(key.measure is not None for key in KEYS if key.kind == kind)
+def replayed(name: str) -> bool:
+    """Whether the usage log tells enough to replay this limit, by its name in KEYS."""
+    return any(key.kind == "producer_ids" or key.measure is not None or key.level for key in KEYS if key.name == name)
 
 
 def limits_of(user: str | None, client_id: str | None, values: Mapping[str, float]) -> Iterator[Limit]:
@@ -146,7 +172,7 @@ def limits_of(user: str | None, client_id: str | None, values: Mapping[str, floa
     bursts = {key.kind: values.get(key.name) for key in KEYS if key.at_once}
     for key in KEYS:
         rate = values.get(key.name)
-        if rate is not None and not key.at_once and replayed(key.kind):
+        if rate is not None and not key.at_once and replayed(key.name):
             burst = (bursts[key.kind] or _BURST_WINDOWS * rate) if key.kind in bursts else 0.0
             yield Limit(key.kind, user, client_id, float(rate), float(burst))
 
@@ -168,10 +194,11 @@ class _EntityNames(Model):
 
     def limits(self) -> Iterator[Limit]:
         """One for each rate that is set."""
-        values = {key.name: rate for key in KEYS if (rate := self.rate(key)) is not None}
+        values = {key.name: rate for key in _OF_USERS if (rate := self.rate(key)) is not None}
         yield from limits_of(self.user, self.client_id, values)
 
 
+_OF_USERS = tuple(key for key in KEYS if not key.tenants_only)
 if TYPE_CHECKING:
     _Entity = _EntityNames
 else:
@@ -180,7 +207,7 @@ else:
         __base__=_EntityNames,
         __module__=__name__,
         __doc__="Limits of a user, a client id, or both.",
-        **{name: ((Rate if key.size else Number) | None, None) for key in KEYS for name in (key.name, key.deprecated)},
+        **{name: ((Rate if key.size else Number) | None, None) for key in _OF_USERS for name in (key.name, key.deprecated)},
     )
 
 
@@ -189,15 +216,16 @@ class _TenantMembers(Model, extra="allow"):
     user_prefixes: list[Name] = Field(default_factory=list)
 
     def tenant(self) -> Tenant:
-        rates = {key.kind: float(rate) for key in _TENANT_KEYS if (rate := getattr(self, key.name)) is not None}
-        return Tenant(tuple(self.users), tuple(self.user_prefixes), rates)
+        limits = {key.kind: float(limit) for key in _TENANT_KEYS if (limit := getattr(self, key.name)) is not None}
+        return Tenant(tuple(self.users), tuple(self.user_prefixes), limits)
 
     def not_looked_at(self) -> set[str]:
         """Names of settings that are limits, as far as the report knows, and not replayed."""
         return self.model_extra.keys() - _NOT_OF_TENANTS if self.model_extra else set()
 
 
-_TENANT_KEYS = tuple(key for key in KEYS if key.measure is not None and not key.kind.startswith("controller_mutations"))
+_OF_NO_TENANT = ("controller_mutations", "producer_ids")
+_TENANT_KEYS = tuple(key for key in KEYS if replayed(key.name) and key.kind not in _OF_NO_TENANT)
 _NOT_OF_TENANTS = {"topic_prefixes"}
 if TYPE_CHECKING:
     _Tenant = _TenantMembers
@@ -241,11 +269,21 @@ class _TopicRates(Model, extra="allow"):
     topics: dict[str, _TopicRate] = Field(default_factory=dict)
 
 
+class _TopicStored(Model):
+    hard: Rate
+    soft: Rate | None = None
+
+
+class _StoredBytes(Model, extra="allow"):
+    topics: dict[str, _TopicStored] = Field(default_factory=dict)
+
+
 class _Quotas(Model, extra="allow"):
     entities: list[_Entity] = Field(default_factory=list)
     topic_rates: _TopicRates = _TopicRates()
     topics: _Topics = _Topics()
     storage: _Storage = _Storage()
+    stored_bytes: _StoredBytes = _StoredBytes()
 
 
 class _File(Model, extra="ignore"):

@@ -22,7 +22,7 @@ from reports.errors import ReportError
 from reports.line_store import deduplicate, duplicates_by_day, sequence_counts, with_row_position
 from reports.log_files import check_logs, is_local, log_size, spark_path
 from reports.parallel import run_concurrently
-from reports.quotas.file import QuotaFile
+from reports.quotas.file import LEVELS, QuotaFile
 from reports.quotas.replay import replay
 from reports.read import FAILURES
 from reports.requirements import check_requirements
@@ -33,8 +33,10 @@ from reports.transforms.buckets import usual_interval
 
 QUICK_BYTES = 64 * 2**20
 """Logs of fewer bytes are read by a Spark that is configured for small queries."""
-_COUNTS = ("api_key", "requests", "response_bytes", "record_bytes", "mutations", "counted")
-_TEXTS = ("type", "proxy", "boot", "principal", "client_id", "topic", "api", "user")
+_LEVELS = tuple(LEVELS.values())
+_COUNTS = ("api_key", "requests", "response_bytes", "record_bytes", "mutations", "counted", *_LEVELS)
+_TEXTS = ("type", "proxy", "boot", "principal", "client_id", "topic", "api", "user", "tenant")
+_TYPES = ("usage", "producer_ids", "owned")
 _TIME = pa.timestamp("us", "UTC")
 _FIELDS = pa.schema(
     [("v", pa.int64()), ("seq", pa.int64()), ("start", _TIME), ("end", _TIME)]
@@ -47,13 +49,14 @@ _REQUIRED = ("seq", "proxy", "boot", "start", "end")
 @dataclass(frozen=True, slots=True)
 class Foreseen:
     """`rows` as of `replay`; the time that the logs tell of, both None where they have no line of it; the length of their intervals
-    in seconds."""
+    in seconds; of which LEVELS they say how much there was."""
 
     rows: tuple[dict[str, Any], ...]
     lines: int
     first: datetime | None
     last: datetime | None
     interval: int
+    levels: frozenset[str] = frozenset()
 
 
 def foresee(logs: str, quotas: QuotaFile, since: datetime | None = None, *, memory: str = "1500m") -> Foreseen:
@@ -86,7 +89,8 @@ def foresee_with(spark: SparkSession, stored: Path, quotas: QuotaFile) -> Forese
     counted = sequence_counts(rows)
     with run_concurrently() as pool:
         too_many, usual = pool.submit(duplicates_by_day, counted), pool.submit(usual_interval, rows)
-        told = rows.agg(F.count("*").alias("lines"), F.min("start").alias("first"), F.max("end").alias("last")).first()
+        had = [F.count(field).alias(field) for field in _LEVELS]
+        told = rows.agg(F.count("*").alias("lines"), F.min("start").alias("first"), F.max("end").alias("last"), *had).first()
     if told is None or not told["lines"]:
         return Foreseen((), 0, None, None, 0)
     copies, interval = sum(too_many.result().values()), usual.result() or 10
@@ -95,16 +99,18 @@ def foresee_with(spark: SparkSession, stored: Path, quotas: QuotaFile) -> Forese
     rates = interval * max(1, -(-60 // interval))
     found = tuple(row.asDict() for row in replay(spark, lines, quotas, Lengths(rates, rates, interval)).collect())
     first, last = (told[name].astimezone() for name in ("first", "last"))
-    return Foreseen(found, told["lines"] - copies, first, last, interval)
+    levels = frozenset(kind for kind, field in LEVELS.items() if told[field])
+    return Foreseen(found, told["lines"] - copies, first, last, interval, levels)
 
 
 def narrow(logs: str, since: datetime | None, stored: Path) -> None:
-    """Store the fields that limits count, of good lines about usage and producer ids. OSError where they cannot be written."""
+    """Store the fields that limits count, of good lines about usage, producer ids and what owners have. OSError where
+    they cannot be written."""
     write_columns(logs, _FIELDS, partial(_good, since=since), stored)
 
 
 def _good(lines: pa.Table, since: datetime | None) -> pa.Table:
-    rules = [pc.is_in(lines["v"], pa.array(VERSIONS)), pc.is_in(lines["type"], pa.array(["usage", "producer_ids"]))]
+    rules = [pc.is_in(lines["v"], pa.array(VERSIONS)), pc.is_in(lines["type"], pa.array(_TYPES))]
     rules += [pc.is_valid(lines[name]) for name in _REQUIRED]
     counts = [pc.fill_null(lines[name], 0) for name in _COUNTS]
     rules += [pc.and_(pc.greater_equal(count, 0), pc.less_equal(count, LARGEST_COUNT)) for count in counts]

@@ -5,7 +5,7 @@ In: good lines, each once, the decisions among them, and a `QuotaFile`. Out: the
 (`proxy/operate/suggest.py`), and a test holds both to the same outcome.
 
 Who asked decides whose limit it was, as with traffic: a limit of a tenant holds back the user who asked, too, and one of a user its
-tenant.
+tenant. Limits of what there is at a time are those of whom the decision names, as topics are not of who asks.
 """
 
 from functools import partial, reduce
@@ -14,10 +14,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, TimestampType
 
-from advice.use import PERCENTILE
-from reports.quotas.file import QuotaFile, of_tenants
+from advice.use import LEVEL_SECONDS, PERCENTILE
+from reports.quotas.catalogue import TOPIC_STORED
+from reports.quotas.file import LEVELS, QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
-from reports.quotas.replay import SCHEMA, WHO, demand
+from reports.quotas.replay import SCHEMA, WHO, demand, levels
 from reports.transforms.buckets import bucket_start
 
 COLUMNS = (
@@ -35,8 +36,10 @@ def with_demand(
 ) -> DataFrame:
     """The outcome of a replay with COLUMNS behind it, and with rows of owners of whom nothing passed."""
     enforced = decided.where(F.col("mode") == "enforce")
-    used = demand(spark, lines, quotas, interval)
-    parts = [replayed, *([] if used is None else [_used(used, interval)]), *_hits(spark, enforced, quotas, interval)]
+    used, had = demand(spark, lines, quotas, interval), levels(spark, lines, quotas)
+    histories = [] if used is None else [_used(used, interval)]
+    histories += [] if had is None else [_most(had)]
+    parts = [replayed, *histories, *_hits(spark, enforced, quotas, interval)]
     columns = spark.createDataFrame([], f"{SCHEMA}, {COLUMNS}")
     both = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts, columns)
     figures = [field for field in columns.schema.fields if field.name not in WHO]
@@ -61,17 +64,26 @@ def _used(demand: DataFrame, interval: int) -> DataFrame:
     )
 
 
+def _most(had: DataFrame) -> DataFrame:
+    most = F.max("level")
+    return had.groupBy(*WHO).agg(F.count("*").alias("intervals"), most.alias("used"), most.alias("largest"))
+
+
 def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval: int) -> list[DataFrame]:
     """Decisions of users and clients, those of topics, and those of tenants."""
     times = (F.col("left_out") + 1).alias("times")
+    levels = [*LEVELS, *map(of_tenants, LEVELS), TOPIC_STORED]
+    looks, intervals = (F.unix_seconds(bucket_start("at", seconds)) for seconds in (LEVEL_SECONDS, interval))
     told = enforced.select(
-        F.unix_seconds(bucket_start("at", interval)).alias("at"),
+        F.when(F.col("quota").isin(levels), looks).otherwise(intervals).alias("at"),
         "principal",
         "client_id",
         F.regexp_replace("quota", f"^{of_tenants('')}", "").alias("kind"),
         F.col("quota").startswith(of_tenants("")).alias("of_tenant"),
         F.col("entity_user").isNotNull().alias("of_user"),
         F.col("entity_client_id").isNotNull().alias("of_client"),
+        "entity_user",
+        "entity_tenant",
         "topics",
         "action",
         F.col("limit").alias("hit"),
@@ -79,16 +91,18 @@ def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval:
         times,
     )
     nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
-    kinds = [kind for kind, rates in quotas.topic_rates.items() if rates]
+    kinds = [kind for kind, limits in quotas.of_topics().items() if limits]
     kinds += ["bytes_in"] if quotas.topics or quotas.topics_total is not None else []
     named = told.where(F.col("kind").isin(kinds)).select("*", F.explode("topics").alias("topic"), *nobody)
     found = [_held_back(named.withColumn("of_level", F.expr("true")))]
     if any(one.rates for one in quotas.tenants.values()):
         found.append(_held_back(_of_tenants(spark, told, quotas)))
-    if not quotas.limits:
+    found += _of_levels(spark, told, quotas)
+    rates = [limit for limit in quotas.limits if limit.kind not in LEVELS]
+    if not rates:
         return found
     pairs = told.select("principal", "client_id").distinct()
-    owned = holders(spark, pairs, quotas.limits).drop("limit", "burst")
+    owned = holders(spark, pairs, rates).drop("limit", "burst")
     same = [told[name].eqNullSafe(owned[name]) for name in _OWNED]
     joined = told.join(owned, on=same[0] & same[1] & same[2], how="inner").select(
         "at", owned["kind"], "owner_user", "owner_client", "of_user", "of_client", "action", "hit", "throttle_ms", "times"
@@ -96,6 +110,26 @@ def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval:
     of_level = F.when(F.col("owner_client").isNull(), F.col("of_user")).otherwise(F.col("of_client"))
     clients = joined.select("*", F.lit(None).cast("string").alias("topic"), of_level.alias("of_level"))
     return [*found, _held_back(clients)]
+
+
+def _of_levels(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> list[DataFrame]:
+    """Decisions by limits of what there is at a time, of users and of tenants."""
+    found, nobody = [], F.lit(None).cast("string")
+    columns = ("at", "action", "hit", "throttle_ms", "times", F.expr("true").alias("of_level"))
+    limits = [limit for limit in quotas.limits if limit.kind in LEVELS]
+    if limits:
+        mine = told.where(F.col("kind").isin(list(LEVELS)) & F.col("of_user"))
+        pairs = mine.select(F.col("entity_user").alias("principal"), nobody.alias("client_id")).distinct()
+        owned = holders(spark, pairs, limits).select(F.col("principal").alias("entity_user"), "kind", "owner_user", "owner_client")
+        joined = mine.join(owned, on=["entity_user", "kind"], how="inner")
+        found.append(_held_back(joined.select("kind", "owner_user", "owner_client", nobody.alias("topic"), *columns)))
+    rows = [(name, kind) for name, one in quotas.tenants.items() for kind in one.levels]
+    if rows:
+        limited = F.broadcast(spark.createDataFrame(rows, "entity_tenant string, kind string"))
+        joined = told.where("of_tenant").join(limited, on=["entity_tenant", "kind"], how="inner")
+        whose = (nobody.alias("owner_user"), nobody.alias("owner_client"), F.col("entity_tenant").alias("topic"))
+        found.append(_held_back(joined.select(F.concat(F.lit(of_tenants("")), "kind").alias("kind"), *whose, *columns)))
+    return found
 
 
 def _of_tenants(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> DataFrame:

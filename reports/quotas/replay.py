@@ -4,6 +4,10 @@ limit: how much of it was used, and what the limit would have done.
 The traffic is what passed: where other limits held somebody back, that one would have sent more. A limit is replayed as the
 proxy enforces it: a rate lets 10 s of itself pass at once, what comes beyond is a debt that is paid at the rate, and while there is
 a debt its owner is throttled. Who sends again as soon as it may stays at the limit, and counts as throttled for as long as that.
+
+Limits of what there is at a time (topics, partitions, stored bytes) are held against what the logs say that tenants, users and
+topics had: what is there stays, and what would come on top of the limit is refused. So what had not passed at the end is growth
+alone, and an owner counts as throttled for as long as it had more than the limit, as nothing could be added then.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +16,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.quotas.catalogue import KEYS, TOPIC_RATES, Measure
-from reports.quotas.file import QuotaFile, of_tenants
+from advice.use import LEVEL_SECONDS
+from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED, Measure
+from reports.quotas.file import LEVELS, QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
 from reports.tables import Lengths
 from reports.transforms.buckets import interval_bucket
@@ -26,6 +31,7 @@ _SHORT = 0.1
 """The part of a burst that passes in a short interval, at most."""
 NEAR = 0.8
 """The part of a limit from which on somebody is near it."""
+_NO_RATES = {"producer_ids", *LEVELS}
 WHO = ("kind", "owner_user", "owner_client", "topic")
 """Whose limit a row is about. The kinds of tenants have the name of the tenant in `topic`, as ledgers do."""
 SCHEMA = (
@@ -50,14 +56,15 @@ def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Le
         found = found.unionByName(_ids(spark, lines, quotas, seconds))
     if quotas.topics_total is not None or quotas.topics:
         found = found.unionByName(_topics(lines, quotas, seconds))
-    return found
+    had = levels(spark, lines, quotas)
+    return found if had is None else found.unionByName(_held(had))
 
 
 def demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame | None:
     """What came for each owner of a rate in each bucket: WHO, `limit`, `burst`, `at` (seconds since the epoch) and `demand`, above
     0. None without a rate."""
     found = []
-    if any(limit.kind != "producer_ids" for limit in quotas.limits):
+    if any(limit.kind not in _NO_RATES for limit in quotas.limits):
         found.append(_demand(spark, lines, quotas, seconds))
     if any(quotas.topic_rates.values()):
         found.append(_topic_demand(spark, lines, quotas, seconds))
@@ -95,6 +102,75 @@ def _tenant_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, sec
     owned = came.join(rates, on=["tenant", "_kind"], how="inner")
     return owned.groupBy("kind", *nobody, F.col("tenant").alias("topic"), "limit", F.lit(0.0).alias("burst"), "at").agg(
         F.sum("demand").cast("double").alias("demand")
+    )
+
+
+def levels(spark: SparkSession, lines: DataFrame, quotas: QuotaFile) -> DataFrame | None:
+    """What each owner of a limit of what there is at a time had: WHO, `limit`, `at` (seconds since the epoch, of LEVEL_SECONDS) and
+    `level`, the most that one proxy saw. None without a limit."""
+    limits = [limit for limit in quotas.limits if limit.kind in LEVELS]
+    of_groups = [(name, of_tenants(kind), limit) for name, one in quotas.tenants.items() for kind, limit in one.levels.items()]
+    of_topics = [(topic, TOPIC_STORED, limit) for topic, limit in quotas.topics_stored.items()]
+    found = []
+    if limits:
+        had = _had(lines, {kind: LEVELS[kind] for kind in {limit.kind for limit in limits}}, "user")
+        pairs = had.select(F.col("name").alias("principal"), F.lit(None).cast("string").alias("client_id")).distinct()
+        owned = holders(spark, pairs, limits).select("principal", F.col("kind").alias("_of"), "owner_user", "owner_client", "limit")
+        joined = had.join(owned, on=(had["name"] == owned["principal"]) & (had["kind"] == owned["_of"]), how="inner")
+        found.append(joined.withColumn("topic", F.lit(None).cast("string")))
+    for rows, name, fields in (
+        (of_groups, "tenant", {of_tenants(kind): level for kind, level in LEVELS.items()}),
+        (of_topics, "topic", {TOPIC_STORED: "stored_bytes"}),
+    ):
+        if rows:
+            limited = F.broadcast(spark.createDataFrame(rows, "name string, kind string, limit double"))
+            wanted = {kind: field for kind, field in fields.items() if any(kind == row[1] for row in rows)}
+            nobody = {one: F.lit(None).cast("string") for one in ("owner_user", "owner_client")}
+            joined = _had(lines, wanted, name).join(limited, on=["name", "kind"], how="inner")
+            found.append(joined.withColumns({**nobody, "topic": F.col("name")}))
+    return reduce(DataFrame.unionByName, [one.select(*WHO, "limit", "at", "level") for one in found]) if found else None
+
+
+def _had(lines: DataFrame, fields: Mapping[str, str], name: str) -> DataFrame:
+    """`name`, `kind`, `at`, `level` of those whose name is in a column of lines `owned`; `fields`: kind -> field."""
+    owned = lines.where((F.col("type") == "owned") & F.col(name).isNotNull())
+    stack = ", ".join(f"'{kind}', {field}" for kind, field in fields.items())
+    columns = [interval_bucket(LEVEL_SECONDS).alias("at"), F.col(name).alias("name")]
+    each = owned.select(*columns, F.expr(f"stack({len(fields)}, {stack}) as (kind, level)")).where("level is not null")
+    return each.groupBy("name", "kind", "at").agg(F.max("level").cast("double").alias("level"))
+
+
+def _held(had: DataFrame) -> DataFrame:
+    """The outcome for limits of what there is at a time."""
+    zero = F.lit(0.0)
+    looks = F.array_sort(F.collect_list(F.struct("at", "level")))
+    start = F.struct(
+        zero.alias("had"),
+        F.lit(None).cast("double").alias("before"),
+        zero.alias("refused"),
+        F.lit(0).alias("times"),
+        F.first("limit").alias("limit"),
+    )
+    rows = had.withColumn("demand", F.col("level") * LEVEL_SECONDS).withColumn("burst", zero)
+    walk = F.aggregate(looks, start, _look)
+    over = F.col("level") > F.col("limit")
+    throttled = F.count_if(over) * F.lit(LEVEL_SECONDS)
+    return _told(rows, LEVEL_SECONDS, throttled, zero, walk["refused"], walk["times"]).withColumn("total", F.col("peak"))
+
+
+def _look(state: Column, look: Column) -> Column:
+    """One look. `had`: what there would be under the limit; `before`: what the look before saw, null before the first."""
+    level, limit = look["level"], state["limit"]
+    had = F.when(state["before"].isNull(), level).otherwise(state["had"])
+    more = level - F.coalesce(state["before"], level)
+    now = F.when(more > 0, F.least(had + more, F.greatest(had, limit))).otherwise(F.greatest(had + more, F.lit(0.0)))
+    begins = (level > limit) & (F.coalesce(state["before"], F.lit(0.0)) <= limit)
+    return F.struct(
+        now.alias("had"),
+        level.alias("before"),
+        (state["refused"] + F.greatest(had + more - now, F.lit(0.0))).alias("refused"),
+        (state["times"] + F.when(begins, 1).otherwise(0)).alias("times"),
+        limit.alias("limit"),
     )
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from advice.limits import reason
 from advice.use import NOT_USED
-from reports.quotas.catalogue import KEYS, TOPIC_RATES
+from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
+from reports.quotas.file import is_level, of_tenants
 from reports.reasons import MEANINGS, Reason
 from reports.summary.model import Compared, Decision, Level, Party, QuotaRow, Report, Traffic, VolumeRow
 from webpage.text import clean, count, counted, day, decimal, duration, percent, rate, size, size_signed
@@ -18,6 +19,8 @@ _SOON = 30
 """Days within which a volume that fills is a warning."""
 _SIZES = [key.kind for key in KEYS if key.size]
 _BYTES = {"bytes_in", *_SIZES, *(f"tenant_{kind}" for kind in _SIZES), *(one.kind for one in TOPIC_RATES)}
+_STORED = {TOPIC_STORED, *(key.kind for key in KEYS if key.level and key.size)}
+_STORED |= {of_tenants(kind) for kind in _STORED}
 _BYTES_OF_ALL = {"storage", "overload"}
 """Quotas of no single owner, whose decisions are about bytes per second."""
 _MAX_NAMES = 20
@@ -82,6 +85,8 @@ def producers(principals: tuple[tuple[str, float], ...]) -> str:
 
 def amount(row: QuotaRow, value: float) -> str:
     """A value in the unit of the row's quota."""
+    if is_level(row.kind):
+        return size(value) if row.kind in _STORED else decimal(value)
     if row.kind in _BYTES:
         return rate(value)
     return decimal(value) if row.kind == "producer_ids" else f"{decimal(value)}/s"
@@ -89,7 +94,7 @@ def amount(row: QuotaRow, value: float) -> str:
 
 def decided(quota: str, action: str, value: float) -> str:
     """The usage or the limit of a decision. A full volume refuses by its bytes, one that fills slows by a rate."""
-    if quota == "storage" and action == "refuse":
+    if (quota == "storage" and action == "refuse") or quota in _STORED:
         return size(value)
     return rate(value) if quota in _BYTES or quota in _BYTES_OF_ALL else decimal(value)
 
@@ -100,12 +105,12 @@ def rests_on(row: QuotaRow) -> str:
         return ""
     if not row.used.intervals:
         return reason(NOT_USED, row.held_back, lambda value: amount(row, value)) if row.held_back else ""
-    return f"Suggested: {reason(row.used, row.held_back, lambda value: amount(row, value))}"
+    return f"Suggested: {reason(row.used, row.held_back, lambda value: amount(row, value), level=is_level(row.kind))}"
 
 
 def not_passed(row: QuotaRow) -> str:
     """What had not passed at the end of a replay."""
-    return size(row.waiting) if row.kind in _BYTES else count(round(row.waiting))
+    return size(row.waiting) if row.kind in _BYTES | _STORED else count(round(row.waiting))
 
 
 def unused(found: Compared) -> str:

@@ -12,14 +12,14 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from advice.limits import NOT_HELD_BACK, HeldBack, suggested
-from advice.use import Use, as_in_a_histogram
+from advice.use import Use, as_a_level, as_in_a_histogram
 from reports.chargeback import Prices
 from reports.fill_forecast import VolumeForecast
 from reports.forecast.forecast import HORIZON, Forecast
 from reports.forecast.history import DAY
 from reports.period_tables import Inputs
-from reports.quotas.catalogue import KEYS, TOPIC_RATES
-from reports.quotas.file import Limit, QuotaFile, of_tenants
+from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
+from reports.quotas.file import LEVELS, Limit, QuotaFile, is_level, of_tenants
 from reports.quotas.replay import NEAR
 from reports.summary.lines import list_silences
 from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, Path, QuotaRow, VolumeRow
@@ -28,8 +28,9 @@ from reports.tables import Tables
 MAX_ROWS = 20
 MAX_QUOTAS = 40
 _SIZES = {key.kind for key in KEYS if key.size}
+_WHOLE = _SIZES | LEVELS.keys()
 WHOLE = frozenset(
-    _SIZES | {of_tenants(kind) for kind in _SIZES} | {rate.kind for rate in TOPIC_RATES} | {"bytes_in", "producer_ids"}
+    {*_WHOLE, *map(of_tenants, _WHOLE), *(rate.kind for rate in TOPIC_RATES), TOPIC_STORED, "bytes_in", "producer_ids"}
 )
 """Quotas whose limits are whole numbers."""
 _POINTS = 60
@@ -160,10 +161,10 @@ def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None, str 
         owners = [(user, client) for kind, user, client, _ in used if kind == limit.kind]
         if not any(_covers(limit, user, client) for user, client in owners):
             found.append(f"{limit.kind} of {_whose(limit.user, limit.client_id, None)}")
-    for kind, rates in quotas.topic_rates.items():
-        found += [f"{kind} of {_whose(None, None, topic)}" for topic in rates if (kind, None, None, topic) not in used]
+    for kind, limits in quotas.of_topics().items():
+        found += [f"{kind} of {_whose(None, None, topic)}" for topic in limits if (kind, None, None, topic) not in used]
     for name, one in quotas.tenants.items():
-        kinds = map(of_tenants, one.rates)
+        kinds = map(of_tenants, one.limits)
         found += [f"{kind} of {_whose(None, None, name, kind)}" for kind in kinds if (kind, None, None, name) not in used]
     return found
 
@@ -209,7 +210,8 @@ def _history(row: Row) -> tuple[Use, HeldBack]:
     counts = (row[name] for name in ("throttled", "throttled_told", "refused", "held", "hit_intervals", "hit_limit"))
     if not row["intervals"]:  # no rate: a level, or a threshold
         return as_in_a_histogram(0, row["p99"], row["peak"]), HeldBack(*counts)
-    return as_in_a_histogram(row["intervals"], row["used"], row["largest"]), HeldBack(*counts)
+    made = as_a_level(row["intervals"], row["largest"]) if is_level(row["kind"]) else None
+    return made or as_in_a_histogram(row["intervals"], row["used"], row["largest"]), HeldBack(*counts)
 
 
 def _whose(user: str | None, client: str | None, topic: str | None, kind: str = "") -> str:

@@ -33,6 +33,7 @@ def count_lines(tables: Tables, lines: DataFrame, writers: tuple[Writer, ...]) -
         gaps=others.get("gap", 0),
         volumes=others.get("volume", 0),
         producer_ids=others.get("producer_ids", 0),
+        owned=others.get("owned", 0),
         latencies=others.get("latency", 0),
         duplicates=sum(writer.duplicates for writer in writers),
         quarantined=read["bad"],

@@ -28,6 +28,7 @@ class Lines:
     volumes: int = 0
     producer_ids: int = 0
     latencies: int = 0
+    owned: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from reports.transforms.buckets import bucket_start, dated
 
-_WHAT = ("quota", "mode", "action", "entity_user", "entity_client_id")
+_WHAT = ("quota", "mode", "action", "entity_user", "entity_client_id", "entity_tenant")
 
 
 def decisions(lines: DataFrame) -> DataFrame:
-    """The decisions as logged, with `date` (UTC) first and the entity in two columns."""
+    """The decisions as logged, with `date` (UTC) first and the entity in three columns."""
     return lines.where(F.col("type") == "decision").select(
         "date",
         "at",
@@ -24,6 +24,7 @@ def decisions(lines: DataFrame) -> DataFrame:
         "action",
         F.col("entity.user").alias("entity_user"),
         F.col("entity.client_id").alias("entity_client_id"),
+        F.col("entity.tenant").alias("entity_tenant"),
         "principal",
         "client_id",
         "client_address",
@@ -78,9 +79,10 @@ def reasons(decided: DataFrame) -> DataFrame:
 
 
 def entity() -> Column:
-    """Whose quota, as a text: `user alice, client etl`; null where the quota is for all."""
-    parts = F.concat_ws(", ", F.concat(F.lit("user "), F.col("entity_user")), F.concat(F.lit("client "), F.col("entity_client_id")))
-    return F.nullif(parts, F.lit(""))
+    """Whose quota, as a text: `user alice, client etl`, `tenant payments`; null where the quota is for all."""
+    named = (("user ", "entity_user"), ("client ", "entity_client_id"), ("tenant ", "entity_tenant"))
+    parts = [F.concat(F.lit(what), F.col(column)) for what, column in named]
+    return F.nullif(F.concat_ws(", ", *parts), F.lit(""))
 
 
 def _beyond() -> Column:

@@ -486,6 +486,32 @@ def test_the_rate_of_an_address_never_reaches_a_broker(admin: Dialogue, dynamic_
     assert seen(admin.to_client)[("ip", None),] == {CONNECTIONS: 7.0}
 
 
+@pytest.mark.parametrize(
+    ("ops", "said"),
+    [
+        ({"max_topics": 0.0}, "max_topics 0 is out of range"),
+        ({"stored_bytes_hard": -1.0}, "stored_bytes_hard -1 is out of range"),
+        ({"max_partitions": 1.5}, "max_partitions 1.5 is not a whole number"),
+        ({"stored_bytes_soft": 5.0}, "`stored_bytes_soft` needs `stored_bytes_hard` beside it"),
+        ({"stored_bytes_soft": 5.0, "stored_bytes_hard": 4.0}, "slowing begins before the stop"),
+        ({"controller_mutations_rate": 1.0}, "controller_mutations_rate is not for tenants"),
+        ({"max_topic": 5.0}, "max_topic is no limit of tenants; max_topics is probably meant"),
+        ({"producer_byte_rate": 5.0}, "producer_byte_rate is no limit of tenants; cluster_producer_byte_rate is probably meant"),
+        ({"colour": None}, "colour is no limit of tenants."),
+        ({"users.bob": 2.0}, "users.bob has the value 1 where it is a member"),
+        ({"topic_prefixes.": 1.0}, "topic_prefixes. names nobody: a member of `topic_prefixes` has at least one character"),
+    ],
+)
+def test_what_a_tenant_cannot_have_never_reaches_a_broker(
+    admin: Dialogue, dynamic_quotas: DynamicQuotas, ops: Ops, said: str
+) -> None:
+    admin.client(alter(1, ((("tenant", "apps"),), ops)))
+    frame = admin.to_client
+    assert results(frame) == [((("tenant", "apps"),), 42)]
+    assert said in message(frame)
+    assert (admin.to_broker, dynamic_quotas.asked) == (b"", [])
+
+
 def test_a_tenant_with_the_name_of_an_address_is_another_entity(admin: Dialogue, dynamic_quotas: DynamicQuotas) -> None:
     dynamic_quotas.at_once = True
     address, tenant = (("ip", "10.0.0.1"),), (("tenant", "10.0.0.1"),)

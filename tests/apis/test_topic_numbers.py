@@ -122,6 +122,15 @@ def test_what_is_created_counts_and_what_is_deleted_frees(world):
         assert w.engine.owned.owned(APPS) == (0, 0)
 
 
+def test_a_tenant_that_is_removed_while_it_is_over_limits_nobody_any_more(full):
+    d, asked = full.dialogue("alice"), create(7, 1, ("apps.new", 1))
+    full.engine.change(limits_of(Settings()))
+    d.client(asked)
+    assert d.to_broker == asked
+    d.broker(created(7, 1, "apps.new"))
+    assert topics(d.to_client, 19, 7) == [("apps.new", 0, None)]
+
+
 def test_what_the_broker_did_not_do_is_given_back(world):
     w = tenants(world(knows_nothing=True), max_topics=1)
     d = w.dialogue("alice")

@@ -10,14 +10,16 @@ from proxy.config.limits import limits_of
 from proxy.config.models import Settings
 from proxy.config.tenants import tenants_of
 from proxy.hashing import murmur3
-from proxy.observe.tenants import NumberWarnings, PrefixWarnings, seen
+from proxy.observe.lines import Holds
+from proxy.observe.tenants import NumberWarnings, PrefixWarnings, holdings, seen
 from proxy.operate.show import console
 from proxy.operate.tenants import tables, tenants
 from quota.engine import Engine
+from quota.entity import Entity
 from quota.limits import Limits
 from quota.rules import Rules
 from quota.steps import finish_at_once
-from quota.tenants import Tenant, Tenants
+from quota.tenants import Tenant, Tenants, owner_of
 from tests.clients.proxied import Recorder
 
 SETTINGS = Settings.model_validate(
@@ -110,6 +112,38 @@ def test_a_limit_below_what_there_is_is_told_once():
     assert look() == []
     engine.owned.topic_sized("a.1", 1)
     assert look() == [("tenant a", 2, 1)], "it was within its limit meanwhile"
+
+
+def test_the_usage_log_is_told_of_those_who_have_most():
+    settings = {
+        "tenants": {name: {"topic_prefixes": [f"{name}."], "max_topics": 9, "stored_bytes_hard": 900} for name in ("a", "b", "c")},
+        "quotas": {"stored_bytes": {"topics": {"b.1": {"hard": 500}}}},
+    }
+    engine = Engine(limits_of(Settings.model_validate(settings)), murmur3)
+    for topic, partitions, creator in (("a.1", 3, "alice"), ("a.2", 1, "bob"), ("b.1", 2, None), ("d.1", 9, "alice")):
+        engine.owned.topic_sized(topic, partitions)
+        if creator is not None:
+            engine.owned.created(topic, creator)
+
+    def told(most: int = 9, *, topics_known: bool = True) -> list[Holds]:
+        return finish_at_once(holdings(engine, most, topics_known=topics_known))
+
+    alice, bob = (Entity(user, None) for user in ("alice", "bob"))
+    a, b = map(owner_of, "ab")
+    assert told() == [Holds(a, 2, 4), Holds(b, 1, 2), Holds(alice, 2, 12), Holds(bob, 1, 1)]
+    assert told(1) == [Holds(a, 2, 4), Holds(alice, 2, 12)]
+    assert told(topics_known=False) == [], "numbers say nothing before all topics are known"
+    look = finish_at_once(engine.stored.begin(1.0, everything=True))
+    look.brokers[1] = {"a.1": {0: 30, 1: 40}, "b.1": {0: 100}, "c": {0: 5}}
+    engine.stored.understand(look)
+    finish_at_once(engine.stored.finish(look))
+    engine.stored.topic("b.1").take(50)
+    topics = [Holds(Entity(None, None, name), stored=size) for name, size in (("b.1", 150), ("a.1", 70), ("c", 5))]
+    assert told()[0] == Holds(a, 2, 4, 70), "what was written since the look counts where there is a limit"
+    assert told()[1] == Holds(b, 1, 2, 150)
+    assert told()[-3:] == topics
+    assert told(2)[-2:] == topics[:2]
+    assert Holds(a, stored=70) in told(topics_known=False)
 
 
 class LinesLog:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from proxy.hashing import murmur3
-from proxy.observe.lines import api_name, iso
+from proxy.observe.lines import Holds, api_name, iso
 from proxy.observe.throttle_status import ThrottleStatus
 from proxy.observe.usage_log import UsageLog
 from proxy.observe.watcher import Observer
@@ -16,6 +16,7 @@ from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.kinds.producer_ids import ProducerIdLimit, ProducerIds, Usage, user_limit_table
 from quota.steps import Steps
+from quota.tenants import owner_of
 from tests.observe.support import LogFiles
 from tests.support import rows_of
 
@@ -143,6 +144,37 @@ def test_the_log_has_the_active_producer_ids_of_each_interval(room):
     ]
     assert (lines[0]["start"], lines[0]["end"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:10.000Z")
     assert lines[0]["window_ms"] == 3_600_000
+
+
+def test_the_log_says_once_a_minute_and_at_the_end_what_tenants_users_and_topics_have(room):
+    had = [Holds(owner_of("orders"), 3, 12, 1 << 60), Holds(ALICE, 1, 2), Holds(Entity(None, None, "orders"), stored=7)]
+
+    def holdings() -> Steps[list[Holds]]:
+        yield
+        return had
+
+    room.usage.holdings = holdings
+    for _ in range(6):
+        room.clock.pass_time(10)
+        room.usage.close_interval()
+    had = [Holds(owner_of("orders"), stored=0)]
+    room.clock.pass_time(10)
+    room.log_files.writer.start()
+    room.usage.stop()
+    lines = room.log_files.lines()
+    assert {line["type"] for line in lines} == {"owned"}
+    assert [(line["end"][14:19], line["tenant"], line["user"], line["topic"]) for line in lines] == [
+        ("01:00", "orders", None, None),
+        ("01:00", None, "alice", None),
+        ("01:00", None, None, "orders"),
+        ("01:10", "orders", None, None),
+    ]
+    assert [(line["topic_count"], line["partition_count"], line["stored_bytes"]) for line in lines] == [
+        (3, 12, 1 << 50),
+        (1, 2, None),
+        (None, None, 7),
+        (None, None, 0),
+    ]
 
 
 def test_the_log_has_how_long_requests_took_in_each_interval(room):

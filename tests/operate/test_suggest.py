@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from proxy.config.limits import table_of
 from proxy.config.load import load_settings
-from proxy.observe.lines import Author, decision_line, iso, usage_line
+from proxy.observe.lines import Author, Holds, decision_line, iso, owned_line, usage_line
 from proxy.operate.quotas import quotas
 from proxy.operate.suggest import Histogram
 from proxy.session.requester import Requester
@@ -38,6 +38,11 @@ class Log:
         key = TallyKey(f"User:{user}", client_id, topic, None, api)
         values = [*({**row, **sums}).values(), 0]
         line = usage_line(self.author, Row(key, *values, {}), iso(T0 + 10 * interval), iso(T0 + 10 * interval + 10))
+        with self.file.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def own(self, minute: int, holds: Holds) -> None:
+        line = owned_line(self.author, holds, iso(T0 + 60 * minute), iso(T0 + 60 * minute + 10))
         with self.file.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -183,6 +188,39 @@ def test_rates_of_tenants_are_what_their_users_do_together(tmp_path: Path) -> No
     assert load_settings(tmp_path / "suggested.yaml").tenants["till"].cluster_producer_byte_rate == 150
 
 
+def test_limits_of_what_there_is_at_a_time_rest_on_the_most_of_it(tmp_path: Path) -> None:
+    one, two, file = Log(tmp_path, "one"), Log(tmp_path, "two"), tmp_path / "settings.yaml"
+    file.write_text("upstream: {bootstrap_servers: [kafka:9092]}" + TENANTS)
+    one.add(1, "alice", 0, topic="orders", record_bytes=5)
+    for minute in range(40):
+        one.own(minute, Holds(owner_of("shop"), 10, 30 + minute, 1000))
+        two.own(minute, Holds(owner_of("shop"), 12 if minute == 7 else 9, 30, 900))
+        one.own(minute, Holds(owner_of("gone"), 10, 30))
+        one.own(minute, Holds(Entity("alice", None), 4, 8))
+        one.own(minute, Holds(Entity(None, None, "orders"), stored=700))
+        if minute == 1:
+            one.own(minute, Holds(owner_of("till"), 1, 1))
+    one.refuse(2, owner_of("shop"), "bob", "tenant_partition_count")
+    one.refuse(3, owner_of("shop"), "bob", "tenant_partition_count")
+    asked = ("--from", str(tmp_path), "--by", "tenant", "--tenants", str(file))
+    found = {(one["entity"]["tenant"], one["key"]): one for one in json.loads(run(*asked, "--json").stdout)}
+    assert {which: (one["used"], one["limit"], one["intervals"]) for which, one in found.items()} == {
+        ("shop", "max_topics"): (12, 18, 40),
+        ("shop", "max_partitions"): (69, 1600, 40),
+        ("shop", "stored_bytes_hard"): (1000, 1500, 40),
+    }
+    assert found["shop", "max_partitions"]["held_back"]["intervals"] == 1, "of the minutes, whoever asked"
+    told = run(*asked).stdout
+    assert "up to 12 in 40 minutes" in " ".join(told.replace("│", " ").split())
+    (tmp_path / "suggested.yaml").write_text(run(*asked, "--yaml").stdout)
+    shop = load_settings(tmp_path / "suggested.yaml").tenants["shop"]
+    assert (shop.max_topics, shop.max_partitions, shop.stored_bytes_hard) == (18, 1600, 1500)
+    assert suggested(tmp_path)["alice", "max_topics"] == (4, 6, 40)
+    (tmp_path / "topics.yaml").write_text(run("--from", str(tmp_path), "--by", "topic", "--yaml").stdout)
+    assert load_settings(tmp_path / "topics.yaml").quotas.stored_bytes.topics["orders"].hard == 1100
+    assert {key for _, key in suggested(tmp_path, "--by", "client-id")}.isdisjoint({"max_topics", "max_partitions"})
+
+
 def test_tenants_are_known_by_a_settings_file_alone(tmp_path: Path) -> None:
     Log(tmp_path, "one").add(1, "alice", 0, topic="a", record_bytes=5)
     file = tmp_path / "settings.yaml"
@@ -200,6 +238,7 @@ def test_bad_lines_and_lines_that_come_twice(tmp_path: Path) -> None:
     copy.write_bytes(log.file.read_bytes())
     good = json.loads(log.file.read_text().splitlines()[0])
     bad = [b"{", b"[]", b"\xff", b'{"v":2,"type":"usage"}', b'{"v":1,"type":"usage"}']
+    bad.append(b'{"v":2,"type":"owned","seq":1,"proxy":"a","boot":"b"}')
     bad += [json.dumps(good | change).encode() for change in ({"start": "yesterday"}, {"mutations": -1}, {"requests": "1"})]
     (tmp_path / "usage-two-00-0.jsonl").write_bytes(b"\n".join(bad) + b"\n" + json.dumps({**good, "type": "gap"}).encode())
     (tmp_path / "usage-three-00-0.jsonl").write_bytes(b"")

@@ -258,6 +258,9 @@ def test_what_other_proxies_let_through_counts_here_and_is_not_told_back() -> No
     assert not write(there, ("apps.a", 100)).refused
     assert list(others.take_charged()) == [(owner_of("apps"), 100.0)]
     assert list(sums.take_charged()) == []
+    assert here.stored.topic("apps.a").take(30)
+    write(here, ("apps.a", 20))
+    assert list(sums.take_charged()) == [(owner_of("apps"), 50.0)], "of several, once, and again after the last time"
 
 
 def test_a_tenant_and_a_topic_of_the_same_name_are_two() -> None:

@@ -19,7 +19,9 @@ from kafka import KafkaProducer
 
 from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.tenancy import PYTHON, access, logged_in, upstream
+from tests.real.refusing import make_topic
+from tests.real.tenancy import PYTHON, USER, access, logged_in, upstream
+from tests.real.test_refused_produce import CLIENTS, FILLER, WRITTEN, write
 from tests.real.test_storage import RECORD, AioFlood, Flood, JavaFlood, delete, read_in_order, whole
 
 pytestmark = pytest.mark.kafka
@@ -139,7 +141,39 @@ def test_no_client_stores_more_than_its_tenant_may_and_all_go_on_when_there_is_r
         proxy.wait_for("stored bytes within the limits", entity="tenant apps")
         for flood in (rdkafka, aio, java, python):
             flood.join()
+    *_, had = (line for line in proxy.usage() if line["type"] == "owned" and line["tenant"] == "apps")
+    assert had["stored_bytes"] > ROOM, "the log says so, too"
     assert (rdkafka.failed, aio.failed, java.failed, python.failed) == ([], [], 0, [])
     assert "what is written would pass its limit" in java.errors, "a client that shows messages shows why"
     written = {place: numbers for it in RECORDS.items() for place, numbers in whole(*it).items()}
     assert read_in_order(tenants1.bootstrap_servers, topic) == written
+
+
+def test_what_is_refused_for_good_every_client_shows_and_who_is_not_idempotent_goes_on(
+    tenants1: LocalCluster, tmp_path: Path, name: str
+) -> None:
+    """As with `mode: fail` of other quotas: kafka-python gives up its producer, aiokafka has skipped sequences for good where it is
+    idempotent."""
+    settings: dict[str, Any] = {
+        "tenants": {"apps": {"topic_prefixes": [f"{name}."], "stored_bytes_hard": 1 << 30}},
+        "quotas": {"stored_bytes": {"check_interval": "1s", "near_interval": "200ms", "mode": "fail"}},
+        "upstream": upstream(),
+        "reload": {"interval": 0},
+    }
+    seen = {}
+    with ProxyProcess(tmp_path, tenants1.bootstrap_servers, settings) as proxy:
+        budget = Budget(proxy, 1 << 30)
+        for what, client in CLIENTS.items():
+            topic = f"{name}.{what.replace(' ', '-')}"
+            make_topic(tenants1.bootstrap_servers, topic, 2, USER)
+            with logged_in(proxy.bootstrap) as connection:
+                write(connection, topic, 1, FILLER)  # so that brokers have let this user write there
+            budget.set(1)
+            seen[what] = client(proxy, topic, "all", lambda: budget.set(1 << 30), tmp_path / what)
+    assert seen == {
+        "java": ["PolicyViolationException, with the reason"] * 3 + WRITTEN,
+        "librdkafka": ["POLICY_VIOLATION"] * 3 + WRITTEN,
+        "kafka-python": ["PolicyViolationError"] * 6,
+        "aiokafka": ["PolicyViolationError"] * 3 + WRITTEN,
+        "aiokafka idempotent": ["PolicyViolationError"] * 6,
+    }

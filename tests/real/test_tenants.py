@@ -181,6 +181,14 @@ def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: Lo
         assert proxy.metric("tenant_topic_count_used", tenant="apps") == 3
         assert attempts(admin.delete_topics([prefix + "a"])) == {prefix + "a": None}
         assert attempts(admin.create_topics([NewTopic(prefix + "d", 1, 1)])) == {prefix + "d": None}
+    *_, had = (line for line in proxy.usage() if line["type"] == "owned" and line["tenant"] == "apps")
+    assert (had["topic_count"], had["partition_count"]) == (3, 3)
+    file = str(tmp_path / "settings.yaml")
+    asked = ("--from", str(proxy.logs), "--by", "tenant", "--tenants", file, "--min-intervals", "1", "--json")
+    found = {one["key"]: one for one in json.loads(quotas_command("suggest", *asked))}
+    assert found["max_topics"]["limit"] > 1.5 * 3, "it ran into its limit"
+    assert found["max_topics"]["held_back"]["limit"] == 3
+    assert found["max_partitions"]["used"] >= 3, "at a full minute there may have been more"
 
 
 def test_two_proxies_notice_what_the_other_let_create(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:
@@ -202,6 +210,10 @@ def test_two_proxies_notice_what_the_other_let_create(tenants3: LocalCluster, tm
         assert refused == {prefix + "b": "tenant apps has 1 of 1 topics (max_topics); 1 more is too many."}
         assert one.wait_for("prefixes without topics", tenant="idle")["topic_prefixes"] == ["nothing-begins-so"]
         assert not one.lines("prefixes without topics", tenant="apps")
+        checked = run_command(["check-config", "--cluster", str(tmp_path / "one" / "settings.yaml")], 300)
+        assert checked.returncode == 0, checked.stderr
+        (said,) = (line for line in checked.stderr.splitlines() if "topic_prefixes" in line)
+        assert said.endswith("`tenants.idle.topic_prefixes`: no topic of the cluster begins with `nothing-begins-so`")
 
 
 def test_with_a_ledger_proxies_tell_each_other_of_new_topics_at_once(tenants3: LocalCluster, tmp_path: Path, name: str) -> None:

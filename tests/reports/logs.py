@@ -96,6 +96,12 @@ class Log:
         fields = {"user": "alice", "active": 7, "counted": 5, "window_ms": 3_600_000, "limit": None}
         return self.line("producer_ids", {"start": after(at), "end": after(at + seconds), **fields}, changes)
 
+    def owned(self, at: float = 0, seconds: float = 10, **changes: Any) -> Self:
+        """What a tenant had at the end of the interval that starts `at` seconds after noon."""
+        whose = {"tenant": "payments", "user": None, "topic": None}
+        fields = {**whose, "topic_count": 3, "partition_count": 12, "stored_bytes": None}
+        return self.line("owned", {"start": after(at), "end": after(at + seconds), **fields}, changes)
+
     def latency(self, at: float = 0, seconds: float = 10, **changes: Any) -> Self:
         """How long Produce requests took in the interval that starts `at` seconds after noon."""
         times = {"p10_ms": 2.0, "p50_ms": 4.5, "p90_ms": 9.0, "p99_ms": 40.0, "max_ms": 56.0}

@@ -28,10 +28,12 @@ quotas:
     - {user: ANONYMOUS, cluster_producer_byte_rate: 20480, controller_mutations_rate: 1, controller_mutations_burst: 4}
     - {user: "<default>", cluster_request_rate: 100, cluster_consumer_byte_rate: 1000}
     - {user: pair, client_id: "<default>", cluster_consumer_byte_rate: 1000}
+    - {user: calm, max_topics: 10}
   topic_rates: {topics: {hot: {bytes_in: 1000}, calm: {bytes_in: 5000}}}
+  stored_bytes: {topics: {hot: {hard: 5000}}}
 tenants:
   apps: {users: [member], user_prefixes: [pa], cluster_consumer_byte_rate: 1000, cluster_request_rate: 50, max_topics: 5}
-  pairs: {user_prefixes: [pair], cluster_consumer_byte_rate: 2000}
+  pairs: {user_prefixes: [pair], cluster_consumer_byte_rate: 2000, max_partitions: 50, stored_bytes_hard: 1000}
 """
 
 
@@ -58,6 +60,18 @@ def made_up() -> list[bytes]:
     topic = {"user": None, "client_id": None}
     hot = {"quota": "topic_producer_byte_rate", "topics": ["hot"], "limit": 1000.0, "entity": topic, "principal": "User:calm"}
     log.decision(2, **hot, action="throttle", throttle_ms=2500).decision(9, **hot, action="throttle", throttle_ms=2500)
+    for minute in range(40):
+        at = 60 * minute
+        log.owned(at, tenant="apps", topic_count=3 + minute // 20, partition_count=9)
+        log.owned(at, tenant="pairs", topic_count=1, partition_count=30, stored_bytes=700 + minute)
+        log.owned(at, tenant=None, user="calm", topic_count=2, partition_count=4)
+        log.owned(at, tenant=None, topic="hot", topic_count=None, partition_count=None, stored_bytes=4000)
+    asked = {"principal": "User:calm", "api": "CreateTopics", "topics": ["apps.x"], "throttle_ms": 0, "limit": 5.0}
+    log.decision(70, **asked, quota="tenant_topic_count", entity=tenant)
+    log.decision(110, **asked, quota="tenant_topic_count", entity=tenant, left_out=2)
+    log.decision(200, **asked | {"limit": 10.0}, quota="topic_count", entity={"user": "calm", "client_id": None})
+    full = {"quota": "topic_stored_bytes", "topics": ["hot"], "limit": 5000.0, "entity": topic, "principal": "User:calm"}
+    log.decision(80, **full, api="Produce", api_key=0)
     return log.lines
 
 
@@ -96,13 +110,23 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
         ("tenant_consumer_byte_rate", "tenant apps"): by["tenant"]["consumer_byte_rate", "apps"],
         ("tenant_consumer_byte_rate", "tenant pairs"): by["tenant"]["consumer_byte_rate", "pairs"],
         ("tenant_request_rate", "tenant apps"): by["tenant"]["request_rate", "apps"],
+        ("tenant_topic_count", "tenant apps"): by["tenant"]["topic_count", "apps"],
+        ("tenant_partition_count", "tenant pairs"): by["tenant"]["partition_count", "pairs"],
+        ("tenant_stored_bytes", "tenant pairs"): by["tenant"]["stored_bytes", "pairs"],
+        ("topic_count", "user calm"): by["user"]["topic_count", "calm", None],
+        ("topic_stored_bytes", "topic hot"): by["topic"]["topic_stored_bytes", "hot"],
     }
     for which, (limit, held_back) in same.items():
         assert (rows[which].suggested, rows[which].held_back) == (limit, HeldBack(**held_back)), which
     assert {whose for (_, whose), row in rows.items() if row.state == "hit"} == {
-        *("user ANONYMOUS", "user refused", "user member", "user pair, client a", "topic hot", "tenant apps", "tenant pairs")
+        *("user ANONYMOUS", "user refused", "user member", "user pair, client a", "topic hot", "tenant apps", "tenant pairs"),
+        "user calm",
     }
-    assert report.capacity.quotas.not_looked_at == ("tenants.max_topics",)
+    assert report.capacity.quotas.not_looked_at == ()
+    apps = rows["tenant_topic_count", "tenant apps"]
+    assert (apps.held_back.refused, apps.held_back.intervals, apps.peak) == (4, 1, 4), "both within one minute"
+    assert rows["tenant_partition_count", "tenant pairs"].suggested == 45
+    assert rows["tenant_stored_bytes", "tenant pairs"].suggested == 1200, "one and a half times the most, in two figures"
     limits = {"producer_byte_rate": 20_480, "controller_mutations": 1}
     for kind, limit in limits.items():
         row = rows[kind, "user ANONYMOUS"]
@@ -110,4 +134,4 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
         assert row.held_back.limit == limit
         assert row.held_back.throttled_seconds > 0
     assert rows["request_rate", "user refused"].held_back.refused == 160, "40 that were written, and 3 with each that were not"
-    assert report.capacity.quotas.hit == 8
+    assert report.capacity.quotas.hit == 11

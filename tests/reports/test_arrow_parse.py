@@ -13,7 +13,17 @@ import pytest
 pytest.importorskip("pyspark")
 import pyarrow.dataset
 
-from proxy.observe.lines import Author, decision_line, iso, latency_line, producer_ids_line, usage_line, volume_line
+from proxy.observe.lines import (
+    Author,
+    Holds,
+    decision_line,
+    iso,
+    latency_line,
+    owned_line,
+    producer_ids_line,
+    usage_line,
+    volume_line,
+)
 from proxy.session.latencies import Part, Place
 from proxy.session.requester import Requester
 from proxy.session.tally import Row, TallyKey
@@ -21,6 +31,7 @@ from quota.decision import Action, Decision
 from quota.entity import Entity
 from quota.kinds.producer_ids import Usage
 from quota.kinds.storage import Replicas, Volume
+from quota.tenants import owner_of
 from reports import arrow_parse, text_blocks
 from reports.log_files import local_files
 from reports.publish import Staging
@@ -65,7 +76,9 @@ def mixed(chance: random.Random) -> list[bytes]:
             topic_bytes=chance.choice([{}, {"a": 1}, {"a": 1, "b,}:": 2}]),
             more_topic_bytes=chance.choice([..., None, {}, {"x": 3, "y": 4}]),
         )
-        log.producer_ids(at, limit=chance.choice([..., None, 7, 7.5])).latency(at).gap(at)
+        log.producer_ids(at, limit=chance.choice([..., None, 7, 7.5])).latency(at).owned(at, user=chance.choice([..., None])).gap(
+            at
+        )
     return log.lines
 
 
@@ -84,10 +97,12 @@ def test_what_a_proxy_writes_is_parsed_without_spark(tmp_path: Path) -> None:
         volume_line(author, volume, start, "local", None, 1.0, None),
         producer_ids_line(author, "alice", Usage(5, 100.5, 95.5, 0.1, 0.0, 7.2, overfull=False), 3600.0, start, end),
         latency_line(author, Place(Part.BROKER, 1, 0), [0, 3, 4, 1], start, end),
+        owned_line(author, Holds(owner_of("payments"), 3, 12, 1 << 40), start, end),
+        owned_line(author, Holds(Entity("alice", None), 3, 12), start, end),
         author.line("gap", at=start, lines=7),
     ]
     found = counted([orjson.dumps(line) for line in written], tmp_path)
-    assert found == {"usage": 1, "decision": 1, "volume": 2, "producer_ids": 1, "latency": 1, "gap": 1}
+    assert found == {"usage": 1, "decision": 1, "volume": 2, "producer_ids": 1, "owned": 2, "latency": 1, "gap": 1}
 
 
 def test_what_no_proxy_writes_is_left_as_it_is(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Quota files: read as the proxy reads them, refused with the key; and what their limits would have done."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localkafka import LocalCluster
+from proxy.operate import foreseen
+from quota.overrides import Difference
+from quota.tenants import Tenant, Tenants, owner_of
 from reports.errors import ReportError
 from tests.real.proxies import ProxyProcess
 
@@ -16,6 +20,7 @@ pytest.importorskip("pyspark")
 from reports.ingest import Destination, store_lines
 from reports.line_store import stored_schema
 from reports.publish import Staging
+from reports.quotas import foresee
 from reports.quotas.file import Limit, read_quotas
 from reports.quotas.replay import replay
 from reports.tables import Lengths
@@ -205,6 +210,65 @@ def test_an_interval_that_begins_a_moment_early_is_in_the_time_in_which_it_was(s
     quotas = read(tmp_path, "quotas: {entities: [{user: alice, producer_byte_rate: 100}]}")
     found = replayed(spark, tmp_path, log.lines, quotas, Lengths(10, 10, 10), NOON)["producer_byte_rate", "alice", None]
     assert (found["seconds"], found["seconds_throttled"], found["longest_wait"]) == (20, 20, 0)
+
+
+@pytest.mark.spark
+def test_what_there_is_stays_and_what_is_added_on_top_of_a_limit_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    log, other = Log(), Log("proxy-b")
+    for minute, topics, stored in ((0, 3, 900), (1, 5, 1500), (2, 4, 400), (3, 8, 1000)):
+        log.owned(60 * minute, topic_count=topics, partition_count=2 * topics, stored_bytes=stored)
+        other.owned(60 * minute, topic_count=topics - 1, partition_count=0)  # it has not heard of the last one yet
+        log.owned(60 * minute, tenant=None, user="alice", topic_count=minute, partition_count=10)
+        log.owned(60 * minute, tenant=None, topic="payments", topic_count=None, partition_count=None, stored_bytes=100)
+    quotas = """
+        quotas:
+          entities: [{user: "<default>", max_topics: 2, max_partitions: 10}]
+          stored_bytes: {topics: {payments: {hard: 90, soft: 50}, other: {hard: 1}}, count_replicas: false}
+        tenants:
+          payments: {topic_prefixes: [pay.], max_topics: 4, max_partitions: 100, stored_bytes_soft: 500B, stored_bytes_hard: 1000B}
+          empty: {topic_prefixes: [e.], max_topics: 1}
+        """
+    found = replayed(spark, tmp_path, log.lines + other.lines, read(tmp_path, quotas), Lengths(60, 60, 10), NOON)
+    topics = found["tenant_topic_count", "payments", None]
+    assert (topics["limit"], topics["peak"], topics["total"], topics["seconds"], topics["seconds_over"]) == (4, 8, 8, 240, 120)
+    # Of 5 one is refused; one goes, so that of the four that come then one is refused again.
+    assert (topics["waiting"], topics["times"], topics["seconds_throttled"], topics["longest_wait"]) == (1 + 3, 2, 120, 0)
+    assert topics["first_over"] < topics["last_over"]
+    stored = found["tenant_stored_bytes", "payments", None]
+    assert (stored["limit"], stored["waiting"], stored["times"]) == (1000, 500, 1)
+    assert found["tenant_partition_count", "payments", None]["times"] == 0
+    alice = found["topic_count", "alice", None]
+    assert (alice["limit"], alice["waiting"], alice["times"]) == (2, 1, 1)
+    assert found["partition_count", "alice", None]["seconds_throttled"] == 0, "as many as it may have"
+    of_topic = found["topic_stored_bytes", "payments", None]
+    assert (of_topic["limit"], of_topic["waiting"], of_topic["seconds_throttled"]) == (90, 0, 240), "what was there stays"
+    assert len(found) == 6
+    assert read(tmp_path, quotas).not_looked_at == ("quotas.stored_bytes.topics.*.soft", "tenants.stored_bytes_soft")
+
+
+@pytest.mark.spark
+def test_a_plan_says_whose_topics_would_be_too_many_and_what_no_log_tells(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foresee, "spark_session", lambda _master, **_: nullcontext(spark))
+    log = Log().usage(0)
+    for minute, topics in enumerate((3, 5, 6)):
+        log.owned(60 * minute, topic_count=topics, partition_count=topics)
+    log.write(tmp_path / "logs")
+    payments, empty = owner_of("payments"), Tenants({"payments": Tenant(topic_prefixes=("pay.",))})
+
+    def plan(key: str, old: float | None, new: float) -> foreseen.Replayed:
+        after = {payments: {key: new, **({"stored_bytes_hard": 9.0} if key == "stored_bytes_soft" else {})}}
+        before = {} if old is None else {payments: {key: old}}
+        changes = [Difference(payments, key, old, new)]
+        return foreseen.replay(str(tmp_path / "logs"), before, after, changes, {(payments, key): 4}, empty)
+
+    (held,) = plan("max_topics", None, 4).held_back
+    assert (held.owner, held.quota, held.limit, held.line) == ("tenant payments", "max_topics", 4, 4)
+    assert (held.times, held.seconds, held.longest_wait) == (1, 120, 0)
+    assert plan("max_topics", None, 6).held_back == plan("max_topics", 3, 4).held_back == ()
+    assert plan("stored_bytes_hard", None, 4).not_replayed == ("stored_bytes_hard",), "nobody looked at the log dirs"
+    assert plan("stored_bytes_soft", None, 4).not_replayed == ("stored_bytes_soft",)
 
 
 RATE = 200_000

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
 
 GIB = 2**30
 STORAGE = {"quota": "storage", "mode": "observe", "entity": {"user": None, "client_id": None}, "message": "data1 is full"}
+TENANT = {"quota": "tenant_topic_count", "entity": {"user": None, "client_id": None, "tenant": "payments"}, "message": "too many"}
 BOB = {"principal": "User:bob", "client_id": None}
 OTHER = {"principal": "<other>", "client_id": "<other>", "topic": "<other>"}
 
@@ -44,6 +45,7 @@ def write_logs(folder: Path) -> None:
     b.usage(14, **BOB, topic="orders", requests=5, record_bytes=49_000, records=100, refused={"controller_mutations": 2})
     b.usage(14, **OTHER, requests=9, request_bytes=11, response_bytes=12, record_bytes=13, records=14, refused={"storage": 4})
     b.decision(21, **STORAGE, principal="User:bob", client_id=None, action="throttle", throttle_ms=250)
+    b.decision(20, **TENANT, items=2, throttle_ms=0)
     b.seq += 6
     b.gap(22, lines=6).raw(b"{").write(folder)
 
@@ -105,6 +107,7 @@ def test_throttles_count_decisions_that_were_not_written(made: Made) -> None:
         "mode",
         "action",
         "entity_user",
+        "entity_tenant",
         "decisions",
         "written",
         "items",
@@ -113,24 +116,29 @@ def test_throttles_count_decisions_that_were_not_written(made: Made) -> None:
         "max_usage",
     )
     assert made.rows("throttles", *names) == [
-        ("controller_mutations", "enforce", "refuse", "alice", 7, 2, 4, 5500, 4000, 20.0),
-        ("storage", "observe", "throttle", None, 1, 1, 1, 250, 250, 12.5),
+        ("controller_mutations", "enforce", "refuse", "alice", None, 7, 2, 4, 5500, 4000, 20.0),
+        ("storage", "observe", "throttle", None, None, 1, 1, 1, 250, 250, 12.5),
+        ("tenant_topic_count", "enforce", "refuse", None, "payments", 1, 1, 2, 0, 0, 12.5),
     ]
 
 
 def test_reasons_are_the_most_frequent_first_with_the_latest_message(made: Made) -> None:
     found = [(row.quota, row.entity, row.decisions, row.message) for row in made.report.limits.reasons]
-    assert found == [("controller_mutations", "user alice", 7, "the latest"), ("storage", "everybody", 1, "data1 is full")]
+    assert found == [
+        ("controller_mutations", "user alice", 7, "the latest"),
+        ("storage", "everybody", 1, "data1 is full"),
+        ("tenant_topic_count", "tenant payments", 1, "too many"),
+    ]
     furthest = made.report.limits.reasons[0]
     assert (furthest.usage, furthest.limit) == (12.5, 5.0), (
         "the pair of one decision, not the largest usage beside the lowest limit"
     )
-    assert [row.at - NOON for row in made.report.limits.latest] == [timedelta(seconds=s) for s in (21, 15, 12)]
+    assert [row.at - NOON for row in made.report.limits.latest] == [timedelta(seconds=s) for s in (21, 20, 15, 12)]
 
 
 def test_copies_are_dropped_and_counted_and_no_line_is_unaccounted_for(made: Made) -> None:
     lines = made.report.lines
-    assert (lines.read, lines.usage, lines.decisions, lines.gaps, lines.duplicates, lines.quarantined) == (17, 10, 3, 1, 2, 1)
+    assert (lines.read, lines.usage, lines.decisions, lines.gaps, lines.duplicates, lines.quarantined) == (18, 10, 4, 1, 2, 1)
     assert lines.read == lines.usage + lines.decisions + lines.gaps + lines.duplicates + lines.quarantined
 
 
@@ -242,10 +250,10 @@ def test_sums_beyond_64_bits_put_the_lines_aside_that_cannot_be_true(make: Calla
 def test_writers_tell_what_is_missing_and_lost(made: Made) -> None:
     assert made.rows("writers", "proxy", "boot", "first_seq", "last_seq", "lines") == [
         ("proxy-a", "a1", 1, 8, 8),
-        ("proxy-b", "b1", 1, 12, 6),
+        ("proxy-b", "b1", 1, 13, 7),
     ]
     found = [(w.proxy, w.first_seq, w.last_seq, w.lines, w.duplicates, w.missing, w.lost) for w in made.report.writers]
-    assert found == [("proxy-a", 1, 8, 8, 2, 0, 0), ("proxy-b", 1, 12, 6, 0, 6, 6)]
+    assert found == [("proxy-a", 1, 8, 8, 2, 0, 0), ("proxy-b", 1, 13, 7, 0, 6, 6)]
     assert made.rows("gaps", "proxy", "lines") == [("proxy-b", 6)]
 
 
@@ -259,7 +267,7 @@ def test_the_summary_says_who_and_by_which_quota(made: Made) -> None:
         "The quota storage would have throttled everybody: 1 time on CreateTopics, for 250 ms at most, "
         "at the furthest with a usage of 12 B/s where the limit was 5 B/s",
         "The quota storage only watches (mode observe)",
-        "1 line of 17 could not be used",
+        "1 line of 18 could not be used",
         "The proxies lost 6 lines",
     ):
         assert sentence in made.page

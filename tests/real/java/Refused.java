@@ -46,7 +46,8 @@ public class Refused {
                 one.get();
                 System.out.println("written");
             } catch (ExecutionException e) {
-                boolean why = e.getCause().getMessage().contains("Too many bytes in") || e.getCause().getMessage().contains("earlier batch");
+                String said = e.getCause().getMessage();
+                boolean why = List.of("Too many bytes in", "earlier batch", "would pass its limit").stream().anyMatch(said::contains);
                 System.out.println(e.getCause().getClass().getSimpleName() + (why ? ", with the reason" : ""));
             }
         }
