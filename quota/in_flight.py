@@ -112,7 +112,7 @@ class Window:
 
     def is_little(self, size: float = 0.0) -> bool:
         """Is a request of so many bytes within what goes on at once? Without a size: was the last?"""
-        return self.sent + size <= self.allowance
+        return 0.0 < self.allowance >= self.sent + size
 
     def wait(self, size: float) -> float:
         """Seconds that one will wait for room, at the present rate."""

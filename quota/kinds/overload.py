@@ -174,7 +174,7 @@ class Broker:
             little /= 1 + len(wants)
             if wants:
                 size *= window.wants / (window.wants + sum(wants))
-        window.allowance = little if asked <= little else 0.0
+        window.allowance = little if asked < little < inf else 0.0
         window.resize(max(size, 1.0), self.controller.latency, now)
 
     def _seen(self, windows: Sequence[Window], seconds: float) -> Iterator[Seen]:

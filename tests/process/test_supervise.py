@@ -208,7 +208,7 @@ def broken_once(target: object, name: str, asynchronous: bool) -> list[int]:
 
 FAULTS: dict[str, tuple[Callable[[Proxy], object], str, bool]] = {
     "cluster": (lambda proxy: proxy.follower, "ask", True),
-    "usage log intervals": (lambda proxy: proxy.logs.usage, "tick", False),
+    "usage log intervals": (lambda proxy: proxy.logs.usage, "closing", False),
     "sweeps": (lambda proxy: proxy.logs.observer, "sweep", False),
     "reload": (lambda proxy: proxy.reloader, "_look", False),
     "producer ids": (lambda proxy: proxy.snapshot, "save", True),
