@@ -208,7 +208,7 @@ def broken_once(target: object, name: str, asynchronous: bool) -> list[int]:
 
 FAULTS: dict[str, tuple[Callable[[Proxy], object], str, bool]] = {
     "cluster": (lambda proxy: proxy.follower, "ask", True),
-    "usage log intervals": (lambda proxy: proxy.logs.usage, "tick", False),
+    "usage log intervals": (lambda proxy: proxy.logs.usage, "closing", False),
     "sweeps": (lambda proxy: proxy.logs.observer, "sweep", False),
     "reload": (lambda proxy: proxy.reloader, "_look", False),
     "producer ids": (lambda proxy: proxy.snapshot, "save", True),
@@ -246,7 +246,7 @@ def test_every_work_of_the_proxy_goes_on_after_a_mistake(name: str, tmp_path: Pa
     monkeypatch.setattr(Proxy, "start", spoilt)
     settings: dict[str, Any] = {
         "reload": {"interval": "20ms"},
-        "logs": {"usage": {"path": str(tmp_path), "topic": "usage"}},
+        "logs": {"usage": {"path": str(tmp_path), "topic": "usage", "interval": "1s"}},
         "quotas": {
             "storage": {"source": "local", "log_dirs": [str(tmp_path)], "check_interval": "20ms", "min_available_bytes": 1},
             "dynamic": {"topic": "quotas", "start_timeout": 0},
