@@ -246,7 +246,7 @@ def test_every_work_of_the_proxy_goes_on_after_a_mistake(name: str, tmp_path: Pa
     monkeypatch.setattr(Proxy, "start", spoilt)
     settings: dict[str, Any] = {
         "reload": {"interval": "20ms"},
-        "logs": {"usage": {"path": str(tmp_path), "topic": "usage"}},
+        "logs": {"usage": {"path": str(tmp_path), "topic": "usage", "interval": "1s"}},
         "quotas": {
             "storage": {"source": "local", "log_dirs": [str(tmp_path)], "check_interval": "20ms", "min_available_bytes": 1},
             "dynamic": {"topic": "quotas", "start_timeout": 0},
