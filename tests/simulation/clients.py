@@ -18,8 +18,9 @@ HOLD: Final = 10.0
 """Seconds that a request of an entity that is muted on another connection is held at most (docs/byte-quotas.md)."""
 NOT_IN_TIME: Final = 2.0
 """Seconds for an answer beyond all that is documented, while no fault delays anything."""
-FAULTY: Final = 15.0
-"""The same for connections that a fault may have delayed: one that is not closed, behind nodes that are slow."""
+FAULTY: Final = 25.0
+"""The same for connections that a fault may have delayed: that of a proxy to its broker is cut, then that of its client, each is
+noticed 10 s later only, and nodes are slow."""
 
 
 @dataclass

@@ -565,7 +565,8 @@ class World:
         for owner, rate in rates.items():
             before, self.rates[owner] = self.rates[owner], rate
             self.rate_history[owner].append((self.loop.time(), rate))
-            self.lenient(12.5 * before / rate if rate < before else 2.0, lasts=RESYNC, owner=owner)
+            if rate < before:
+                self.lenient(12.5 * before / rate, lasts=RESYNC, owner=owner)
         for proxy in self.proxies:
             proxy.reload()
 
