@@ -88,7 +88,7 @@ def _quotas(report: Report) -> list[str]:
             names = clean(", ".join(found.not_looked_at), 200)
             said.append(f"The report does not look at these settings of {clean(found.file, 60)}: {names}.")
     if proposed is not None:
-        said.append(f"The proposed quotas would have throttled {count(proposed.over)} of {counted(proposed.count, 'owner')}.")
+        said.append(f"The proposed quotas would have held back {count(proposed.over)} of {counted(proposed.count, 'owner')}.")
     return said
 
 

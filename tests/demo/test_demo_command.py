@@ -106,7 +106,7 @@ def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> N
     assert "The two weeks before the demo are generated" in page
     assert "/generated/data-1 will be the first volume to reach its limit" in page
     assert "The topic that grew most on it is archive, produced mostly by User:archive." in page
-    assert "The proposed quotas would have throttled 1 of 1 owner." in page
+    assert "The proposed quotas would have held back 1 of 1 owner." in page
     assert (demo.out / "report" / "plots" / "produced-by-principal.png").read_bytes().startswith(b"\x89PNG")
     lines = [json.loads(line) for file in demo.out.glob("logs/*.jsonl") for line in file.read_text().splitlines()]
     decisions = {(line["client_id"], line["action"], line["api_version"]) for line in lines if line["type"] == "decision"}
