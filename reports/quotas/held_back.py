@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, TimestampType
 
 from advice.use import PERCENTILE
+from reports.arrow_rows import local_frame
 from reports.quotas.file import QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
 from reports.quotas.replay import SCHEMA, WHO, demand
@@ -37,7 +38,7 @@ def with_demand(
     enforced = decided.where(F.col("mode") == "enforce")
     used = demand(spark, lines, quotas, interval)
     parts = [replayed, *([] if used is None else [_used(used, interval)]), *_hits(spark, enforced, quotas, interval)]
-    columns = spark.createDataFrame([], f"{SCHEMA}, {COLUMNS}")
+    columns = local_frame(spark, [], f"{SCHEMA}, {COLUMNS}")
     both = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts, columns)
     figures = [field for field in columns.schema.fields if field.name not in WHO]
     sums = both.groupBy(*WHO).agg(*[F.first(field.name, ignorenulls=True).alias(field.name) for field in figures])
@@ -102,7 +103,7 @@ def _of_tenants(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> Data
     """Decisions by the tenant of who asked."""
     members = tenants(spark, told.select("principal").distinct(), quotas)
     limits = [(name, kind) for name, one in quotas.tenants.items() for kind in one.rates]
-    limited = F.broadcast(spark.createDataFrame(limits, "tenant string, kind string"))
+    limited = F.broadcast(local_frame(spark, limits, "tenant string, kind string"))
     nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
     owned = told.join(members, on="principal", how="inner").join(limited, on=["tenant", "kind"], how="inner")
     kind = F.concat(F.lit(of_tenants("")), "kind").alias("kind")

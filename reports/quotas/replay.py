@@ -12,6 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, Measure
 from reports.quotas.file import QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
@@ -42,7 +43,7 @@ def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Le
     """Every limit of `quotas` against the traffic; see SCHEMA. Queues are walked by the logs' intervals, rates are averages over
     `lengths.rates`. Limits without traffic have no row."""
     seconds = lengths.rates
-    found = spark.createDataFrame([], SCHEMA)
+    found = local_frame(spark, [], SCHEMA)
     came = demand(spark, lines, quotas, lengths.interval)
     if came is not None:
         found = found.unionByName(_queued(came, lengths))
@@ -88,7 +89,7 @@ def _tenant_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, sec
     """The same for each tenant, of all its users together."""
     kinds = _measures(kind for one in quotas.tenants.values() for kind in one.rates)
     limits = [(name, kind, of_tenants(kind), rate) for name, one in quotas.tenants.items() for kind, rate in one.rates.items()]
-    rates = F.broadcast(spark.createDataFrame(limits, "tenant string, _kind string, kind string, limit double"))
+    rates = F.broadcast(local_frame(spark, limits, "tenant string, _kind string, kind string, limit double"))
     principals = lines.where(F.col("type") == "usage").select("principal").distinct()
     came = _came(lines, kinds, ("principal",), seconds).join(tenants(spark, principals, quotas), on="principal", how="inner")
     nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
@@ -116,7 +117,7 @@ def _came(lines: DataFrame, measures: Mapping[str, Measure], by: Sequence[str], 
 def _topic_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """The same for each topic that has a rate of its own, of everybody together."""
     limits = [(kind, topic, rate) for kind, rates in quotas.topic_rates.items() for topic, rate in rates.items()]
-    rates = F.broadcast(spark.createDataFrame(limits, "kind string, topic string, limit double"))
+    rates = F.broadcast(local_frame(spark, limits, "kind string, topic string, limit double"))
     measured = [F.when(_measured(one.measure) > 0, F.lit(one.kind)) for one in TOPIC_RATES]
     rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull()).select(
         interval_bucket(seconds).alias("at"),
