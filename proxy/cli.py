@@ -1,4 +1,7 @@
-"""The console command. In: arguments. Out: exit code 0, 1 when something failed, 2 when what was given is not right."""
+"""The console command. In: arguments. Out: exit code 0, 1 when something failed, 2 when what was given is not right.
+
+The model of settings is imported by the commands that read them: it takes longer to build than other commands take to start.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,14 @@ import json
 import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from proxy.compiled import hot_path
-from proxy.config.alone import enforces_alone
-from proxy.config.load import SettingsError, load_settings
-from proxy.config.models import Settings, deprecated_names
-from proxy.config.tenants import useless
+
+if TYPE_CHECKING:
+    from proxy.config.models import Settings
 
 
 class LazyGroup(click.Group):
@@ -121,6 +123,7 @@ def serve(
     settings = _load(config, over, every_listener)
     if not settings.upstream.bootstrap_servers:
         _fail("which cluster? give --upstream HOST:PORT, or set `upstream.bootstrap_servers` in the settings file")
+    from proxy.config.load import load_settings
     from proxy.process.serve import run
 
     sys.exit(run(settings, lambda: load_settings(config, over, every_listener), config))
@@ -133,6 +136,10 @@ def serve(
 @click.option("--print-schema", is_flag=True, help="Print the JSON Schema of the settings file instead.")
 def check_config(file: Path | None, no_files: bool, cluster: bool, print_schema: bool) -> None:
     """Check a settings file, and the certificates that it names: exit code 0 when all is right, 2 when not."""
+    from proxy.config.alone import enforces_alone
+    from proxy.config.models import Settings, deprecated_names
+    from proxy.config.tenants import useless
+
     if print_schema:
         click.echo(json.dumps(Settings.model_json_schema(), indent=2))
         return
@@ -170,6 +177,8 @@ def _unmatched(settings: Settings) -> list[str]:
 
 
 def _load(path: Path | None, over: dict[str, Any], every_listener: dict[str, Any] | None = None) -> Settings:
+    from proxy.config.load import SettingsError, load_settings
+
     try:
         return load_settings(path, over, every_listener)
     except SettingsError as e:

@@ -5,8 +5,8 @@ proxy does not. Modules import only from those further down in this list (a cont
 
 1. `job` is the file for `spark-submit`; `cli` has the options. `requirements` says what is missing, before anything large is
    imported. `follow` updates the report again and again. `pipeline` has the steps of one report.
-2. `render` makes the page, its plots and the terminal's summary of the plain values that `summary` takes from the tables.
-   `render` knows neither Spark nor the logs.
+2. `render` makes the page, its plots and the terminal's summary of the plain values that `summary` takes from the tables, as they
+   are stored. `render` knows neither Spark nor the logs.
 3. `period_tables` makes the tables of the whole period: `fill_forecast` says when volumes fill, with `forecast`, which knows no
    Spark; `quotas` replays the traffic against limits; `chargeback` computes costs.
 4. `read` finds the lines, with `log_files` and `kafka`. `ingest` adds them to the tables. Lines as proxies write them, nearly all,
@@ -14,11 +14,12 @@ proxy does not. Modules import only from those further down in this list (a cont
    `schema`, the fields of docs/log-format.md as data. `validation` has the rules for lines and `reasons` their names. Every line
    that is read is either valid or in quarantine.
 5. `line_store` keeps every valid line once, as Parquet, by type and day. All tables are made of it: `tables` names them,
-   `transforms` makes them, one concept a file, from DataFrame to DataFrame. `parquet` reads and writes them, `publish` moves them
-   into the out folder, all or none. docs/report.md describes them.
+   `transforms` makes them, one concept a file, from DataFrame to DataFrame. `parquet` writes them, `stored` reads them for Spark
+   and for sums of a few rows by Arrow (`arrow_rows` the other way), `publish` moves them into the out folder, all or none.
+   docs/report.md describes them.
 6. `session` starts Spark, `parallel` runs queries concurrently, `errors` has the error for users.
 
 To add a table by day: a file in `transforms`, its name in `tables`, its columns in docs/report.md (a test compares). To add a part
-of the page: a value in `summary.model`, the query that fills it in `summary`, a section in `render/report.html`. To add a type of
+of the page: a value in `summary.model`, the sum that fills it in `summary`, a section in `render/report.html`. To add a type of
 line or a version: `schema`.
 """

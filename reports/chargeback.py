@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.stored import Stored
 from reports.transforms.rates import of_api
 
 GIB = 2**30
@@ -22,6 +23,7 @@ MONTH = 30
 NOBODY = "<nobody>"
 """The principal of topics without a known producer."""
 _AMOUNTS = ("in_bytes", "out_bytes", "stored_byte_days")
+_COSTS = ("in_cost", "out_cost", "stored_cost", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +69,16 @@ def _stored(tables: Mapping[str, DataFrame]) -> DataFrame:
     return owned.groupBy("principal").agg(F.sum(F.col("byte_days") * F.col("part")).cast("bigint").alias("stored_byte_days"))
 
 
-def write_csv(table: DataFrame, path: Path) -> None:
+def write_csv(table: Stored, path: Path) -> None:
     """The table as CSV, with amounts in GiB. A name that a spreadsheet would take for a formula has an apostrophe before it."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(
             ["principal", "in_gib", "out_gib", "stored_gib_months", "in_cost", "out_cost", "stored_cost", "cost", "currency"]
         )
-        for row in table.toLocalIterator():
+        for row in table.rows(["principal", *_AMOUNTS, *_COSTS, "currency"]):
             amounts = [row["in_bytes"] / GIB, row["out_bytes"] / GIB, row["stored_byte_days"] / GIB / MONTH]
-            costs = [row[name] for name in ("in_cost", "out_cost", "stored_cost", "cost")]
+            costs = [row[name] for name in _COSTS]
             writer.writerow([_harmless(row["principal"]), *(f"{value:.6f}" for value in (*amounts, *costs)), row["currency"]])
 
 

@@ -49,6 +49,8 @@ def _value(field: Field) -> str:
             return f'"({_TIME})Z"'
         case Kind.COUNT:
             return f"({_COUNT})" if field.required else f"(?:({_COUNT})|null)"
+        case Kind.API_KEY:
+            return f"(-1|{_COUNT})"
         case _:
             entry = f'("{_TEXT})":({_COUNT})'
             return rf"\{{(?:{entry}(?:,{entry})?)?\}}"
@@ -96,7 +98,7 @@ def _typed(field: Field, parts: list[Column]) -> Column:
     match field.kind:
         case Kind.TEXT:
             return text if field.required else F.when(text != "", _unquoted(text))
-        case Kind.COUNT:
+        case Kind.COUNT | Kind.API_KEY:
             # Spark's cast fails by an exception, which costs as much as a line.
             return text.try_cast("bigint") if field.required else F.when(text != "", text.try_cast("bigint"))
         case Kind.TIME:

@@ -7,22 +7,26 @@ of a volume are the topics that grew most on it, with the principals that produc
 is reduced by the traffic that had not passed by the end of the logs. A limit that only delays traffic reduces nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from reports.forecast.forecast import Forecast, forecast
 from reports.forecast.history import DAY, History
 from reports.quotas.file import QuotaFile
+from reports.stored import Stored, latest, of_api, sums
+from reports.tables import Tables
 from reports.transforms.volumes import REST, VOLUME
 
 MAX_TOPICS = 10
 MAX_PRINCIPALS = 5
 IN_FORCE, PROPOSED = "in force", "proposed"
+
+_LAST = ("start", "used_bytes", "total_bytes", "limit_bytes", "soft_limit_bytes")
 
 Volume = tuple[int | None, str]
 
@@ -58,17 +62,22 @@ class VolumeForecast:
     factor: float | None = None
 
 
-def forecast_volumes(tables: Mapping[str, DataFrame], quotas: QuotaFile | None) -> tuple[VolumeForecast, ...]:
+def forecast_volumes(tables: Tables, quotas: QuotaFile | None) -> tuple[VolumeForecast, ...]:
     """Every volume that the logs tell of, by broker and log dir."""
     drivers = _drivers(tables)
-    last = F.max_by(
-        F.struct(F.unix_seconds("start").alias("at"), "used_bytes", "total_bytes", "limit_bytes", "soft_limit_bytes"), "start"
-    )
-    days = tables["volumes"].groupBy("date", *VOLUME).agg(last.alias("last")).orderBy(*VOLUME, "date")
+    keys = {name: name for name in ("date", *VOLUME)}
+    days = latest(tables["volumes"].parts(["date", *VOLUME, *_LAST]), keys, "start", _LAST)
     by_volume: dict[Volume, list[Any]] = {}
-    for row in days.toLocalIterator():
-        by_volume.setdefault((row["broker_id"], row["log_dir"]), []).append(row["last"])
+    for row in sorted(days, key=lambda row: (*_order(row), row["date"])):
+        row["at"] = int(row["start"].timestamp())
+        by_volume.setdefault((row["broker_id"], row["log_dir"]), []).append(row)
     return tuple(_volume_forecast(volume, rows, drivers.get(volume, ()), quotas) for volume, rows in by_volume.items())
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, str]:
+    """Volumes in order; a broker that is not known comes first."""
+    broker = row["broker_id"]
+    return (-1 if broker is None else broker), row["log_dir"]
 
 
 def _volume_forecast(volume: Volume, rows: Sequence[Any], drivers: tuple[Driver, ...], quotas: QuotaFile | None) -> VolumeForecast:
@@ -94,45 +103,61 @@ def _levels(quotas: QuotaFile, total: int) -> dict[str, int]:
     return {name: total - available.of(total) for name, available in found.items() if available is not None}
 
 
-def _drivers(tables: Mapping[str, DataFrame]) -> dict[Volume, tuple[Driver, ...]]:
+def _drivers(tables: Tables) -> dict[Volume, tuple[Driver, ...]]:
     """The topics of each volume that grew most, with who produced to them."""
-    ends = (
-        tables["volume_topics"]
-        .where(F.col("topic") != REST)
-        .groupBy(*VOLUME, "topic")
-        .agg(F.min_by("first_bytes", "date").alias("first"), F.max_by("last_bytes", "date").alias("last"))
-    )
-    grown = F.coalesce("last", F.lit(0)) - F.coalesce("first", F.lit(0))
-    rows = ends.select(*VOLUME, F.struct(grown.alias("grown"), F.coalesce("last", F.lit(0)).alias("bytes"), "topic").alias("row"))
-    # A volume's lines name some twenty topics each, so that the list of all is short.
-    largest = F.slice(F.sort_array(F.collect_list("row"), asc=False), 1, MAX_TOPICS)
-    chosen = rows.groupBy(*VOLUME).agg(largest.alias("rows")).collect()
-    names = sorted({topic["topic"] for row in chosen for topic in row["rows"]})
-    principals = _producers(tables["topics"], names)
+    by_volume: dict[Volume, list[tuple[int, int, str]]] = {}
+    for (broker_id, log_dir, topic), (first, last) in _ends(tables["volume_topics"]).items():
+        by_volume.setdefault((broker_id, log_dir), []).append(((last or 0) - (first or 0), last or 0, topic))
+    chosen = {volume: sorted(rows, reverse=True)[:MAX_TOPICS] for volume, rows in by_volume.items()}
+    principals = _producers(tables["topics"], sorted({topic for rows in chosen.values() for _, _, topic in rows}))
     return {
-        (row["broker_id"], row["log_dir"]): tuple(
-            Driver(topic["topic"], topic["bytes"], topic["grown"], principals.get(topic["topic"], ())) for topic in row["rows"]
-        )
-        for row in chosen
+        volume: tuple(Driver(topic, last, grown, principals.get(topic, ())) for grown, last, topic in rows)
+        for volume, rows in chosen.items()
     }
 
 
-def _producers(topics: DataFrame, names: Sequence[str]) -> dict[str, tuple[tuple[str, float], ...]]:
+def _ends(stored: Stored) -> dict[tuple[int | None, str, str], tuple[int | None, int | None]]:
+    """Bytes of each topic on each volume at the first and the last day that tell of it."""
+    keys = ("broker_id", "log_dir", "topic")
+    names = {name: name for name in keys}
+
+    def named() -> Iterator[pa.RecordBatch]:
+        for part in stored.parts(["date", *keys, "first_bytes", "last_bytes"]):
+            yield part.filter(pc.not_equal(part["topic"], REST))
+
+    first = latest(named(), names, lambda part: pc.negate(part["date"].cast(pa.int32())), ["first_bytes"])
+    last = latest(named(), names, "date", ["last_bytes"])
+    begin = {tuple(row[key] for key in keys): row["first_bytes"] for row in first}
+    return {key: (begin[key], row["last_bytes"]) for row in last for key in [tuple(row[key] for key in keys)]}
+
+
+def _producers(topics: Stored, names: Sequence[str]) -> dict[str, tuple[tuple[str, float], ...]]:
     if not names:
         return {}
-    produced = topics.where((F.col("api") == "Produce") & F.col("topic").isin(list(names)))
-    sums = produced.groupBy("topic", "principal").agg(F.sum("record_bytes").alias("bytes")).where("bytes > 0")
-    listed = F.sort_array(F.collect_list(F.struct("bytes", "principal")), asc=False)
-    rows = sums.groupBy("topic").agg(F.sum("bytes").alias("all"), F.slice(listed, 1, MAX_PRINCIPALS).alias("most")).collect()
-    return {row["topic"]: tuple((one["principal"], one["bytes"] / row["all"]) for one in row["most"]) for row in rows}
+    wanted = pa.array(names, pa.string())
+    parts = topics.parts(["topic", "principal", "api", "record_bytes"])
+    produced = (part.filter(pc.and_(pc.equal(part["api"], "Produce"), pc.is_in(part["topic"], wanted))) for part in parts)
+    by_topic: dict[str, list[tuple[int, str]]] = {}
+    for row in sums(produced, {"topic": "topic", "principal": "principal"}, {"bytes": ("record_bytes", "sum")}):
+        if row["bytes"]:
+            by_topic.setdefault(row["topic"], []).append((row["bytes"], row["principal"]))
+    return {topic: _parts(rows) for topic, rows in by_topic.items()}
+
+
+def _parts(rows: Sequence[tuple[int, str]]) -> tuple[tuple[str, float], ...]:
+    """The part of each principal, of those with most bytes."""
+    total = sum(amount for amount, _ in rows)
+    return tuple((name, amount / total) for amount, name in sorted(rows, reverse=True)[:MAX_PRINCIPALS])
 
 
 def with_proposed_quotas(
-    found: Sequence[VolumeForecast], tables: Mapping[str, DataFrame], replayed: DataFrame, quotas: QuotaFile
+    found: Sequence[VolumeForecast], tables: Tables, replayed: Stored, quotas: QuotaFile
 ) -> tuple[VolumeForecast, ...]:
     """The forecasts, each with a second forecast under the proposed quotas."""
-    passed = _passed(replayed)
-    topics = {row["topic"]: _part(row) for row in replayed.where("kind = 'bytes_in'").collect()}
+    amounts = ["waiting", "total"]
+    limits = list(replayed.rows(["kind", "owner_user", "topic", *amounts]))
+    passed = _passed(limits)
+    topics = {row["topic"]: _part(row) for row in limits if row["kind"] == "bytes_in"}
     everything = _overall(tables, passed)
     out = []
     for volume in found:
@@ -147,26 +172,30 @@ def with_proposed_quotas(
     return tuple(out)
 
 
-def _part(row: Any) -> float:
+def _part(row: Mapping[str, Any]) -> float:
     """What part of its traffic would have passed by the end."""
     return max(0.0, 1 - row["waiting"] / row["total"]) if row["total"] else 1.0
 
 
-def _passed(replayed: DataFrame) -> dict[str, float]:
+def _passed(limits: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """For each principal with a limit on what it produces, the part that would have passed."""
-    rows = replayed.where("kind = 'producer_byte_rate'").groupBy("owner_user")
-    sums = rows.agg(F.sum("waiting").alias("waiting"), F.sum("total").alias("total"))
-    return {f"User:{row['owner_user']}": _part(row) for row in sums.collect()}
+    found: dict[str, dict[str, float]] = {}
+    for row in limits:
+        if row["kind"] == "producer_byte_rate":
+            both = found.setdefault(row["owner_user"], {"waiting": 0.0, "total": 0.0})
+            for name in both:
+                both[name] += row[name]
+    return {f"User:{user}": _part(both) for user, both in found.items()}
 
 
-def _overall(tables: Mapping[str, DataFrame], passed: Mapping[str, float]) -> float:
+def _overall(tables: Tables, passed: Mapping[str, float]) -> float:
     held = {name: part for name, part in passed.items() if part < 1}
     if not held:
         return 1.0
-    bytes_in = F.sum(F.when(F.col("api") == "Produce", F.col("request_bytes")).otherwise(0))
-    rows = tables["traffic"].where(F.col("principal").isin(list(held))).groupBy("principal").agg(bytes_in.alias("bytes")).collect()
-    total = tables["traffic"].agg(bytes_in.alias("bytes")).collect()[0]["bytes"] or 0
-    return 1 - sum(row["bytes"] * (1 - held[row["principal"]]) for row in rows) / total if total else 1.0
+    parts = tables["traffic"].parts(["principal", "api", "request_bytes"])
+    rows = sums(parts, {"principal": "principal"}, {"bytes": (of_api("Produce", "request_bytes"), "sum")})
+    total = sum(row["bytes"] for row in rows)
+    return 1 - sum(row["bytes"] * (1 - held.get(row["principal"], 1.0)) for row in rows) / total if total else 1.0
 
 
 def _factor(volume: VolumeForecast, passed: Mapping[str, float], topics: Mapping[str, float], everything: float) -> float:

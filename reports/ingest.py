@@ -7,36 +7,46 @@ place (`reports.publish`).
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as t
 
+from reports.arrow_rows import arrow_schema, local_frame, write_no_rows
 from reports.errors import ReportError
 from reports.fast_parse import parse_fast
 from reports.line_store import (
+    WRITERS,
     by_type_and_day,
     deduplicate,
     duplicates_by_day,
+    places_of_copies,
+    seconds_told,
     sequence_counts,
     stored_schema,
     valid_lines,
     with_row_position,
+    writers,
 )
 from reports.log_files import spark_path
 from reports.parallel import run_concurrently
-from reports.parquet import days_in, link, read_table, write_table, write_tables
+from reports.parquet import days_in, link, write_rows, write_table, write_tables
 from reports.parse import Parse, parser
 from reports.publish import Staging
-from reports.reasons import Reason
+from reports.reasons import QUARANTINED, Reason
 from reports.schema import COMMON, FIELDS, UNPARSED, Kind
-from reports.tables import BY_DAY, LINES, MADE_OF, OF_READING, Lengths, bucket_lengths, tables_by_day
-from reports.transforms.lines import files
-from reports.transforms.quarantine import quarantine
+from reports.stored import Stored, sums
+from reports.tables import BY_DAY, LINES, MADE_OF, SAMPLE, Lengths, bucket_lengths, tables_by_day
+from reports.transforms.lines import FILES, files
+from reports.transforms.quarantine import QUARANTINE, quarantine
 
 TEXTS = "file string, raw string"
 """Lines as they were read."""
@@ -90,9 +100,11 @@ class Destination:
 class Ingested:
     """`tables` by day and of what was read, of the whole period; `lines`, each once, of the whole period."""
 
-    tables: Mapping[str, DataFrame]
+    tables: Mapping[str, Stored]
     lines: DataFrame
     lengths: Lengths
+    line_folders: tuple[Path, ...]
+    """The folders of `lines`, one for each type and day."""
 
 
 def store_lines(lines: DataFrame, now: datetime, destination: Destination, damaged: DataFrame | None = None) -> None:
@@ -121,7 +133,7 @@ def store_unparsed(
     unparsed = destination.incoming / f"type={UNPARSED}"
     if not unparsed.exists() and damaged is None:
         return
-    texts = spark.read.schema(TEXTS).parquet(spark_path(str(unparsed))) if unparsed.exists() else spark.createDataFrame([], TEXTS)
+    texts = spark.read.schema(TEXTS).parquet(spark_path(str(unparsed))) if unparsed.exists() else local_frame(spark, [], TEXTS)
     parsed = parse()(texts) if parse else parser(now)(texts)
     if damaged is not None:
         parsed = parsed.unionByName(damaged, allowMissingColumns=True)
@@ -172,21 +184,23 @@ def ingest(spark: SparkSession, destination: Destination, bucket: int | None) ->
     both = valid_lines(with_row_position(incoming))
     if destination.incremental:
         both = both.unionByName(with_row_position(_stored(spark, destination.out / LINES)).where(F.col("date").isin(_dates(days))))
-    counted = sequence_counts(both).persist()
     # All that is asked of `both` is asked here, as its files move.
     with run_concurrently() as pool:
         read = pool.submit(_of_reading, spark, incoming, destination)
-        counted.count()
-        lengths, of_reading = _lengths(both, counted, destination, bucket), read.result()
-    _keep_lines(destination, both, counted, days)
+        counted = sequence_counts(both).toArrow()  # a few rows for each hour of a proxy
+        lengths = _lengths(counted, destination, bucket)
+        of_reading = read.result()
+    _keep_lines(spark, destination, both, counted, days)
     lines = _stored(spark, destination.staging.path / LINES)
     present = {folder.name.removeprefix("type=") for folder in (destination.staging.path / LINES).glob("type=*")}
     empty = [name for name, kind in MADE_OF.items() if kind not in present]
-    by_day = write_tables(tables_by_day(lines, counted, lengths), destination.staging.path, empty)
+    made = write_tables(tables_by_day(lines, lengths), destination.staging.path, empty)
+    by_day = {name: table.schema for name, table in made.items()}
+    by_day["writers"] = write_rows(writers(counted), WRITERS, destination.staging.path / "writers")
     if destination.incremental:
         destination.staging.days |= dict.fromkeys(BY_DAY, sorted(days))
-    tables = {name: _whole_table(spark, destination, name, table, days) for name, table in {**by_day, **of_reading}.items()}
-    return Ingested(tables, _all_lines(spark, destination, days), lengths)
+    tables = {name: _whole_table(destination, name, schema, days) for name, schema in {**by_day, **of_reading}.items()}
+    return Ingested(tables, _all_lines(spark, destination, days), lengths, tuple(_line_folders(destination, days)))
 
 
 def _stored(spark: SparkSession, folder: Path) -> DataFrame:
@@ -197,11 +211,11 @@ def _dates(days: set[str]) -> list[object]:
     return [F.lit(day.removeprefix("date=")).cast("date") for day in sorted(days)]
 
 
-def _lengths(lines: DataFrame, counted: DataFrame, destination: Destination, bucket: int | None) -> Lengths:
+def _lengths(counted: pa.Table, destination: Destination, bucket: int | None) -> Lengths:
     kept = destination.staging.kept.get("lengths")
     if destination.incremental and kept:
         # A report of an older version did not keep the logs' interval.
-        interval = kept[2] if len(kept) > 2 else bucket_lengths(lines, None, 0.0).interval
+        interval = kept[2] if len(kept) > 2 else bucket_lengths(_some_usage(destination), None, 0.0).interval
         lengths = Lengths(kept[0], kept[1], interval)
         destination.staging.kept["lengths"] = [lengths.tables, lengths.rates, lengths.interval]
         if bucket not in (None, lengths.tables):
@@ -209,20 +223,27 @@ def _lengths(lines: DataFrame, counted: DataFrame, destination: Destination, buc
                 f"--bucket of {bucket} s differs from the buckets of the tables in the out folder, which are {lengths.tables} s"
             )
         return lengths
-    row = counted.agg((F.unix_seconds(F.max("last")) - F.unix_seconds(F.min("first"))).alias("span")).first()
-    lengths = bucket_lengths(lines, bucket, float((row and row["span"]) or 0))
+    lengths = bucket_lengths(_some_usage(destination), bucket, seconds_told(counted))
     destination.staging.kept["lengths"] = [lengths.tables, lengths.rates, lengths.interval]
     return lengths
 
 
-def _keep_lines(destination: Destination, both: DataFrame, counted: DataFrame, days: set[str]) -> None:
+def _some_usage(destination: Destination) -> pa.Table:
+    """Times of usage lines that were read now; where there are none, of the last report."""
+    folders = [folder / "type=usage" for folder in (destination.incoming, destination.out / LINES)]
+    stored = Stored(stored_schema(), tuple((folder, None) for folder in folders[: 2 if destination.incremental else 1]))
+    return next(stored.parts(["start", "end"])).slice(0, SAMPLE)
+
+
+def _keep_lines(spark: SparkSession, destination: Destination, both: DataFrame, counted: pa.Table, days: set[str]) -> None:
     """Put the lines of these days into the staging folder, each once; the files of a day without copies stay what they are."""
     target = destination.staging.path / LINES
     target.mkdir()
     copies = duplicates_by_day(counted)
     copied = {f"date={day}" for day in copies}
     if copied:
-        kept = deduplicate(both.where(F.col("date").isin(list(copies))), counted, sum(copies.values()))
+        places = spark.createDataFrame(places_of_copies(counted))
+        kept = deduplicate(both.where(F.col("date").isin(list(copies))), places, sum(copies.values()))
         _write_lines(kept, target, "overwrite")
     for folder in _day_folders(destination.incoming, days - copied):
         (target / folder.parent.name).mkdir(exist_ok=True)
@@ -238,27 +259,46 @@ def _day_folders(lines: Path, days: set[str]) -> list[Path]:
     return [folder for folder in lines.glob("type=*/date=*") if folder.name in days]
 
 
-def _of_reading(spark: SparkSession, incoming: DataFrame, destination: Destination) -> dict[str, DataFrame]:
-    """The tables about what was read, with what is there of files that were not read now."""
-    new = {"files": files(incoming, destination.logs), "quarantine": quarantine(incoming, destination.logs)}
-    if destination.incremental:
-        read_now = F.broadcast(new["files"].select("file").distinct())
-        for name in OF_READING:
-            old = read_table(spark, new[name].schema, (destination.out / name, None))
-            left = old.join(read_now, on="file", how="left_anti") if destination.replaces_files else old
-            new[name] = left.unionByName(new[name])
-    sums = new["files"].groupBy("file", "proxy", "boot").agg(*[F.sum(name).alias(name) for name in ("lines", "quarantined")])
-    new["files"] = sums
-    for name, table in new.items():
-        write_table(table, destination.staging.path / name)
-    return new
+def _of_reading(spark: SparkSession, incoming: DataFrame, destination: Destination) -> dict[str, t.StructType]:
+    """The tables about what was read, with what is there of files that were not read now: the schema of each."""
+    read = files(incoming, destination.logs).toArrow()
+    names = pc.unique(read["file"])
+    old = Stored(FILES, ((destination.out / "files", None),)) if destination.incremental else None
+    parts = read.select(FILES.names).to_batches()
+    if old is not None:
+        kept = [part.filter(pc.invert(pc.is_in(part["file"], names))) for part in old.parts(FILES.names)]
+        parts += kept if destination.replaces_files else list(old.parts(FILES.names))
+    together = sums(parts, {name: name for name in FILES.names[:3]}, {name: (name, "sum") for name in FILES.names[3:]})
+    write_rows(pa.Table.from_pylist(together, arrow_schema(FILES)), FILES, destination.staging.path / "files")
+    _quarantine(spark, incoming, destination, names.to_pylist())
+    return {"files": FILES, "quarantine": QUARANTINE}
 
 
-def _whole_table(spark: SparkSession, destination: Destination, name: str, table: DataFrame, days: set[str]) -> DataFrame:
+def _quarantine(spark: SparkSession, incoming: DataFrame, destination: Destination, read_now: Sequence[str]) -> None:
+    old = Stored(QUARANTINE, ((destination.out / "quarantine", None),)) if destination.incremental else None
+    new = quarantine(incoming, destination.logs) if (destination.incoming / f"type={QUARANTINED}").exists() else None
+    kept = old.frame(spark) if old is not None and any(part.num_rows for part in old.parts(["reason"])) else None
+    if kept is not None and destination.replaces_files:
+        kept = kept.join(F.broadcast(local_frame(spark, [(name,) for name in read_now], "file string")), on="file", how="left_anti")
+    found = [part for part in (kept, new) if part is not None]
+    folder = destination.staging.path / "quarantine"
+    if found:
+        write_table(reduce(DataFrame.unionByName, found).select(QUARANTINE.names), folder)
+    else:
+        write_no_rows(QUARANTINE, folder)
+
+
+def _whole_table(destination: Destination, name: str, schema: t.StructType, days: set[str]) -> Stored:
     new = (destination.staging.path / name, None)
     if not destination.incremental or name not in BY_DAY:
-        return read_table(spark, table.schema, new)
-    return read_table(spark, table.schema, new, (destination.out / name, days_in(destination.out / name) - days))
+        return Stored(schema, (new,))
+    return Stored(schema, (new, (destination.out / name, frozenset(days_in(destination.out / name) - days))))
+
+
+def _line_folders(destination: Destination, days: set[str]) -> Iterator[Path]:
+    yield from (destination.staging.path / LINES).glob("type=*/date=*")
+    if destination.incremental:
+        yield from (folder for folder in (destination.out / LINES).glob("type=*/date=*") if folder.name not in days)
 
 
 def _all_lines(spark: SparkSession, destination: Destination, days: set[str]) -> DataFrame:

@@ -12,6 +12,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.arrow_rows import local_frame
 from reports.errors import ReportError
 
 _OFFSETS = "offsets"
@@ -56,7 +57,7 @@ def read_topic(spark: SparkSession, logs: str, kept: dict[str, Any]) -> DataFram
     ends = _offsets(reader.load())
     begin = {**dict.fromkeys(ends, -2), **kept.get(_OFFSETS, {})}
     if not ends:
-        return spark.createDataFrame([], "file string, raw string")
+        return local_frame(spark, [], "file string, raw string")
     reader = reader.option("startingOffsets", json.dumps({topic.name: begin})).option(
         "endingOffsets", json.dumps({topic.name: ends})
     )

@@ -10,10 +10,13 @@ where there are fewer bits than lines are the lines themselves compared, by 32,7
 
 from datetime import date
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
+from reports.arrow_rows import table_schema
 from reports.reasons import QUARANTINED
 from reports.schema import column_type, distinct_fields
 from reports.transforms.buckets import bucket_start
@@ -24,6 +27,11 @@ IDENTITY = ("proxy", "boot", "seq")
 _PART = ("proxy", "boot", "part", "day")
 _POSITION = ("stored_in", "stored_at")
 _HOUR = 3600
+WRITERS = table_schema(
+    "date date, start timestamp, proxy string, boot string, first_seq bigint, last_seq bigint, lines bigint, "
+    "first timestamp, last timestamp"
+)
+"""The table `writers`."""
 _MAX_BROADCAST = 1_000_000
 """Up to this number of duplicates are broadcast; more are joined by a shuffle."""
 _WORD, _PART_BITS = 6, 15
@@ -90,21 +98,45 @@ def sequence_counts(lines: DataFrame) -> DataFrame:
     )
 
 
-def duplicates_by_day(counted: DataFrame) -> dict[date, int]:
+def seconds_told(counted: pa.Table) -> float:
+    """How long the time is that the lines of a `sequence_counts` are about, in whole seconds."""
+    first, last = pc.min(counted["first"]).as_py(), pc.max(counted["last"]).as_py()
+    return float(last.timestamp() // 1 - first.timestamp() // 1) if first and last else 0.0
+
+
+def writers(counted: pa.Table) -> pa.Table:
+    """One row for each hour and start of a proxy, of a `sequence_counts`; the columns of WRITERS."""
+    ways = {"first_seq": "min", "last_seq": "max", "lines": "sum", "first": "min", "last": "max"}
+    found = counted.group_by(["date", "start", "proxy", "boot"]).aggregate(list(ways.items()))
+    rows = found.rename_columns({f"{name}_{way}": name for name, way in ways.items()})
+    return rows.select(WRITERS.names).sort_by([(name, "ascending") for name in ("start", "proxy", "boot")])
+
+
+def _copied(counted: pa.Table) -> pa.Table:
+    return counted.filter(pc.greater(counted["all"], counted["lines"]))
+
+
+def duplicates_by_day(counted: pa.Table) -> dict[date, int]:
     """The days with copies, by a `sequence_counts`, and how many lines of each are too many."""
-    too_many = F.sum(F.col("all") - F.col("lines")).alias("copies")
-    return {row["date"]: row["copies"] for row in counted.where("all > lines").groupBy("date").agg(too_many).collect()}
+    copied = _copied(counted)
+    surplus = pc.subtract(copied["all"], copied["lines"])
+    days = pa.table({"date": copied["date"], "copies": surplus}).group_by("date").aggregate([("copies", "sum")])
+    return dict(zip(days["date"].to_pylist(), days["copies_sum"].to_pylist(), strict=True))
 
 
-def deduplicate(lines: DataFrame, counted: DataFrame, copies: int) -> DataFrame:
-    """The lines without duplicates. `lines` have their positions (`with_row_position`), `counted` are their `sequence_counts`,
-    `copies` is the number of duplicates.
+def places_of_copies(counted: pa.Table) -> pa.Table:
+    """Where lines are there twice, by a `sequence_counts`: starts of a proxy, days, and 32,768 numbers."""
+    return _copied(counted).select(_PART).group_by(list(_PART)).aggregate([])
+
+
+def deduplicate(lines: DataFrame, places: DataFrame, copies: int) -> DataFrame:
+    """The lines without duplicates. `lines` have their positions (`with_row_position`), `places` are where copies are
+    (`places_of_copies`), `copies` is the number of duplicates.
 
     Only IDENTITY is compared, so that whole lines are neither shuffled nor sorted.
     """
-    places = F.broadcast(counted.where("all > lines").select(*_PART).distinct())
     placed = lines.select(*IDENTITY, *_POSITION, F.shiftright("seq", _PART_BITS).alias("part"), F.unix_date("date").alias("day"))
-    suspects = placed.join(places, on=list(_PART), how="left_semi")
+    suspects = placed.join(F.broadcast(places), on=list(_PART), how="left_semi")
     number = F.row_number().over(Window.partitionBy("day", *IDENTITY).orderBy(*_POSITION))
     surplus = suspects.select(*_POSITION, number.alias("number")).where("number > 1").select(*_POSITION)
     sent = F.broadcast(surplus) if copies <= _MAX_BROADCAST else surplus

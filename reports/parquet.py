@@ -1,19 +1,20 @@
-"""Tables as Parquet files: writing and reading.
+"""Tables as Parquet files: writing them.
 
 In: DataFrames, folders. Out: one folder a table, with one folder a day where it has a `date`. Left to others: which tables there
-are (`reports.tables`), how they take the place of older ones (`reports.publish`).
+are (`reports.tables`), reading them (`reports.stored`), how they take the place of older ones (`reports.publish`).
 """
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-from reports.log_files import spark_path
+from reports.arrow_rows import arrow_schema, write_file, write_no_rows
 from reports.parallel import run_concurrently
 
 
@@ -24,7 +25,7 @@ def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path, em
     def write(name: str, make: Callable[[], DataFrame]) -> DataFrame:
         table = make()
         if name in empty:
-            _write_empty(table, folder / name)
+            write_no_rows(table.schema, folder / name)
         else:
             write_table(table, folder / name)
         return table
@@ -44,22 +45,21 @@ def write_table(table: DataFrame, path: Path) -> None:
     order = [name for name in ("start", "at") if name in table.columns]
     table.sortWithinPartitions("date", *order).write.partitionBy("date").parquet(target)
     if not any(path.glob("date=*")):
-        # A table without rows has no day; without a file it would have no columns either.
-        _write_empty(table, path)
+        write_no_rows(table.schema, path)  # it has no day
 
 
-def _write_empty(table: DataFrame, path: Path) -> None:
-    rows = table.sparkSession.createDataFrame([], table.schema)
-    rows.coalesce(1).write.mode("overwrite").parquet(f"file:{path.absolute()}")
-
-
-def read_table(spark: SparkSession, schema: t.StructType, *folders: tuple[Path, Iterable[str] | None]) -> DataFrame:
-    """A table that lies in several folders: of each the days that are given (`date=2026-03-01`), all of them for None."""
-    parts = [_days(spark, schema, folder, days) for folder, days in folders if folder.exists()]
-    table = parts[0]
-    for part in parts[1:]:
-        table = table.unionByName(part)
-    return table
+def write_rows(rows: pa.Table, schema: t.StructType, path: Path) -> t.StructType:
+    """Write few rows that Python has, with one folder a day where they have a `date`; their schema."""
+    if not rows.num_rows:
+        write_no_rows(schema, path)
+        return schema
+    wanted = rows.select(schema.names).cast(arrow_schema(schema))
+    if "date" not in schema.names:
+        write_file(wanted, path)
+        return schema
+    for day in pc.unique(wanted["date"]):
+        write_file(wanted.filter(pc.equal(wanted["date"], day)).drop_columns("date"), path / f"date={day}")
+    return schema
 
 
 def days_in(folder: Path) -> set[str]:
@@ -75,10 +75,3 @@ def link(source: Path, target: Path) -> None:
             os.link(file, target / file.name)
         except OSError:
             shutil.copy2(file, target / file.name)
-
-
-def _days(spark: SparkSession, schema: t.StructType, folder: Path, days: Iterable[str] | None) -> DataFrame:
-    table = spark.read.schema(schema).parquet(spark_path(str(folder)))
-    if days is None:
-        return table
-    return table.where(F.col("date").isin([F.lit(day.removeprefix("date=")).cast("date") for day in days]))

@@ -17,18 +17,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from reports.chargeback import Prices, write_csv
 from reports.errors import ReportError
-from reports.fill_forecast import VolumeForecast
 from reports.forecast import models
 from reports.ingest import Destination, ingest, put_large_counts_aside
 from reports.kafka import is_kafka, packages
 from reports.log_files import check_logs, is_local, log_size
 from reports.parallel import run_concurrently
-from reports.parquet import write_table
-from reports.period_tables import Inputs, Result, period_tables
+from reports.parquet import write_rows, write_table
+from reports.period_tables import FORECASTS, Inputs, forecast_table, forecasts, period_tables
 from reports.publish import Staging, replacing
 from reports.quotas.file import QuotaFile, read_quotas
 from reports.read import FAILURES, load, parse_local
-from reports.session import is_of_this_machine, small_queries, spark_session
+from reports.session import is_of_this_machine, spark_session
+from reports.stored import Stored
 from reports.summary.build import summarize
 from reports.summary.model import Report
 from reports.tables import NAMES
@@ -43,9 +43,6 @@ OUTCOME = (*NAMES, PLOTS, CHARGEBACK, SUMMARY, PAGE)
 
 _OF_QUOTAS = ("quotas", "what_if")
 """Tables that are there only where quotas were given."""
-
-QUICK_BYTES = 64 * 2**20
-"""Logs of fewer bytes are read by a Spark that is configured for small queries."""
 
 Progress = Callable[[str], None]
 """Called with the name of each step when it begins."""
@@ -94,9 +91,8 @@ def make_report(options: Options, progress: Progress) -> Report:
         parsed = aside.submit(parse_ahead, options, destination)
         aside.submit(_import_ahead)
         size = log_size(options.logs)
-        quick = size is not None and size < QUICK_BYTES
         settings = {**connector, **(options.settings or {})}
-        with spark_session(options.master, quick=quick, memory=options.memory, settings=settings) as spark:
+        with spark_session(options.master, size=size, memory=options.memory, settings=settings) as spark:
             progress(f"reading {options.logs}")
             report = read_and_make(spark, destination, options, inputs, progress, parsed=parsed.result())
             drawn = aside.submit(draw, report, staging.path)  # while Spark stops
@@ -137,7 +133,7 @@ def read_and_make(
     load(spark, options.logs, options.made, destination, parsed=parsed)
     try:
         return make_from_stored(spark, destination, options, inputs, progress)
-    except FAILURES as error:
+    except (*FAILURES, OverflowError) as error:
         if not _overflowed(error):
             raise
     progress("putting counts aside that are too large to be true")
@@ -147,14 +143,14 @@ def read_and_make(
     put_large_counts_aside(spark, destination)
     try:
         return make_from_stored(spark, destination, options, inputs, progress)
-    except FAILURES as error:
+    except (*FAILURES, OverflowError) as error:
         if not _overflowed(error):
             raise
         raise ReportError("sums of these logs and of the tables in the out folder do not fit in 64 bits") from error
 
 
 def _overflowed(error: Exception) -> bool:
-    return "ARITHMETIC_OVERFLOW" in str(error) or "long overflow" in str(error)
+    return isinstance(error, OverflowError) or "ARITHMETIC_OVERFLOW" in str(error) or "long overflow" in str(error)
 
 
 def make_from_stored(spark: SparkSession, destination: Destination, options: Options, inputs: Inputs, progress: Progress) -> Report:
@@ -164,20 +160,17 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
     ingested = ingest(spark, destination, options.bucket)
     tables = dict(ingested.tables)
     progress("forecasting")
-    volumes: tuple[VolumeForecast, ...] = ()
     with run_concurrently() as pool:
         made = [
-            pool.submit(_write_period_table, spark, staging / name, make)
-            for name, make in period_tables(spark, ingested, inputs).items()
+            pool.submit(_write_period_table, staging / name, make) for name, make in period_tables(spark, ingested, inputs).items()
         ]
-        for one in made:
-            name, table, found = one.result()
-            tables[name] = table
-            volumes = volumes or found
+        tables |= dict(one.result() for one in made)
+    volumes = forecasts(tables, inputs)
+    folder = staging / "forecasts"
+    tables[folder.name] = Stored(write_rows(forecast_table(volumes), FORECASTS, folder), ((folder, None),))
     progress("writing the page")
-    with small_queries(spark):
-        report = summarize(tables, ingested, volumes, inputs, options)
-        write_csv(tables["chargeback"], staging / CHARGEBACK)
+    report = summarize(tables, ingested, volumes, inputs, options)
+    write_csv(tables["chargeback"], staging / CHARGEBACK)
     keep_asked(destination.staging, inputs)
     spark.catalog.clearCache()  # a session that follows the logs makes report after report
     return report
@@ -205,13 +198,11 @@ def write_page(report: Report, folder: Path) -> None:
     (folder / PAGE).write_text(page(report), encoding="utf-8")
 
 
-def _write_period_table(
-    spark: SparkSession, path: Path, make: Callable[[], Result]
-) -> tuple[str, DataFrame, tuple[VolumeForecast, ...]]:
-    """Make a table and write it: its name, what was written, and what was forecast."""
-    table, found = make()
+def _write_period_table(path: Path, make: Callable[[], DataFrame]) -> tuple[str, Stored]:
+    """Make a table and write it: its name, and what was written."""
+    table = make()
     write_table(table, path)
-    return path.name, spark.read.schema(table.schema).parquet(f"file:{path.absolute()}"), found
+    return path.name, Stored(table.schema, ((path, None),))
 
 
 def _quotas(path: Path | None) -> QuotaFile | None:

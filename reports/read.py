@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.arrow_parse import parse_files
+from reports.arrow_rows import local_frame
 from reports.errors import ReportError
 from reports.ingest import TEXTS, Destination, store_lines, store_unparsed
 from reports.kafka import is_kafka, read_topic
@@ -108,7 +109,7 @@ def read_lines(spark: SparkSession, logs: str, paths: Paths = None, *, to_the_da
     unless `to_the_damage`: then its lines before the damage are read. Raises ReportError where there is no log file.
     """
     if paths is not None and not paths:
-        return spark.createDataFrame([], TEXTS)
+        return local_frame(spark, [], TEXTS)
     text = _text(spark, logs, _spark_paths(logs, paths), to_the_damage)
     if paths is None and not text.inputFiles():
         raise no_logs(logs)
@@ -119,7 +120,7 @@ def damaged_files(spark: SparkSession, logs: str, paths: Paths = None) -> DataFr
     """The files that cannot be read to their end: `file`, `reason`. Reads each file once more."""
     files = _text(spark, logs, _spark_paths(logs, paths), to_the_damage=True).inputFiles()
     damaged = [name for name in files if not _readable(spark, logs, name)]
-    rows = spark.createDataFrame([(name,) for name in damaged], "file string")
+    rows = local_frame(spark, [(name,) for name in damaged], "file string")
     return rows.select("file", F.lit(Reason.DAMAGED_FILE.value).alias("reason"))
 
 

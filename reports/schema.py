@@ -27,6 +27,7 @@ class Kind(StrEnum):
     TEXT = "text"
     TIME = "time"  # text until reports.validation has looked at it
     COUNT = "count"  # integer, not negative
+    API_KEY = "api_key"  # the same, or -1: of no API, or of many
     NUMBER = "number"  # any finite number
     COUNTS = "counts"  # object: name -> count
     ENTITY = "entity"  # object: ENTITY_PARTS
@@ -40,6 +41,7 @@ SPARK_TYPES: dict[Kind, t.DataType] = {
     Kind.TEXT: t.StringType(),
     Kind.TIME: t.StringType(),
     Kind.COUNT: t.LongType(),
+    Kind.API_KEY: t.LongType(),
     Kind.NUMBER: t.DoubleType(),
     Kind.COUNTS: t.MapType(t.StringType(), t.LongType()),
     Kind.ENTITY: t.StructType([t.StructField(part, t.StringType()) for part in ENTITY_PARTS]),
@@ -81,7 +83,7 @@ USAGE = (
     _may("topic", Kind.TEXT, "null: the line is about whole requests; set: about the part of them for this topic"),
     _may("topic_id", Kind.TEXT, "UUID, where the topic's name is not known"),
     _must("api", Kind.TEXT, "Kafka's name of the API"),
-    _must("api_key", Kind.COUNT, "Kafka's key of the API"),
+    _must("api_key", Kind.API_KEY, "Kafka's key of the API"),
     _must("requests", Kind.COUNT, "requests, or requests that named the topic"),
     _must("request_bytes", Kind.COUNT, "bytes of whole request frames; 0 in lines about a topic"),
     _must("response_bytes", Kind.COUNT, "bytes of whole response frames; 0 in lines about a topic"),
@@ -102,7 +104,7 @@ DECISION = (
     _may("client_id", Kind.TEXT, "what the client claims to be"),
     _must("client_address", Kind.TEXT, "host:port of the client"),
     _must("api", Kind.TEXT, "Kafka's name of the API"),
-    _must("api_key", Kind.COUNT, "Kafka's key of the API"),
+    _must("api_key", Kind.API_KEY, "Kafka's key of the API"),
     _must("api_version", Kind.COUNT, "version of the request"),
     _must("items", Kind.COUNT, "topics or partitions refused or throttled in this request"),
     _must("topics", Kind.TEXTS, "the first 10 of their topics"),
@@ -156,7 +158,7 @@ LATENCY = (
     _must("part", Kind.TEXT, "what took the time: broker, wait, proxy or quota"),
     _may("broker_id", Kind.COUNT, "which broker"),
     _must("api", Kind.TEXT, "Kafka's name of the API"),
-    _may("api_key", Kind.COUNT, "Kafka's key of the API"),
+    _may("api_key", Kind.API_KEY, "Kafka's key of the API"),
     _must("requests", Kind.COUNT, "requests that were measured"),
     _must("p10_ms", Kind.NUMBER, "a tenth took at most so long, milliseconds"),
     _must("p50_ms", Kind.NUMBER, "a half"),

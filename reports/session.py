@@ -43,8 +43,15 @@ _LOG = "spark.log"
 
 _JAVA = "spark.driver.extraJavaOptions"
 
-QUICK = {_JAVA: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
+_C1_ONLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java's C1 compiler only. Its default code cache is a fifth of this size; when that is full, Java stops compiling."""
+QUICK = {_JAVA: f"{_C1_ONLY} -XX:+UseSerialGC"}
+QUICK_BYTES = 64 * 2**20
+"""Logs of fewer bytes are read by a Spark that is configured for small queries."""
+BRISK = {_JAVA: f"{_C1_ONLY} -XX:+UseParallelGC"}
+"""Java for logs that are read before the slow compiler has paid for itself: what waits for it counts its calls, and runs slower
+than what C1 compiles for good."""
+BRISK_BYTES = 2 * 2**30
 
 _TIER4_FACTOR = 16
 STEADY = {
@@ -76,26 +83,13 @@ work: a sixth of the CPU time of a report of few lines."""
 
 
 @contextmanager
-def small_queries(spark: SparkSession) -> Iterator[None]:
-    """Settings for queries of few rows, for the time of the block."""
-    before = {name: spark.conf.get(name) for name in SMALL}
-    for name, value in SMALL.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, kept in before.items():
-            spark.conf.set(name, str(kept))
-
-
-@contextmanager
 def spark_session(
-    master: str, *, quick: bool = False, memory: str = "1500m", settings: Mapping[str, str] | None = None
+    master: str, *, size: int | None = None, memory: str = "1500m", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """A session for the time of the block: on `master`, or the submitter's own under `spark-submit`.
 
-    `quick` is for little work: it starts sooner, and is slower in the long run. `memory` is the heap of the driver, `settings` are
-    more of Spark's.
+    `size` is that of the logs in bytes, None for not known: for little work it starts sooner, and is slower in the long run.
+    `memory` is the heap of the driver, `settings` are more of Spark's.
 
     Raises:
         ReportError: Spark could not start, or ran out of memory; the text has its last words.
@@ -106,12 +100,12 @@ def spark_session(
         yield _with_settings(session)
         return
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-") as scratch:
-        more = {"spark.driver.memory": memory, **(QUICK if quick else _steady(Path(scratch))), **(settings or {})}
+        more = {"spark.driver.memory": memory, **_java(size, Path(scratch)), **(settings or {})}
         session = _start(master, Path(scratch), more)
         try:
             # The user's own settings were given to Spark when it started: some cannot be set later.
             small = {name: value for name, value in SMALL.items() if name not in (settings or {})}
-            yield _with_settings(session, small if quick else {})
+            yield _with_settings(session, small if size is not None and size < QUICK_BYTES else {})
         except (Py4JError, PySparkException) as error:
             _explain(error, Path(scratch) / _LOG, memory)
             raise
@@ -126,6 +120,12 @@ def is_of_this_machine(master: str) -> bool:
 
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ  # set by spark-submit
+
+
+def _java(size: int | None, scratch: Path) -> dict[str, str]:
+    if size is None or size >= BRISK_BYTES:
+        return _steady(scratch)
+    return QUICK if size < QUICK_BYTES else BRISK
 
 
 def _steady(scratch: Path) -> dict[str, str]:

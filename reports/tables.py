@@ -6,15 +6,17 @@ their columns, and a test compares the two. Left to others: each table's sums (`
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median_low
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from reports.errors import ReportError
-from reports.transforms.buckets import usual_interval
+from reports.stored import Stored
 from reports.transforms.decisions import decisions, throttles
 from reports.transforms.latencies import latencies
-from reports.transforms.lines import gaps, writers
+from reports.transforms.lines import gaps
 from reports.transforms.producers import producer_ids
 from reports.transforms.rates import rates
 from reports.transforms.refusals import refusals
@@ -22,7 +24,7 @@ from reports.transforms.topics import topics
 from reports.transforms.traffic import traffic
 from reports.transforms.volumes import volume_topics, volumes
 
-Tables = Mapping[str, DataFrame]
+Tables = Mapping[str, Stored]
 """Name of a table -> the table."""
 
 LINES = "lines"
@@ -60,7 +62,8 @@ NAMES = (LINES, *BY_DAY, *OF_READING, *OF_PERIOD)
 HOUR = 3600
 _DAY = 86_400
 _MIN_RATE_SECONDS = 60
-_SAMPLE = 20_000
+SAMPLE = 20_000
+"""Lines that are enough to tell the interval by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +75,30 @@ class Lengths:
     interval: int = 10
 
 
-def bucket_lengths(lines: DataFrame, bucket: int | None, span: float) -> Lengths:
+def bucket_lengths(usage: pa.Table, bucket: int | None, span: float) -> Lengths:
     """The tables' buckets as `bucket`, else the logs' own intervals where they span a day at most (`span`, in seconds), else an
     hour.
 
     Raises:
         ReportError: `bucket` is shorter than the intervals, so that most buckets would be empty and the others too high.
     """
-    interval = usual_interval(lines.where(F.col("type") == "usage").limit(_SAMPLE))
+    interval = usual_interval(usage)
     if bucket is not None and interval is not None and bucket < interval:
         raise ReportError(f"--bucket of {bucket} s is shorter than the intervals in the logs, which are {interval} s")
     own = interval or 10  # the proxy's default interval; only for logs without a usage line
     return Lengths(bucket or (own if span <= _DAY else max(HOUR, own)), max(own, _MIN_RATE_SECONDS), own)
 
 
-def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Mapping[str, Callable[[], DataFrame]]:
-    """Functions that make the tables of BY_DAY from valid lines without duplicates and their `sequence_counts`. They are called in
-    parallel, as building a query takes time, too."""
+def usual_interval(usage: pa.Table) -> int | None:
+    """Length of the intervals of usage lines (`start`, `end`), in whole seconds, at least 1: the median, as the first and last of a
+    proxy are shorter."""
+    lengths = pc.subtract(usage["end"], usage["start"]).cast(pa.int64()).to_pylist()
+    return max(1, round(median_low(lengths) / 1_000_000)) if lengths else None
+
+
+def tables_by_day(lines: DataFrame, lengths: Lengths) -> Mapping[str, Callable[[], DataFrame]]:
+    """Functions that make the tables of BY_DAY but `writers` from valid lines without duplicates. They are called in parallel, as
+    building a query takes time, too."""
     seconds = lengths.tables
     # What is not summed comes in as many pieces as the lines do: put together, so that a day has few files.
     return {
@@ -103,5 +113,4 @@ def tables_by_day(lines: DataFrame, counted: DataFrame, lengths: Lengths) -> Map
         "producer_ids": lambda: producer_ids(lines, seconds),
         "latencies": lambda: latencies(lines, seconds),
         "gaps": lambda: gaps(lines).hint("rebalance", "date"),
-        "writers": lambda: writers(counted),
     }

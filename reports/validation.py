@@ -123,6 +123,8 @@ def _value(field: Field) -> list[Column]:
     match field.kind:
         case Kind.COUNT:
             rules += _count(value, field.name)
+        case Kind.API_KEY:
+            rules += _count(value, field.name, least=-1)
         case Kind.COUNTS:
             counts = F.map_values(value)
             no_count = _broken(F.exists(counts, lambda count: count.isNull()), Reason.WRONG_TYPE, field.name)
@@ -141,8 +143,8 @@ def _value(field: Field) -> list[Column]:
     return rules
 
 
-def _count(value: Column, name: str) -> list[Column]:
-    return [_broken(value < 0, Reason.NEGATIVE, name), _broken(value > LARGEST_COUNT, Reason.TOO_LARGE, name)]
+def _count(value: Column, name: str, least: int = 0) -> list[Column]:
+    return [_broken(value < least, Reason.NEGATIVE, name), _broken(value > LARGEST_COUNT, Reason.TOO_LARGE, name)]
 
 
 def _has_wrong_type(field: Field) -> Column:
@@ -163,7 +165,7 @@ def _has_wrong_type(field: Field) -> Column:
 def _why_no_value(field: Field) -> Column:
     """WRONG_TYPE, but for whole numbers that do not fit in 64 bits: these are counts that cannot be true."""
     wrong = F.lit(f"{Reason.WRONG_TYPE.value}:{field.name}")
-    if field.kind is not Kind.COUNT:
+    if field.kind not in (Kind.COUNT, Kind.API_KEY):
         return wrong
     # One text of SQL rather than columns: it is built by one call of Java.
     number = f"try_variant_get({DOCUMENT}, '$.{field.name}', 'double')"

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from reports.columns import write_columns
 from reports.errors import ReportError
-from reports.line_store import deduplicate, duplicates_by_day, sequence_counts, with_row_position
+from reports.line_store import deduplicate, duplicates_by_day, places_of_copies, sequence_counts, with_row_position
 from reports.log_files import check_logs, is_local, log_size, spark_path
 from reports.parallel import run_concurrently
 from reports.quotas.file import LEVELS, QuotaFile
@@ -28,11 +28,8 @@ from reports.read import FAILURES
 from reports.requirements import check_requirements
 from reports.schema import LARGEST_COUNT, VERSIONS
 from reports.session import spark_session
-from reports.tables import Lengths
-from reports.transforms.buckets import usual_interval
+from reports.tables import SAMPLE, Lengths, usual_interval
 
-QUICK_BYTES = 64 * 2**20
-"""Logs of fewer bytes are read by a Spark that is configured for small queries."""
 _LEVELS = tuple(LEVELS.values())
 _COUNTS = ("api_key", "requests", "response_bytes", "record_bytes", "mutations", "counted", *_LEVELS)
 _TEXTS = ("type", "proxy", "boot", "principal", "client_id", "topic", "api", "user", "tenant")
@@ -69,11 +66,10 @@ def foresee(logs: str, quotas: QuotaFile, since: datetime | None = None, *, memo
     if not is_local(logs):
         raise ReportError(f"{logs} is not a local folder: copy the logs of the time that counts here")
     check_logs(logs)
-    quick = (log_size(logs) or 0) < QUICK_BYTES
     with tempfile.TemporaryDirectory() as folder, run_concurrently() as pool:
         stored = Path(folder, "lines")
         narrowed = pool.submit(narrow, logs, since, stored)  # while Spark starts
-        with spark_session("local[*]", quick=quick, memory=memory) as spark:
+        with spark_session("local[*]", size=log_size(logs), memory=memory) as spark:
             try:
                 narrowed.result()
                 return foresee_with(spark, stored, quotas)
@@ -86,15 +82,16 @@ def foresee(logs: str, quotas: QuotaFile, since: datetime | None = None, *, memo
 def foresee_with(spark: SparkSession, stored: Path, quotas: QuotaFile) -> Foreseen:
     """The same with a Spark that runs already, and with lines as `narrow` stores them."""
     rows = with_row_position(spark.read.parquet(spark_path(str(stored))))
-    counted = sequence_counts(rows)
+    some_usage = rows.where(F.col("type") == "usage").select("start", "end").limit(SAMPLE)
     with run_concurrently() as pool:
-        too_many, usual = pool.submit(duplicates_by_day, counted), pool.submit(usual_interval, rows)
+        counting, some = pool.submit(sequence_counts(rows).toArrow), pool.submit(some_usage.toArrow)
         had = [F.count(field).alias(field) for field in _LEVELS]
         told = rows.agg(F.count("*").alias("lines"), F.min("start").alias("first"), F.max("end").alias("last"), *had).first()
     if told is None or not told["lines"]:
         return Foreseen((), 0, None, None, 0)
-    copies, interval = sum(too_many.result().values()), usual.result() or 10
-    lines = deduplicate(rows, counted, copies) if copies else rows
+    counted, interval = counting.result(), usual_interval(some.result()) or 10
+    copies = sum(duplicates_by_day(counted).values())
+    lines = deduplicate(rows, spark.createDataFrame(places_of_copies(counted)), copies) if copies else rows
     # The longer of both is what rates are averages over, and has to be a multiple of the other.
     rates = interval * max(1, -(-60 // interval))
     found = tuple(row.asDict() for row in replay(spark, lines, quotas, Lengths(rates, rates, interval)).collect())
@@ -112,7 +109,7 @@ def narrow(logs: str, since: datetime | None, stored: Path) -> None:
 def _good(lines: pa.Table, since: datetime | None) -> pa.Table:
     rules = [pc.is_in(lines["v"], pa.array(VERSIONS)), pc.is_in(lines["type"], pa.array(_TYPES))]
     rules += [pc.is_valid(lines[name]) for name in _REQUIRED]
-    counts = [pc.fill_null(lines[name], 0) for name in _COUNTS]
+    counts = [pc.fill_null(lines[name], 0) for name in _COUNTS if name != "api_key"]  # that is -1 for many APIs
     rules += [pc.and_(pc.greater_equal(count, 0), pc.less_equal(count, LARGEST_COUNT)) for count in counts]
     if since is not None:
         rules.append(pc.greater(lines["end"], pa.scalar(since, _TIME)))

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, TimestampType
 
 from advice.use import LEVEL_SECONDS, PERCENTILE
+from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import TOPIC_STORED
 from reports.quotas.file import LEVELS, QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
@@ -40,7 +41,7 @@ def with_demand(
     histories = [] if used is None else [_used(used, interval)]
     histories += [] if had is None else [_most(had)]
     parts = [replayed, *histories, *_hits(spark, enforced, quotas, interval)]
-    columns = spark.createDataFrame([], f"{SCHEMA}, {COLUMNS}")
+    columns = local_frame(spark, [], f"{SCHEMA}, {COLUMNS}")
     both = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts, columns)
     figures = [field for field in columns.schema.fields if field.name not in WHO]
     sums = both.groupBy(*WHO).agg(*[F.first(field.name, ignorenulls=True).alias(field.name) for field in figures])
@@ -125,7 +126,7 @@ def _of_levels(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> list[
         found.append(_held_back(joined.select("kind", "owner_user", "owner_client", nobody.alias("topic"), *columns)))
     rows = [(name, kind) for name, one in quotas.tenants.items() for kind in one.levels]
     if rows:
-        limited = F.broadcast(spark.createDataFrame(rows, "entity_tenant string, kind string"))
+        limited = F.broadcast(local_frame(spark, rows, "entity_tenant string, kind string"))
         joined = told.where("of_tenant").join(limited, on=["entity_tenant", "kind"], how="inner")
         whose = (nobody.alias("owner_user"), nobody.alias("owner_client"), F.col("entity_tenant").alias("topic"))
         found.append(_held_back(joined.select(F.concat(F.lit(of_tenants("")), "kind").alias("kind"), *whose, *columns)))
@@ -136,7 +137,7 @@ def _of_tenants(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> Data
     """Decisions by the tenant of who asked."""
     members = tenants(spark, told.select("principal").distinct(), quotas)
     limits = [(name, kind) for name, one in quotas.tenants.items() for kind in one.rates]
-    limited = F.broadcast(spark.createDataFrame(limits, "tenant string, kind string"))
+    limited = F.broadcast(local_frame(spark, limits, "tenant string, kind string"))
     nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
     owned = told.join(members, on="principal", how="inner").join(limited, on=["tenant", "kind"], how="inner")
     kind = F.concat(F.lit(of_tenants("")), "kind").alias("kind")

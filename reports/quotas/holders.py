@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.arrow_rows import local_frame
 from reports.quotas.file import DEFAULT, Limit, QuotaFile
 
 OWNER = ("kind", "user", "client_id", "limit", "burst")
@@ -17,7 +18,7 @@ def holders(spark: SparkSession, pairs: DataFrame, limits: Sequence[Limit]) -> D
     """`pairs` has `principal` and `client_id`. Out: those, and OWNER: `user` and `client_id` of the owner are `owner_user`,
     `owner_client`, null for a limit of a user. As in `quota.entity`, each user has its own share of a limit of a client id."""
     rows = [(one.kind, one.user, one.client_id, one.rate, one.burst, one.level) for one in limits]
-    rules = F.broadcast(spark.createDataFrame(rows, _RULE))
+    rules = F.broadcast(local_frame(spark, rows, _RULE))
     user = F.regexp_replace("principal", "^User:", "").alias("user")
     named = pairs.select("principal", "client_id", user, F.coalesce("client_id", F.lit("")).alias("client"))
     fits = _fits("rule_user", "user") & _fits("rule_client", "client")
@@ -43,7 +44,7 @@ def tenants(spark: SparkSession, principals: DataFrame, quotas: QuotaFile) -> Da
     listed goes before prefixes, the longest prefix before shorter ones."""
     rows = [(tenant, name, True) for tenant, one in quotas.tenants.items() for name in one.users]
     rows += [(tenant, prefix, False) for tenant, one in quotas.tenants.items() for prefix in one.user_prefixes]
-    members = F.broadcast(spark.createDataFrame(rows, "tenant string, name string, listed boolean"))
+    members = F.broadcast(local_frame(spark, rows, "tenant string, name string, listed boolean"))
     user = F.regexp_replace("principal", "^User:", "").alias("user")
     named = principals.select("principal", user)
     fits = F.when(F.col("listed"), F.col("user") == F.col("name")).otherwise(F.col("user").startswith(F.col("name")))

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from advice.use import LEVEL_SECONDS
+from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED, Measure
 from reports.quotas.file import LEVELS, QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
@@ -48,7 +49,7 @@ def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Le
     """Every limit of `quotas` against the traffic; see SCHEMA. Queues are walked by the logs' intervals, rates are averages over
     `lengths.rates`. Limits without traffic have no row."""
     seconds = lengths.rates
-    found = spark.createDataFrame([], SCHEMA)
+    found = local_frame(spark, [], SCHEMA)
     came = demand(spark, lines, quotas, lengths.interval)
     if came is not None:
         found = found.unionByName(_queued(came, lengths))
@@ -95,7 +96,7 @@ def _tenant_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, sec
     """The same for each tenant, of all its users together."""
     kinds = _measures(kind for one in quotas.tenants.values() for kind in one.rates)
     limits = [(name, kind, of_tenants(kind), rate) for name, one in quotas.tenants.items() for kind, rate in one.rates.items()]
-    rates = F.broadcast(spark.createDataFrame(limits, "tenant string, _kind string, kind string, limit double"))
+    rates = F.broadcast(local_frame(spark, limits, "tenant string, _kind string, kind string, limit double"))
     principals = lines.where(F.col("type") == "usage").select("principal").distinct()
     came = _came(lines, kinds, ("principal",), seconds).join(tenants(spark, principals, quotas), on="principal", how="inner")
     nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
@@ -123,7 +124,7 @@ def levels(spark: SparkSession, lines: DataFrame, quotas: QuotaFile) -> DataFram
         (of_topics, "topic", {TOPIC_STORED: "stored_bytes"}),
     ):
         if rows:
-            limited = F.broadcast(spark.createDataFrame(rows, "name string, kind string, limit double"))
+            limited = F.broadcast(local_frame(spark, rows, "name string, kind string, limit double"))
             wanted = {kind: field for kind, field in fields.items() if any(kind == row[1] for row in rows)}
             nobody = {one: F.lit(None).cast("string") for one in ("owner_user", "owner_client")}
             joined = _had(lines, wanted, name).join(limited, on=["name", "kind"], how="inner")
@@ -192,7 +193,7 @@ def _came(lines: DataFrame, measures: Mapping[str, Measure], by: Sequence[str], 
 def _topic_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """The same for each topic that has a rate of its own, of everybody together."""
     limits = [(kind, topic, rate) for kind, rates in quotas.topic_rates.items() for topic, rate in rates.items()]
-    rates = F.broadcast(spark.createDataFrame(limits, "kind string, topic string, limit double"))
+    rates = F.broadcast(local_frame(spark, limits, "kind string, topic string, limit double"))
     measured = [F.when(_measured(one.measure) > 0, F.lit(one.kind)) for one in TOPIC_RATES]
     rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull()).select(
         interval_bucket(seconds).alias("at"),

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from reports.fill_forecast import VolumeForecast
 from reports.ingest import Ingested
-from reports.parallel import run_concurrently
 from reports.period_tables import Inputs
 from reports.summary.capacity import summarize_capacity
 from reports.summary.limits import summarize_limits
@@ -45,24 +44,18 @@ def summarize(tables: Tables, ingested: Ingested, volumes: Sequence[VolumeForeca
     first, last = _period(writers)
     seconds = ingested.lengths.tables
     timeline = _timeline(first or _EPOCH, last or _EPOCH, seconds)
-    with run_concurrently() as pool:
-        traffic = pool.submit(summarize_traffic, tables, timeline)
-        limits = pool.submit(summarize_limits, tables, timeline)
-        capacity = pool.submit(summarize_capacity, tables, volumes, inputs)
-        lines = count_lines(tables, ingested.lines, writers)
-        quarantine = list_quarantined(tables)
     return Report(
         logs=asked.logs,
         made=asked.made,
         first=first,
         last=last,
         seconds=seconds,
-        lines=lines,
+        lines=count_lines(tables, ingested.line_folders, writers),
         writers=writers,
-        quarantine=quarantine,
-        traffic=traffic.result(),
-        limits=limits.result(),
-        capacity=capacity.result(),
+        quarantine=list_quarantined(tables),
+        traffic=summarize_traffic(tables, timeline),
+        limits=summarize_limits(tables, timeline),
+        capacity=summarize_capacity(tables, volumes, inputs),
         note=asked.note,
     )
 

@@ -6,10 +6,11 @@ In: the forecasts, the tables `quotas`, `what_if`, `chargeback`, `writers`. Out:
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from advice.limits import NOT_HELD_BACK, HeldBack, suggested
 from advice.use import Use, as_a_level, as_in_a_histogram
@@ -21,6 +22,7 @@ from reports.period_tables import Inputs
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
 from reports.quotas.file import LEVELS, Limit, QuotaFile, is_level, of_tenants
 from reports.quotas.replay import NEAR
+from reports.stored import Expression, Row, Stored, largest, number_of_rows, sums
 from reports.summary.lines import list_silences
 from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, Path, QuotaRow, VolumeRow
 from reports.tables import Tables
@@ -116,38 +118,62 @@ def _path(found: VolumeForecast) -> Path:
     )
 
 
-def _compared(table: DataFrame | None, quotas: QuotaFile | None) -> Compared | None:
+def _compared(table: Stored | None, quotas: QuotaFile | None) -> Compared | None:
     if table is None or quotas is None:
         return None
-    use = F.greatest(F.col("p99") / F.col("limit"), F.col("peak") / F.col("limit") * 0.999)
-    hit = F.col("hit_intervals") > 0 if "hit_intervals" in table.columns else F.expr("false")
-    counts = table.agg(
-        F.count("*").alias("all"),
-        F.count_if(hit).alias("hit"),
-        F.count_if(~hit & _over()).alias("over"),
-        F.count_if(~hit & ~_over() & (F.col("peak") >= F.col("limit") * NEAR)).alias("near"),
-    ).collect()[0]
-    rows = table.orderBy(hit.desc(), F.desc("seconds_throttled"), use.desc(), "kind", "owner_user", "owner_client", "topic").limit(
-        MAX_QUOTAS
-    )
-    used = {
-        (row["kind"], *_level(row), row["topic"])
-        for row in table.select("kind", "owner_user", "owner_client", "topic").distinct().limit(100_000).collect()
-    }
+    hit = "hit_intervals" in table.schema.names
+    counts = sums(table.parts(table.schema.names), {}, {name: (_counted(one, hit), "sum") for name, one in _STATES.items()})[0]
+    owner = ("kind", "owner_user", "owner_client", "topic")
+    order: list[tuple[str | Expression, str]] = [
+        (lambda part: _is_hit(part, hit).cast(pa.int8()), "descending"),
+        ("seconds_throttled", "descending"),
+        (_use, "descending"),
+        *((name, "ascending") for name in owner),
+    ]
+    owners = sums(table.parts(owner), {name: name for name in owner}, {"rows": (number_of_rows, "sum")})
+    used = {(row["kind"], *_level(row), row["topic"]) for row in owners}
+    rows = largest(table.parts(table.schema.names), order, MAX_QUOTAS)
     return Compared(
         quotas.path.rsplit("/", 1)[-1],
-        tuple(map(_quota, rows.collect())),
-        counts["all"],
-        counts["hit"],
-        counts["over"],
-        counts["near"],
+        tuple(map(_quota, rows)),
+        sum(row["rows"] for row in owners),
+        counts["hit"] or 0,
+        counts["over"] or 0,
+        counts["near"] or 0,
         tuple(_unused(quotas, used)),
         quotas.not_looked_at,
     )
 
 
-def _over() -> Column:
-    return F.col("seconds_throttled") > 0
+def _use(part: pa.RecordBatch) -> Any:
+    """How near to its limit somebody was."""
+    peak = pc.multiply(pc.divide(part["peak"], part["limit"]), 0.999)
+    return pc.max_element_wise(pc.divide(part["p99"], part["limit"]), peak)
+
+
+def _is_hit(part: pa.RecordBatch, told: bool) -> Any:
+    return pc.greater(part["hit_intervals"], 0) if told else pa.repeat(False, part.num_rows)
+
+
+def _over(part: pa.RecordBatch) -> Any:
+    return pc.greater(part["seconds_throttled"], 0)
+
+
+def _near(part: pa.RecordBatch) -> Any:
+    return pc.and_(pc.invert(_over(part)), pc.greater_equal(part["peak"], pc.multiply(part["limit"], NEAR)))
+
+
+_STATES: Mapping[str, Expression | None] = {"hit": None, "over": _over, "near": _near}
+
+
+def _counted(state: Expression | None, told: bool) -> Expression:
+    """1 for who is in a state, and was not held back; for None, who was held back."""
+
+    def ones(part: pa.RecordBatch) -> Any:
+        hit = _is_hit(part, told)
+        return (hit if state is None else pc.and_(pc.invert(hit), state(part))).cast(pa.int64())
+
+    return ones
 
 
 def _level(row: Row) -> tuple[str | None, str | None]:
@@ -219,12 +245,15 @@ def _whose(user: str | None, client: str | None, topic: str | None, kind: str = 
     return ", ".join(f"{name} {value}" for name, value in parts if value is not None) or "everybody"
 
 
-def _charges(table: DataFrame, prices: Prices) -> Charges:
-    amounts = F.col("in_bytes") + F.col("out_bytes") + F.col("stored_byte_days")
-    rows = table.orderBy(F.desc("cost"), amounts.desc(), "principal").limit(MAX_ROWS).collect()
-    total = table.agg(F.count("*").alias("count"), F.coalesce(F.sum("cost"), F.lit(0.0)).alias("cost")).collect()[0]
-    charges = tuple(
-        Charge(*(row[name] for name in ("principal", "in_bytes", "out_bytes", "stored_byte_days", "cost"))) for row in rows
-    )
+def _charges(table: Stored, prices: Prices) -> Charges:
+    names = ("principal", "in_bytes", "out_bytes", "stored_byte_days", "cost")
+    order: list[tuple[str | Expression, str]] = [("cost", "descending"), (_amounts, "descending"), ("principal", "ascending")]
+    rows = largest(table.parts(names), order, MAX_ROWS)
+    total = sums(table.parts(names), {}, {"count": (number_of_rows, "sum"), "cost": ("cost", "sum")})[0]
+    charges = tuple(Charge(*(row[name] for name in names)) for row in rows)
     priced = any((prices.bytes_in, prices.bytes_out, prices.stored))
-    return Charges(charges, total["count"], total["cost"], prices.currency, priced)
+    return Charges(charges, total["count"] or 0, total["cost"] or 0.0, prices.currency, priced)
+
+
+def _amounts(part: pa.RecordBatch) -> Any:
+    return pc.add(pc.add(part["in_bytes"], part["out_bytes"]), part["stored_byte_days"])

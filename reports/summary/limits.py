@@ -3,71 +3,110 @@
 In: the tables `refusals`, `throttles`, `decisions`, `traffic`. Out: `Limits`.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from reports.summary.lines import epochs, row_moment
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reports.stored import Expression, Row, Stored, largest, latest, number_of_rows, sums
 from reports.summary.model import EVERYBODY, Decision, Limits, ReasonRow, Refusal, Series
-from reports.summary.series import MAX_KEYS, Timeline, make_series
+from reports.summary.series import Timeline, make_series, most_of
 from reports.tables import Tables
-from reports.transforms.decisions import entity, reasons
-from reports.transforms.ranking import ranking
 
 MAX_ROWS = 20
 """Rows of a list on the page; the tables have them all."""
 
 MAX_DECISIONS = 10
 """The same for decisions one by one."""
+_ENTITY = {"user": "entity_user", "client": "entity_client_id", "tenant": "entity_tenant"}
+"""Columns that say whose quota it is."""
+_WHAT = ("quota", "mode", "action", *_ENTITY.values())
 
 
 def summarize_limits(tables: Tables, timeline: Timeline) -> Limits:
     """Refusals (complete) and decisions (a sample, with the left out ones counted), largest first, and over time."""
-    refused_by_quota = _ranked_series(tables["refusals"], "quota", "items", timeline)
-    quota_entity = F.concat(F.col("quota"), F.lit(": "), _entity())
-    decisions_by_entity = _ranked_series(tables["throttles"].withColumn("whose", quota_entity), "whose", "decisions", timeline)
-    modes = tables["throttles"].groupBy("quota").agg(F.bool_and(F.col("mode") == "observe").alias("watches")).orderBy("quota")
+    refused_by_quota = _ranked_series(tables["refusals"], "quota", "items", timeline, ["quota"])
+    throttles = tables["throttles"]
+    decisions_by_entity = _ranked_series(throttles, _quota_and_entity, "decisions", timeline, ["quota", *_ENTITY.values()])
+    modes = sums(throttles.parts(["quota", "mode"]), {"quota": "quota"}, {"modes": ("mode", "max"), "mode": ("mode", "min")})
     return Limits(
         refusals=_refusals(tables["refusals"]),
         refused=round(sum(map(sum, refused_by_quota.values))),
         reasons=_reasons(tables["decisions"]),
         latest=_latest(tables["decisions"]),
         decisions=round(sum(map(sum, decisions_by_entity.values))),
-        watching=tuple(row["quota"] for row in modes.where("watches").collect()),
+        watching=tuple(sorted(row["quota"] for row in modes if row["mode"] == row["modes"] == "observe")),
         refused_by_quota=refused_by_quota,
         decisions_by_entity=decisions_by_entity,
-        throttle_by_principal=_ranked_series(tables["traffic"], "principal", "throttle_ms", timeline),
+        throttle_by_principal=_ranked_series(tables["traffic"], "principal", "throttle_ms", timeline, ["principal"]),
     )
 
 
-def _ranked_series(table: DataFrame, key: str, measure: str, timeline: Timeline) -> Series:
-    """`measure` over time for the keys that have most of it."""
-    measures = {measure: F.col(measure)}
-    largest = ranking(table, [key], measures, [measure]).where(F.col(measure) > 0).limit(MAX_KEYS)
-    shown = [row[key] for row in largest.collect()]
+def _ranked_series(table: Stored, key: str | Expression, measure: str, timeline: Timeline, columns: Sequence[str]) -> Series:
+    """`measure` over time for the keys that have most of it; keys are made of `columns`."""
+    shown = most_of(table, key, measure, columns)
     if not shown:
         return Series(timeline.first, timeline.seconds, (), ())
-    return make_series(table, key, shown, measures, timeline)[measure]
+    return make_series(table, key, shown, {measure: measure}, timeline, [measure, *columns])[measure]
 
 
-def _entity() -> Column:
-    return F.coalesce(entity(), F.lit(EVERYBODY))
+def _quota_and_entity(part: pa.RecordBatch) -> Any:
+    parts = [pc.binary_join_element_wise(f"{what} ", part[column], "") for what, column in _ENTITY.items()]
+    whose = pc.binary_join_element_wise(*parts, ", ", null_handling="skip")
+    whose = pc.if_else(pc.equal(whose, ""), EVERYBODY, whose)
+    return pc.binary_join_element_wise(part["quota"], whose, ": ")
 
 
-def _refusals(refusals: DataFrame) -> tuple[Refusal, ...]:
-    rows = ranking(refusals, ["quota", "principal"], {"items": F.col("items")}, ["items"]).limit(MAX_ROWS)
-    return tuple(Refusal(row["quota"], row["principal"], row["items"]) for row in rows.collect())
+def _entity(row: Row) -> str:
+    """Whose quota, as a text: `user alice, client etl`, `tenant payments`; EVERYBODY where the quota is for all."""
+    return ", ".join(f"{what} {row[column]}" for what, column in _ENTITY.items() if row[column] is not None) or EVERYBODY
 
 
-def _reasons(decisions: DataFrame) -> tuple[ReasonRow, ...]:
-    copied = ("quota", "mode", "action", "api", "decisions", "items", "max_throttle_ms", "usage", "limit", "message")
-    rows = reasons(decisions).limit(MAX_ROWS).select(*copied, _entity().alias("entity"), *epochs("last"))
-    return tuple(
-        ReasonRow(**{name: row[name] for name in copied}, entity=row["entity"], last=row_moment(row, "last"))
-        for row in rows.collect()
-    )
+def _refusals(refusals: Stored) -> tuple[Refusal, ...]:
+    keys = ("quota", "principal")
+    rows = sums(refusals.parts([*keys, "items"]), {name: name for name in keys}, {"items": ("items", "sum")})
+    ordered = sorted(rows, key=lambda row: (-row["items"], row["quota"], row["principal"]))
+    return tuple(Refusal(row["quota"], row["principal"], row["items"]) for row in ordered[:MAX_ROWS])
 
 
-def _latest(decisions: DataFrame) -> tuple[Decision, ...]:
+def _reasons(decisions: Stored) -> tuple[ReasonRow, ...]:
+    """By quota, mode, action, entity and API, most frequent first, each with its latest message and time, and `usage` and `limit`
+    of the decision that was furthest beyond its limit."""
+    keys = {name: name for name in (*_WHAT, "api")}
+    figures: dict[str, tuple[str | Expression, str]] = {
+        "written": (number_of_rows, "sum"),
+        "left_out": ("left_out", "sum"),
+        "items": ("items", "sum"),
+        "max_throttle_ms": ("throttle_ms", "max"),
+        "last": ("at", "max"),
+    }
+    columns = ("at", *keys, "items", "throttle_ms", "usage", "limit", "message", "left_out")
+    # Both of one decision, that furthest beyond its limit: limits change, and a pair of two decisions says nothing.
+    furthest = _by_key(keys, latest(decisions.parts(columns), keys, _beyond, ["usage", "limit"]))
+    last = _by_key(keys, latest(decisions.parts(columns), keys, "at", ["message"]))
+    found = []
+    for row in sums(decisions.parts(columns), keys, figures):
+        key = tuple(row[name] for name in keys)
+        row["decisions"] = row["written"] + (row["left_out"] or 0)
+        found.append({**row, **furthest.get(key, {"usage": None, "limit": None}), "message": last[key]["message"]})
+    found.sort(key=lambda row: (-row["decisions"], -row["last"].timestamp(), *(row[name] or "" for name in keys)))
+    copied = ("quota", "mode", "action", "api", "decisions", "items", "max_throttle_ms", "usage", "limit", "message", "last")
+    return tuple(ReasonRow(**{name: row[name] for name in copied}, entity=_entity(row)) for row in found[:MAX_ROWS])
+
+
+def _by_key(keys: Iterable[str], rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
+    return {tuple(row[name] for name in keys): row for row in rows}
+
+
+def _beyond(part: pa.RecordBatch) -> Any:
+    """How far a decision is beyond its limit. What is left of a volume is beyond when it is less."""
+    usage, limit = part["usage"], part["limit"]
+    ratio = pc.divide(usage, pc.max_element_wise(limit, 1e-9))
+    return pc.if_else(pc.equal(part["quota"], "storage"), pc.subtract(limit, usage), ratio)
+
+
+def _latest(decisions: Stored) -> tuple[Decision, ...]:
     copied = (
         "proxy",
         "quota",
@@ -82,11 +121,7 @@ def _latest(decisions: DataFrame) -> tuple[Decision, ...]:
         "limit",
         "throttle_ms",
         "message",
+        "at",
     )
-    rows = decisions.orderBy(F.desc("at")).limit(MAX_DECISIONS).select(*copied, "topics", _entity().alias("entity"), *epochs("at"))
-    return tuple(
-        Decision(
-            **{name: row[name] for name in copied}, entity=row["entity"], topics=tuple(row["topics"]), at=row_moment(row, "at")
-        )
-        for row in rows.collect()
-    )
+    rows = largest(decisions.parts([*copied, "topics", *_ENTITY]), [("at", "descending")], MAX_DECISIONS)
+    return tuple(Decision(**{name: row[name] for name in copied}, entity=_entity(row), topics=tuple(row["topics"])) for row in rows)

@@ -4,14 +4,18 @@ In: a table with `start`, what tells its keys apart, the keys worth a colour of 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from reports.stored import Expression, Stored, sums
 from reports.summary.model import Series
-from reports.transforms.ranking import Measures, over_time
+
+Measures = Mapping[str, str | Expression]
+"""Name of a sum -> what is summed."""
 
 MAX_KEYS = 6
 """Keys with a colour of their own in a plot; the rest are one."""
@@ -32,17 +36,37 @@ class Timeline:
         return cls(start, seconds, max(1, math.ceil((last.timestamp() - start) / seconds)))
 
 
-def make_series(table: DataFrame, key: str, shown: Sequence[str], measures: Measures, timeline: Timeline) -> dict[str, Series]:
-    """One series for each of `measures`, all with the keys `shown` in their order, and last the others where there are any."""
-    rows = over_time(table, key, shown[:MAX_KEYS], measures, timeline.seconds).collect()
+def make_series(
+    stored: Stored, key: str | Expression, shown: Sequence[str], measures: Measures, timeline: Timeline, columns: Sequence[str]
+) -> dict[str, Series]:
+    """One series for each of `measures`, all with the keys `shown` in their order, and last the others where there are any.
+    `columns` are what keys and measures are made of."""
+    few = pa.array(shown[:MAX_KEYS], pa.string())
+
+    def named(part: pa.RecordBatch) -> pa.Array:
+        keys = part[key] if isinstance(key, str) else key(part)
+        return pc.if_else(pc.is_in(keys, few), keys, pa.scalar(None, pa.string()))
+
+    def bucket(part: pa.RecordBatch) -> pa.Array:
+        seconds = pc.divide(part["start"].cast(pa.int64()), 1_000_000)
+        return pc.divide(pc.subtract(seconds, timeline.first), timeline.seconds)
+
+    amounts = {name: (measure, "sum") for name, measure in measures.items()}
+    rows = sums(stored.parts(["start", *columns]), {"bucket": bucket, "key": named}, amounts)
     keys = (*shown[:MAX_KEYS], None)
     place = {name: index for index, name in enumerate(keys)}
     found = {name: [[0.0] * timeline.count for _ in keys] for name in measures}
     for row in rows:
-        bucket = (row["start"] - timeline.first) // timeline.seconds
         for name in measures:
-            found[name][place[row["key"]]][bucket] += float(row[name] or 0)
+            found[name][place[row["key"]]][row["bucket"]] += float(row[name] or 0)
     return {name: _series(timeline, keys, values) for name, values in found.items()}
+
+
+def most_of(stored: Stored, key: str | Expression, measure: str, columns: Sequence[str]) -> list[str]:
+    """The keys with most of `measure`, and with any: at most MAX_KEYS."""
+    rows = sums(stored.parts([measure, *columns]), {"key": key}, {"sum": (measure, "sum")})
+    with_any = [row for row in rows if row["sum"] and row["key"] is not None]
+    return [row["key"] for row in sorted(with_any, key=lambda row: (-row["sum"], row["key"]))[:MAX_KEYS]]
 
 
 def _series(timeline: Timeline, keys: Sequence[str | None], values: list[list[float]]) -> Series:

@@ -4,17 +4,16 @@ In: the tables `entities`, `traffic`, `topics`, `latencies`. Out: `Traffic`. A p
 colour, in every plot.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from reports.stored import Expression, Row, Stored, largest, number_of_rows, of_api, sums
 from reports.summary.model import Api, Latency, Party, Topic, Traffic
-from reports.summary.series import Timeline, make_series
+from reports.summary.series import Measures, Timeline, make_series
 from reports.tables import Tables
-from reports.transforms.latencies import latencies_of_all
-from reports.transforms.ranking import main_part, ranking
-from reports.transforms.rates import of_api
 
 MAX_ROWS = 1000
 """Rows of a list on the page, which shows the first of them until it is asked for more; the tables have them all."""
@@ -24,12 +23,22 @@ def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
     """Principals, clients, topics and APIs, largest first, with the largest over time."""
     traffic, topics = tables["traffic"], tables["topics"]
     apis, latencies = _apis(traffic), _latencies(tables)
-    scopes = {f"{scope}_count": F.count_if(F.col("scope") == scope) for scope in ("principal", "client", "topic")}
-    of_topics = F.sum(F.when(F.col("scope") == "topic", F.col("produced_bytes")))
-    counts = _totals(tables["entities"], **scopes, topic_produced=of_topics)
+    scopes = {
+        row["scope"]: row
+        for row in sums(
+            tables["entities"].parts(["scope", "produced_bytes"]),
+            {"scope": "scope"},
+            {"count": (number_of_rows, "sum"), "produced": ("produced_bytes", "sum")},
+        )
+    }
     main_principals, main_topics = tuple(map(_party, _largest(tables, "principal"))), _topics(tables)
-    principal_series = make_series(traffic, "principal", [row.principal for row in main_principals], _wire(), timeline)
-    topic_series = make_series(topics, "topic", [row.topic for row in main_topics], _batches(), timeline)
+    by_principal = [row.principal for row in main_principals]
+    principal_series = make_series(
+        traffic, "principal", by_principal, _WIRE, timeline, ["principal", "api", "request_bytes", "response_bytes"]
+    )
+    topic_series = make_series(
+        topics, "topic", [row.topic for row in main_topics], _BATCHES, timeline, ["topic", "api", "record_bytes"]
+    )
     return Traffic(
         principals=main_principals,
         clients=tuple(map(_party, _largest(tables, "client"))),
@@ -44,26 +53,28 @@ def summarize_traffic(tables: Tables, timeline: Timeline) -> Traffic:
         fetched_by_topic=topic_series["fetched"],
         latencies=latencies[:MAX_ROWS],
         latency_count=len(latencies),
-        **counts,
+        topic_produced=scopes["topic"]["produced"] or 0 if "topic" in scopes else 0,
+        **{f"{scope}_count": scopes[scope]["count"] if scope in scopes else 0 for scope in ("principal", "client", "topic")},
     )
 
 
-def _wire() -> dict[str, Column]:
-    return {"produced": of_api("Produce", "request_bytes"), "fetched": of_api("Fetch", "response_bytes")}
-
-
-def _batches() -> dict[str, Column]:
-    return {"produced": of_api("Produce", "record_bytes"), "fetched": of_api("Fetch", "record_bytes")}
+_WIRE: Measures = {"produced": of_api("Produce", "request_bytes"), "fetched": of_api("Fetch", "response_bytes")}
+_BATCHES: Measures = {"produced": of_api("Produce", "record_bytes"), "fetched": of_api("Fetch", "record_bytes")}
 
 
 _RATES = ("p50", "p95", "p99", "peak")
 
 
-def _largest(tables: Tables, scope: str) -> list[Row]:
+def _largest(tables: Tables, scope: str) -> list[dict[str, Any]]:
     """The largest entities of a scope, by bytes produced and fetched."""
-    rows = tables["entities"].where(F.col("scope") == scope)
-    weight = F.col("produced_bytes") + F.col("fetched_bytes")
-    return rows.orderBy(weight.desc(), "principal", "client_id", "topic").limit(MAX_ROWS).collect()
+    stored = tables["entities"]
+    parts = (part.filter(pc.equal(part["scope"], scope)) for part in stored.parts(stored.schema.names))
+    order = [(_weight, "descending"), *((name, "ascending") for name in ("principal", "client_id", "topic"))]
+    return largest(parts, order, MAX_ROWS)
+
+
+def _weight(part: pa.RecordBatch) -> Any:
+    return pc.add(part["produced_bytes"], part["fetched_bytes"])
 
 
 def _rates(row: Row) -> dict[str, Any]:
@@ -75,7 +86,7 @@ def _weeks(row: Row) -> dict[str, Any]:
 
 
 def _party(row: Row) -> Party:
-    refused = tuple(sorted((row["refused"] or {}).items(), key=lambda item: (-item[1], item[0])))
+    refused = tuple(sorted(row["refused"] or (), key=lambda item: (-item[1], item[0])))
     return Party(
         principal=row["principal"],
         client_id=row["client_id"],
@@ -94,24 +105,37 @@ def _party(row: Row) -> Party:
     )
 
 
-def _apis(traffic: DataFrame) -> tuple[Api, ...]:
+def _apis(traffic: Stored) -> tuple[Api, ...]:
     names = ("requests", "request_bytes", "response_bytes", "mutations", "throttle_ms")
-    rows = ranking(traffic, ["api"], {name: F.col(name) for name in names}, ["request_bytes", "response_bytes"]).collect()
-    return tuple(Api(row["api"], *(int(row[name]) for name in names)) for row in rows)
+    rows = sums(traffic.parts(["api", *names]), {"api": "api"}, {name: (name, "sum") for name in names})
+    ordered = sorted(rows, key=lambda row: (-row["request_bytes"] - row["response_bytes"], row["api"]))
+    return tuple(Api(row["api"], *(row[name] for name in names)) for row in ordered)
 
 
 def _latencies(tables: Tables) -> tuple[Latency, ...]:
     """What took most time in all first. There are few: APIs of a hundred brokers."""
-    rows = latencies_of_all(tables["latencies"])
-    ordered = rows.orderBy((F.col("requests") * F.col("p50_ms")).desc(), "part", "broker_id", "api").collect()
-    names = ("part", "broker_id", "api", "requests", "p50_ms", "p99_ms", "worst_p99_ms", "max_ms")
-    return tuple(Latency(*(row[name] for name in names)) for row in ordered)
+    keys = ("part", "broker_id", "api")
+    figures: dict[str, tuple[str | Expression, str]] = {
+        "requests": ("requests", "sum"),
+        **{name: (_weighted(name), "sum") for name in ("p50_ms", "p99_ms")},
+        "worst_p99_ms": ("worst_p99_ms", "max"),
+        "max_ms": ("max_ms", "max"),
+    }
+    rows = sums(tables["latencies"].parts([*keys, *figures]), {name: name for name in keys}, figures)
+    rows.sort(key=lambda row: (-row["p50_ms"], row["part"], -1 if row["broker_id"] is None else row["broker_id"], row["api"]))
+    for row in rows:
+        row |= {name: row[name] / row["requests"] for name in ("p50_ms", "p99_ms")}
+    return tuple(Latency(*(row[name] for name in (*keys, *figures))) for row in rows)
+
+
+def _weighted(name: str) -> Expression:
+    """A mean of intervals, times their requests: how long all of them took."""
+    return lambda part: pc.multiply(part[name], part["requests"].cast(pa.float64()))
 
 
 def _topics(tables: Tables) -> tuple[Topic, ...]:
     rows = _largest(tables, "topic")
-    of_shown = tables["topics"].where(F.col("topic").isin([row["topic"] for row in rows]))
-    principal = _by_key(main_part(of_shown, "topic", "principal", _batches()["produced"]), "principal")
+    principal = _main_principals(tables["topics"], [row["topic"] for row in rows])
     return tuple(
         Topic(
             topic=row["topic"],
@@ -126,12 +150,11 @@ def _topics(tables: Tables) -> tuple[Topic, ...]:
     )
 
 
-def _by_key(rows: DataFrame, value: str) -> dict[str, Any]:
-    """Rows of two columns, the key first, as a mapping."""
-    return {row[0]: row[value] for row in rows.collect()}
-
-
-def _totals(table: DataFrame, **totals: Column) -> dict[str, int]:
-    """Aggregates over a whole table; 0 where it has no row."""
-    row = table.agg(*[F.coalesce(total, F.lit(0)).alias(name) for name, total in totals.items()]).first()
-    return {name: int(row[name]) if row else 0 for name in totals}
+def _main_principals(topics: Stored, shown: Sequence[str]) -> dict[str, str]:
+    """Who produced most into each topic, of those that anything was produced into."""
+    few = pa.array(shown, pa.string())
+    parts = topics.parts(["topic", "principal", "api", "record_bytes"])
+    of_shown = (part.filter(pc.is_in(part["topic"], few)) for part in parts)
+    keys = {"topic": "topic", "principal": "principal"}
+    rows = [row for row in sums(of_shown, keys, {"bytes": (_BATCHES["produced"], "sum")}) if row["bytes"]]
+    return {row["topic"]: row["principal"] for row in sorted(rows, key=lambda row: row["bytes"])}

@@ -1,7 +1,7 @@
 """Transforms: one concept a file, each from DataFrame to DataFrame, each opening with the select that is its contract.
 
 - `buckets`: time cut into buckets of equal length, and the length that suits a plot
-- `lines`: how complete the lines of each proxy are; gaps; what was read of each file
+- `lines`: gaps; what was read of each file
 - `rates`: for how long each principal, client and topic had which rate, and percentiles of it
 - `volumes`: how full each volume was, and with what
 - `producers`: active producer ids
@@ -10,8 +10,7 @@
 - `traffic`: whole requests by principal, client id and API
 - `topics`: the part of them for each topic
 - `refusals`: items refused, from the complete sums of usage lines
-- `decisions`: decisions one by one, by reason, and over time by quota and entity
-- `ranking`: who is largest, and the same over time for a plot
+- `decisions`: decisions one by one, and over time by quota and entity
 
 Sums go by the bucket in which an interval starts, so intervals of several proxies that overlap but do not align fall together.
 """

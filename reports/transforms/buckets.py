@@ -35,14 +35,6 @@ def dated(table: DataFrame, seconds: int) -> DataFrame:
     return table.select(F.to_date("start").alias("date"), "start", F.lit(seconds).alias("seconds"), *others)
 
 
-def usual_interval(lines: DataFrame) -> int | None:
-    """Length of the usage intervals, in whole seconds, at least 1: the median, as the first and last of a proxy are shorter."""
-    usage = lines.where(F.col("type") == "usage").select("start", "end")
-    length = F.unix_millis("end") - F.unix_millis("start")
-    row = usage.agg(F.percentile_approx(length, 0.5).alias("median")).first()
-    return None if row is None or row["median"] is None else max(1, round(row["median"] / 1000))
-
-
 def plot_seconds(first: int, last: int, seconds: int) -> int:
     """Length of a plot's buckets, in seconds, for the time from `first` to `last` (seconds since the epoch).
 

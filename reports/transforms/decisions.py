@@ -1,8 +1,8 @@
 """Decisions: who was throttled, refused or held, whose quota it was, and why.
 
-In: good lines, each once, or the table `decisions`. Out: `decisions`, `throttles` (over time by quota and entity), `reasons`
-(most frequent first). A proxy writes a sample of its decisions and counts the rest in `left_out`; counts here have both, but
-items and throttle times only of those written. The complete sums are in `refusals` and `traffic`.
+In: good lines, each once, or the table `decisions`. Out: `decisions`, `throttles` (over time by quota and entity). A proxy writes a
+sample of its decisions and counts the rest in `left_out`; counts here have both, but items and throttle times only of those
+written. The complete sums are in `refusals` and `traffic`.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -59,36 +59,6 @@ def throttles(decided: DataFrame, seconds: int) -> DataFrame:
         F.min("limit").alias("limit"),
     )
     return dated(sums, seconds)
-
-
-def reasons(decided: DataFrame) -> DataFrame:
-    """Decisions by quota, mode, action, entity and API, most frequent first, each with its latest message and time, and `usage` and
-    `limit` of the decision that was furthest beyond its limit."""
-    rows = decided.select("at", *_WHAT, "api", "items", "throttle_ms", "usage", "limit", "message", "left_out")
-    sums = rows.groupBy(*_WHAT, "api").agg(
-        _with_left_out().alias("decisions"),
-        F.sum("items").alias("items"),
-        F.max("throttle_ms").alias("max_throttle_ms"),
-        # Both of one decision, that furthest beyond its limit: limits change, and a pair of two decisions says nothing.
-        F.max_by(F.struct("usage", "limit"), _beyond()).alias("furthest"),
-        F.max("at").alias("last"),
-        F.max_by("message", "at").alias("message"),
-    )
-    told = sums.select("*", F.col("furthest.usage").alias("usage"), F.col("furthest.limit").alias("limit")).drop("furthest")
-    return told.orderBy(F.desc("decisions"), F.desc("last"), *_WHAT, "api")
-
-
-def entity() -> Column:
-    """Whose quota, as a text: `user alice, client etl`, `tenant payments`; null where the quota is for all."""
-    named = (("user ", "entity_user"), ("client ", "entity_client_id"), ("tenant ", "entity_tenant"))
-    parts = [F.concat(F.lit(what), F.col(column)) for what, column in named]
-    return F.nullif(F.concat_ws(", ", *parts), F.lit(""))
-
-
-def _beyond() -> Column:
-    """How far a decision is beyond its limit. What is left of a volume is beyond when it is less."""
-    usage, limit = F.col("usage"), F.col("limit")
-    return F.when(F.col("quota") == "storage", limit - usage).otherwise(usage / F.greatest(limit, F.lit(1e-9)))
 
 
 def _with_left_out() -> Column:

@@ -19,11 +19,6 @@ def latencies(lines: DataFrame, seconds: int) -> DataFrame:
     return dated(_together(rows, "start", worst=F.max("p99_ms")), seconds)
 
 
-def latencies_of_all(table: DataFrame) -> DataFrame:
-    """The same of all buckets together."""
-    return _together(table, worst=F.max("worst_p99_ms"))
-
-
 def _together(rows: DataFrame, *keys: str, worst: Column) -> DataFrame:
     means = [(F.sum(F.col(name) * F.col("requests")) / F.sum("requests")).alias(name) for name in ("p50_ms", "p99_ms")]
     sums = rows.where(F.col("requests") > 0).groupBy(*keys, *_KEYS)

@@ -1,30 +1,22 @@
 """Lines: how complete they are.
 
-In: valid lines without duplicates, or their `sequence_counts` (`reports.line_store`). Out: `gaps`, `writers`, `files`.
+In: valid lines without duplicates, or stored lines. Out: `gaps`, `files`. Left to others: `writers` (`reports.line_store`).
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.arrow_rows import table_schema
 from reports.log_files import relative_name
 from reports.reasons import QUARANTINED
+
+FILES = table_schema("file string, proxy string, boot string, lines bigint, quarantined bigint")
+"""The table `files`."""
 
 
 def gaps(lines: DataFrame) -> DataFrame:
     """What the proxies say they lost: `date`, `at`, `proxy`, `boot`, `lines`."""
     return lines.where(F.col("type") == "gap").select("date", "at", "proxy", "boot", "lines")
-
-
-def writers(counted: DataFrame) -> DataFrame:
-    """One row for each hour and start of a proxy: `date`, `start`, `proxy`, `boot`, `first_seq`, `last_seq`, `lines`, `first`,
-    `last`: see `reports.line_store.sequence_counts`."""
-    return counted.groupBy("date", "start", "proxy", "boot").agg(
-        F.min("first_seq").alias("first_seq"),
-        F.max("last_seq").alias("last_seq"),
-        F.sum("lines").alias("lines"),
-        F.min("first").alias("first"),
-        F.max("last").alias("last"),
-    )
 
 
 def files(stored: DataFrame, logs: str) -> DataFrame:

@@ -6,8 +6,12 @@ In: stored lines (`reports.line_store`). Out: `quarantine`. Left to others: the 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from reports.arrow_rows import table_schema
 from reports.log_files import relative_name
 from reports.reasons import QUARANTINED
+
+QUARANTINE = table_schema("reason string, field string, file string, raw string")
+"""The table `quarantine`."""
 
 
 def quarantine(stored: DataFrame, logs: str) -> DataFrame:

@@ -21,7 +21,7 @@ def spark() -> Iterator["SparkSession"]:
     """A real Spark. It compiles quickly rather than well: tests are many queries over a few rows."""
     from reports.session import spark_session
 
-    with spark_session("local[2]", quick=True) as session:
+    with spark_session("local[2]", size=0) as session:
         yield session
 
 

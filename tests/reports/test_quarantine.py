@@ -95,6 +95,7 @@ BAD: dict[str, tuple[bytes, str, str | None]] = {
     "negative records": (line(topic="t", records=-1), "negative", "records"),
     "negative refusals": (line(refused={"a": 1, "b": -1}), "negative", "refused"),
     "negative items": (line("decision", items=-3), "negative", "items"),
+    "an API below that of none": (line(api="key--2", api_key=-2), "negative", "api_key"),
     "bytes beyond belief": (line(request_bytes=2**62), "too_large", "request_bytes"),
     "refusals beyond belief": (line(refused={"a": 2**62}), "too_large", "refused"),
     "infinite usage": (line("decision", usage=1).replace(b'"usage":1', b'"usage":1e999'), "too_large", "usage"),
@@ -105,6 +106,8 @@ BAD: dict[str, tuple[bytes, str, str | None]] = {
 GOOD: dict[str, bytes] = {
     "usage": OF_PERIOD,
     "usage of version 1": line(v=1),
+    "usage of more APIs than are told apart": line(api="key--1", api_key=-1),
+    "a decision about a connection": line("decision", api="key--1", api_key=-1, api_version=0, items=0, topics=[]),
     "a decision of version 1": line("decision", v=1, left=...),
     "producer ids": line("producer_ids"),
     "producer ids with a limit": line("producer_ids", limit=100.5),
