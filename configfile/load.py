@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -148,7 +148,7 @@ def _at(annotation: Any, loc: Key) -> Any:
 
 
 def _step(option: Any, part: str | int) -> Any:
-    if isinstance(option, type) and issubclass(option, BaseModel):
+    if _is_model(option):
         if part in option.model_fields:
             return option.model_fields[str(part)].annotation
         return option if part in _tags(option) else None
@@ -165,7 +165,11 @@ def _options(annotation: Any) -> list[Any]:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    return [option for option in _options(annotation) if isinstance(option, type) and issubclass(option, BaseModel)]
+    return [option for option in _options(annotation) if _is_model(option)]
+
+
+def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _tags(model: type[BaseModel]) -> set[str]:

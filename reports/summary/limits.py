@@ -52,8 +52,8 @@ def _ranked_series(table: Stored, key: str | Expression, measure: str, timeline:
 
 
 def _quota_and_entity(part: pa.RecordBatch) -> Any:
-    parts = [pc.binary_join_element_wise(f"{what} ", part[column], "") for what, column in _ENTITY.items()]
-    whose = pc.binary_join_element_wise(*parts, ", ", null_handling="skip")
+    parts = [pc.fill_null(pc.binary_join_element_wise(f", {what} ", part[column], ""), "") for what, column in _ENTITY.items()]
+    whose = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, ""), 2)
     whose = pc.if_else(pc.equal(whose, ""), EVERYBODY, whose)
     return pc.binary_join_element_wise(part["quota"], whose, ": ")
 
