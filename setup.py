@@ -148,9 +148,13 @@ def build(compiled: ModuleType, target: Path) -> None:
     digest = compiled.digest()
     files = [module.replace(".", "/") + ".py" for module in compiled.HOT]
     with tempfile.TemporaryDirectory() as work:
-        # What is installed, or is being installed, must not change a build.
-        options = ["--ignore-missing-imports", "--no-site-packages", "--config-file=", f"--cache-dir={work}/mypy"]
-        extensions = mypycify([*options, *files], group_name=GROUP, opt_level="3", target_dir=f"{work}/c", multi_file=True)
+        extensions = mypycify(
+            [*compiled.CHECKS, f"--cache-dir={work}/mypy", *files],
+            group_name=GROUP,
+            opt_level="3",
+            target_dir=f"{work}/c",
+            multi_file=True,
+        )
         for extension in extensions:  # figures as of pure Python, also where a processor multiplies and adds in one step
             extension.extra_compile_args.append("-ffp-contract=off")
         command = SideBySide(Distribution({"name": GROUP, "ext_modules": extensions}))

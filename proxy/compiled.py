@@ -64,6 +64,9 @@ HOT = (
 )
 """What is compiled: what every frame passes through."""
 
+CHECKS = ("--ignore-missing-imports", "--no-site-packages", "--config-file=")
+"""Options of mypy for a build: what is installed, or is being installed, must not change it."""
+
 APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
 CLIENTS = ("transport.py", *(f"clients/{name}.py" for name in ("connection", "handover", "turns")))
 OTHERS = ("config/units.py", "supervise.py", "upstream/connector.py")

@@ -123,5 +123,5 @@ def _latest(decisions: Stored) -> tuple[Decision, ...]:
         "message",
         "at",
     )
-    rows = largest(decisions.parts([*copied, "topics", *_ENTITY]), [("at", "descending")], MAX_DECISIONS)
+    rows = largest(decisions.parts([*copied, "topics", *_ENTITY.values()]), [("at", "descending")], MAX_DECISIONS)
     return tuple(Decision(**{name: row[name] for name in copied}, entity=_entity(row), topics=tuple(row["topics"])) for row in rows)
