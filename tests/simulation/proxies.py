@@ -9,18 +9,23 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from unittest import mock
 
 from proxy.clients.turns import Turns
 from proxy.config.models import Settings
 from proxy.fleet.store import Reply, StoreError
+from proxy.pieces import PIECE, in_pieces
 from proxy.process.proxy import Proxy
 from proxy.session.session import State
 from quota.ledger import Update
+from quota.steps import Steps
 from tests.fleet.memory_store import Memory, MemoryStore
 from tests.simulation.network import NODE, AcceptedSocket, Network, NetworkLoop, Node, on
+
+T = TypeVar("T")
 
 HOST: Final = "lb"
 BOOTSTRAP: Final = 9092
@@ -253,6 +258,11 @@ class CountedTurns(Turns):
         super().__init__(loop, clock)
 
 
+async def counted_pieces(steps: Steps[T]) -> T:
+    """A piece is over after some steps instead of a time."""
+    return await in_pieces(steps, count(0.0, PIECE / 4).__next__)
+
+
 @contextlib.contextmanager
 def replaced(network: Network, store: LedgerStore, clock: Clock, chance: Random) -> Iterator[None]:
     """The ends of the world are the simulated ones."""
@@ -271,6 +281,8 @@ def replaced(network: Network, store: LedgerStore, clock: Clock, chance: Random)
         "proxy.process.proxy.open_admin": open_admin,
         "proxy.process.proxy.admin_address": lambda *_: "",
         "proxy.process.proxy.Turns": CountedTurns,
+        "proxy.process.proxy.in_pieces": counted_pieces,
+        "proxy.process.logs.in_pieces": counted_pieces,
         "proxy.process.proxy.time": clock,
         "proxy.process.logs.time": clock,
         "secrets.token_hex": lambda size: chance.randbytes(size).hex(),
