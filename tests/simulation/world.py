@@ -565,8 +565,8 @@ class World:
         for owner, rate in rates.items():
             before, self.rates[owner] = self.rates[owner], rate
             self.rate_history[owner].append((self.loop.time(), rate))
-            if rate < before:
-                self.lenient(12.5 * before / rate, lasts=RESYNC, owner=owner)
+            # What had to wait for a lower limit comes at once, at each proxy, before they hear of each other.
+            self.lenient(12.5 * before / rate if rate < before else RESYNC, lasts=RESYNC, owner=owner)
         for proxy in self.proxies:
             proxy.reload()
 
