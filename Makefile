@@ -119,7 +119,7 @@ simulate-fleet: setup
 
 # Scenarios of the load test on a real cluster, directly and behind proxies with different quotas: `make bench-mutations` and others;
 # some minutes for each row (`ARGS="--way direct --scale 0.3"`).
-EXPERIMENTS := mutations producer-ids produce-rate read-rate request-rate shared-rate topic-bytes-in tenant-rate stored-bytes
+EXPERIMENTS := mutations producer-ids produce-rate read-rate request-rate shared-rate topic-bytes-in tenant-rate stored-bytes topic-numbers
 $(EXPERIMENTS:%=bench-%): bench-%: kafka
 	$(BIN)/python -m benchmarks.experiments $* $(ARGS)
 

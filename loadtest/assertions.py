@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -277,13 +278,34 @@ class Errors(Assertion):
     tenant: Name | None = None
     """By default all."""
     at_most: int = Field(0, ge=0)
+    refused: str | None = None
+    """An error that is expected, as a quota refuses with it: it has to be there, and counts as no failure."""
 
     def judge(self, result: RunResult) -> Judged:
         phases = [phase for phase in result.phases if self.phase in (None, phase.name)]
         tenants = [tenant for phase in phases for tenant in phase.tenants if self.tenant in (None, tenant.tenant)]
-        count = sum(tenant.failures for tenant in tenants)
-        names = sorted({name for tenant in tenants for name, n in tenant.failed.items() if n})
-        return f"at most {self.at_most}", f"{count}" + (f" ({', '.join(names)})" if names else ""), count <= self.at_most
+        failed = sum((Counter(tenant.failed) for tenant in tenants), Counter[str]())
+        refused = failed.pop(self.refused, 0) if self.refused is not None else 0
+        names = f" ({', '.join(sorted(+failed))})" if +failed else ""
+        wanted, got, right = f"at most {self.at_most}", f"{failed.total()}{names}", failed.total() <= self.at_most
+        if self.refused is None:
+            return wanted, got, right
+        return f"{self.refused}, others {wanted}", f"{refused} and {got} others", right and refused > 0
+
+
+class Done(Assertion):
+    """How many operations of a tenant succeeded in all, as by a quota of how much there may be."""
+
+    check: Literal["done"]
+    tenant: Name
+    quota: PositiveFloat
+    """As many as could, and no more."""
+    within: Share = 0.0
+
+    def judge(self, result: RunResult) -> Judged:
+        done = _found(result, self.phase, self.tenant)[1].acknowledged
+        right = abs(done - self.quota) <= self.within * self.quota
+        return f"{self.quota:g}" + (f" within {self.within:.0%}" if self.within else ""), f"{done:,}", right
 
 
 class Verified(Assertion):
@@ -349,6 +371,7 @@ AnyAssertion = Annotated[
     | Latency
     | Throttled
     | Errors
+    | Done
     | Verified
     | Delivered
     | GoesOn,

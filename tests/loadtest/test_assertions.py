@@ -159,6 +159,21 @@ def test_errors_of_all_or_of_one() -> None:
     assert judged({"check": "errors", "at_most": 2}, both)[0]
 
 
+def test_an_error_that_a_quota_refuses_with_is_no_failure_and_has_to_be_there() -> None:
+    check = {"check": "errors", "refused": "POLICY_VIOLATION"}
+    assert judged(check, phase(tenant("a", failed={"POLICY_VIOLATION": 2}))) == (True, "2 and 0 others")
+    assert judged(check, phase(tenant("a", failed={"POLICY_VIOLATION": 2, "X": 1}))) == (False, "2 and 1 (X) others")
+    assert not judged(check, phase(tenant("a")))[0], "nothing was refused"
+
+
+def test_as_much_was_done_as_a_quota_allows() -> None:
+    check = {"check": "done", "tenant": "a", "quota": 200}
+    for done, right, within in ((200, True, False), (199, False, True), (201, False, True), (189, False, False)):
+        one = phase(tenant("a", acknowledged=done))
+        assert judged(check, one) == (right, f"{done}")
+        assert judged({**check, "within": "5%"}, one)[0] is (right or within)
+
+
 def test_records_are_there_once_in_order() -> None:
     check, one = {"check": "verified"}, phase(tenant("a"))
     right = Verification(client="c", tenant="a", acknowledged=10, consumed=10)
