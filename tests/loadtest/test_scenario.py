@@ -80,7 +80,7 @@ MISTAKES = {
         "connect, consume, create_topics",
     ),
     "no operation": (replaced("operation: produce, ", ""), 13, "`phases[0].load[0]`", "`operation` is one of"),
-    "an unknown check": (replaced("check: rate", "check: rates"), 15, "`assertions[0]`", "converges, delivered, done, errors, fairness"),
+    "an unknown check": (replaced("check: rate", "check: rates"), 15, "`assertions[0]`", "delivered, done, errors, fairness"),
     "a rate of zero": (replaced('"${rate}"', "0"), 13, "`phases[0].load[0].rate`", "a rate above 0"),
     "a negative rate": (replaced('"${rate}"', "-3"), 13, "`phases[0].load[0].rate`", "a rate above 0"),
     "a record without room for its header": (replaced("2KiB", "10"), 13, "`phases[0].load[0].size`", "greater than or equal to 36"),
