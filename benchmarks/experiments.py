@@ -36,8 +36,9 @@ USERS: Final = {"storm": "st0rm-pw", "ordinary": "0rdinary-pw", "proxy": "pr0xy-
 OVERLOAD_USERS: Final = {
     name: f"{name}-pw" for name in ("small-1", "small-2", "flood-1", "flood-2", "flood-3", "ordinary", "proxy")
 }
-TENANT_USERS: Final = {name: f"{name}-pw" for name in ("batch", "stream", "other", "filler", "cool", "ordinary", "proxy")}
-NUMBERS_USERS: Final = {name: f"{name}-pw" for name in ("creator", "bystander", "ordinary", "proxy")}
+TENANT_USERS: Final = {
+    name: f"{name}-pw" for name in ("batch", "stream", "other", "filler", "cool", "creator", "bystander", "ordinary", "proxy")
+}
 JAVA: Final = Path(__file__).with_name("java")
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -168,7 +169,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "topic-numbers": Experiment(
         "topic-numbers",
         {"tenant": {"tenants": {"apps": {"users": ["creator"], "max_partitions": 200}}}},
-        users=NUMBERS_USERS,
+        users=TENANT_USERS,
     ),
     "topic-bytes-in": Experiment("topic-bytes-in", {"thresholds": {"quotas": {"topics": TOPIC_THRESHOLDS}}}),
 }

@@ -294,7 +294,7 @@ class Errors(Assertion):
 
 
 class Done(Assertion):
-    """How many operations of a tenant succeeded in all, as by a quota of how much there may be."""
+    """How many operations of a tenant succeeded in all: as many as a quota allows that limits how much there may be."""
 
     check: Literal["done"]
     tenant: Name

@@ -111,7 +111,7 @@ class Window:
         return not self.waiting and (self._fits(size) or self.is_little(size))
 
     def is_little(self, size: float = 0.0) -> bool:
-        """Is a request of so many bytes within what goes on at once? Without a size: was the last?"""
+        """Does the allowance cover what was sent and so many bytes more?"""
         return 0.0 < self.allowance >= self.sent + size
 
     def wait(self, size: float) -> float:
@@ -119,8 +119,7 @@ class Window:
         return 0.0 if self.has_room(size) else max(self.waiting + self.under_way + size - self.size, 0.0) * self.latency / self.size
 
     def pause(self, now: float, size: float = 0.0) -> float:
-        """Seconds that a request of so many bytes waits that has room, as something is still owed. Without a size: one that has
-        entered."""
+        """Seconds that a request waits because of what is owed. `size`: its bytes, 0 for one that has entered."""
         if self.is_little(size):
             return 0.0
         self._pay(now)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from configfile.load import Key
 from quota.addresses import AddressEntity, with_limit
 from quota.catalogue import KEYS, TENANT_KINDS, TOPIC_STORED
 from quota.entity import Entity, levels
@@ -25,8 +26,6 @@ _SECTIONS: Final = {
     TOPIC_STORED: "quotas.stored_bytes",
 }
 """Where the settings file has limits that are not of users and client ids."""
-Key = tuple[str | int, ...]
-"""Of a setting: `("quotas", "entities", 3, "cluster_request_rate")`."""
 
 
 class LimitSource(NamedTuple):
@@ -39,7 +38,8 @@ class LimitSource(NamedTuple):
 
 class LimitSources:
     """`positions`: where each entity stands in the settings file; `limits`, `dynamic`: what is in force, and what of it was set
-    while proxies run; `place`: file and line of a setting, or of the section that it is in."""
+    while proxies run; `place`: file and line of a setting, such as `("quotas", "entities", 3, "cluster_request_rate")`, or of the
+    section that it is in."""
 
     def __init__(
         self,

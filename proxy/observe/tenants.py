@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from proxy.observe.lines import Holds
 from proxy.observe.operations import Log
@@ -17,11 +17,8 @@ from quota.entity import Entity
 from quota.kind import LimitedKind
 from quota.limit_table import ResolvedLimit
 from quota.owned_topics import Owned, OwnedTopics
-from quota.steps import Steps, largest
+from quota.steps import STEP, Steps, largest
 from quota.tenants import NO_TENANTS, TenantEntity, Tenants, owner_of, tenant_among
-
-STEP: Final = 20
-"""Topics that are looked at in one step."""
 
 
 def seen(tenants: Tenants, engine: Engine, sizes: Mapping[str, int], now: float) -> Steps[dict[str, Any]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from configfile.load import Key
 from proxy.apis.api_versions import software_of
 from proxy.config.models import Settings
 from proxy.fleet.members import Member
-from proxy.observe.limit_sources import Key, LimitSources
+from proxy.observe.limit_sources import LimitSources
 from proxy.observe.live import SeenConnection, State
 from proxy.observe.metrics import Gauges, build_labels
 from quota.entity import Entity

@@ -37,7 +37,7 @@ class Load:
         """when nine tenths of the limit were written"""
 
     def reached(self, until: float, size: float) -> float:
-        """MB per second until then, when so many bytes were written."""
+        """The pace in MB per second if `size` bytes were written by the time `until`."""
         return size / MB / (until - self._began)
 
     def run(self, seconds: float) -> None:

@@ -31,6 +31,14 @@ FILLER = b"x" * 100_000
 Between = Callable[[], None]
 """What a client calls between its two sends, when it knows what became of the first."""
 WRITTEN = ["written"] * 3
+REFUSED_FOR_GOOD = {
+    "java": ["PolicyViolationException, with the reason"] * 3 + WRITTEN,
+    "librdkafka": ["POLICY_VIOLATION"] * 3 + WRITTEN,
+    "kafka-python": ["PolicyViolationError"] * 6,
+    "aiokafka": ["PolicyViolationError"] * 3 + WRITTEN,
+    "aiokafka idempotent": ["PolicyViolationError"] * 6,
+}
+"""What each of CLIENTS sees of three batches that are refused with error 44, and of three that are written."""
 ALL = list("012345")
 TOLD = [*WRITTEN, *WRITTEN, "told true"]
 
@@ -191,13 +199,7 @@ def test_fail_everybody_sees_a_policy_violation(tenants1: LocalCluster, name: st
     sequences for good."""
     with stage(tenants1, name, tmp_path, "fail") as at:
         seen = seen_by_each(at, tmp_path, lambda: at.total(MANY))
-    assert seen == {
-        "java": ["PolicyViolationException, with the reason"] * 3 + WRITTEN,
-        "librdkafka": ["POLICY_VIOLATION"] * 3 + WRITTEN,
-        "kafka-python": ["PolicyViolationError"] * 6,
-        "aiokafka": ["PolicyViolationError"] * 3 + WRITTEN,
-        "aiokafka idempotent": ["PolicyViolationError"] * 6,
-    }
+    assert seen == REFUSED_FOR_GOOD
     assert {what: at.written(what) for what in CLIENTS} == {
         **dict.fromkeys(CLIENTS, ALL[3:]),
         "kafka-python": [],
