@@ -113,8 +113,8 @@ def throttled(proxy: ProxyProcess) -> list[tuple[str, str, str]]:
 def test_a_broker_at_seven_tenths_of_what_it_can_do_has_nobody_throttled(slow_kafka: LocalCluster, tmp_path: Path) -> None:
     with writing(slow_kafka, tmp_path) as (proxy, writers):
         writers.add(FLOOD, MIDDLE, pause=0.4)
-        writers.written(FLOOD, 150)  # for some seconds
-        assert proxy.metric("overload_latency_seconds", broker="0") > 0
+        wait_until(lambda: proxy.metric("overload_latency_seconds", broker="0") > 0, "the first look at the broker's latency")
+        writers.written(FLOOD, 150)  # for some more looks
         assert not throttled(proxy)
     assert not proxy.lines("broker overloaded")
     assert not any(map(any, writers.told.values()))
