@@ -157,6 +157,8 @@ def build(compiled: ModuleType, target: Path) -> None:
         )
         for extension in extensions:  # figures as of pure Python, also where a processor multiplies and adds in one step
             extension.extra_compile_args.append("-ffp-contract=off")
+            # Functions call each other directly, not by way of a table that another library could change.
+            extension.extra_compile_args.append("-fvisibility=hidden")
         command = SideBySide(Distribution({"name": GROUP, "ext_modules": extensions}))
         command.build_lib, command.build_temp = f"{work}/lib", f"{work}/temp"
         command.ensure_finalized()

@@ -202,25 +202,24 @@ def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
     held = rules.window is not None and rules.window.limited
     if held or not all(target.may_count(client, acks, now) for target in targets):
         return NOT_WITHIN
-    limit, window, carried = rules.produce, rules.window, 0
-    counted: list[tuple[bytes, TargetTopic, int]] = []
-    for i, (topic, size, _) in enumerate(topics):
-        target = targets[i]
-        if not target.exempt:
-            carried += size
+    limit, window, carried, count = rules.produce, rules.window, 0, 0
+    for _, size, _ in topics:
+        target = targets[count]
         if not _takes(target, size, now):
             break
-        counted.append((topic, target, size))
+        count += 1
+        if not target.exempt:
+            carried += size
     else:
         if limit is None or not carried or limit.take(carried, now):
             if window is not None:
                 window.sent += carried
             if acks:
-                client.charged.append(Counted(now, targets[0], [0], limit, counted))
-                client.unsettled += len(counted)
+                client.charged.append(Counted(now, targets[0], [0], limit, topics, targets))
+                client.unsettled += count
             return COUNTED if acks else NOT_COUNTED
-    for _, target, size in counted:
-        give_back(target, size, None, now, now)
+    for i in range(count):
+        give_back(targets[i], topics[i][1], None, now, now)
     return NOT_WITHIN
 
 

@@ -162,7 +162,7 @@ class Judged:
 def uncount(client: Client, now: float) -> None:
     """The last request that was counted by topics does not go on, as its connection ends."""
     counted = client.charged.pop()
-    for _, to, carried in counted.several or ((b"", counted.target, counted.size),):
+    for _, to, carried in counted.parts():
         give_back(to, carried, counted.rate, counted.when, now)
 
 
@@ -181,11 +181,10 @@ def give_back(target: TargetTopic, size: int, rate: Metered | None, when: float,
 def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: float) -> None:
     """The broker did not write all of the first request of these. What it had for a topic is given back if nothing of it
     was written; of a part nobody knows the bytes. The topic is revoked, so that the next request to it is judged batch by batch."""
-    several = counted.several
     codes: dict[bytes, list[int]] = {}
     for (topic, _), code in errors.items():
-        codes.setdefault(topic if several is not None else b"", []).append(code)
-    for topic, to, carried in several or ((b"", counted.target, counted.size),):
+        codes.setdefault(topic if counted.topics is not None else b"", []).append(code)
+    for topic, to, carried in counted.parts():
         failed = codes.get(topic, [])
         if not any(failed):
             continue
@@ -225,8 +224,8 @@ class ProducePatch:
             counted = client.charged[0]
             if counted.settle(count):
                 client.charged.popleft()
-                if counted.several is not None:
-                    client.unsettled -= len(counted.several)
+                if counted.topics is not None:
+                    client.unsettled -= len(counted.topics)
 
     def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
         if went_well(frame, 0, len(frame), self._version):

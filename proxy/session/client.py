@@ -80,9 +80,9 @@ class TargetTopic:
 
 class Counted:
     """What was counted for Produce requests that are alike, or for one of several topics, and is not settled yet: when, of which
-    topic and with which rate, and the bytes of each request; `several`: (topic, target, bytes) of each topic of one request."""
+    topic and with which rate, and the bytes of each request; of several topics: (topic, bytes, records) of each, and `targets`."""
 
-    __slots__ = ("_settled", "rate", "several", "sizes", "target", "when")
+    __slots__ = ("_settled", "rate", "sizes", "target", "targets", "topics", "when")
 
     def __init__(
         self,
@@ -90,15 +90,18 @@ class Counted:
         target: TargetTopic,
         sizes: list[int],
         rate: Metered | None,
-        several: list[tuple[bytes, TargetTopic, int]] | None = None,
+        topics: list[tuple[bytes, int, int]] | None = None,
+        targets: list[TargetTopic] | None = None,
     ) -> None:
-        self.when, self.target, self.sizes, self.rate, self.several = when, target, sizes, rate, several
+        self.when, self.target, self.sizes, self.rate = when, target, sizes, rate
+        self.topics, self.targets = topics, targets
         self._settled = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes of the first request that is not settled."""
-        return self.sizes[self._settled]
+    def parts(self) -> list[tuple[bytes, TargetTopic, int]]:
+        """(topic, target, bytes) of each topic of the first request that is not settled; the only one has no name."""
+        if self.topics is None or self.targets is None:
+            return [(b"", self.target, self.sizes[self._settled])]
+        return [(self.topics[i][0], self.targets[i], self.topics[i][1]) for i in range(len(self.topics))]
 
     def settle(self, count: int) -> bool:
         """So many more requests are settled; True if all are."""

@@ -43,13 +43,12 @@ from proxy.wire.frames import Frame, FrameCutter, size_of
 from proxy.wire.headers import (
     API_VERSIONS,
     CLIENT_ID_AT,
-    REQUEST_START,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     SHORTEST_REQUEST,
     client_id_end,
 )
-from proxy.wire.primitives import BadBytes, Buffer, int16
+from proxy.wire.primitives import BadBytes, Buffer, int16, int32
 from proxy.wire.runs import Run
 from proxy.wire.throttle import tell
 from quota.rules import Metered
@@ -605,7 +604,7 @@ class Session:
         """What becomes of one whole request; it is counted, and expected to be answered. None where that takes time: then it is
         `_current`."""
         buf, start, end, chunks = frame
-        _, key, version, correlation_id = REQUEST_START.unpack_from(buf, start)
+        key, version, correlation_id = int16(buf, start + 4), int16(buf, start + 6), int32(buf, start + 8)
         client = self.client
         client.now = now
         claimed = client.raw_client_id

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.wire.frames import Place
 from proxy.wire.primitives import BadBytes, array, int64
 from proxy.wire.produce import records_size
-from proxy.wire.walk import SHORT, Reading, TopicReader, Walk, Window, read_tags
+from proxy.wire.walk import DONE, SHORT, Reading, TopicReader, Walk, Window, read_tags
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -132,13 +132,14 @@ def read_fetch(found: FetchSums, version: int, body: int) -> Reading:
     if not found.compact:
         if pos > end:
             _, pos, _ = yield pos, 0  # the last records have to be there
-        return pos
+        yield pos, DONE
+        return
     if end - pos < 1:
         buf, pos, end = yield pos, 1
     if pos >= end:
         raise BadBytes("a Fetch response ends too early")
     found.root_tags = buf[pos]
-    return pos
+    yield pos, DONE
 
 
 def _head(version: int) -> int:

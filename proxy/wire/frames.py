@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from proxy.wire.headers import SHORTEST_REQUEST
-from proxy.wire.primitives import INT32, BadBytes, Buffer
+from proxy.wire.primitives import BadBytes, Buffer, int32
 
 HEADER_ROOM = 512
 """The first piece of a frame that comes in pieces is at least this long, so that its header stands in one buffer.
@@ -115,7 +115,7 @@ class FrameCutter:
             data, pos = self._data, self._pos
             left = len(data) - pos
             if left >= 4:
-                length: int = INT32.unpack_from(data, pos)[0]
+                length = int32(data, pos)
                 if not self.shortest <= length <= self.max_frame:
                     self._refuse(length)
                 size = length + 4
@@ -225,7 +225,7 @@ class FrameCutter:
         if size - pos < HEADER_ROOM or size - pos < HEADER_ROOM + (data[pos + 12] << 8 | data[pos + 13]) % 0x8000:
             self._short = data[pos:]
         else:
-            self._missing = 4 + INT32.unpack_from(data, pos)[0] - (size - pos)
+            self._missing = 4 + int32(data, pos) - (size - pos)
             self._chunks.append(memoryview(data)[pos:])
             self._in_chunks = size - pos
             self._first = (data, pos, size)

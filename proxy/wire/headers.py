@@ -22,21 +22,20 @@ API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 
+_NEVER: Final = 1 << 15
 # fmt: off
 _FIRST_FLEXIBLE: Final[dict[int, int]] = {
     0: 9, 1: 12, 2: 6, 3: 9, 4: 4, 5: 2, 6: 6, 7: 3, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 18: 3, 19: 5,
     20: 4, 21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2, 30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2, 36: 2, 37: 2,
     38: 2, 39: 2, 40: 2, 41: 2, 42: 2, 43: 2, 44: 1, 45: 0, 46: 0, 48: 1, 49: 1, 53: 1, 54: 1,
+    SASL_HANDSHAKE: _NEVER, 47: _NEVER,
 }
 # fmt: on
-_NEVER_FLEXIBLE: Final = frozenset({SASL_HANDSHAKE, 47})
 
 
 def flexible(key: int, version: int) -> bool:
     """Does this version use compact types and tagged fields? APIs since KIP-482 always do (SaslHandshake and
     OffsetDelete never)."""
-    if key in _NEVER_FLEXIBLE:
-        return False
     return version >= _FIRST_FLEXIBLE.get(key, 0)
 
 

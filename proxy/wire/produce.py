@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from proxy.wire.frames import Place
 from proxy.wire.headers import response_body
 from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, array, fixed, int16, int32, int64, skip_tags, span, uvarint
-from proxy.wire.walk import Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
+from proxy.wire.walk import DONE, Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -26,7 +26,7 @@ FIRST_MESSAGE: Final = 8
 """the first version whose response says why a batch was refused (KIP-467)"""
 BATCH: Final = Struct(">16xb26xqhii")
 """magic, producer id, producer epoch, base sequence, number of records: the first 61 bytes of a batch"""
-_ACKS_TIMEOUT: Final = Struct(">hi")
+_ACKS_TIMEOUT: Final[i64] = 2 + 4
 _NAME_NEED: Final = 300
 MAX_TOPICS: Final = 100_000
 MAX_UNUSUAL: Final = 200_000
@@ -173,6 +173,11 @@ class Skim(TopicReader):
 def skim(pieces: list[Place], version: int, *, details: bool = False, producer_ids: bool = False) -> Skim:
     """Skim the body that is made of these pieces, or raise `BadBytes`. `details`: list the batches too; `producer_ids`: their
     producer ids."""
+    if len(pieces) == 1 and not details:
+        found = Skim(version, details, producer_ids)
+        buf, start, end = pieces[0]
+        if _usual(found, buf, start, end, version):
+            return found
     found = Skim(version, details, producer_ids)
     total = 0
     for _, start, end in pieces:
@@ -189,6 +194,30 @@ def skim(pieces: list[Place], version: int, *, details: bool = False, producer_i
     return found
 
 
+def _usual(found: Skim, buf: bytes, pos: i64, end: i64, version: int) -> bool:
+    """Read a body that stands at buf[pos:end], if it holds nothing unusual; False if it does. No walk, as there is one piece."""
+    if version >= 3:
+        _, pos = span(buf, pos, end, found.compact)  # transactional id
+    pos = found.usual(buf, _begin(found, buf, pos, end), end)
+    if found.compact:
+        if pos >= end or buf[pos] != 0:
+            return False
+        pos += 1
+    found.exact = pos == end
+    return found.done and pos <= end
+
+
+def _begin(found: Skim, buf: bytes, pos: i64, end: i64) -> i64:
+    """Acks and timeout are at `pos`; the position behind the number of topics."""
+    if end - pos < _ACKS_TIMEOUT:
+        raise BadBytes("a Produce request ends too early")
+    found.acks = int16(buf, pos)
+    pos = found.start(buf, pos + _ACKS_TIMEOUT, end)
+    if found.topics_left > MAX_TOPICS:
+        raise BadBytes(f"a Produce request of {found.topics_left} topics; {MAX_TOPICS} is the limit")
+    return pos
+
+
 def _read(found: Skim, version: int) -> Reading:
     window: Window = yield 0, _NAME_NEED
     if version >= 3:
@@ -196,14 +225,9 @@ def _read(found: Skim, version: int) -> Reading:
     buf, pos, end = window
     if end - pos < _NAME_NEED:
         buf, pos, end = yield pos, _NAME_NEED
-    if end - pos < _ACKS_TIMEOUT.size:
-        raise BadBytes("a Produce request ends too early")
-    found.acks = _ACKS_TIMEOUT.unpack_from(buf, pos)[0]
     if found.walk is not None:
-        found.topics_at = found.walk.base + pos + _ACKS_TIMEOUT.size
-    pos = found.start(buf, pos + _ACKS_TIMEOUT.size, end)
-    if found.topics_left > MAX_TOPICS:
-        raise BadBytes(f"a Produce request of {found.topics_left} topics; {MAX_TOPICS} is the limit")
+        found.topics_at = found.walk.base + pos + _ACKS_TIMEOUT
+    pos = _begin(found, buf, pos, end)
     unusual = 0
     while True:
         pos = found.usual(buf, pos, end)
@@ -217,15 +241,17 @@ def _read(found: Skim, version: int) -> Reading:
         buf, pos, end = yield from read_tags((buf, pos, end))
     if pos > end:
         _, pos, _ = yield pos, 0  # the last records have to be there
-    return pos
+    yield pos, DONE
 
 
 def record_count(buf: bytes, at: i64) -> i64:
     """The number of records of the batch at `at`, whose header has to be there; negative when it is not of magic 2."""
-    return int32(buf, at + COUNT_AT) if buf[at + MAGIC_AT] == 2 else -1
+    if buf[at + MAGIC_AT] != 2:  # one expression of both would make an object of the number
+        return -1
+    return int32(buf, at + COUNT_AT)
 
 
-def records_size(buf: Buffer, pos: i64, end: i64, compact: bool) -> tuple[i64, i64]:
+def records_size(buf: bytes, pos: i64, end: i64, compact: bool) -> tuple[i64, i64]:
     """(size in bytes, 0 when null; where they start) of a partition's records. What they take need not be in the window."""
     if compact:
         size, start = uvarint(buf, pos, end)
@@ -233,7 +259,7 @@ def records_size(buf: Buffer, pos: i64, end: i64, compact: bool) -> tuple[i64, i
     else:
         if end - pos < 4:
             raise BadBytes("a length is cut off")
-        size, start = INT32.unpack_from(buf, pos)[0], pos + 4
+        size, start = int32(buf, pos), pos + 4
     if size < -1:
         raise BadBytes(f"records of length {size}")
     return max(size, 0), start
@@ -246,7 +272,7 @@ def records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
         pos = skip_tags(buf, pos, end)
     if version >= 3:
         _, pos = span(buf, pos, end, compact)
-    _, pos = array(buf, pos + _ACKS_TIMEOUT.size, end, compact, 0)
+    _, pos = array(buf, pos + _ACKS_TIMEOUT, end, compact, 0)
     if version >= FIRST_TOPIC_ID:
         pos += 16
     else:
@@ -283,11 +309,12 @@ def went_well(frame: bytes, start: int, end: int, version: int) -> bool:
 def _all_written(frame: bytes, pos: i64, stop: i64, size: i64, version: int) -> bool:
     """Have these partitions no error, and nothing behind their numbers: no record errors, no message, no tagged fields?"""
     behind: i64 = 6 + numbers_size(version)
+    compact = version >= FIRST_COMPACT
     while pos < stop:
-        if frame[pos + 4] | frame[pos + 5]:
+        if int16(frame, pos + 4):
             return False
-        if version >= FIRST_COMPACT:  # no record errors, null or an empty array; no message; no tagged fields
-            if frame[pos + behind] > 1 or frame[pos + behind + 1] | frame[pos + behind + 2]:
+        if compact:  # no record errors, null or an empty array; no message; no tagged fields
+            if frame[pos + behind] > 1 or int16(frame, pos + behind + 1):
                 return False
         elif version == FIRST_MESSAGE and (int32(frame, pos + behind) or int16(frame, pos + behind + 4) != -1):
             return False

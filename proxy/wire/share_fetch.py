@@ -12,7 +12,7 @@ from typing import Final
 from proxy.wire.fetch import blank_tags
 from proxy.wire.primitives import BadBytes, array
 from proxy.wire.produce import records_size
-from proxy.wire.walk import Reading, Window, read_tags, read_text, read_topic
+from proxy.wire.walk import DONE, Reading, Window, read_tags, read_text, read_topic
 
 VERSIONS: Final = (1, 2)
 _HEAD: Final = 4 + 2
@@ -51,7 +51,7 @@ def read_share_fetch(found: ShareFetchSums, body: int) -> Reading:
         buf, pos, end = yield pos, _LENGTH_NEED
     endpoints, _ = array(buf, pos, end, compact=True, least=0)
     found.endpoints = max(endpoints, 0)
-    return pos
+    yield pos, DONE
 
 
 def _topic(found: ShareFetchSums, window: Window) -> Generator[tuple[int, int], Window, Window]:

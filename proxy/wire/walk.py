@@ -3,7 +3,8 @@
 In: the chunks of one frame, in order. Out: calls of a generator that reads them. The generator yields `(position,
 need)`: "go on at this position of the window I was given (which may lie far behind its end: what is between is
 skipped), and give me `need` bytes in one piece". It is sent `(buffer, position, end)`, with fewer than `need` bytes
-only where the frame ends, and returns the position where it is done. Only bytes that straddle two chunks are copied.
+only where the frame ends, and yields the position where it is done with the need `DONE`: returning it would be an exception
+for each frame. Only bytes that straddle two chunks are copied.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 Window = tuple[bytes, int, int]
-Reading = Generator[tuple[int, int], Window, int]
+Reading = Generator[tuple[int, int], Window, None]
+
+DONE = -1
+"""the need of a reading that is done"""
 
 LONGEST_STRING = 3 + 0x8000
 """bytes that a string takes at most, its length included"""
@@ -65,12 +69,9 @@ class Walk:
 
     def _step(self, window: bytes, pos: int, end: int, base: int) -> None:
         self.base = base
-        try:
-            pos, self._need = self._reading.send((window, pos, end))
-        except StopIteration as stop:
-            self.done, self.at = True, base + stop.value
-        else:
-            self.at = base + pos
+        pos, need = self._reading.send((window, pos, end))
+        self.at, self._need = base + pos, need
+        self.done = need == DONE
 
 
 def read_text(window: Window, compact: bool) -> Generator[tuple[int, int], Window, tuple[Window, int]]:
