@@ -16,7 +16,7 @@ from proxy.wire.addresses import FETCH, holds_addresses, patch_addresses
 from proxy.wire.fetch import FIRST_TOPIC_ID, VERSIONS, FetchSums, blank_tags, fetch_sums, read_fetch, sums_ahead
 from proxy.wire.frames import Frame, Place, places_of
 from proxy.wire.headers import RESPONSE_START, flexible
-from proxy.wire.primitives import Buffer
+from proxy.wire.primitives import Buffer, as_bytes
 from proxy.wire.walk import Walk
 
 
@@ -55,7 +55,7 @@ class FetchPlan(Delivery):
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         self.charge(end - start)
-        if self._read([(bytes(buf), start, end)]):
+        if self._read([(as_bytes(buf), start, end)]):
             return self.told(self._patch(bytes(buf[start:end])))
         return self.told([buf[start:end]]) if self.throttled else None
 

@@ -21,7 +21,7 @@ from proxy.session.client import Client, Counted, TargetTopic
 from proxy.session.plans import Plan, Request, Stream
 from proxy.wire import metadata
 from proxy.wire.addresses import PRODUCE, patch_addresses, patching_addresses
-from proxy.wire.primitives import Buffer
+from proxy.wire.primitives import Buffer, as_bytes
 from proxy.wire.produce import FIRST_TOPIC_ID, Skim, errors_of, went_well
 from proxy.wire.refusals import Part, Refusal, parts_of, with_refused
 from proxy.wire.steps import finish_at_once
@@ -240,7 +240,7 @@ class ProducePatch:
         return (yield from _shown(frame, self._version, self._client)) if self._addresses else [frame]
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        frame = bytes(buf)
+        frame = as_bytes(buf)
         if went_well(frame, start, end, self._version):
             self.answered(1)
             return None

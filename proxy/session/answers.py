@@ -15,7 +15,7 @@ from proxy.session.held_answers import Answer, Question
 from proxy.session.outgoing import Outgoing, Send, nowhere
 from proxy.session.plans import UNREAD, AlikeAnswers, Plan, Stream
 from proxy.session.tally import Sum
-from proxy.wire.primitives import INT32, BadBytes, Buffer, int32
+from proxy.wire.primitives import INT32, BadBytes, Buffer, as_bytes, int32
 from proxy.wire.runs import Shape
 from quota.in_flight import Passage
 from quota.windows.durations import Durations
@@ -190,7 +190,7 @@ class Answers:
 
     def feed(self, data: Buffer) -> None:
         """The broker sent this. `BadBytes` when it is not an answer to what was asked."""
-        read = bytes(data)  # no copy, as sockets give bytes
+        read = as_bytes(data)
         if self._reads or self._work is not None:
             self._reads.append((read, 0))
             return
@@ -201,7 +201,7 @@ class Answers:
 
     def keep(self, data: Buffer) -> None:
         """The same, to be looked at in the next turn."""
-        self._reads.append((bytes(data), 0))
+        self._reads.append((as_bytes(data), 0))
 
     def go_on(self) -> None:
         """Another turn: look at what was read before. `BadBytes` as in `feed`."""

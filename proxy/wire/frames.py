@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from proxy.wire.headers import SHORTEST_REQUEST
-from proxy.wire.primitives import BadBytes, Buffer, int32
+from proxy.wire.primitives import BadBytes, Buffer, as_bytes, int32
 
 HEADER_ROOM = 512
 """The first piece of a frame that comes in pieces is at least this long, so that its header stands in one buffer.
@@ -103,7 +103,7 @@ class FrameCutter:
     def feed(self, data: Buffer) -> None:
         """More was read."""
         self.unread += len(data)
-        self._reads.append(bytes(data))  # no copy, as sockets give bytes
+        self._reads.append(as_bytes(data))
 
     def next(self) -> Frame | None:
         """The next whole frame; None when more has to be read for it. `BadBytes` for an impossible length."""

@@ -25,6 +25,11 @@ class BadBytes(Exception):
     """Bytes that are not what the protocol says. The connection that they came from is closed."""
 
 
+def as_bytes(buf: Buffer) -> bytes:
+    """The same; a copy of a view only. `bytes(buf)` takes 30 times as long where there is nothing to copy."""
+    return buf if isinstance(buf, bytes) else bytes(buf)
+
+
 def uvarint(buf: Buffer, pos: i64, end: i64) -> tuple[i64, i64]:
     """(value, position behind it) of an unsigned varint of at most 32 bits."""
     if not isinstance(buf, bytes):

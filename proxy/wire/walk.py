@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from proxy.wire.primitives import BadBytes, Buffer, array, few, fixed, span, uvarint
+from proxy.wire.primitives import BadBytes, Buffer, array, as_bytes, few, fixed, span, uvarint
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -47,7 +47,7 @@ class Walk:
 
     def feed(self, buf: Buffer, start: int, end: int) -> None:
         """The next bytes of the frame are buf[start:end]. `BadBytes` when they are not what the reading expects."""
-        buf = bytes(buf)  # a copy of views only
+        buf = as_bytes(buf)
         base = self._seen - start  # position in the frame = base + position in buf
         self._seen += end - start
         while not self.done:
