@@ -8,7 +8,7 @@ proxy does not. Modules import only from those further down in this list (a cont
 2. `render` makes the page, its plots and the terminal's summary of the plain values that `summary` takes from the tables, as they
    are stored. `render` knows neither Spark nor the logs.
 3. `period_tables` makes the tables of the whole period: `fill_forecast` says when volumes fill, with `forecast`, which knows no
-   Spark; `quotas` replays the traffic against limits; `chargeback` computes costs.
+   Spark; `quotas` replays the traffic against limits; `chargeback` computes costs; `entities` compares principals, clients, topics.
 4. `read` finds the lines, with `log_files` and `kafka`. `ingest` adds them to the tables. Lines as proxies write them, nearly all,
    are parsed by `arrow_parse` in local files (with `text_blocks`) and by `fast_parse` elsewhere, and all others by `parse`, by
    `schema`, the fields of docs/log-format.md as data. `validation` has the rules for lines and `reasons` their names. Every line
