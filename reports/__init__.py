@@ -17,7 +17,8 @@ proxy does not. Modules import only from those further down in this list (a cont
    `transforms` makes them, one concept a file, from DataFrame to DataFrame. `parquet` writes them, `stored` reads them for Spark
    and for sums of a few rows by Arrow (`arrow_rows` the other way), `publish` moves them into the out folder, all or none.
    docs/report.md describes them.
-6. `session` starts Spark, `parallel` runs queries concurrently, `errors` has the error for users.
+6. `session` starts Spark, sooner with what `class_archive` made; `parallel` runs queries concurrently; `errors` has the error for
+   users.
 
 To add a table by day: a file in `transforms`, its name in `tables`, its columns in docs/report.md (a test compares). To add a part
 of the page: a value in `summary.model`, the sum that fills it in `summary`, a section in `render/report.html`. To add a type of
