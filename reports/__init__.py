@@ -8,7 +8,7 @@ proxy does not. Modules import only from those further down in this list (a cont
 2. `render` makes the page, its plots and the terminal's summary of the plain values that `summary` takes from the tables, as they
    are stored. `render` knows neither Spark nor the logs.
 3. `period_tables` makes the tables of the whole period: `fill_forecast` says when volumes fill, with `forecast`, which knows no
-   Spark; `quotas` replays the traffic against limits; `chargeback` computes costs.
+   Spark; `quotas` replays the traffic against limits; `chargeback` computes costs; `entities` compares principals, clients, topics.
 4. `read` finds the lines, with `log_files` and `kafka`. `ingest` adds them to the tables. Lines as proxies write them, nearly all,
    are parsed by `arrow_parse` in local files (with `text_blocks`) and by `fast_parse` elsewhere, and all others by `parse`, by
    `schema`, the fields of docs/log-format.md as data. `validation` has the rules for lines and `reasons` their names. Every line
@@ -17,7 +17,8 @@ proxy does not. Modules import only from those further down in this list (a cont
    `transforms` makes them, one concept a file, from DataFrame to DataFrame. `parquet` writes them, `stored` reads them for Spark
    and for sums of a few rows by Arrow (`arrow_rows` the other way), `publish` moves them into the out folder, all or none.
    docs/report.md describes them.
-6. `session` starts Spark, `parallel` runs queries concurrently, `errors` has the error for users.
+6. `session` starts Spark, sooner with what `class_archive` made; `parallel` runs queries concurrently; `errors` has the error for
+   users.
 
 To add a table by day: a file in `transforms`, its name in `tables`, its columns in docs/report.md (a test compares). To add a part
 of the page: a value in `summary.model`, the sum that fills it in `summary`, a section in `render/report.html`. To add a type of

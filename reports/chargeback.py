@@ -7,15 +7,16 @@ names, has a row of its own, so that all rows add up to what the volumes hold.
 """
 
 import csv
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from reports.stored import Stored
-from reports.transforms.rates import of_api
+from reports.arrow_rows import table_schema
+from reports.stored import Part, Stored, in_order, of_api, summed, with_columns_of
+from reports.tables import Tables
 
 GIB = 2**30
 MONTH = 30
@@ -24,6 +25,12 @@ NOBODY = "<nobody>"
 """The principal of topics without a known producer."""
 _AMOUNTS = ("in_bytes", "out_bytes", "stored_byte_days")
 _COSTS = ("in_cost", "out_cost", "stored_cost", "cost")
+_PRODUCED = ("topic", "principal")
+CHARGEBACK = table_schema(
+    "principal string, in_bytes bigint, out_bytes bigint, stored_byte_days bigint, in_cost double, out_cost double, "
+    "stored_cost double, cost double, currency string"
+)
+"""The table `chargeback`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +43,52 @@ class Prices:
     currency: str = ""
 
 
-def chargeback(tables: Mapping[str, DataFrame], prices: Prices) -> DataFrame:
-    """For each principal: `in_bytes`, `out_bytes`, `stored_byte_days`, and their costs, the most expensive first."""
-    moved = (
-        tables["traffic"]
-        .groupBy("principal")
-        .agg(
-            F.sum(of_api("Produce", "request_bytes")).alias("in_bytes"), F.sum(of_api("Fetch", "response_bytes")).alias("out_bytes")
-        )
+def chargeback(tables: Tables, prices: Prices) -> pa.Table:
+    """For each principal: `in_bytes`, `out_bytes`, `stored_byte_days`, and their costs, the most expensive first.
+
+    Raises:
+        OverflowError: a sum does not fit in 64 bits.
+    """
+    moved = summed(
+        tables["traffic"].parts(["principal", "api", "request_bytes", "response_bytes"]),
+        {"principal": "principal"},
+        {"in_bytes": (of_api("Produce", "request_bytes"), "sum"), "out_bytes": (of_api("Fetch", "response_bytes"), "sum")},
     )
-    amounts = moved.join(_stored(tables), on="principal", how="full").na.fill(0)
+    stored = _stored(tables)
+    names = pc.unique(pa.chunked_array([*moved["principal"].chunks, *stored["principal"].chunks], pa.string()))
+    rows = with_columns_of(with_columns_of(pa.table({"principal": names}), moved, ["principal"]), stored, ["principal"])
+    amounts = {name: pc.fill_null(rows[name], 0) for name in _AMOUNTS}
+    gib = {name: pc.divide(amount.cast(pa.float64(), safe=False), float(GIB)) for name, amount in amounts.items()}
     costs = {
-        "in_cost": F.col("in_bytes") / GIB * F.lit(prices.bytes_in),
-        "out_cost": F.col("out_bytes") / GIB * F.lit(prices.bytes_out),
-        "stored_cost": F.col("stored_byte_days") / GIB / MONTH * F.lit(prices.stored),
+        "in_cost": pc.multiply(gib["in_bytes"], prices.bytes_in),
+        "out_cost": pc.multiply(gib["out_bytes"], prices.bytes_out),
+        "stored_cost": pc.multiply(pc.divide(gib["stored_byte_days"], float(MONTH)), prices.stored),
     }
-    priced = amounts.select("principal", *_AMOUNTS, *[cost.alias(name) for name, cost in costs.items()])
-    total = F.col("in_cost") + F.col("out_cost") + F.col("stored_cost")
-    return priced.select("*", total.alias("cost"), F.lit(prices.currency).alias("currency")).orderBy(F.desc("cost"), "principal")
+    costs["cost"] = reduce(pc.add, costs.values())
+    currency = pa.repeat(pa.scalar(prices.currency), rows.num_rows)
+    priced = pa.table({"principal": rows["principal"], **amounts, **costs, "currency": currency})
+    return in_order(priced, [("cost", "descending"), ("principal", "ascending")])
 
 
-def _stored(tables: Mapping[str, DataFrame]) -> DataFrame:
+def _stored(tables: Tables) -> pa.Table:
     """`principal`, `stored_byte_days`."""
-    both = F.coalesce("first_bytes", F.lit(0)) + F.coalesce("last_bytes", F.lit(0))
-    by_topic = tables["volume_topics"].groupBy("topic").agg(F.sum(both / 2).alias("byte_days"))
-    produced = (
-        tables["topics"].where(F.col("api") == "Produce").groupBy("topic", "principal").agg(F.sum("record_bytes").alias("bytes"))
-    )
-    part = F.col("bytes") / F.sum("bytes").over(Window.partitionBy("topic"))
-    parts = produced.where(F.col("bytes") > 0).select("topic", "principal", part.alias("part"))
-    owned = by_topic.join(parts, on="topic", how="left").na.fill({"principal": NOBODY, "part": 1.0})
-    return owned.groupBy("principal").agg(F.sum(F.col("byte_days") * F.col("part")).cast("bigint").alias("stored_byte_days"))
+    told = tables["volume_topics"].parts(["topic", "first_bytes", "last_bytes"])
+    by_topic = summed(told, {"topic": "topic"}, {"byte_days": (_half_of_both, "sum")})
+    parts = (part.filter(pc.equal(part["api"], "Produce")) for part in tables["topics"].parts([*_PRODUCED, "api", "record_bytes"]))
+    produced = summed(parts, {name: name for name in _PRODUCED}, {"bytes": ("record_bytes", "sum")})
+    produced = produced.filter(pc.greater(produced["bytes"], 0))
+    every = summed([produced], {"topic": "topic"}, {"every": ("bytes", "sum")})
+    nobodys = by_topic.filter(pc.invert(pc.is_in(by_topic["topic"], every["topic"])))
+    shared = with_columns_of(with_columns_of(produced, every, ["topic"]), by_topic, ["topic"]).drop_null()
+    part = pc.divide(*(shared[name].cast(pa.float64(), safe=False) for name in ("bytes", "every")))
+    owned = pa.table({"principal": shared["principal"], "byte_days": pc.multiply(shared["byte_days"], part)})
+    nobody = pa.table({"principal": pa.repeat(pa.scalar(NOBODY), nobodys.num_rows), "byte_days": nobodys["byte_days"]})
+    found = summed([owned, nobody], {"principal": "principal"}, {"byte_days": ("byte_days", "sum")})
+    return pa.table({"principal": found["principal"], "stored_byte_days": found["byte_days"].cast(pa.int64(), safe=False)})
+
+
+def _half_of_both(part: Part) -> pa.Array:
+    return pc.divide(pc.add(*(pc.fill_null(part[name], 0) for name in ("first_bytes", "last_bytes"))).cast(pa.float64()), 2.0)
 
 
 def write_csv(table: Stored, path: Path) -> None:

@@ -35,17 +35,18 @@ def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path, em
         return {name: one.result() for name, one in written.items()}
 
 
-def write_table(table: DataFrame, path: Path) -> None:
-    """Write one table, with one folder a day where it has a `date`."""
+def write_table(table: DataFrame, path: Path) -> t.StructType:
+    """Write one table, with one folder a day where it has a `date`; its schema."""
     target = f"file:{path.absolute()}"
     if "date" not in table.columns:
         table.coalesce(1).write.parquet(target)
-        return
+        return table.schema
     # Each file in the order of time. As many to a day as there are tasks, which adaptive execution keeps few.
     order = [name for name in ("start", "at") if name in table.columns]
     table.sortWithinPartitions("date", *order).write.partitionBy("date").parquet(target)
     if not any(path.glob("date=*")):
         write_no_rows(table.schema, path)  # it has no day
+    return table.schema
 
 
 def write_rows(rows: pa.Table, schema: t.StructType, path: Path) -> t.StructType:

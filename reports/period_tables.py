@@ -1,26 +1,28 @@
 """The tables of the whole period, made of those by day.
 
 In: the tables by day, the lines, what the user asked for. Out: `entities`, `forecasts`, `chargeback`, `quotas`, `what_if`.
-Left to others: the arithmetic (`reports.transforms`, `reports.forecast`, `reports.quotas`), showing it (`reports.summary`).
+Left to others: the arithmetic (`reports.entities`, `chargeback`, `forecast`, `quotas`), showing it (`reports.summary`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from reports.arrow_rows import arrow_schema, table_schema
-from reports.chargeback import Prices, chargeback
+from reports.chargeback import CHARGEBACK, Prices, chargeback
+from reports.entities import ENTITIES, entities
 from reports.fill_forecast import VolumeForecast, forecast_rows, forecast_volumes, with_proposed_quotas
 from reports.ingest import Ingested
+from reports.parallel import run_concurrently
+from reports.parquet import write_rows, write_table
 from reports.quotas.file import QuotaFile
 from reports.quotas.held_back import with_demand
 from reports.quotas.replay import replay
-from reports.stored import in_order
-from reports.tables import BY_DAY, Tables
-from reports.transforms.entities import entities
+from reports.stored import Stored, in_order
+from reports.tables import Tables
 
 FORECASTS = table_schema(
     "broker_id bigint, log_dir string, case string, level string, at_bytes bigint, days int, model string, reason string, "
@@ -38,19 +40,26 @@ class Inputs:
     prices: Prices = field(default_factory=Prices)
 
 
-def period_tables(spark: SparkSession, ingested: Ingested, inputs: Inputs) -> dict[str, Callable[[], DataFrame]]:
-    """How to make each table but `forecasts`. They do not need each other."""
-    tables = {name: ingested.tables[name].frame(spark) for name in BY_DAY}
-    made: dict[str, Callable[[], DataFrame]] = {
-        "entities": lambda: entities(tables),
-        "chargeback": lambda: chargeback(tables, inputs.prices),
-    }
+def write_period_tables(spark: SparkSession, ingested: Ingested, inputs: Inputs, folder: Path) -> dict[str, Stored]:
+    """Make each table but `forecasts`, and write it below `folder`. Replays are Spark's, as they look at every line."""
+    with run_concurrently() as pool:
+        writing = {name: pool.submit(write_table, table, folder / name) for name, table in replays(spark, ingested, inputs).items()}
+        written = {
+            "entities": write_rows(entities(ingested.tables), ENTITIES, folder / "entities"),
+            "chargeback": write_rows(chargeback(ingested.tables, inputs.prices), CHARGEBACK, folder / "chargeback"),
+        }
+        written |= {name: one.result() for name, one in writing.items()}
+    return {name: Stored(schema, ((folder / name, None),)) for name, schema in written.items()}
+
+
+def replays(spark: SparkSession, ingested: Ingested, inputs: Inputs) -> dict[str, DataFrame]:
+    """The tables `quotas` and `what_if`, where there are such quotas."""
     files = {"quotas": inputs.quotas, "what_if": inputs.what_if}
     replayed = {name: replay(spark, ingested.lines, file, ingested.lengths) for name, file in files.items() if file is not None}
     if inputs.quotas is not None:
-        lengths, decided = ingested.lengths, tables["decisions"]
+        lengths, decided = ingested.lengths, ingested.tables["decisions"].frame(spark)
         replayed["quotas"] = with_demand(spark, replayed["quotas"], ingested.lines, decided, inputs.quotas, lengths.interval)
-    return made | {name: partial(_itself, table) for name, table in replayed.items()}
+    return replayed
 
 
 def forecasts(tables: Tables, inputs: Inputs) -> tuple[VolumeForecast, ...]:
@@ -70,7 +79,3 @@ def forecast_table(found: Sequence[VolumeForecast]) -> pa.Table:
     order = [("broker_id", "ascending"), ("log_dir", "ascending"), ("case", "ascending"), ("at_bytes", "descending")]
     table = pa.Table.from_arrays(arrays, schema=kinds)
     return in_order(table, order)
-
-
-def _itself(table: DataFrame) -> DataFrame:
-    return table

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from reports.chargeback import Prices, write_csv
 from reports.errors import ReportError
@@ -21,9 +21,8 @@ from reports.forecast import models
 from reports.ingest import Destination, ingest, put_large_counts_aside
 from reports.kafka import is_kafka, packages
 from reports.log_files import check_logs, is_local, log_size
-from reports.parallel import run_concurrently
-from reports.parquet import write_rows, write_table
-from reports.period_tables import FORECASTS, Inputs, forecast_table, forecasts, period_tables
+from reports.parquet import write_rows
+from reports.period_tables import FORECASTS, Inputs, forecast_table, forecasts, write_period_tables
 from reports.publish import Staging, replacing
 from reports.quotas.file import QuotaFile, read_quotas
 from reports.read import FAILURES, load, parse_local
@@ -160,11 +159,7 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
     ingested = ingest(spark, destination, options.bucket)
     tables = dict(ingested.tables)
     progress("forecasting")
-    with run_concurrently() as pool:
-        made = [
-            pool.submit(_write_period_table, staging / name, make) for name, make in period_tables(spark, ingested, inputs).items()
-        ]
-        tables |= dict(one.result() for one in made)
+    tables |= write_period_tables(spark, ingested, inputs, staging)
     volumes = forecasts(tables, inputs)
     folder = staging / "forecasts"
     tables[folder.name] = Stored(write_rows(forecast_table(volumes), FORECASTS, folder), ((folder, None),))
@@ -196,13 +191,6 @@ def write_page(report: Report, folder: Path) -> None:
 
     (folder / SUMMARY).write_text(json.dumps(asdict(report), indent=1, default=_as_json), encoding="utf-8")
     (folder / PAGE).write_text(page(report), encoding="utf-8")
-
-
-def _write_period_table(path: Path, make: Callable[[], DataFrame]) -> tuple[str, Stored]:
-    """Make a table and write it: its name, and what was written."""
-    table = make()
-    write_table(table, path)
-    return path.name, Stored(table.schema, ((path, None),))
 
 
 def _quotas(path: Path | None) -> QuotaFile | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,9 @@ from reports.arrow_rows import arrow_schema
 from reports.log_files import spark_path
 
 Row = Mapping[str, Any]
-Expression = Callable[[pa.RecordBatch], Any]
+Part: TypeAlias = "pa.RecordBatch | pa.Table"
+"""Rows of a table."""
+Expression = Callable[[Part], Any]
 """What is made of the columns of a part: one column."""
 
 _PART_ROWS: Final = 1 << 18
@@ -95,7 +97,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
 
 
-def number_of_rows(part: pa.RecordBatch) -> pa.Array:
+def number_of_rows(part: Part) -> pa.Array:
     """An expression whose sum is the number of rows."""
     return pa.repeat(pa.scalar(1, pa.int64()), part.num_rows)
 
@@ -106,8 +108,16 @@ def of_api(api: str, column: str) -> Expression:
 
 
 def sums(
-    parts: Iterable[pa.RecordBatch], keys: Mapping[str, str | Expression], figures: Mapping[str, tuple[str | Expression, str]]
+    parts: Iterable[Part], keys: Mapping[str, str | Expression], figures: Mapping[str, tuple[str | Expression, str]]
 ) -> list[dict[str, Any]]:
+    """The rows of `summed`, as Python has them."""
+    found: list[dict[str, Any]] = summed(parts, keys, figures).to_pylist()
+    return found
+
+
+def summed(
+    parts: Iterable[Part], keys: Mapping[str, str | Expression], figures: Mapping[str, tuple[str | Expression, str]]
+) -> pa.Table:
     """`figures` for each value of `keys`, in no order: name -> a column and sum, min or max. Without keys one row. A figure is null
     where there was nothing but nulls.
 
@@ -117,8 +127,26 @@ def sums(
     columns = {name: column for name, (column, _) in figures.items()}
     ways = {name: way for name, (_, way) in figures.items()}
     made = [_grouped(_prepared(part, keys, columns), list(keys), ways) for part in parts]
-    found: list[dict[str, Any]] = _grouped(pa.concat_tables(made), list(keys), ways).to_pylist()
-    return found
+    return _grouped(pa.concat_tables(made), list(keys), ways)
+
+
+def with_columns_of(rows: pa.Table, other: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """`rows` with the columns of `other` that are not `keys`, null where it has no row of the same `keys`, which are texts, and
+    there once at most. Nulls are the same here; Arrow's own joins take them for different."""
+    place = pc.index_in(_text_of(rows, keys), value_set=_text_of(other, keys))
+    for name in other.column_names:
+        if name not in keys:
+            rows = rows.append_column(name, other[name].take(place))
+    return rows
+
+
+def _text_of(table: pa.Table, keys: Sequence[str]) -> pa.Array:
+    """One text for the texts of each row, another one for other texts."""
+    texts = []
+    for name in keys:
+        length = pc.utf8_length(table[name]).cast(pa.string())
+        texts.append(pc.coalesce(pc.binary_join_element_wise(length, table[name], ":"), pa.scalar("-")))
+    return pc.binary_join_element_wise(*texts, "").combine_chunks()
 
 
 def latest(
@@ -140,7 +168,7 @@ def largest(parts: Iterable[pa.RecordBatch], order: Sequence[tuple[str | Express
     return found
 
 
-def _prepared(part: pa.RecordBatch, keys: Mapping[str, str | Expression], columns: Mapping[str, str | Expression]) -> pa.Table:
+def _prepared(part: Part, keys: Mapping[str, str | Expression], columns: Mapping[str, str | Expression]) -> pa.Table:
     return pa.table({name: part[one] if isinstance(one, str) else one(part) for name, one in {**keys, **columns}.items()})
 
 

@@ -2,10 +2,9 @@
 
 - `buckets`: time cut into buckets of equal length, and the length that suits a plot
 - `lines`: gaps; what was read of each file
-- `rates`: for how long each principal, client and topic had which rate, and percentiles of it
+- `rates`: for how long each principal, client and topic had which rate
 - `volumes`: how full each volume was, and with what
 - `producers`: active producer ids
-- `entities`: each principal, client and topic over the whole period
 - `quarantine`: bad lines
 - `traffic`: whole requests by principal, client id and API
 - `topics`: the part of them for each topic

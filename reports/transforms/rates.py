@@ -1,8 +1,7 @@
 """Rates: for how long each principal, client id and topic had which rate, from which percentiles of any period can be computed.
 
-In: good lines, each once. Out: `rates`, a histogram for each day; `percentiles` of it. A histogram of one day adds up with those of
-others, which percentiles do not. Its bins are an eighth of a doubling wide, so that a percentile is right to within 4.5 %; sums and
-peaks are exact.
+In: good lines, each once. Out: `rates`, a histogram for each day. Histograms of days add up, which percentiles do not. Bins
+are an eighth of a doubling wide, so that a percentile is right to within 4.5 %; sums and peaks are exact.
 """
 
 from collections.abc import Sequence
@@ -17,10 +16,9 @@ STEPS = 8
 SCOPES = ("principal", "client", "topic")
 DIRECTIONS = ("produced", "fetched")
 ENTITY = ("scope", "principal", "client_id", "topic")
-_QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
-def of_api(api: str, value: str) -> Column:
+def _of_api(api: str, value: str) -> Column:
     """`value` where the row is about this API, else 0."""
     return F.when(F.col("api") == api, F.col(value)).otherwise(0)
 
@@ -37,12 +35,12 @@ def rates(lines: DataFrame, seconds: int) -> DataFrame:
         start,
         "principal",
         "client_id",
-        of_api("Produce", "request_bytes").alias("produced"),
-        of_api("Fetch", "response_bytes").alias("fetched"),
+        _of_api("Produce", "request_bytes").alias("produced"),
+        _of_api("Fetch", "response_bytes").alias("fetched"),
     )
     clients = _sums(requests, "principal", "client_id")
     topics = usage.where(F.col("topic").isNotNull()).select(
-        start, "topic", of_api("Produce", "record_bytes").alias("produced"), of_api("Fetch", "record_bytes").alias("fetched")
+        start, "topic", _of_api("Produce", "record_bytes").alias("produced"), _of_api("Fetch", "record_bytes").alias("fetched")
     )
     every = _scoped("client", clients).unionByName(_scoped("principal", _sums(clients, "principal")))
     every = every.unionByName(_scoped("topic", _sums(topics, "topic")))
@@ -59,37 +57,6 @@ def rates(lines: DataFrame, seconds: int) -> DataFrame:
     return binned.groupBy("date", *ENTITY, "direction", "bin").agg(
         (F.count("*") * seconds).alias("seconds"), F.sum("bytes").alias("bytes"), F.max("rate").alias("peak")
     )
-
-
-def percentiles(histogram: DataFrame) -> DataFrame:
-    """For each entity: `produced_p50`, `_p95`, `_p99`, `_peak`, and the same of `fetched`, bytes per second, null without
-    traffic."""
-    bins = histogram.groupBy(*ENTITY, "direction", "bin").agg(F.sum("seconds").alias("seconds"), F.max("peak").alias("peak"))
-    # The bins of one entity and direction are few (at most some 300), so they are looked at as one array.
-    ordered = F.sort_array(F.collect_list(F.struct("bin", "seconds")))
-    rows = bins.groupBy(*ENTITY, "direction").agg(
-        ordered.alias("bins"), F.sum("seconds").alias("total"), F.max("peak").alias("peak")
-    )
-    by_direction = rows.select(*ENTITY, "direction", *[_quantile(q).alias(name) for name, q in _QUANTILES.items()], "peak")
-    wide = [
-        F.max(F.when(F.col("direction") == direction, F.col(name))).alias(f"{direction}_{name}")
-        for direction in DIRECTIONS
-        for name in (*_QUANTILES, "peak")
-    ]
-    return by_direction.groupBy(*ENTITY).agg(*wide)
-
-
-def _quantile(q: float) -> Column:
-    """The rate that is not exceeded for the part `q` of the time: the middle of its bin, and never above the peak."""
-    start = F.struct(F.lit(0).cast("bigint").alias("sum"), F.lit(None).cast("int").alias("found"))
-
-    def step(state: Column, item: Column) -> Column:
-        summed = state["sum"] + item["seconds"]
-        reached = state["found"].isNull() & (summed >= F.col("total") * F.lit(q))
-        return F.struct(summed.alias("sum"), F.when(reached, item["bin"]).otherwise(state["found"]).alias("found"))
-
-    found = F.aggregate("bins", start, step, lambda state: state["found"])
-    return F.least(F.pow(F.lit(2.0), (found + 0.5) / STEPS), F.col("peak"))
 
 
 def _sums(rows: DataFrame, *keys: str) -> DataFrame:

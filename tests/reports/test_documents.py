@@ -47,9 +47,11 @@ def test_the_schema_has_the_fields_of_the_format() -> None:
 @pytest.mark.spark
 def test_the_tables_have_the_documented_columns(spark: "SparkSession", tmp_path: Path) -> None:
     from reports.arrow_rows import write_no_rows
+    from reports.chargeback import CHARGEBACK
+    from reports.entities import ENTITIES
     from reports.ingest import Ingested
     from reports.line_store import WRITERS, stored_schema
-    from reports.period_tables import FORECASTS, Inputs, period_tables
+    from reports.period_tables import FORECASTS, Inputs, replays
     from reports.quotas.file import QuotaFile
     from reports.reasons import MEANINGS
     from reports.stored import Stored
@@ -63,11 +65,11 @@ def test_the_tables_have_the_documented_columns(spark: "SparkSession", tmp_path:
     made |= {"files": files(stored, "logs"), "quarantine": quarantine(stored, "logs")}
     schemas = {"lines": stored.schema, **{name: table.schema for name, table in made.items()}}
     schemas |= {"writers": WRITERS, "files": FILES, "quarantine": QUARANTINE, "forecasts": FORECASTS}
+    schemas |= {"entities": ENTITIES, "chargeback": CHARGEBACK}
     for name in BY_DAY:
         write_no_rows(schemas[name], tmp_path / name)
     ingested = Ingested({name: Stored(schemas[name], ((tmp_path / name, None),)) for name in BY_DAY}, stored, lengths, ())
-    of_period = period_tables(spark, ingested, Inputs(no_quotas, no_quotas))
-    schemas |= {name: make().schema for name, make in of_period.items()}
+    schemas |= {name: table.schema for name, table in replays(spark, ingested, Inputs(no_quotas, no_quotas)).items()}
     written = sections((DOCS / "report.md").read_text(encoding="utf-8"), "###")
     assert list(written) == list(NAMES)
     assert set(schemas) == set(NAMES)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from reports import stored
 from reports.arrow_rows import table_schema
 from reports.parquet import write_rows
-from reports.stored import Stored, largest, latest, number_of_rows, of_api, sums
+from reports.stored import Stored, largest, latest, number_of_rows, of_api, sums, with_columns_of
 
 SCHEMA = table_schema("date date, api string, who string, bytes bigint")
 ROWS = [
@@ -78,3 +78,10 @@ def test_a_sum_that_does_not_fit_is_refused_and_one_that_does_is_exact(tmp_path:
     assert {row["who"]: row["bytes"] for row in found} == {"a": 2**63 - 1025, "b": large}
     with pytest.raises(OverflowError, match="sums of bytes do not fit in 64 bits"):
         sums(fits.parts(SCHEMA.names), {}, {"bytes": ("bytes", "sum")})
+
+
+def test_rows_find_those_of_the_same_texts_and_no_text_is_a_text_of_its_own() -> None:
+    keys = [(None, "a"), ("a", None), ("", "a"), ("a", "1:a"), ("a1:a", ""), (None, None)]
+    rows = pa.table({"one": [one for one, _ in keys], "two": [two for _, two in keys]})
+    other = rows.append_column("place", pa.array(range(len(keys)))).slice(1)
+    assert with_columns_of(rows, other, ["one", "two"])["place"].to_pylist() == [None, 1, 2, 3, 4, 5]
