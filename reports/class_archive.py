@@ -21,6 +21,7 @@ from reports.requirements import check_requirements, find_java
 _QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 """Java says on standard output that an archive does not fit."""
 _LENGTH = 300.0  # seconds that it may take, at most
+_KEPT = 3  # archives in the cache folder, as each clone with a virtual environment of its own has one
 _COMMON = {"v": 1, "proxy": "p", "boot": "b"}
 _TIMES = {"start": "2026-03-01T12:00:00.000Z", "end": "2026-03-01T12:00:10.000Z", "at": "2026-03-01T12:00:00.000Z"}
 _USAGE: dict[str, Any] = {
@@ -91,6 +92,9 @@ def make() -> None:
         if not made.exists():
             raise ReportError(f"there is no archive of Spark's classes: {said.stderr.strip() or 'Java did not write it'}")
         made.replace(path)
+    kept = sorted(path.parent.glob("spark-classes-*.jsa"), key=lambda file: file.stat().st_mtime)
+    for old in kept[:-_KEPT]:
+        old.unlink(missing_ok=True)
 
 
 def _texts() -> Iterator[str]:
