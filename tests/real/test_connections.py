@@ -95,9 +95,12 @@ def test_kafkas_own_tool_sets_the_rate_of_an_address(kafka1: LocalCluster, tmp_p
         tool("configs", *one, "--alter", "--add-config", "connection_creation_rate=1", check=True)
         changed = proxy.wait_for("quota changed", entity="address 127.0.0.2")
         assert (changed["quota"], changed["old"], changed["new"]) == ("connection_creation_rate", None, 1)
-        let_in = [arrives(proxy.bootstrap, "127.0.0.2") for _ in range(14)]
-        assert let_in[:11] == [True] * 11
-        assert not all(let_in)
+        assert all(arrives(proxy.bootstrap, "127.0.0.2") for _ in range(11)), "those of ten seconds at once"
+        for _ in range(200):  # on a busy machine the rate lets some more in meanwhile
+            if not arrives(proxy.bootstrap, "127.0.0.2"):
+                break
+        else:
+            pytest.fail("everybody is let in")
         proxy.wait_for("over quota", quota="address_connection_rate", entity="address 127.0.0.2")
         assert all(arrives(proxy.bootstrap, "127.0.0.3") for _ in range(14)), "others are not concerned"
         assert "connection_creation_rate=1.0" in tool("configs", *one, "--describe", check=True).stdout
