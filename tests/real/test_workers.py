@@ -126,7 +126,7 @@ def test_a_limit_of_an_address_holds_for_all_workers_together(kafka3: LocalClust
         assert 1 <= len(there) <= 5
         there += [it for it in (comes() for _ in range(10)) if it is not None]
         assert sum(served(it) for it in there) == 5
-        assert proxy.metric("client_connections") == 5
+        wait_until(lambda: proxy.metric("client_connections") == 5, "those that were refused to be gone")
         assert proxy.metric("limit_hits_total", limit="max_connections_per_address") >= 10
 
 
@@ -279,6 +279,7 @@ def test_quotas_set_while_running_are_read_once_for_all_workers(kafka3: LocalClu
         wait_until(lambda: limits() == [1, 1, 1], "all workers to forget one")
         assert proxy.metric("dynamic_quotas") == 1
         assert len(proxy.lines("quota topic is up")) == 1, "no worker reads it by itself"
+        proxy.wait_for("quota changed", new=None)
         assert [(line["entity"], line["old"], line["new"]) for line in proxy.lines("quota changed")] == [
             ("user alice", None, 1000),
             ("default client-id", None, 2000),
