@@ -27,7 +27,7 @@ from tests.chart.helm import CHART, Helm, of_kind, one
 from tests.real.proxies import ProxyProcess, wait_until
 
 pytestmark = pytest.mark.kafka
-LIMIT = 60.0
+LIMIT = 90.0
 NUMBER = r"\s(==|>|<) [\d.]+( \* \d+)?"
 """What an alert compares with: without it a rule has an answer while all is well."""
 ENTITY = {

@@ -93,7 +93,7 @@ async def proxies(*made: Proxy) -> AsyncIterator[None]:
         assert all(isinstance(it, asyncio.CancelledError) for it in ended), ended
 
 
-async def until(true: Callable[[], bool], limit: float = 30.0) -> None:
+async def until(true: Callable[[], bool], limit: float = 90.0) -> None:
     async with asyncio.timeout(limit):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

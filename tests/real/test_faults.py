@@ -20,7 +20,7 @@ from tests.real.raw import connect
 def dialogue(address: str, data: bytes) -> bytes:
     """What the proxy answers to these bytes until it closes the connection."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as sock:
+    with socket.create_connection((host, int(port)), 90) as sock:
         sock.sendall(data)
         answer = b""
         try:

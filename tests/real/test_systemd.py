@@ -47,7 +47,7 @@ def test_an_instance_says_when_clients_can_be_served_and_when_it_stops(
         options = [option.replace("%i", admin).replace("%H", "host.example.com") for option in options]
         assert not [option for option in options if "%" in option]
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(30)
+        manager.settimeout(90)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         listen = {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + 1}"}
         with socket.create_server(("127.0.0.1", 0)) as nobody:
@@ -58,7 +58,7 @@ def test_an_instance_says_when_clients_can_be_served_and_when_it_stops(
                 manager.setblocking(False)
                 with pytest.raises(BlockingIOError):
                     manager.recv(100)
-                manager.settimeout(30)
+                manager.settimeout(90)
             assert manager.recv(100) == b"STOPPING=1"
         with ProxyProcess(tmp_path / "up", kafka1.bootstrap_servers, {"listen": listen}, options=options) as proxy:
             assert manager.recv(100) == b"READY=1"
