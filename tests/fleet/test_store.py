@@ -188,7 +188,7 @@ def test_entries_are_read_in_their_order_from_any_position(open_store: Open) -> 
             assert all(began - 0.002 <= entry.written_at for entry in found)
             # The clock of a log is behind by what its last record took to be read: for long on a busy machine, and never for good.
             async with asyncio.timeout(60):
-                while (ended := await writer.time()) + 0.002 < found[-1].written_at:
+                while (ended := await writer.time()) + 0.002 < found[-1].written_at:  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
             rest = await reader.read_events(found[-1].position, 50, 0.0)
             assert [entry.fields["e"] for entry in rest] == ["café 3", "café 4"]
