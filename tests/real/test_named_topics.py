@@ -151,6 +151,7 @@ def test_internal_topics_of_streams_groups_are_charged(limited: ProxyProcess, ka
             return join(connection, name, changelog).error_code == 0 and existing(kafka1, changelog) == {changelog: size}
 
         asked = time.monotonic()
+
         def charged() -> float:
             """On average, so that it only gets less with time."""
             return limited.metric("controller_mutations_rate", client_id=connection.client_id)
