@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from localkafka import LocalCluster
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.raw import Connection, connect
@@ -301,13 +301,13 @@ def test_workers_end_with_a_supervisor_that_is_killed(kafka3: LocalCluster) -> N
 
 
 def test_what_keeps_workers_from_starting_is_said_once(kafka3: LocalCluster) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = serve("--upstream", kafka3.bootstrap_servers, "--listen", address, "--admin", "127.0.0.1:0", "--workers", "2")
         expected = "kafka-quota-proxy: cannot listen at {}: Address already in use; set `{}` or {} to a free address{}\n"
         share = ", or share it: `--reuse-port` for all proxies there"
         assert (done.returncode, done.stderr) == (1, expected.format(address, "listen.bootstrap", "--listen", share))
-        free = f"127.0.0.1:{free_port()}"
+        free = stack.enter_context(HeldPort()).address
         done = serve("--upstream", kafka3.bootstrap_servers, "--listen", free, "--admin", address, "--workers", "2")
         assert (done.returncode, done.stderr) == (1, expected.format(address, "admin.listen", "--admin", ""))
         logs = "/proc/nothing"
