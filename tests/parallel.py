@@ -53,7 +53,7 @@ SECONDS = {
 
 def import_own_part(root: Path, ignored: tuple[str, ...]) -> None:
     """Import those of the test modules that are the part of this worker, before it collects all of them. Python and pytest keep
-    what they compiled: so in a fresh clone each worker compiles a part, where all of them would compile everything at the same time.
+    what they compiled: so in a fresh clone each worker compiles a part, where all would compile everything at the same time.
     `ignored`: beginnings of paths that are not collected."""
     number, count = (int(os.environ[name].removeprefix("gw")) for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"))
     packages = {path.parent for path in root.glob("tests/**/__init__.py")}
