@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ def import_own_part(root: Path, ignored: tuple[str, ...]) -> None:
     packages = {path.parent for path in root.glob("tests/**/__init__.py")}
     modules = [path for path in sorted(root.glob("tests/**/test_*.py")) if path.parent in packages]
     for path in [path for path in modules if not str(path).startswith(ignored)][number::count]:
-        with suppress(Exception, pytest.skip.Exception):  # collecting it will say what is wrong
+        with suppress(Exception, pytest.skip.Exception), warnings.catch_warnings():  # collecting it will say what is wrong
+            warnings.simplefilter("ignore")
             importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
 
 
