@@ -6,6 +6,7 @@ In: nothing. Out: port numbers. Leaves to others: listening on them.
 import platform
 import socket
 from contextlib import ExitStack
+from typing import Self
 
 HOST = "127.0.0.1"
 
@@ -29,11 +30,15 @@ class HeldPort:
     finds it taken is tried again with another.
     """
 
-    def __init__(self) -> None:
-        """Pick a port. Errors: OSError when there is none."""
+    def __init__(self, number: int = 0) -> None:
+        """Take this port, or any (0). Errors: OSError when it is taken, or there is none."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind((HOST, 0))
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((HOST, number))
+        except OSError:
+            self._socket.close()
+            raise
         self.number: int = self._socket.getsockname()[1]
         if platform.system() != "Linux":
             self._socket.close()
@@ -42,6 +47,12 @@ class HeldPort:
     def address(self) -> str:
         """`host:port`."""
         return f"{HOST}:{self.number}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Release the port. Releasing twice is allowed."""

@@ -8,6 +8,7 @@ sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 if sys.argv[1:2] == ["serve"]:  # a SIGHUP that comes before the proxy knows what to do with it waits until then
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would import it, to show errors that nobody sees
 
 from proxy.cli import main  # noqa: E402
 

@@ -70,10 +70,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(CpuReport())
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+def ignored(config: pytest.Config) -> tuple[str, ...]:
     """Quick runs do not even import what they leave out."""
-    beginnings = tuple(str(config.rootpath / folder) for folder in NOT_QUICK)
-    return True if config.getoption("--quick") and str(collection_path).startswith(beginnings) else None
+    return tuple(str(config.rootpath / folder) for folder in NOT_QUICK) if config.getoption("--quick") else ()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if str(collection_path).startswith(ignored(config)) else None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    if hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        parallel.import_own_part(config.rootpath, ignored(config))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,7 +21,7 @@ from typing import Any, Self
 import pytest
 import redis
 
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 
 NAMES = ("redis-server", "valkey-server")
 MISSING = (
@@ -38,14 +38,26 @@ def program() -> str | None:
 needs_redis = pytest.mark.skipif(program() is None, reason=MISSING)
 
 
-class RedisServer:
-    """One server that keeps nothing on disk, as a context manager. `port` stays the same when it is started again."""
+def cluster_ports() -> list[HeldPort]:
+    """A port, and the one by which nodes of a cluster speak to each other, which is above it by 10,000."""
+    while True:
+        port = HeldPort()
+        try:
+            return [port, HeldPort(port.number + 10_000)]
+        except (OSError, OverflowError):
+            port.release()
 
-    def __init__(self, folder: Path, *options: str, port: int | None = None, **client: Any) -> None:
+
+class RedisServer:
+    """One server that keeps nothing on disk, as a context manager. `port` stays the same when it is started again, and nobody else
+    gets it meanwhile."""
+
+    def __init__(self, folder: Path, *options: str, port: HeldPort | None = None, **client: Any) -> None:
         """`options` of the command line; `client`: what a client needs to be let in."""
         self.folder, self._options, self._with = folder, options, client
-        self.port = free_port() if port is None else port
-        self.address = f"127.0.0.1:{self.port}"
+        self._ports = [port or HeldPort()] if "--cluster-enabled" not in options else cluster_ports()
+        self.port = self._ports[0].number
+        self.address = self._ports[0].address
 
     def __enter__(self) -> Self:
         self.start()
@@ -53,6 +65,8 @@ class RedisServer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
+        for port in self._ports:
+            port.release()
 
     def start(self) -> None:
         """Start it, empty."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.bench.frames import CASES, write_responses
 from benchmarks.bench.native import program
@@ -22,6 +22,10 @@ from localkafka.ports import free_ports
 START_LIMIT = 90.0
 SCHEDULED = 2
 """Of a process id, makes the clock of its CPU time that Linux counts in ns (CPUCLOCK_SCHED)."""
+
+
+TRIES: Final = 9
+"""Measurements until one has to say something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,16 @@ class Parts:
 
 
 def measure(proxy: list[str], case: str, seconds: float) -> Figure:
-    """Run `proxy` (arguments with {listen}, {upstream}, {admin}) between the load and the sink."""
+    """Run `proxy` (arguments with {listen}, {upstream}, {admin}) between the load and the sink; anew where this process, on a busy
+    machine, came to look at the clocks only when the load was over."""
+    for _ in range(TRIES):
+        found = _measured(proxy, case, seconds)
+        if found.cpu > 0:
+            return found
+    raise SystemExit("this machine is too busy to measure anything")
+
+
+def _measured(proxy: list[str], case: str, seconds: float) -> Figure:
     with in_front(proxy, [case]) as parts, loading(parts.listen, case, seconds) as load:
         pids = parts.proxy, parts.sink, load.pid
         before, machine, began = [cpu_seconds(pid) for pid in pids], machine_seconds(), time.monotonic()

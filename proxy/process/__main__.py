@@ -2,7 +2,8 @@
 
 import sys
 
-sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # see proxy/__main__.py
+for name in ("hypothesis", "rich"):
+    sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # see proxy/__main__.py
 
 from proxy.process.worker import main  # noqa: E402
 

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
 from prometheus_client.core import Metric
 
 from proxy.apis.registry import default_handlers, understood
@@ -38,7 +37,6 @@ from proxy.observe.overload import tell_overload
 from proxy.observe.tenants import NumberWarnings, PrefixWarnings, holdings, seen
 from proxy.observe.volumes import VolumeLog
 from proxy.pieces import in_pieces
-from proxy.process.admin import admin_address, open_admin
 from proxy.process.alone import Alone
 from proxy.process.bounds import set_bounds
 from proxy.process.drain import drain
@@ -75,6 +73,8 @@ from quota.steps import Steps
 from quota.tenants import NO_TENANTS, Tenants
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from proxy.fleet.fleet import Fleet
     from proxy.process.worker_role import WorkerRole
     from proxy.upstream.quota_store import QuotaStore
@@ -274,6 +274,8 @@ class Proxy:
         cannot tell how full its volumes are."""
         await self._prepare()
         if self._worker is None:
+            from proxy.process.admin import open_admin  # aiohttp takes time and memory, which workers do without
+
             self._admin = await open_admin(self.settings, self, self._log)
         self.logs.open()
         for listener in self.listeners:  # last: at ports that are shared, clients come from now on
@@ -333,6 +335,8 @@ class Proxy:
         if self._admin is None:
             self._log.info("worker started", boot=boot)
         else:
+            from proxy.process.admin import admin_address
+
             self._log.info("started", **self.started(), admin=admin_address(self.settings, self._admin), boot=boot)
             self.alone.tell()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate.utils
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -46,6 +48,14 @@ def test_helm_has_nothing_against_it(helm: Helm, values: Path) -> None:
 @EVERY
 def test_helm_3_makes_the_same_of_it(helm: Helm, helm3: Helm, values: Path) -> None:
     assert helm3.template(values) == helm.template(values)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _schemas_are_read_once() -> Iterator[None]:
+    """Not anew for each object: they are large."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kubernetes_validate.utils, "schema_contents", cache(kubernetes_validate.utils.schema_contents))
+        yield
 
 
 @EVERY

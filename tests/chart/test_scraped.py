@@ -21,13 +21,13 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 from tests.certs import Authority
 from tests.chart.helm import CHART, Helm, of_kind, one
 from tests.real.proxies import ProxyProcess, wait_until
 
 pytestmark = pytest.mark.kafka
-LIMIT = 60.0
+LIMIT = 90.0
 NUMBER = r"\s(==|>|<) [\d.]+( \* \d+)?"
 """What an alert compares with: without it a rule has an answer while all is well."""
 ENTITY = {
@@ -90,12 +90,13 @@ def running(program: Path, folder: Path, rules: dict[str, Any], targets: Sequenc
     jobs = [{"job_name": "edge/of our own", "static_configs": [{"targets": list(targets)}]}]
     every = {"scrape_interval": "500ms", "evaluation_interval": "500ms"}
     (folder / "prometheus.yaml").write_text(yaml.safe_dump({"global": every, "rule_files": ["rules.yaml"], "scrape_configs": jobs}))
-    address = f"127.0.0.1:{free_port()}"
-    command = [program, "--config.file=prometheus.yaml", "--storage.tsdb.path=data", f"--web.listen-address={address}"]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as process:
-        prometheus = Prometheus(f"http://{address}")
+    with ExitStack() as stack:
+        port, log = stack.enter_context(HeldPort()), stack.enter_context((folder / "log").open("wb"))
+        command = [program, "--config.file=prometheus.yaml", "--storage.tsdb.path=data", f"--web.listen-address={port.address}"]
+        process = stack.enter_context(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+        prometheus = Prometheus(f"http://{port.address}")
         try:
-            wait_until(lambda: answers(f"http://{address}/-/ready"), "Prometheus to be ready", LIMIT)
+            wait_until(lambda: answers(f"http://{port.address}/-/ready"), "Prometheus to be ready", LIMIT)
             wait_until(lambda: all(it["health"] == "up" for it in prometheus.targets()), "all targets to be scraped", LIMIT)
             yield prometheus
         finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 from proxy.clients.connection import Shared
 from proxy.clients.listeners import ClientListener
 from proxy.clients.turns import Turns
@@ -185,7 +185,7 @@ def test_a_socket_that_gives_no_connection_is_asked_again_after_a_pause(world: C
 
 def test_two_proxies_share_a_port_if_both_say_so(world: Callable[..., World]) -> None:
     async def share() -> None:
-        at = f"127.0.0.1:{free_port()}"
+        at = held.address
         first, second, third = (listener(world, bootstrap=at, reuse_port=reuse) for reuse in (True, True, False))
         first.open()
         second.open()
@@ -196,7 +196,8 @@ def test_two_proxies_share_a_port_if_both_say_so(world: Callable[..., World]) ->
             pass
         second.close()
 
-    run(share())
+    with HeldPort() as held:
+        run(share())
 
 
 @pytest.mark.parametrize("listen", [{"bootstrap": "127.0.0.1:0"}, {"bootstrap": "127.0.0.1:9192", "broker_ports": "0"}])

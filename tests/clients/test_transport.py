@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from proxy.transport import LARGEST, SMALL_READS, TcpTransport, connect
 from tests.clients.proxied import until
 
-PATIENCE = 10.0
+PATIENCE = 90.0
 
 
 class Spy:

@@ -43,7 +43,7 @@ def test_what_cannot_be_answered_is_told_and_the_next_question_is_answered(answe
     async def ask() -> None:
         here, there = socket.socketpair()
         asker, answerer = Channel(here, {}), Channel(there, {"it": answer, "fine": fine})
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
             tasks.create_task(answerer.run())
             running = tasks.create_task(asker.run())
             with pytest.raises(ChannelError, match=told):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 from proxy.config.ledger import Ledger as Settings
 from proxy.fleet.fleet import Fleet, redis_store
 from proxy.hashing import murmur3
@@ -93,7 +93,7 @@ async def proxies(*made: Proxy) -> AsyncIterator[None]:
         assert all(isinstance(it, asyncio.CancelledError) for it in ended), ended
 
 
-async def until(true: Callable[[], bool], limit: float = 30.0) -> None:
+async def until(true: Callable[[], bool], limit: float = 90.0) -> None:
     async with asyncio.timeout(limit):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -266,23 +266,23 @@ def test_a_cluster_shares_the_shards(tmp_path: Path) -> None:
 
 
 def test_sentinels_say_where_redis_is(redis: RedisServer, tmp_path: Path) -> None:
-    port = free_port()
-    config = tmp_path / "sentinel.conf"
-    config.write_text(f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor main 127.0.0.1 {redis.port} 1\n")
     name = program()
     assert name is not None
-    process = subprocess.Popen([name, str(config), "--sentinel"], stdout=subprocess.DEVNULL)
-    try:
-        run(lambda: exchange(f"127.0.0.1:{port}", mode="sentinel", sentinel_master="main"))
-    finally:
-        process.kill()
-        process.wait()
+    with HeldPort() as port:
+        config = tmp_path / "sentinel.conf"
+        config.write_text(f"port {port.number}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor main 127.0.0.1 {redis.port} 1\n")
+        process = subprocess.Popen([name, str(config), "--sentinel"], stdout=subprocess.DEVNULL)
+        try:
+            run(lambda: exchange(port.address, mode="sentinel", sentinel_master="main"))
+        finally:
+            process.kill()
+            process.wait()
 
 
 def test_tls_and_a_user_with_no_more_rights_than_needed(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
-    own, port = authority.server("redis", "localhost", "127.0.0.1"), free_port()
-    tls = ["--tls-port", str(port), "--port", "0", "--tls-cert-file", str(own.cert), "--tls-key-file", str(own.key)]
+    own, port = authority.server("redis", "localhost", "127.0.0.1"), HeldPort()
+    tls = ["--tls-port", str(port.number), "--port", "0", "--tls-cert-file", str(own.cert), "--tls-key-file", str(own.key)]
     tls += ["--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "no"]
     rights = ["user", "proxy", "on", ">very-secret", "resetchannels", "~{fleet/*", "+@all", "-@dangerous", "-@admin"]
     settings = {"tls": {"ca_file": str(authority.file)}, "username": "proxy", "namespace": "fleet"}

@@ -182,11 +182,14 @@ def test_entries_are_read_in_their_order_from_any_position(open_store: Open) -> 
             began = await writer.time()
             for number in range(5):
                 await writer.append_event({"e": f"café {number}", "b": "a"})
-            ended = await writer.time()
             start = reader.position_at(began)
             found = await reader.read_events(start, 3, 0.0)
             assert [entry.fields for entry in found] == [{"e": f"café {number}", "b": "a"} for number in range(3)]
-            assert all(began - 0.002 <= entry.written_at <= ended + 0.002 for entry in found)
+            assert all(began - 0.002 <= entry.written_at for entry in found)
+            # The clock of a log is behind by what its last record took to be read: for long on a busy machine, and never for good.
+            async with asyncio.timeout(60):
+                while (ended := await writer.time()) + 0.002 < found[-1].written_at:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
             rest = await reader.read_events(found[-1].position, 50, 0.0)
             assert [entry.fields["e"] for entry in rest] == ["café 3", "café 4"]
             assert await reader.read_events(rest[-1].position, 50, 0.0) == []

@@ -111,6 +111,14 @@ class TestHeldPort:
             socket.create_connection((HOST, port.number), 5).close()
         port.release()
 
+    def test_one_that_somebody_has_is_not_taken(self) -> None:
+        with socket.create_server((HOST, 0)) as taken, pytest.raises(OSError, match="in use"):
+            HeldPort(taken.getsockname()[1])
+        with HeldPort() as port:
+            number = port.number
+        with HeldPort(number) as again:
+            assert again.address == f"{HOST}:{number}"
+
     def test_nobody_else_is_given_it(self) -> None:
         ports = [HeldPort() for _ in range(200)]
         assert len({port.number for port in ports}) == 200

@@ -23,14 +23,14 @@ def test_sighup_before_the_proxy_serves_does_not_end_it() -> None:
         at = ["--upstream", f"127.0.0.1:{silent.getsockname()[1]}", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         with subprocess.Popen([sys.executable, "-m", "proxy", "serve", *at], stderr=subprocess.PIPE) as proxy:
             began = time.monotonic()
-            while not has_signal(proxy.pid, "SigBlk") and time.monotonic() - began < 30:
+            while not has_signal(proxy.pid, "SigBlk") and time.monotonic() - began < 90:
                 time.sleep(0.001)
             os.kill(proxy.pid, signal.SIGHUP)
-            silent.settimeout(30)
+            silent.settimeout(90)
             silent.accept()[0].close()  # it has come so far
             assert has_signal(proxy.pid, "SigCgt")
             assert not has_signal(proxy.pid, "SigBlk")
             os.kill(proxy.pid, signal.SIGHUP)
             os.kill(proxy.pid, signal.SIGTERM)
-            proxy.communicate(timeout=30)
+            proxy.communicate(timeout=90)
         assert proxy.returncode == 0

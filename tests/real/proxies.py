@@ -23,6 +23,8 @@ from proxy import compiled
 from tests.real.launcher import ForkedProcess
 
 START_LIMIT = 90.0
+SELDOM = 0.2
+"""Seconds between two looks of whoever has waited for long."""
 RUNNING: list[ProxyProcess] = []
 """The proxies of the moment, whose complaints a failed test shows."""
 
@@ -179,11 +181,13 @@ def shared_ports(number: int) -> Iterator[int]:
 
 
 def wait_until(condition: Any, what: str, limit: float = START_LIMIT) -> Any:
-    """What the condition gives once it is true. Waits for a real process, so it looks again and again."""
-    deadline = time.monotonic() + limit
+    """What the condition gives once it is true. Waits for a real process, so it looks again and again: often at first, and then
+    less, as each look takes the CPU of two processes."""
+    deadline, pause = time.monotonic() + limit, 0.02
     while time.monotonic() < deadline:
         found = condition()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.3 * pause, SELDOM)
     raise AssertionError(f"waited {limit:g} s in vain for {what}")

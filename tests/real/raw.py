@@ -71,7 +71,7 @@ class Connection:
 
 @contextmanager
 def connect(address: str) -> Iterator[Connection]:
-    """A connection to host:port."""
+    """A connection to host:port, where any answer comes within 90 s."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 20) as sock:
+    with socket.create_connection((host, int(port)), 90) as sock:
         yield Connection(sock)

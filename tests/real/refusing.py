@@ -96,9 +96,9 @@ def make_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, user: s
         )
 
 
-def thresholds(total: int, mode: str = "transient") -> dict[str, Any]:
+def thresholds(total: int, mode: str = "transient", meter: str = "window") -> dict[str, Any]:
     """The settings of a proxy that refuses what is above."""
-    return {"topics": {"total_bytes_in_per_sec": total, "meter": "window", "mode": mode}}
+    return {"topics": {"total_bytes_in_per_sec": total, "meter": meter, "mode": mode}}
 
 
 def set_total(proxy: ProxyProcess, total: int) -> None:

@@ -39,7 +39,7 @@ def consume(proxy: ProxyProcess, topic: str, group: str, count: int = RECORDS, *
     consumer.subscribe([topic])
     got: list[int] = []
     while len(got) < count:
-        message = consumer.poll(20)
+        message = consumer.poll(90)
         assert message is not None, f"only {len(got)} of {count}"
         assert message.error() is None, message.error()
         got.append(int(message.value() or b""))
@@ -81,7 +81,7 @@ def test_groups_share_the_work_and_remember_offsets(proxy: ProxyProcess, name: s
     group = admin.describe_consumer_groups([name])[name].result(90)
     assert str(group.coordinator.port) in {str(broker.port) for broker in admin.list_topics(timeout=90).brokers.values()}
     committed = Consumer({"bootstrap.servers": proxy.bootstrap, "group.id": name}).committed(
-        [TopicPartition(name, partition) for partition in range(6)], timeout=20
+        [TopicPartition(name, partition) for partition in range(6)], timeout=90
     )
     assert sum(partition.offset for partition in committed) == RECORDS
 
@@ -89,13 +89,13 @@ def test_groups_share_the_work_and_remember_offsets(proxy: ProxyProcess, name: s
 def test_transactions_commit_and_abort(proxy: ProxyProcess, name: str) -> None:
     create(proxy, name)
     producer = Producer({"bootstrap.servers": proxy.bootstrap, "transactional.id": name})
-    producer.init_transactions(20)
+    producer.init_transactions(90)
     for values, commit in ((range(10), True), (range(10, 20), False), (range(20, 30), True)):
         producer.begin_transaction()
         for value in values:
             producer.produce(name, str(value).encode())
-        producer.flush(20)
-        producer.commit_transaction(20) if commit else producer.abort_transaction(20)
+        producer.flush(90)
+        producer.commit_transaction(90) if commit else producer.abort_transaction(90)
     got = consume(proxy, name, name, 20, **{"isolation.level": "read_committed"})
     assert got == [*range(10), *range(20, 30)]
 
@@ -119,7 +119,7 @@ def test_aiokafka(proxy: ProxyProcess, name: str) -> None:
         settings = {"bootstrap_servers": proxy.bootstrap, "group_id": name, "auto_offset_reset": "earliest"}
         got: list[int] = []
         async with aiokafka.AIOKafkaConsumer(name, **settings) as consumer:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while len(got) < RECORDS:
                     got.append(int((await consumer.getone()).value))
             await consumer.commit()
@@ -134,9 +134,9 @@ def test_kafka_python(proxy: ProxyProcess, name: str) -> None:
     producer = KafkaProducer(bootstrap_servers=proxy.bootstrap, acks="all")
     for i in range(RECORDS):
         producer.send(name, str(i).encode())
-    producer.flush(30)
+    producer.flush(90)
     consumer = KafkaConsumer(
-        name, bootstrap_servers=proxy.bootstrap, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=20_000
+        name, bootstrap_servers=proxy.bootstrap, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=90_000
     )
     got = sorted(int(next(consumer).value) for _ in range(RECORDS))
     consumer.close()

@@ -41,6 +41,8 @@ ORDERS = 100_000
 SECONDS = 14
 """of which two ticks of the one-minute average are a part"""
 NOT_AUTHORIZED, NOT_ENOUGH_REPLICAS = 29, 19
+PAUSE = 0.2
+"""Seconds between two attacks of a thread, of which one is worth 10 MB or thousands of partitions."""
 
 
 def login(user: str) -> dict[str, Any]:
@@ -125,13 +127,12 @@ def asks_for_what_it_may_not_see(connection: Connection) -> None:
     wanted = (schema(topic_id=None, name="orders"),)
     answer = connection.decoded(3, 12, topics=wanted, allow_auto_topic_creation=False)
     assert int(answer.topics[0].error_code) == NOT_AUTHORIZED
-    time.sleep(0.2)
 
 
 def attack(proxy: ProxyProcess, once: Callable[[Connection], None], stop: threading.Event, failures: list[BaseException]) -> None:
-    """On one connection after the other."""
+    """On one connection after the other, with pauses: more than many times the threshold would only keep processors busy."""
     try:
-        while not stop.is_set():
+        while not stop.wait(PAUSE):
             with logged_in(proxy) as connection:
                 once(connection)
     except (AssertionError, OSError) as e:

@@ -40,8 +40,9 @@ def test_nothing_is_lost_or_fails_while_connections_end_of_age(tenants3: LocalCl
         while time.monotonic() < began + 12:
             producer.produce(name, str(sent), on_delivery=delivered)
             sent += 1
-            producer.poll(0.005)
+            producer.poll(0)
             got += consumer.consume(100, 0.0)
+            time.sleep(0.01)  # a poll for so long would end with the first delivery
         assert producer.flush(90) == 0
         deadline = time.monotonic() + 90
         while len([one for one in got if not one.error()]) < sent and time.monotonic() < deadline:
@@ -95,9 +96,12 @@ def test_kafkas_own_tool_sets_the_rate_of_an_address(kafka1: LocalCluster, tmp_p
         tool("configs", *one, "--alter", "--add-config", "connection_creation_rate=1", check=True)
         changed = proxy.wait_for("quota changed", entity="address 127.0.0.2")
         assert (changed["quota"], changed["old"], changed["new"]) == ("connection_creation_rate", None, 1)
-        let_in = [arrives(proxy.bootstrap, "127.0.0.2") for _ in range(14)]
-        assert let_in[:11] == [True] * 11
-        assert not all(let_in)
+        assert all(arrives(proxy.bootstrap, "127.0.0.2") for _ in range(11)), "those of ten seconds at once"
+        for _ in range(200):  # on a busy machine the rate lets some more in meanwhile
+            if not arrives(proxy.bootstrap, "127.0.0.2"):
+                break
+        else:
+            pytest.fail("everybody is let in")
         proxy.wait_for("over quota", quota="address_connection_rate", entity="address 127.0.0.2")
         assert all(arrives(proxy.bootstrap, "127.0.0.3") for _ in range(14)), "others are not concerned"
         assert "connection_creation_rate=1.0" in tool("configs", *one, "--describe", check=True).stdout

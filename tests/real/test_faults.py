@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from localkafka import LocalCluster
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect
@@ -20,7 +20,7 @@ from tests.real.raw import connect
 def dialogue(address: str, data: bytes) -> bytes:
     """What the proxy answers to these bytes until it closes the connection."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as sock:
+    with socket.create_connection((host, int(port)), 90) as sock:
         sock.sendall(data)
         answer = b""
         try:
@@ -36,7 +36,7 @@ def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_cluster_that_is_away_is_said_once_and_clients_are_closed(tmp_path: Path) -> None:
-    with ProxyProcess(tmp_path, f"127.0.0.1:{free_port()}", wait_ready=False) as proxy:
+    with HeldPort() as nobody, ProxyProcess(tmp_path, nobody.address, wait_ready=False) as proxy:
         proxy.wait_for("upstream is away")
         assert proxy.get("/readyz") == (503, "the cluster does not answer\n")
         assert proxy.get("/healthz")[0] == 200
@@ -50,10 +50,9 @@ def test_a_cluster_that_is_away_is_said_once_and_clients_are_closed(tmp_path: Pa
 
 @pytest.mark.kafka
 def test_a_cluster_that_comes_up_later_is_found(tmp_path: Path) -> None:
-    port = free_port()
-    with ProxyProcess(tmp_path, f"127.0.0.1:{port}", wait_ready=False) as proxy:
+    with HeldPort() as port, ProxyProcess(tmp_path, port.address, wait_ready=False) as proxy:
         proxy.wait_for("upstream is away")
-        with LocalCluster(1) as kafka, forwarder(port, kafka.bootstrap_servers):
+        with LocalCluster(1) as kafka, forwarder(port.number, kafka.bootstrap_servers):
             proxy.wait_for("upstream is up")
             wait_until(lambda: proxy.get("/readyz")[0] == 200, "the proxy to be ready")
 

@@ -57,7 +57,7 @@ def fleet(tenants1: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
         with proxy("p0", redis.address) as p0, proxy("p1", redis.address) as p1, proxy("p2", relay.address) as p2:
             made = Fleet([p0, p1, p2], redis, relay)
-            wait_until(lambda: made.up(0, 1, 2) and p0.metric("ledger_proxies") == 3, "all proxies to share the ledger", 30)
+            wait_until(lambda: made.up(0, 1, 2) and p0.metric("ledger_proxies") == 3, "all proxies to share the ledger")
             yield made
 
 
@@ -123,11 +123,11 @@ def test_redis_that_freezes_holds_up_nobody_and_counts_once(fleet: Fleet, tenant
     through(fleet, name, name, 4)
     fleet.redis.freeze()
     try:
-        wait_until(lambda: not any(proxy.metric("ledger_up") for proxy in fleet.proxies), "the ledger to be away", 10)
+        wait_until(lambda: not any(proxy.metric("ledger_up") for proxy in fleet.proxies), "the ledger to be away")
         wait_until(lambda: through(fleet, name + "-else", name, 1) > 10 * BATCH, "somebody else, who is not kept waiting")
     finally:
         fleet.redis.thaw()
-    wait_until(lambda: fleet.up(0, 1, 2), "the ledger to be up", 10)
+    wait_until(lambda: fleet.up(0, 1, 2), "the ledger to be up")
     for proxy in fleet.proxies:
         proxy.wait_for("ledger is away", detail="others are taken to go on as they did")
     began = time.monotonic()
@@ -144,11 +144,11 @@ def test_redis_that_is_killed_or_emptied_makes_nothing_count_twice(fleet: Fleet,
     done += through(fleet, name, name, 2)
     fleet.redis.kill()
     fleet.redis.start()
-    wait_until(lambda: fleet.up(0, 1, 2), "the ledger to be up", 10)
+    wait_until(lambda: fleet.up(0, 1, 2), "the ledger to be up")
     done += through(fleet, name, name, 4)
     assert done <= most(time.monotonic() - began, silent=2.0)
     # nothing is owed that was counted twice: who waits a moment goes on
-    wait_until(lambda: through(fleet, name, name, 0.5, (0, 1, 2)) >= BATCH, "the quota to let somebody go on", 20)
+    wait_until(lambda: through(fleet, name, name, 0.5, (0, 1, 2)) >= BATCH, "the quota to let somebody go on")
     after = [proxy.metric("ledger_restarts_total") for proxy in fleet.proxies]
     assert all(late >= early + 2 for early, late in zip(restarts, after, strict=True))
 
@@ -158,13 +158,13 @@ def test_a_proxy_that_is_cut_off_goes_by_its_share_and_comes_back(fleet: Fleet, 
     through(fleet, name, name, 3)
     fleet.relay.cut()
     try:
-        wait_until(lambda: not fleet.proxies[2].metric("ledger_up"), "a proxy to be cut off", 10)
+        wait_until(lambda: not fleet.proxies[2].metric("ledger_up"), "a proxy to be cut off")
         assert fleet.up(0, 1)
         through(fleet, name, name, 3)
         assert fleet.proxies[2].metric("ledger_estimated_units_total") > 0
     finally:
         fleet.relay.mend()
-    wait_until(lambda: fleet.up(0, 1, 2), "the proxy to be back", 10)
+    wait_until(lambda: fleet.up(0, 1, 2), "the proxy to be back")
     began = time.monotonic()
     assert through(fleet, name, name, 4) <= most(time.monotonic() - began)
 
@@ -179,7 +179,7 @@ def test_a_producer_that_comes_to_another_proxy_is_not_new(fleet: Fleet, tenants
     def known() -> bool:
         return fleet.proxies[1].metric("producer_ids_active", user="tenant") > before + 0.5
 
-    wait_until(known, "the other proxy to know its id", 20)
+    wait_until(known, "the other proxy to know its id")
 
 
 @pytest.mark.skipif("FLEET_MINUTE" not in os.environ, reason="takes two minutes: `make test-fleet-minute` runs it")

@@ -270,7 +270,7 @@ def test_one_port_of_a_load_balancer_is_enough(
             for i in range(30):
                 await producer.send_and_wait(name, b"x", partition=i % 3)
         async with aiokafka.AIOKafkaConsumer(name, auto_offset_reset="earliest", **way) as consumer:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 return len([await consumer.getone() for _ in range(30)])
 
     assert asyncio.run(both_ways()) == 30

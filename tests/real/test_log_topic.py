@@ -60,7 +60,7 @@ def records(kafka: LocalCluster, topic: str) -> list[tuple[bytes, bytes]]:
             consumer.assign([TopicPartition(topic, partition, low)])
             left = high - low
             while left:
-                message = consumer.poll(20)
+                message = consumer.poll(90)
                 assert message is not None, f"{left} records of {topic} did not come"
                 assert message.error() is None
                 found.append((message.key(), message.value()))
@@ -131,7 +131,7 @@ def test_brokers_that_go_and_come_again(kafka1: LocalCluster, tmp_path: Path, na
                 said = proxy.wait_for("usage log topic is away")
                 assert "clients are still served" in said["detail"]
                 assert proxy.metric("usage_log_topic_up") == 0
-                assert proxy.metric("usage_log_topic_waiting_lines") > 0
+                wait_until(lambda: proxy.metric("usage_log_topic_waiting_lines") > 0, "lines to wait for the broker")
             finally:
                 kafka1.start_broker(0)
             before = len(producer.acknowledged)

@@ -55,7 +55,7 @@ def test_a_broker_leaves_comes_back_elsewhere_and_no_record_is_lost(proxy: Proxy
     consumer.subscribe([name])
     got: list[int] = []
     while len(got) < 300:
-        message = consumer.poll(30)
+        message = consumer.poll(90)
         assert message is not None, f"only {len(got)} of 300"
         if not message.error():
             got.append(int(message.value()))

@@ -131,7 +131,7 @@ def test_who_floods_a_slow_broker_is_told_a_throttle_time_others_are_not_and_the
         wait_until(lambda: any(writers.told[FLOOD]), "a throttle time")
         assert (FLOOD, "broker 0", "overload") in throttled(proxy)
         for user in LITTLE:
-            writers.written(user, 20)
+            writers.written(user, 8)
         writers.stop()
         proxy.wait_for("broker no longer overloaded", broker=0)
         assert proxy.metric("overload_limited", broker="0") == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.real.twins import ms
 pytestmark = pytest.mark.kafka
 
 FILLER = b"x" * 100_000
-"""Keeps the rate of its topic above any threshold here until it is 11 s old."""
+"""Keeps the rate of its topic above any threshold here: by samples until it is 11 s old, in the one-minute average for minutes."""
 Between = Callable[[], None]
 """What a client calls between its two sends, when it knows what became of the first."""
 WRITTEN = ["written"] * 3
@@ -120,7 +120,7 @@ CLIENTS = {
 
 
 class Stage:
-    """A proxy before a broker, and a topic for each client that is over its threshold when the client begins."""
+    """A proxy before a broker, and a topic for each client that is over its threshold, however long the client takes to begin."""
 
     def __init__(self, proxy: ProxyProcess, kafka: LocalCluster, name: str) -> None:
         self.proxy, self._kafka, self._name = proxy, kafka, name
@@ -138,6 +138,12 @@ class Stage:
             write(connection, topic, 1, FILLER)
         return topic
 
+    def topics(self, names: Sequence[str]) -> list[str]:
+        """Those of several clients, all over their thresholds by now: the average moves every 5 s."""
+        made = [self.topic(what) for what in names]
+        wait_until(lambda: all(self.proxy.metric("topic_bytes_in_rate", topic=it) > NONE for it in made), "the average to move")
+        return made
+
     def refused(self) -> float:
         return self.proxy.metric("refused_items_total", quota="bytes_in")
 
@@ -154,7 +160,7 @@ def write(connection: Connection, topic: str, partition: int, value: bytes) -> N
 @contextmanager
 def stage(kafka: LocalCluster, name: str, folder: Path, mode: str) -> Iterator[Stage]:
     settings = {
-        "quotas": thresholds(MANY, mode),
+        "quotas": thresholds(MANY, mode, meter="ewma"),
         "reload": {"interval": "0s"},
         "limits": {"max_throttle": "300ms"},
         "upstream": upstream(),
@@ -167,10 +173,8 @@ def seen_by_each(
     at: Stage, folder: Path, between: Callable[[], None], acks: str = "all", while_on: Any = None
 ) -> dict[str, list[str]]:
     seen = {}
-    for what, client in CLIENTS.items():
-        if acks == "0" and what == "aiokafka idempotent":
-            continue
-        topic = at.topic(what)
+    clients = {what: client for what, client in CLIENTS.items() if acks != "0" or what != "aiokafka idempotent"}
+    for (what, client), topic in zip(clients.items(), at.topics([*clients]), strict=True):
         at.total(NONE)
         side = threading.Thread(target=while_on, args=(at.refused(),)) if while_on else None
         if side:

@@ -75,8 +75,8 @@ def send_hup(proxy: ProxyProcess) -> None:
 def alive(address: str) -> socket.socket:
     """A connection that the proxy has accepted."""
     host, _, port = address.rpartition(":")
-    sock = socket.create_connection((host, int(port)), 20)
-    sock.settimeout(20)
+    sock = socket.create_connection((host, int(port)), 90)
+    sock.settimeout(90)
     return sock
 
 

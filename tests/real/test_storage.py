@@ -30,7 +30,8 @@ LEFT = 96 * MIB
 """the limit: what has to be left of it"""
 RECORD = 10_000
 PARTITIONS = 3
-QUICK = 60.0
+QUICK = 170.0
+"""seconds after which something does not come any more"""
 
 
 @pytest.fixture(scope="module")
@@ -436,7 +437,7 @@ def test_a_log_dir_goes_offline(tmp_path: Path, name: str) -> None:
     with small_cluster(tmp_path / "kafka", 64 * MIB, brokers=1, log_dirs=2) as (cluster, volumes):
         settings = storage(min_available_bytes=0, throttle_factor_validity="0s", fallback_throttle_factor=0.75)
         with ProxyProcess(tmp_path / "proxy", cluster.bootstrap_servers, settings) as proxy:
-            assert proxy.metric("storage_active_log_dirs") == 2
+            wait_until(lambda: proxy.metric("storage_active_log_dirs") == 2, "both log dirs to be known")
             create(cluster.bootstrap_servers, name, [[0], [0]])
             volumes.fill(0, MIB // 2, 1)
             flood = Partitions(proxy.bootstrap, name, 2)

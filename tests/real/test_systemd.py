@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from localkafka import LocalCluster
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "kafka-quota-proxy@.service"
@@ -42,12 +42,12 @@ def test_an_instance_says_when_clients_can_be_served_and_when_it_stops(
 ) -> None:
     program, serve, config, file, *options = command()
     assert (Path(program).name, serve, config, Path(file).suffix) == ("kafka-quota-proxy", "serve", "--config", ".yaml")
-    with shared_ports(2) as first, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        admin = str(free_port())
+    with shared_ports(2) as first, HeldPort() as held, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        admin = str(held.number)
         options = [option.replace("%i", admin).replace("%H", "host.example.com") for option in options]
         assert not [option for option in options if "%" in option]
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(30)
+        manager.settimeout(90)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         listen = {"bootstrap": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + 1}"}
         with socket.create_server(("127.0.0.1", 0)) as nobody:
@@ -58,7 +58,7 @@ def test_an_instance_says_when_clients_can_be_served_and_when_it_stops(
                 manager.setblocking(False)
                 with pytest.raises(BlockingIOError):
                     manager.recv(100)
-                manager.settimeout(30)
+                manager.settimeout(90)
             assert manager.recv(100) == b"STOPPING=1"
         with ProxyProcess(tmp_path / "up", kafka1.bootstrap_servers, {"listen": listen}, options=options) as proxy:
             assert manager.recv(100) == b"READY=1"

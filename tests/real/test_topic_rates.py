@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import aiokafka
@@ -68,7 +69,7 @@ SLOW = 10_000
 @pytest.mark.parametrize(
     ("mode", "owed", "limits", "counter"),
     [
-        ("throttle", 6.0, {}, "throttled_requests_total"),  # longer than clients take to start on a busy machine
+        ("throttle", 6.0, {}, "throttled_requests_total"),
         ("transient", 6.0, {}, "refused_items_total"),
         ("throttle", 11.5, {"max_throttle": "300ms"}, "refused_items_total"),  # more than throttles can pay
     ],
@@ -76,24 +77,33 @@ SLOW = 10_000
 def test_every_client_library_writes_later_and_sees_no_error(
     tenants1: LocalCluster, tmp_path: Path, name: str, mode: str, owed: float, limits: dict[str, str], counter: str
 ) -> None:
-    topics = {client: f"{name}-{client.replace(' ', '-')}" for client in CLIENTS}
-    rates = {"topics": {topic: {"bytes_in": SLOW} for topic in topics.values()}, "mode": mode}
-    settings = {"quotas": {"topic_rates": rates}, "limits": limits, "upstream": upstream()}
-    for topic in topics.values():
-        make_topic(tenants1.bootstrap_servers, topic, 2, USER)
-    with ProxyProcess(tmp_path / "proxy", tenants1.bootstrap_servers, settings) as proxy:
+    """`owed`: seconds of the rate when clients start. Where that is over before they have started, as on a busy machine, nothing
+    was tried: then they come once more, and four times as much is owed."""
+    for times in (1, 4):
+        (folder := tmp_path / str(times)).mkdir()
+        topics = {client: f"{name}-{client.replace(' ', '-')}-{times}" for client in CLIENTS}
+        rates = {"topics": {topic: {"bytes_in": SLOW} for topic in topics.values()}, "mode": mode}
+        settings = {"quotas": {"topic_rates": rates}, "limits": limits, "upstream": upstream()}
+        for topic in topics.values():
+            make_topic(tenants1.bootstrap_servers, topic, 2, USER)
+        with ProxyProcess(folder / "proxy", tenants1.bootstrap_servers, settings) as proxy:
+            run = partial(owing, proxy, topics, round(SLOW * (10 + owed * times)), folder)
+            with ThreadPoolExecutor(len(CLIENTS)) as threads:
+                seen = dict(zip(CLIENTS, threads.map(run, CLIENTS), strict=True))
+            tried = proxy.metric(counter, quota="topic_producer_byte_rate")
+        assert {client: said[:6] for client, said in seen.items()} == dict.fromkeys(CLIENTS, WRITTEN * 2)
+        for topic in topics.values():
+            assert read_in_order(tenants1.bootstrap_servers, topic, 2, **LOGIN)[0] == ALL
+        if tried >= len(CLIENTS):
+            return
+    pytest.fail(f"of {len(CLIENTS)} clients {tried:.0f} were held back")
 
-        def run(client: str) -> list[str]:
-            with logged_in(proxy.bootstrap) as connection:
-                write(connection, topics[client], 1, bytes(round(SLOW * (10 + owed))))
-            return CLIENTS[client](proxy, topics[client], "all", lambda: None, tmp_path / client)
 
-        with ThreadPoolExecutor(len(CLIENTS)) as threads:
-            seen = dict(zip(CLIENTS, threads.map(run, CLIENTS), strict=True))
-        assert proxy.metric(counter, quota="topic_producer_byte_rate") >= len(CLIENTS)
-    assert {client: said[:6] for client, said in seen.items()} == dict.fromkeys(CLIENTS, WRITTEN * 2)
-    for topic in topics.values():
-        assert read_in_order(tenants1.bootstrap_servers, topic, 2, **LOGIN)[0] == ALL
+def owing(proxy: ProxyProcess, topics: Mapping[str, str], size: int, folder: Path, client: str) -> list[str]:
+    """What a client sees of its topic, of which so many bytes were just written."""
+    with logged_in(proxy.bootstrap) as connection:
+        write(connection, topics[client], 1, bytes(size))
+    return CLIENTS[client](proxy, topics[client], "all", lambda: None, folder / client)
 
 
 def aiokafka_reads(address: str, topic: str, count: int) -> list[bytes]:

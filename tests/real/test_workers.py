@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from localkafka import LocalCluster
-from localkafka.ports import free_port
+from localkafka.ports import HeldPort
 from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.raw import Connection, connect
@@ -126,7 +126,7 @@ def test_a_limit_of_an_address_holds_for_all_workers_together(kafka3: LocalClust
         assert 1 <= len(there) <= 5
         there += [it for it in (comes() for _ in range(10)) if it is not None]
         assert sum(served(it) for it in there) == 5
-        assert proxy.metric("client_connections") == 5
+        wait_until(lambda: proxy.metric("client_connections") == 5, "those that were refused to be gone")
         assert proxy.metric("limit_hits_total", limit="max_connections_per_address") >= 10
 
 
@@ -279,6 +279,7 @@ def test_quotas_set_while_running_are_read_once_for_all_workers(kafka3: LocalClu
         wait_until(lambda: limits() == [1, 1, 1], "all workers to forget one")
         assert proxy.metric("dynamic_quotas") == 1
         assert len(proxy.lines("quota topic is up")) == 1, "no worker reads it by itself"
+        proxy.wait_for("quota changed", new=None)
         assert [(line["entity"], line["old"], line["new"]) for line in proxy.lines("quota changed")] == [
             ("user alice", None, 1000),
             ("default client-id", None, 2000),
@@ -300,13 +301,13 @@ def test_workers_end_with_a_supervisor_that_is_killed(kafka3: LocalCluster) -> N
 
 
 def test_what_keeps_workers_from_starting_is_said_once(kafka3: LocalCluster) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = serve("--upstream", kafka3.bootstrap_servers, "--listen", address, "--admin", "127.0.0.1:0", "--workers", "2")
         expected = "kafka-quota-proxy: cannot listen at {}: Address already in use; set `{}` or {} to a free address{}\n"
         share = ", or share it: `--reuse-port` for all proxies there"
         assert (done.returncode, done.stderr) == (1, expected.format(address, "listen.bootstrap", "--listen", share))
-        free = f"127.0.0.1:{free_port()}"
+        free = stack.enter_context(HeldPort()).address
         done = serve("--upstream", kafka3.bootstrap_servers, "--listen", free, "--admin", address, "--workers", "2")
         assert (done.returncode, done.stderr) == (1, expected.format(address, "admin.listen", "--admin", ""))
         logs = "/proc/nothing"

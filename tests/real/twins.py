@@ -116,7 +116,7 @@ def shows(frame: bytes, ports: set[int], *, host: bool = True) -> list[str]:
     return found
 
 
-def until(ask: Callable[[], Any], done: Callable[[Any], Any], limit: float = 30.0) -> Any:
+def until(ask: Callable[[], Any], done: Callable[[Any], Any], limit: float = 90.0) -> Any:
     """The first answer that is `done`. A real broker is asked again and again, as it does some things in the background."""
     deadline = time.monotonic() + limit
     while not done(answer := ask()):

@@ -104,7 +104,7 @@ class Worker:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not condition():  # noqa: ASYNC110  (there is nothing to wait for but turns of the loop)
             await asyncio.sleep(0)
 
