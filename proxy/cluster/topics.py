@@ -4,7 +4,8 @@ partitions of a name as far as they are known.
 A topic is there if a broker names it without an error. It is not there if a broker says so (error 3 or 100), or if it was in an
 answer about all topics and is in the next one no more: then it is gone, or the proxy's identity may not see it any more. So a
 topic that a client heard of in between is only taken for gone when the answer after that does not name it either. Any other
-error, as that a client may not see a topic (29), says nothing.
+error, as that a client may not see a topic (29), says nothing. Of a topic that was just deleted, brokers that are behind still say
+that it is there: they are believed again once two answers about all topics have been read.
 
 A large response takes milliseconds to read, so responses wait in a short queue and are read a few topics at a time. One
 like the last is not read again."""
@@ -24,6 +25,9 @@ V = TypeVar("V")
 ALL: Final = None
 """In the place of the look of a response: it names all topics there are."""
 MAX_TOPICS: Final = 200_000
+MAX_DELETED: Final = 1000
+DOUBTED: Final = 2
+"""Answers about all topics, until the last of which it is not believed that a topic is there that was deleted."""
 MAX_WAITING: Final = 8
 MAX_REMEMBERED: Final = 1024
 SLICE: Final = 20
@@ -55,6 +59,7 @@ class Topics:
         self._missing: set[str] | None = None  # listed before, and not yet found in the response that names all
         self._listed: set[str] = set()  # named by the last response that names all, or missing in it for the first time
         self._heard: set[str] = set()  # named without an error since then, by others
+        self._deleted: dict[str, int] = {}  # how many more answers about all topics they are doubted for
         self._seen: dict[int, None] = {}
         self._look: int | None = 0  # that of the response which is read
 
@@ -72,10 +77,22 @@ class Topics:
         return dict(self._sizes)
 
     def learn_size(self, name: str, partitions: int) -> None:
-        """A broker says that the topic exists, and how many partitions it has."""
+        """A broker that made the topic, or looked at it to change it, says how many partitions it has."""
+        self._deleted.pop(name, None)
+        self._learn_size(name, partitions)
+
+    def _learn_size(self, name: str, partitions: int) -> None:
         if name in self._listed:
             self._heard.add(name)
         self._keep_size(name, partitions)
+
+    def deleted(self, name: str) -> None:
+        """A broker says that it deleted this topic."""
+        self.forget(name)
+        if self.listed:  # else nothing would end the doubt
+            if len(self._deleted) >= MAX_DELETED:
+                del self._deleted[next(iter(self._deleted))]
+            self._deleted[name] = DOUBTED
 
     def forget(self, name: str) -> None:
         """It was deleted. Should it come again, the same words may say so that said it before."""
@@ -145,8 +162,10 @@ class Topics:
         elif name and not topic.error:
             if any(topic.topic_id):
                 _keep(self._names, topic.topic_id, name)
+            if name in self._deleted:
+                return
             if self._look is not ALL:
-                self.learn_size(name, topic.partitions)
+                self._learn_size(name, topic.partitions)
             else:
                 if len(self._listed) < MAX_TOPICS:
                     self._listed.add(name)
@@ -169,6 +188,9 @@ class Topics:
             self.listed = True
             self._heard.clear()
             self._missing = None
+            if self._deleted:
+                self._deleted = {name: left - 1 for name, left in self._deleted.items() if left > 1}
+                self._seen.clear()  # what was not believed may be said again
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> K | None:

@@ -43,7 +43,7 @@ class Directory:
         self.topics.learn_size(name, partitions)
 
     def forget_topic(self, name: str) -> None:
-        self.topics.forget(name)
+        self.topics.deleted(name)
 
     @property
     def default_partitions(self) -> int:

@@ -375,6 +375,51 @@ def test_a_topic_that_a_client_heard_of_goes_with_the_answer_after_the_next():
     assert watch.there == []
 
 
+def test_brokers_that_are_behind_do_not_bring_a_deleted_topic_back():
+    """Clients and the proxy ask several brokers, and some hear of it later than the one that deleted it."""
+    watch = Watch()
+    topics = Topics(watch)
+    learn_all(topics, "orders", "users")
+    topics.deleted("orders")
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    learn_all(topics, "orders", "users")
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    assert watch.there == ["users"]
+    assert topics.size("orders") is None
+    learn_all(topics, "orders", "users")
+    assert watch.there == ["users"]
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    assert watch.there == ["users", "orders"], "it was made again elsewhere, or not deleted after all"
+
+
+def test_a_deleted_topic_that_is_made_again_here_is_there_at_once():
+    watch = Watch()
+    topics = Topics(watch)
+    learn_all(topics, "orders")
+    topics.deleted("orders")
+    topics.learn_size("orders", 2)
+    learn(topics, metadata(12, ("orders", 9), partitions=3))
+    assert watch.there == ["orders"]
+    assert (topics.size("orders"), topics.name(key(9))) == (3, "orders")
+
+
+def test_where_all_topics_are_not_asked_for_whoever_names_a_deleted_topic_is_believed():
+    topics = Topics()
+    topics.learn_size("orders", 2)
+    topics.deleted("orders")
+    learn(topics, metadata(12, ("orders", 1), partitions=3))
+    assert topics.size("orders") == 3
+
+
+def test_memory_of_deleted_topics_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MAX_DELETED", 10)
+    topics = Topics()
+    learn_all(topics)
+    for i in range(100):
+        topics.deleted(f"t{i}")
+    assert len(topics._deleted) == 10
+
+
 def test_what_is_read_of_an_answer_that_is_cut_off_makes_nothing_go():
     watch = Watch()
     topics = Topics(watch)
