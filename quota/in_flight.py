@@ -111,7 +111,7 @@ class Window:
         return not self.waiting and (self._fits(size) or self.is_little(size))
 
     def is_little(self, size: float = 0.0) -> bool:
-        """Does the allowance cover what was sent and so many bytes more?"""
+        """May so many bytes more be sent at once, by the allowance?"""
         return 0.0 < self.allowance >= self.sent + size
 
     def wait(self, size: float) -> float:

@@ -27,7 +27,7 @@ ALL: Final = None
 MAX_TOPICS: Final = 200_000
 MAX_DELETED: Final = 1000
 DOUBTED: Final = 2
-"""Answers about all topics, until the last of which it is not believed that a topic is there that was deleted."""
+"""So many answers about all topics are read before it is believed again that a deleted topic is there."""
 MAX_WAITING: Final = 8
 MAX_REMEMBERED: Final = 1024
 SLICE: Final = 20
@@ -90,9 +90,7 @@ class Topics:
         """A broker says that it deleted this topic."""
         self.forget(name)
         if self.listed:  # else nothing would end the doubt
-            if len(self._deleted) >= MAX_DELETED:
-                del self._deleted[next(iter(self._deleted))]
-            self._deleted[name] = DOUBTED
+            _keep(self._deleted, name, DOUBTED, MAX_DELETED)
 
     def forget(self, name: str) -> None:
         """It was deleted. Should it come again, the same words may say so that said it before."""
@@ -111,9 +109,7 @@ class Topics:
         look = hash(bytes(frame[8:]))
         if look in self._seen:
             return False
-        self._seen[look] = None
-        if len(self._seen) > MAX_REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+        _keep(self._seen, look, None, MAX_REMEMBERED)
         self._waiting.append((frame, version, look))
         if len(self._waiting) > MAX_WAITING:
             self._drop_one()
@@ -161,7 +157,7 @@ class Topics:
             self._seen.pop(self._look or 0, None)
         elif name and not topic.error:
             if any(topic.topic_id):
-                _keep(self._names, topic.topic_id, name)
+                _keep(self._names, topic.topic_id, name, MAX_TOPICS)
             if name in self._deleted:
                 return
             if self._look is not ALL:
@@ -174,7 +170,7 @@ class Topics:
     def _keep_size(self, name: str, partitions: int) -> None:
         if self._watch is not None and name not in self._sizes:
             self._watch.topic_came(name)
-        pushed_out = _keep(self._sizes, name, partitions)
+        pushed_out = _keep(self._sizes, name, partitions, MAX_TOPICS)
         if pushed_out is not None:
             self._sized(pushed_out, 0)
         self._sized(name, partitions)
@@ -193,10 +189,10 @@ class Topics:
                 self._seen.clear()  # what was not believed may be said again
 
 
-def _keep(known: dict[K, V], key: K, value: V) -> K | None:
-    """Remember this; what was pushed out by it, if anything was."""
+def _keep(known: dict[K, V], key: K, value: V, most: int) -> K | None:
+    """Remember this, among so many at most; what was pushed out by it, if anything was."""
     pushed_out = None
-    if len(known) >= MAX_TOPICS and key not in known:
+    if len(known) >= most and key not in known:
         pushed_out = next(iter(known))
         del known[pushed_out]
     known[key] = value

@@ -10,8 +10,6 @@ from typing import Final
 
 from proxy.wire.primitives import BadBytes, Buffer, fixed, skip_tags
 
-REQUEST_START: Final = Struct(">ihhi")
-"""size of what follows, api key, api version, correlation id"""
 RESPONSE_START: Final = Struct(">ii")
 """size of what follows, correlation id"""
 SHORTEST_REQUEST: Final = 8

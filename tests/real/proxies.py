@@ -24,7 +24,7 @@ from tests.real.launcher import ForkedProcess
 
 START_LIMIT = 90.0
 SELDOM = 0.2
-"""Seconds between two looks of whoever has waited for long."""
+"""The longest pause between two looks, in seconds."""
 RUNNING: list[ProxyProcess] = []
 """The proxies of the moment, whose complaints a failed test shows."""
 

@@ -100,7 +100,7 @@ def test_every_client_library_writes_later_and_sees_no_error(
 
 
 def owing(proxy: ProxyProcess, topics: Mapping[str, str], size: int, folder: Path, client: str) -> list[str]:
-    """What a client sees of its topic, of which so many bytes were just written."""
+    """What a client sees that writes to its topic just after so many bytes were written there."""
     with logged_in(proxy.bootstrap) as connection:
         write(connection, topics[client], 1, bytes(size))
     return CLIENTS[client](proxy, topics[client], "all", lambda: None, folder / client)
