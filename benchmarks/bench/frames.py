@@ -14,9 +14,12 @@ from kio.schema.errors import ErrorCode
 from loadtest.entities import milliseconds, record_batch, request_frame, response_frame
 
 CLIENT_ID: Final = "bench"
-_TOPIC: Final = uuid.UUID(int=1)
+FETCHED: Final = uuid.UUID(int=1)
+"""The id of t0; those of the others follow."""
 PRODUCE, FETCH, METADATA, API_VERSIONS, LOG_DIRS = 0, 1, 3, 18, 35
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, API_VERSIONS_VERSION, LOG_DIRS_VERSION = 9, 16, 12, 3, 4
+TOPICS: Final = 10
+"""Topics of the sink, t0 and so on, with as many partitions each."""
 PRODUCER_ID: Final = 0x5EED_1DE0_CAFE_F00D
 """Bytes that a request has nowhere else. The load puts the number of its connection there."""
 
@@ -101,21 +104,30 @@ def _produce_response(topics: int) -> bytes:
 
 @cache
 def _fetch_request() -> bytes:
-    topic = {"topic_id": _TOPIC, "partitions": [{"partition_max_bytes": 1 << 20}]}
+    topic = {"topic_id": FETCHED, "partitions": [{"partition_max_bytes": 1 << 20}]}
     return request_frame(FETCH, FETCH_VERSION, 0, CLIENT_ID, max_wait=milliseconds(500), min_bytes=1, topics=[topic])
 
 
 @cache
 def _fetch_response(size: int) -> bytes:
     partition = {"error_code": ErrorCode.none, "high_watermark": 1, "records": record_batch(bytes(size))}
-    topic = {"topic_id": _TOPIC, "partitions": [partition]}
+    topic = {"topic_id": FETCHED, "partitions": [partition]}
     return response_frame(FETCH, FETCH_VERSION, error_code=ErrorCode.none, responses=[topic])
+
+
+def _topics() -> list[dict[str, object]]:
+    """All that there are: a real broker tells of them."""
+    partitions = [{"error_code": ErrorCode.none, "partition_index": i, "leader_id": 1} for i in range(TOPICS)]
+    return [
+        {"error_code": ErrorCode.none, "name": f"t{i}", "topic_id": uuid.UUID(int=FETCHED.int + i), "partitions": partitions}
+        for i in range(TOPICS)
+    ]
 
 
 def _other_response(key: int, version: int, port: int) -> bytes:
     """What the sink at this port answers to a proxy that asks for versions, brokers or log dirs."""
     if key == METADATA:
-        return response_frame(key, version, brokers=[{"node_id": 1, "host": "127.0.0.1", "port": port}])
+        return response_frame(key, version, brokers=[{"node_id": 1, "host": "127.0.0.1", "port": port}], topics=_topics())
     if key == LOG_DIRS:
         return response_frame(key, version, error_code=ErrorCode.none, results=[{"error_code": ErrorCode.none, "log_dir": "/data"}])
     ranges = {
