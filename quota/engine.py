@@ -39,7 +39,7 @@ from quota.windows.bloom import Hash
 L = TypeVar("L")
 
 MAX_WOULD_HAVE: Final = 1000
-MAX_HOLD = 10.0
+MAX_HOLD: Final = 10.0
 """Seconds that a request on another connection is held at most."""
 DEFAULT_WINDOWS: Final = Windows()
 

@@ -85,14 +85,12 @@ class Produce:
             return None
         if producer_id > ids.unchecked and not ids.is_calm(client.user, producer_id, now):
             return None
-        within = (
-            passes_one(client, shape.topic, run.carried, run.sizes, by_id, shape.acks, now)
-            if engine.looks_at_produce
-            else NOT_COUNTED
-        )
+        client.rules(now)
+        target = client.target(shape.topic, by_id)
+        within = passes_one(client, target, run.carried, run.sizes, shape.acks, now) if engine.looks_at_produce else NOT_COUNTED
         if not within:
             return None
-        total = client.topic_sum(PRODUCE, shape.topic, by_id=by_id)
+        total = client.produced(target, shape.topic, by_id)
         total.requests += run.count
         total.record_bytes += run.carried
         total.records += run.records
@@ -110,27 +108,31 @@ class Produce:
         found = skim(places(frame, body), version, producer_ids=with_ids)
         if len(found.topics) > AT_ONCE:
             return _many(client, request, shapes, found)
-        within = _within(client, found, version, now)
+        client.rules(now)
+        targets = [client.target(topic, version >= FIRST_TOPIC_ID) for topic, _, _ in found.topics]
+        within = _within(client, found, targets, now)
         if not within:
             _bound(found)
             return judged_request(client, request, shapes)
-        _add(client, found, version, 0, len(found.topics))
+        _add(client, found.topics, targets, version)
         if request.chunks is None:
             shapes.requests.remember(frame, request.header_stop, found, client.raw_client_id)
         return shapes.usual(found.acks, within)
 
 
-def _within(client: Client, found: Skim, version: int, now: float) -> int:
-    """Does a request go on without being judged batch by batch?"""
+def _within(client: Client, found: Skim, targets: list[TargetTopic], now: float) -> int:
+    """Does a request to these topics go on without being judged batch by batch?"""
     if not _calm(client, found, now):
         return NOT_WITHIN
-    return passes(client, found, version >= FIRST_TOPIC_ID, now) if client.services.engine.looks_at_produce else NOT_COUNTED
+    return passes(client, found, targets, now) if client.services.engine.looks_at_produce else NOT_COUNTED
 
 
 def _many(client: Client, request: Request, shapes: RequestShapes, found: Skim) -> Handling:
     """What becomes of a request of very many topics."""
-    version = request.version
-    within = _within(client, found, version, client.now)
+    by_id = request.version >= FIRST_TOPIC_ID
+    client.rules(client.now)
+    few = found.topics[:MAX_JUDGED]  # of more topics none is judged
+    within = _within(client, found, [client.target(topic, by_id) for topic, _, _ in few], client.now)
     if not within:
         _bound(found)
         yield None
@@ -139,27 +141,29 @@ def _many(client: Client, request: Request, shapes: RequestShapes, found: Skim) 
     with given_back(client, partial(uncount, client)) if within == COUNTED else nullcontext():
         for start in range(0, len(found.topics), AT_ONCE):
             yield None
-            _add(client, found, version, start, min(start + AT_ONCE, len(found.topics)))
+            client.rules(client.now)
+            some = found.topics[start : start + AT_ONCE]
+            _add(client, some, [client.target(topic, by_id) for topic, _, _ in some], request.version)
     return decided
 
 
-def _add(client: Client, found: Skim, version: int, start: int, stop: int) -> None:
-    """Add these topics of a request to their sums."""
-    for i in range(start, stop):
-        topic, size, records = found.topics[i]
-        total = client.topic_sum(PRODUCE, topic, by_id=version >= FIRST_TOPIC_ID)
+def _add(client: Client, topics: list[tuple[bytes, int, int]], targets: list[TargetTopic], version: int) -> None:
+    """Add what a request has for these topics to their sums."""
+    by_id = version >= FIRST_TOPIC_ID
+    for i in range(len(topics)):
+        topic, size, records = topics[i]
+        total = client.produced(targets[i], topic, by_id)
         total.requests += 1
         total.record_bytes += size
         total.records += records
 
 
-def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id: bool, acks: int, now: float) -> int:
+def passes_one(client: Client, target: TargetTopic, size: int, sizes: list[int], acks: int, now: float) -> int:
     """`passes` for requests about one topic, with `size` bytes of records together, and these each."""
     rules, storage = client.rules(now), client.services.engine.storage
     limit, window = rules.produce, rules.window
     if window is not None and window.limited:
         return NOT_WITHIN
-    target = client.target(topic, by_id)
     if not storage.calm and not rules.exempt and _concerned(storage, [target]):
         return NOT_WITHIN
     pair = target.pair
@@ -187,16 +191,15 @@ def passes_one(client: Client, topic: bytes, size: int, sizes: list[int], by_id:
     return COUNTED
 
 
-def passes(client: Client, found: Skim, by_id: bool, now: float) -> int:
+def passes(client: Client, found: Skim, targets: list[TargetTopic], now: float) -> int:
     """Are the topics of a request within every limit of bytes? Then they are counted, else nothing is."""
     topics, acks = found.topics, found.acks
     if len(topics) == 1:
-        topic, size, _ = topics[0]
-        return passes_one(client, topic, size, [size], by_id, acks, now)
+        size = topics[0][1]
+        return passes_one(client, targets[0], size, [size], acks, now)
     if not 0 < len(topics) <= MAX_JUDGED:
         return NOT_WITHIN if topics else NOT_COUNTED
     rules, storage = client.rules(now), client.services.engine.storage
-    targets = [client.target(topic, by_id) for topic, _, _ in topics]
     if not storage.calm and not rules.exempt and _concerned(storage, targets):
         return NOT_WITHIN
     held = rules.window is not None and rules.window.limited

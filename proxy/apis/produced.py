@@ -36,9 +36,9 @@ LARGE_ANSWER: Final = 4096
 AT_ONCE: Final = 100
 """Partitions that are judged or settled in one step, 1 to 8 us each (compiled). A request with more, and its answer, is looked at
 in the turns of its connection."""
-MAX_NAMED = 10
+MAX_NAMED: Final = 10
 """Topics that a decision names."""
-MAX_UNSETTLED = 2000
+MAX_UNSETTLED: Final = 2000
 """Batches and topics that a connection has in requests whose answers settle something; what is beyond waits for an answer, so that
 memory is bounded."""
 NOTHING: Mapping[Part, int] = {}

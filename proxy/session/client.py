@@ -46,14 +46,16 @@ class TargetTopic:
     """A topic that a client writes to. `name` is its id, in text, where the name of that is not `known`; `meter` is None where
     bytes in are not limited, or brokers have not confirmed the topic yet, that of all topics where they are only counted. `pair`
     says whether brokers let this user write to it, None where that does not matter. `rate`: its own rate, None without one.
-    `stored`: what it counts towards stored bytes, None where nothing is limited, or brokers have not confirmed the topic yet."""
+    `stored`: what it counts towards stored bytes, None where nothing is limited, or brokers have not confirmed the topic yet.
+    `total`: the sum of what is produced to it, None if it has to be asked for."""
 
-    __slots__ = ("complete", "exempt", "known", "limits_stored", "meter", "name", "pair", "rate", "reached", "stored")
+    __slots__ = ("complete", "exempt", "known", "limits_stored", "meter", "name", "pair", "rate", "reached", "stored", "total")
 
     def __init__(self, name: str, known: bool, exempt: bool, meter: Flow | None, pair: Pair | None, rate: Metered | None) -> None:
         self.name, self.known, self.exempt, self.meter, self.pair, self.rate = name, known, exempt, meter, pair, rate
         self.limits_stored = False
         self.stored: StoredTopic | None = None
+        self.total: Sum | None = None
         self.complete = False
         """Was everything found that it counts towards, once a broker had confirmed it?"""
         self.reached = False
@@ -286,6 +288,15 @@ class Client:
             found = sums[topic] = self._take(key, name, topic)
         return found
 
+    def produced(self, target: TargetTopic, topic: bytes, by_id: bool) -> Sum:
+        """The sum of Produce for what `target` found for this topic."""
+        total = target.total
+        if total is None:
+            total = self.topic_sum(PRODUCE, topic, by_id=by_id)
+            if target.known:
+                target.total = total
+        return total
+
     def _take(self, key: int, name: str | None, topic_id: bytes) -> Sum:
         """A sum by the topic's name, by its id while the name is not known."""
         known = TallyKey(self.principal, self.client_id, name or "", None if name is not None else topic_id, key)
@@ -352,6 +363,7 @@ class Client:
         for s in sums.values():
             self.services.tally.give_back(s)
         sums.clear()
+        self._targets.clear()  # they have sums, too
 
     def forget(self) -> None:
         """The end: give all sums back."""

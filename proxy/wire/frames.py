@@ -6,11 +6,12 @@ cannot be is said as soon as its four bytes are there; nothing is allocated for 
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from proxy.wire.headers import SHORTEST_REQUEST
 from proxy.wire.primitives import BadBytes, Buffer, as_bytes, int32
 
-HEADER_ROOM = 512
+HEADER_ROOM: Final = 512
 """The first piece of a frame that comes in pieces is at least this long, so that its header stands in one buffer.
 Shorter ends of reads are put in front of the next read: the only copies, and rare, as reads are large."""
 
@@ -22,7 +23,7 @@ Frame = tuple[bytes, int, int, list[Buffer] | None]
 Place = tuple[bytes, int, int]
 """(buffer, start, end)"""
 
-SMALL_PIECE = 4096
+SMALL_PIECE: Final = 4096
 """Pieces that are shorter together are joined, so that a client that sends byte by byte does not make an object of each byte."""
 
 

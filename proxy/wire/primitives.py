@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 Buffer = bytes | memoryview
 """What the proxy holds of a frame. Never written to."""
 
-INT8 = Struct(">b")
-INT16 = Struct(">h")
-INT32 = Struct(">i")
+INT8: Final = Struct(">b")
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
 
 
 class BadBytes(Exception):
@@ -37,14 +37,6 @@ def uvarint(buf: Buffer, pos: i64, end: i64) -> tuple[i64, i64]:
         number, size = uvarint(few, 0, len(few))
         return number, pos + size
     data: bytes = buf  # of one type, so that it is not looked at for each byte
-    if end - pos >= 4:  # most are of three bytes at most, which are looked at together
-        word: i64 = int32(data, pos)
-        if word >= 0:
-            return word >> 24, pos + 1
-        if not word & 0x800000:
-            return (word >> 24 & 0x7F) | (word >> 9 & 0x3F80), pos + 2
-        if not word & 0x8000:
-            return (word >> 24 & 0x7F) | (word >> 9 & 0x3F80) | (word << 6 & 0x1FC000), pos + 3
     value: i64 = 0
     shift: i64 = 0
     while pos < end:

@@ -11,10 +11,12 @@ from collections.abc import Generator
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
+
 from proxy.wire.frames import Place
 from proxy.wire.headers import response_body
 from proxy.wire.primitives import INT16, INT32, BadBytes, Buffer, array, fixed, int16, int32, int64, skip_tags, span, uvarint
-from proxy.wire.walk import DONE, Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
+from proxy.wire.walk import DONE, SHORT, Reading, TopicReader, Walk, Window, read_tags, read_text, topic_head
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -103,20 +105,23 @@ class Skim(TopicReader):
         last: i64 = end - _PARTITION_NEED
         carried: i64 = 0
         records: i64 = 0
-        compact, ids = self.compact, self.producer_ids
+        met: i64 = self._met
+        compact, ids, details = self.compact, self.producer_ids, self.batches is not None
         while left > 0 and pos <= last:
             size, start = records_size(buf, pos + 4, end, compact)
             stop = start + size
-            if size < LEAST or (compact and (stop >= end or buf[stop] != 0)):
+            if size < LEAST or (compact and (stop >= end or buf[stop] != 0)) or buf[start + MAGIC_AT] != 2:
                 break
-            count = record_count(buf, start)
+            number: int = read_i32_be(buf, start + COUNT_AT)
+            count: i64 = number
             if count < 0:
                 break
-            if self.batches is not None:
+            if details:
                 self._note(buf, pos, start, end, size, count)
             if ids is not None:
-                producer_id = int64(buf, start + PRODUCER_ID_AT)
-                if producer_id != self._met:
+                producer_id = read_i64_be(buf, start + PRODUCER_ID_AT)
+                if producer_id != met:
+                    met = producer_id
                     self._meet(ids, producer_id)
             carried += size
             records += count
@@ -253,8 +258,18 @@ def record_count(buf: bytes, at: i64) -> i64:
 
 def records_size(buf: bytes, pos: i64, end: i64, compact: bool) -> tuple[i64, i64]:
     """(size in bytes, 0 when null; where they start) of a partition's records. What they take need not be in the window."""
+    size: i64 = 0
+    start: i64 = SHORT
     if compact:
-        size, start = uvarint(buf, pos, end)
+        if end - pos >= 4:  # most lengths take two bytes or three, which are looked at together
+            number: int = read_i32_be(buf, pos)
+            word: i64 = number
+            if word & 0x80800000 == 0x80000000:
+                size, start = (word >> 24 & 0x7F) | (word >> 9 & 0x3F80), pos + 2
+            elif word & 0x80808000 == 0x80800000:
+                size, start = (word >> 24 & 0x7F) | (word >> 9 & 0x3F80) | (word << 6 & 0x1FC000), pos + 3
+        if start == SHORT:
+            size, start = uvarint(buf, pos, end)
         size -= 1
     else:
         if end - pos < 4:
@@ -309,17 +324,24 @@ def went_well(frame: bytes, start: int, end: int, version: int) -> bool:
 def _all_written(frame: bytes, pos: i64, stop: i64, size: i64, version: int) -> bool:
     """Have these partitions no error, and nothing behind their numbers: no record errors, no message, no tagged fields?"""
     behind: i64 = 6 + numbers_size(version)
-    compact = version >= FIRST_COMPACT
+    compact, told_why = version >= FIRST_COMPACT, version == FIRST_MESSAGE
     while pos < stop:
-        if int16(frame, pos + 4):
+        code: int = read_i16_be(frame, pos + 4)
+        if code:
             return False
-        if compact:  # no record errors, null or an empty array; no message; no tagged fields
-            if frame[pos + behind] > 1 or int16(frame, pos + behind + 1):
+        if compact:  # no record errors, null or an empty array; no message; no tagged fields. One byte more is there at least
+            four: int = read_i32_be(frame, pos + behind)
+            rest: i64 = four
+            if rest & _SOMETHING:
                 return False
-        elif version == FIRST_MESSAGE and (int32(frame, pos + behind) or int16(frame, pos + behind + 4) != -1):
+        elif told_why and (int32(frame, pos + behind) or int16(frame, pos + behind + 4) != -1):
             return False
         pos += size
     return True
+
+
+_SOMETHING: Final[i64] = 0xFEFFFF00
+"""What is 0 in four bytes that begin with an array, a string and tagged fields if nothing is told there."""
 
 
 def errors_of(frame: bytes, version: int) -> dict[tuple[bytes, int], int]:

@@ -10,7 +10,7 @@ for each frame. Only bytes that straddle two chunks are copied.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.wire.primitives import BadBytes, Buffer, array, as_bytes, few, fixed, span, uvarint
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Window = tuple[bytes, int, int]
 Reading = Generator[tuple[int, int], Window, None]
 
-DONE = -1
+DONE: Final = -1
 """the need of a reading that is done"""
 
-LONGEST_STRING = 3 + 0x8000
+LONGEST_STRING: Final = 3 + 0x8000
 """bytes that a string takes at most, its length included"""
-SHORT = -2
+SHORT: Final = -2
 """in place of a position or a number: the window ends before what was to be read"""
 
 
@@ -207,5 +207,5 @@ class TopicReader:
         self.left = -1
 
 
-_TAG_NEED = 10
-_NAME_NEED = 300
+_TAG_NEED: Final = 10
+_NAME_NEED: Final = 300

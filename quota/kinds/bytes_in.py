@@ -46,7 +46,7 @@ SAMPLES: Final = 11
 SECONDS: Final = 1.0
 MAX_CLAIMED = 10_000
 """Topics that were written to, and are not known otherwise."""
-MAX_EXPECTED = 10_000
+MAX_EXPECTED: Final = 10_000
 """Users with bytes that no broker has confirmed; those beyond share a meter."""
 OTHERS: Final = "<others>"
 """The name of the meter that claimed topics share where there are too many; no topic can have it."""
