@@ -16,8 +16,8 @@ from loadtest.entities import milliseconds, record_batch, request_frame, respons
 CLIENT_ID: Final = "bench"
 FETCHED: Final = uuid.UUID(int=1)
 """The id of t0; those of the others follow."""
-PRODUCE, FETCH, METADATA, API_VERSIONS, LOG_DIRS = 0, 1, 3, 18, 35
-PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, API_VERSIONS_VERSION, LOG_DIRS_VERSION = 9, 16, 12, 3, 4
+PRODUCE, FETCH, METADATA, API_VERSIONS, LOG_DIRS, CLUSTER = 0, 1, 3, 18, 35, 60
+PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, API_VERSIONS_VERSION, LOG_DIRS_VERSION, CLUSTER_VERSION = 9, 16, 12, 3, 4, 0
 TOPICS: Final = 10
 """Topics of the sink, t0 and so on, with as many partitions each."""
 PRODUCER_ID: Final = 0x5EED_1DE0_CAFE_F00D
@@ -80,6 +80,7 @@ def write_responses(folder: Path, cases: list[str], port: int) -> None:
         (API_VERSIONS, 0, API_VERSIONS_VERSION),
         (METADATA, 0, METADATA_VERSION),
         (LOG_DIRS, LOG_DIRS_VERSION, LOG_DIRS_VERSION),
+        (CLUSTER, CLUSTER_VERSION, CLUSTER_VERSION),
     )
     for key, lowest, highest in asked:
         for version in range(lowest, highest + 1):
@@ -128,6 +129,9 @@ def _other_response(key: int, version: int, port: int) -> bytes:
     """What the sink at this port answers to a proxy that asks for versions, brokers or log dirs."""
     if key == METADATA:
         return response_frame(key, version, brokers=[{"node_id": 1, "host": "127.0.0.1", "port": port}], topics=_topics())
+    if key == CLUSTER:
+        brokers = [{"broker_id": 1, "host": "127.0.0.1", "port": port}]
+        return response_frame(key, version, error_code=ErrorCode.none, cluster_id="bench", controller_id=1, brokers=brokers)
     if key == LOG_DIRS:
         return response_frame(key, version, error_code=ErrorCode.none, results=[{"error_code": ErrorCode.none, "log_dir": "/data"}])
     ranges = {
@@ -136,6 +140,7 @@ def _other_response(key: int, version: int, port: int) -> bytes:
         METADATA: (0, METADATA_VERSION),
         API_VERSIONS: (0, API_VERSIONS_VERSION),
         LOG_DIRS: (LOG_DIRS_VERSION, LOG_DIRS_VERSION),
+        CLUSTER: (CLUSTER_VERSION, CLUSTER_VERSION),
     }
     apis = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in ranges.items()]
     return response_frame(key, version, error_code=ErrorCode.none, api_keys=apis)
