@@ -133,6 +133,13 @@ class Skim(TopicReader):
         self.left = left
         return pos
 
+    def ahead(self, buf: bytes, pos: i64, end: i64) -> i64:
+        """Count a partition whose records are not all there yet; where they will end, or `SHORT` if too little of it is there."""
+        if self.left <= 0 or end - pos < _PARTITION_NEED:
+            return SHORT
+        self.left -= 1
+        return self._any(buf, pos, end)
+
     def partition(self, window: Window) -> Generator[tuple[int, int], Window, Window]:
         buf, pos, end = window
         if end - pos < _PARTITION_NEED:
@@ -142,7 +149,7 @@ class Skim(TopicReader):
             buf, pos, end = yield from read_tags((buf, pos, end))
         return buf, pos, end
 
-    def _any(self, buf: bytes, pos: int, end: int) -> int:
+    def _any(self, buf: bytes, pos: i64, end: i64) -> i64:
         """Read a partition, whatever its records are; the position behind them, which may lie behind the window."""
         if end - pos < 5:
             raise BadBytes("a Produce request ends too early")
@@ -178,10 +185,9 @@ class Skim(TopicReader):
 def skim(pieces: list[Place], version: int, *, details: bool = False, producer_ids: bool = False) -> Skim:
     """Skim the body that is made of these pieces, or raise `BadBytes`. `details`: list the batches too; `producer_ids`: their
     producer ids."""
-    if len(pieces) == 1 and not details:
+    if not details:
         found = Skim(version, details, producer_ids)
-        buf, start, end = pieces[0]
-        if _usual(found, buf, start, end, version):
+        if _usual(found, pieces, version):
             return found
     found = Skim(version, details, producer_ids)
     total = 0
@@ -199,17 +205,61 @@ def skim(pieces: list[Place], version: int, *, details: bool = False, producer_i
     return found
 
 
-def _usual(found: Skim, buf: bytes, pos: i64, end: i64, version: int) -> bool:
-    """Read a body that stands at buf[pos:end], if it holds nothing unusual; False if it does. No walk, as there is one piece."""
-    if version >= 3:
-        _, pos = span(buf, pos, end, found.compact)  # transactional id
-    pos = found.usual(buf, _begin(found, buf, pos, end), end)
+def _usual(found: Skim, pieces: list[Place], version: int) -> bool:
+    """Read a body that holds nothing unusual and whose pieces end in records or between partitions; False if it is another, and
+    then only a part of it may be read. No walk, which costs more than all this."""
+    at = 0
+    buf, pos, end = pieces[0]
+    try:
+        if version >= 3:
+            _, pos = span(buf, pos, end, found.compact)  # transactional id
+        pos = _begin(found, buf, pos, end)
+    except BadBytes:
+        if len(pieces) > 1:  # the first one may just be short of it
+            return False
+        raise
+    while True:
+        at, pos = _onward(pieces, at, pos)
+        buf, _, end = pieces[at]
+        pos = found.usual(buf, pos, end)
+        if found.done:
+            break
+        if pos < end:
+            pos = found.ahead(buf, pos, end)
+            if pos < end:
+                return False
+            if found.compact:
+                at, pos = _onward(pieces, at, pos)
+                if not _no_tags(pieces[at], pos):
+                    return False
+                pos += 1
+        elif at + 1 == len(pieces):
+            return False
+    at, pos = _onward(pieces, at, pos)
     if found.compact:
-        if pos >= end or buf[pos] != 0:
+        if not _no_tags(pieces[at], pos):
             return False
         pos += 1
-    found.exact = pos == end
-    return found.done and pos <= end
+    _, _, end = pieces[at]
+    found.exact = pos == end and at + 1 == len(pieces)
+    return pos <= end
+
+
+def _onward(pieces: list[Place], at: i64, pos: i64) -> tuple[i64, i64]:
+    """(piece, position in it) of a position that lies behind the end of piece `at`, or in it. Behind the last one it stays so."""
+    _, _, end = pieces[at]
+    while pos >= end and at + 1 < len(pieces):
+        behind = pos - end
+        at += 1
+        _, pos, end = pieces[at]
+        pos += behind
+    return at, pos
+
+
+def _no_tags(piece: Place, pos: i64) -> bool:
+    """Is there a section of tagged fields at this position that holds none?"""
+    buf, _, end = piece
+    return pos < end and buf[pos] == 0
 
 
 def _begin(found: Skim, buf: bytes, pos: i64, end: i64) -> i64:
