@@ -19,6 +19,7 @@ from reports.chargeback import Prices, write_csv
 from reports.errors import ReportError
 from reports.forecast import models
 from reports.ingest import Destination, ingest, put_large_counts_aside
+from reports.java import Java
 from reports.kafka import is_kafka, packages
 from reports.log_files import check_logs, is_local, log_size
 from reports.parquet import write_rows
@@ -70,8 +71,8 @@ class Options:
         return Inputs(_quotas(self.quotas), _quotas(self.what_if), self.prices)
 
 
-def make_report(options: Options, progress: Progress) -> Report:
-    """Read the logs and replace the report in the out folder, or add to it.
+def make_report(options: Options, progress: Progress, java: Java | None = None) -> Report:
+    """Read the logs and replace the report in the out folder, or add to it; `java` was started for it, or None.
 
     Raises:
         ReportError: the logs, the out folder, a file, the bucket or Spark cannot be used; the out folder is unchanged.
@@ -91,7 +92,7 @@ def make_report(options: Options, progress: Progress) -> Report:
         aside.submit(_import_ahead)
         size = log_size(options.logs)
         settings = {**connector, **(options.settings or {})}
-        with spark_session(options.master, size=size, memory=options.memory, settings=settings) as spark:
+        with spark_session(options.master, size=size, memory=options.memory, settings=settings, java=java) as spark:
             progress(f"reading {options.logs}")
             report = read_and_make(spark, destination, options, inputs, progress, parsed=parsed.result())
             drawn = aside.submit(draw, report, staging.path)  # while Spark stops
