@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from reports.chargeback import Prices, write_csv
 from reports.errors import ReportError
-from reports.forecast import models
 from reports.ingest import Destination, ingest, put_large_counts_aside
 from reports.java import Java
 from reports.kafka import is_kafka, packages
@@ -25,7 +24,7 @@ from reports.log_files import check_logs, is_local, log_size
 from reports.parquet import write_rows
 from reports.period_tables import FORECASTS, Inputs, forecast_table, forecasts, write_period_tables
 from reports.publish import Staging, replacing
-from reports.quotas.file import QuotaFile, read_quotas
+from reports.quotas.limits import QuotaFile
 from reports.read import FAILURES, load, parse_local
 from reports.session import is_of_this_machine, spark_session
 from reports.stored import Stored
@@ -173,8 +172,7 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
 
 
 def _import_ahead() -> None:
-    """Import what takes some seconds and is needed late: scipy, matplotlib."""
-    models.load()
+    """Import what takes a second and is needed late: matplotlib."""
     import reports.render.page  # noqa: F401
 
 
@@ -195,7 +193,11 @@ def write_page(report: Report, folder: Path) -> None:
 
 
 def _quotas(path: Path | None) -> QuotaFile | None:
-    return None if path is None else read_quotas(path)
+    if path is None:
+        return None
+    from reports.quotas.file import read_quotas  # takes a quarter of a second
+
+    return read_quotas(path)
 
 
 def _as_json(value: object) -> Any:

@@ -1,4 +1,4 @@
-"""What the report needs beyond an installation of the proxy: PySpark, pyarrow, matplotlib, scipy, Jinja2, Java.
+"""What the report needs beyond an installation of the proxy: PySpark, pyarrow, matplotlib, Jinja2, Java.
 
 In: this Python and this machine. Out: nothing, or a clear error that says how to get it. Imports neither PySpark nor matplotlib.
 """
@@ -16,8 +16,8 @@ OLDEST_JAVA = 17
 
 
 def check_requirements() -> None:
-    """Raise ReportError, in one line, where PySpark, pyarrow, matplotlib, scipy, Jinja2 or Java (>= OLDEST_JAVA) is missing."""
-    missing = [name for name in ("pyspark", "pyarrow", "matplotlib", "scipy", "jinja2") if find_spec(name) is None]
+    """Raise ReportError, in one line, where PySpark, pyarrow, matplotlib, Jinja2 or Java (>= OLDEST_JAVA) is missing."""
+    missing = [name for name in ("pyspark", "pyarrow", "matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
         raise ReportError(f"the report needs {' and '.join(missing)}: pip install 'kafka-quota-proxy[report]'")
     java = find_java()

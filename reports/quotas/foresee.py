@@ -23,7 +23,7 @@ from reports.line_counts import duplicates_by_day, places_of_copies, sequence_co
 from reports.line_store import deduplicate, with_row_position
 from reports.log_files import check_logs, is_local, log_size, spark_path
 from reports.parallel import run_concurrently
-from reports.quotas.file import LEVELS, QuotaFile
+from reports.quotas.limits import LEVELS, QuotaFile
 from reports.quotas.replay import replay
 from reports.read import FAILURES
 from reports.requirements import check_requirements

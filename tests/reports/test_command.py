@@ -46,7 +46,7 @@ def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java >= 17: install a JRE" in fails(*options)
     monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
-    needed = "pyspark and pyarrow and matplotlib and scipy and jinja2"
+    needed = "pyspark and pyarrow and matplotlib and jinja2"
     assert f"needs {needed}: pip install 'kafka-quota-proxy[report]'" in fails(*options)
 
 

@@ -52,7 +52,7 @@ def test_the_tables_have_the_documented_columns(spark: "SparkSession", tmp_path:
     from reports.ingest import Ingested
     from reports.line_store import WRITERS, stored_schema
     from reports.period_tables import FORECASTS, Inputs, replays
-    from reports.quotas.file import QuotaFile
+    from reports.quotas.limits import QuotaFile
     from reports.reasons import MEANINGS
     from reports.stored import Stored
     from reports.tables import BY_DAY, NAMES, Lengths, tables_by_day
