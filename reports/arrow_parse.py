@@ -106,7 +106,6 @@ def parse_files(files: Iterable[tuple[Path, str]], now: datetime, target: Path) 
 
     work_on(_blocks(files), parse)
     store.close()
-    pa.default_memory_pool().release_unused()  # Java needs it
 
 
 def _blocks(files: Iterable[tuple[Path, str]]) -> Iterator[tuple[str, bytes]]:

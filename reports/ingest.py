@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
-from reports.arrow_rows import arrow_schema, local_frame, write_no_rows
+from reports.arrow_rows import arrow_schema, local_frame, release_memory, write_no_rows
 from reports.errors import ReportError
 from reports.fast_parse import parse_fast
 from reports.line_counts import (
@@ -180,6 +180,7 @@ def ingest(spark: SparkSession, destination: Destination, bucket: int | None) ->
     # All that is asked of the incoming lines is asked here, as their files move.
     of_reading = _of_reading(spark, destination)
     counted = sequence_counts(_files_by_day(destination, days))
+    release_memory()
     lengths = _lengths(counted, destination, bucket)
     _keep_lines(spark, destination, counted, days)
     lines = _stored(spark, destination.staging.path / LINES)

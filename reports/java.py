@@ -38,7 +38,7 @@ BRISK_BYTES = 2 * 2**30
 
 _TIER4_FACTOR = 16
 STEADY = {
-    _JAVA: "-XX:+IgnoreUnrecognizedVMOptions -XX:+UseParallelGC -XX:+UseTransparentHugePages "
+    _JAVA: "-XX:+IgnoreUnrecognizedVMOptions -XX:+UseParallelGC -XX:MaxNewSize=256m -XX:+UseTransparentHugePages "
     f"-XX:Tier4InvocationThreshold={5000 * _TIER4_FACTOR} -XX:Tier4MinInvocationThreshold={600 * _TIER4_FACTOR} "
     f"-XX:Tier4CompileThreshold={15_000 * _TIER4_FACTOR} -XX:Tier4BackEdgeThreshold={40_000 * _TIER4_FACTOR}"
 }

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.arrow_parse import parse_files
-from reports.arrow_rows import local_frame
+from reports.arrow_rows import local_frame, release_memory
 from reports.errors import ReportError
 from reports.ingest import TEXTS, Destination, store_lines, store_unparsed
 from reports.kafka import is_kafka, read_topic
@@ -52,6 +52,8 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
     except (OSError, ArrowInvalid):
         shutil.rmtree(destination.incoming, ignore_errors=True)
         return False
+    finally:
+        release_memory()
     return True
 
 
