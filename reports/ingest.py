@@ -77,7 +77,7 @@ class Destination:
     """Where a report is written: first into `staging`, from there into `out`. File names are relative to `logs`.
 
     `incremental`: the report adds to the one in `out`. `replaces_files`: each file is read from its start, so that its counts
-    replace those of the last run. `known` is what the last report left for this one.
+    replace those of the last run, but for the `grown` ones (URIs). `known` is what the last report left for this one.
     """
 
     out: Path
@@ -86,6 +86,7 @@ class Destination:
     incremental: bool = False
     replaces_files: bool = True
     known: Mapping[str, Any] = field(default_factory=dict)
+    grown: set[str] = field(default_factory=set)
 
     @property
     def incoming(self) -> Path:
@@ -264,7 +265,9 @@ def _day_folders(lines: Path, days: set[str]) -> list[Path]:
 def _of_reading(spark: SparkSession, destination: Destination) -> dict[str, t.StructType]:
     """The tables about what was read, with what is there of files that were not read now: the schema of each."""
     read = _read_now(destination)
+    grown = pa.array(relative_names(sorted(destination.grown), destination.logs), pa.string())
     names = pc.unique(read["file"])
+    names = names.filter(pc.invert(pc.is_in(names, grown)))
     old = Stored(FILES, ((destination.out / "files", None),)) if destination.incremental else None
     parts: list[Part] = [read]
     if old is not None:
