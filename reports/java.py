@@ -61,7 +61,6 @@ _CONNECTION = "connection"
 _ADDRESS = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """In this variable Spark's script is told where to write port and secret."""
 _POLL = 0.01  # seconds
-_KEPT: "list[subprocess.Popen[bytes]]" = []  # its standard input would be closed with the last reference, and Java end
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT" in os.environ
 """Whether `spark-submit` runs this process, and has started a Java of its own for it."""
@@ -80,7 +79,10 @@ class Java:
     def keep(self) -> None:
         """Leave it running until this process ends, as PySpark is connected to it for as long."""
         self.connected = True
-        _KEPT.append(self.process)
+        if self.process.stdin is not None:
+            os.dup(self.process.stdin.fileno())  # Java ends when nobody has it any more
+            self.process.stdin.close()
+        self.process.returncode = 0  # nobody waits for it
 
     def address(self) -> tuple[int, str]:
         """The port on which it waits for PySpark, and its secret. Waits until it does.
