@@ -36,6 +36,8 @@ BRISK = {_JAVA: f"{_C1_ONLY} -XX:+UseParallelGC"}
 than what C1 compiles for good."""
 BRISK_BYTES = 2 * 2**30
 
+_METASPACE = "-XX:MetaspaceSize=256m"
+"""Spark loads more classes than that Java expects: it would collect all garbage four times while it starts."""
 _TIER4_FACTOR = 16
 STEADY = {
     _JAVA: "-XX:+IgnoreUnrecognizedVMOptions -XX:+UseParallelGC -XX:MaxNewSize=256m -XX:+UseTransparentHugePages "
@@ -43,7 +45,7 @@ STEADY = {
     f"-XX:Tier4CompileThreshold={15_000 * _TIER4_FACTOR} -XX:Tier4BackEdgeThreshold={40_000 * _TIER4_FACTOR}"
 }
 """Java for large logs on few cores. The C2 compiler would take a fifth of all CPU time: it compiles only what is _TIER4_FACTOR
-times hotter than by default. The parallel collector costs least CPU."""
+times hotter than by default. The parallel collector costs least CPU, and keeps as much garbage as there is room for new objects."""
 
 _PLANNERS = (
     "org/codehaus/*.*",  # compiles the Java that Spark makes of a query
@@ -162,7 +164,7 @@ def _spark_home() -> Path:
 
 
 def _java(size: int | None, scratch: Path) -> dict[str, str]:
-    return {name: f"{value} {java_options()}" for name, value in _for_size(size, scratch).items()}
+    return {name: f"{value} {_METASPACE} {java_options()}" for name, value in _for_size(size, scratch).items()}
 
 
 def _for_size(size: int | None, scratch: Path) -> dict[str, str]:
