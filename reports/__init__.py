@@ -1,6 +1,6 @@
 """The capacity report: what the proxies' logs say, as tables, one page and a short summary.
 
-It shares nothing with the proxy but the format in docs/log-format.md, and needs PySpark, scipy and matplotlib, which the
+It shares nothing with the proxy but the format in docs/log-format.md, and needs PySpark and matplotlib, which the
 proxy does not. Modules import only from those further down in this list (a contract in pyproject.toml):
 
 1. `job` is the file for `spark-submit`; `cli` has the options. `requirements` says what is missing, before anything large is

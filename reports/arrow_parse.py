@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
@@ -88,8 +89,18 @@ def _member(kind: str, field: Field) -> str:
 _PATTERNS: Final = {kind: pattern(kind) for kind in FIELDS}
 
 
-def parse_files(files: Iterable[tuple[Path, str]], now: datetime, target: Path) -> None:
-    """Write the lines of log files, each with its name, into `target`, which is made: lines with their fields into
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """What is to be read of a file, which is called `name`: of a plain file its bytes from `begin` to `end`."""
+
+    path: Path
+    name: str
+    begin: int = 0
+    end: int | None = None
+
+
+def parse_files(files: Iterable[LogFile], now: datetime, target: Path) -> None:
+    """Write the lines of log files, each with the name of its file, into `target`, which is made: lines with their fields into
     `type=.../date=...`, others into `type=` UNPARSED with `file` and `raw`, as they were read. It is `now`: later lines have a
     wrong clock.
 
@@ -106,14 +117,13 @@ def parse_files(files: Iterable[tuple[Path, str]], now: datetime, target: Path) 
 
     work_on(_blocks(files), parse)
     store.close()
-    pa.default_memory_pool().release_unused()  # Java needs it
 
 
-def _blocks(files: Iterable[tuple[Path, str]]) -> Iterator[tuple[str, bytes]]:
-    for path, name in files:
+def _blocks(files: Iterable[LogFile]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
         try:
-            for block in text_blocks(path):
-                yield name, block
+            for block in text_blocks(file.path, file.begin, file.end):
+                yield file.name, block
         except FileNotFoundError:  # rotated away
             continue
 

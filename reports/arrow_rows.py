@@ -44,6 +44,11 @@ def arrow_schema(schema: t.StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType)) for field in schema.fields])
 
 
+def release_memory() -> None:
+    """Give back what Arrow keeps of the memory that it no longer uses: Java needs it."""
+    pa.default_memory_pool().release_unused()
+
+
 def write_file(rows: pa.Table, folder: Path) -> None:
     """One Parquet file in a folder, which is made."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ to be there. Left to others: the work (`reports.pipeline`).
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from reports.errors import ReportError
+from reports.java import SUBMITTED, Java, start_java
+from reports.log_files import check_logs, is_local, log_size
 from reports.requirements import check_requirements
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -85,23 +87,37 @@ def report(**given: Any) -> None:
     console = Console()
     try:
         check_requirements()
-        from reports.follow import follow
-        from reports.pipeline import PAGE, make_report
-        from reports.render.terminal import print_report
-
         every = given.pop("follow")
-        options = _options(given)
-        if every is not None:
-            follow(options, every, lambda text: console.print(text, style="dim", markup=False))
-            return
-        with _progress(console) as say:
-            made = make_report(options, say)
+        with _java_ahead(given, follows=every is not None) as java:
+            from reports.follow import follow
+            from reports.pipeline import PAGE, make_report
+            from reports.render.terminal import print_report
+
+            options = _options(given)
+            if every is not None:
+                follow(options, every, lambda text: console.print(text, style="dim", markup=False), java)
+                return
+            with _progress(console) as say:
+                made = make_report(options, say, java)
     except ReportError as error:
         click.echo(f"kafka-quota-proxy report: {' '.join(str(error).split())}", err=True)
         raise SystemExit(2) from None
     print_report(console, made, options.out / PAGE)
     if made.first is None and made.lines.read:
         raise SystemExit(NO_VALID_LINE)
+
+
+@contextmanager
+def _java_ahead(given: Mapping[str, Any], *, follows: bool) -> Iterator[Java | None]:
+    """Java for the report, where it is sure that it is needed and with what: it starts while Python imports what else is."""
+    if SUBMITTED or given["incremental"] or not is_local(given["logs"]):
+        yield None
+        return
+    check_logs(given["logs"])
+    size = None if follows else log_size(given["logs"])
+    settings = dict(_setting(text) for text in given["spark_conf"])
+    with start_java(given["master"], size=size, memory=given["memory"], settings=settings) as java:
+        yield java
 
 
 def _options(given: dict[str, Any]) -> Any:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from reports.forecast.forecast import Forecast, forecast
 from reports.forecast.history import DAY, History
-from reports.quotas.file import QuotaFile
+from reports.quotas.limits import QuotaFile
 from reports.stored import Stored, latest, of_api, sums
 from reports.tables import Tables
 from reports.transforms.volumes import REST, VOLUME

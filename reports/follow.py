@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from reports.errors import ReportError
 from reports.ingest import store_lines
+from reports.java import Java
 from reports.kafka import is_kafka, packages, stream_topic
 from reports.log_files import check_logs
 from reports.pipeline import (
@@ -37,13 +38,13 @@ CHECKPOINT = ".kafka-quota-proxy-stream"
 """Folder in the out folder where the stream notes how far it is."""
 
 
-def follow(options: Options, every: int, progress: Progress) -> None:
-    """Keep the report of a folder or topic current, until it is interrupted."""
+def follow(options: Options, every: int, progress: Progress, java: Java | None = None) -> None:
+    """Keep the report of a folder or topic current, until it is interrupted; `java` was started for it, or None."""
     with ExitStack() as stack:
         if not is_kafka(options.logs):
             check_logs(options.logs)
         settings = {**packages(options.logs), **(options.settings or {})}
-        spark = stack.enter_context(spark_session(options.master, memory=options.memory, settings=settings))
+        spark = stack.enter_context(spark_session(options.master, memory=options.memory, settings=settings, java=java))
         try:
             if is_kafka(options.logs):
                 follow_topic(spark, options, every, progress).awaitTermination()

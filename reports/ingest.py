@@ -20,32 +20,29 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
-from reports.arrow_rows import arrow_schema, local_frame, write_no_rows
+from reports.arrow_rows import arrow_schema, local_frame, release_memory, write_no_rows
 from reports.errors import ReportError
 from reports.fast_parse import parse_fast
-from reports.line_store import (
+from reports.line_counts import (
     WRITERS,
-    by_type_and_day,
-    deduplicate,
     duplicates_by_day,
+    lines_of_files,
     places_of_copies,
     seconds_told,
     sequence_counts,
-    stored_schema,
-    valid_lines,
-    with_row_position,
     writers,
 )
-from reports.log_files import spark_path
+from reports.line_store import by_type_and_day, deduplicate, stored_schema, valid_lines, with_row_position
+from reports.log_files import relative_names, spark_path
 from reports.parallel import run_concurrently
-from reports.parquet import days_in, link, write_rows, write_table, write_tables
+from reports.parquet import FEW_LINES, days_in, link, write_rows, write_table, write_tables
 from reports.parse import Parse, parser
 from reports.publish import Staging
 from reports.reasons import QUARANTINED, Reason
 from reports.schema import COMMON, FIELDS, UNPARSED, Kind
-from reports.stored import Stored, sums
+from reports.stored import Part, Stored, sums
 from reports.tables import BY_DAY, LINES, MADE_OF, SAMPLE, Lengths, bucket_lengths, tables_by_day
-from reports.transforms.lines import FILES, files
+from reports.transforms.lines import FILES
 from reports.transforms.quarantine import QUARANTINE, quarantine
 
 TEXTS = "file string, raw string"
@@ -80,7 +77,7 @@ class Destination:
     """Where a report is written: first into `staging`, from there into `out`. File names are relative to `logs`.
 
     `incremental`: the report adds to the one in `out`. `replaces_files`: each file is read from its start, so that its counts
-    replace those of the last run. `known` is what the last report left for this one.
+    replace those of the last run, but for the `grown` ones (URIs). `known` is what the last report left for this one.
     """
 
     out: Path
@@ -89,6 +86,7 @@ class Destination:
     incremental: bool = False
     replaces_files: bool = True
     known: Mapping[str, Any] = field(default_factory=dict)
+    grown: set[str] = field(default_factory=set)
 
     @property
     def incoming(self) -> Path:
@@ -179,23 +177,18 @@ def ingest(spark: SparkSession, destination: Destination, bucket: int | None) ->
     Raises:
         ReportError: the bucket does not fit the logs, or the tables that are there.
     """
-    incoming = _stored(spark, destination.incoming)
     days = {path.name for path in destination.incoming.glob("type=*/date=[0-9]*")}
-    both = valid_lines(with_row_position(incoming))
-    if destination.incremental:
-        both = both.unionByName(with_row_position(_stored(spark, destination.out / LINES)).where(F.col("date").isin(_dates(days))))
-    # All that is asked of `both` is asked here, as its files move.
-    with run_concurrently() as pool:
-        read = pool.submit(_of_reading, spark, incoming, destination)
-        counted = sequence_counts(both).toArrow()  # a few rows for each hour of a proxy
-        lengths = _lengths(counted, destination, bucket)
-        of_reading = read.result()
-    _keep_lines(spark, destination, both, counted, days)
+    # All that is asked of the incoming lines is asked here, as their files move.
+    of_reading = _of_reading(spark, destination)
+    counted = sequence_counts(_files_by_day(destination, days))
+    release_memory()
+    lengths = _lengths(counted, destination, bucket)
+    _keep_lines(spark, destination, counted, days)
     lines = _stored(spark, destination.staging.path / LINES)
     present = {folder.name.removeprefix("type=") for folder in (destination.staging.path / LINES).glob("type=*")}
     empty = [name for name, kind in MADE_OF.items() if kind not in present]
-    made = write_tables(tables_by_day(lines, lengths), destination.staging.path, empty)
-    by_day = {name: table.schema for name, table in made.items()}
+    few = (pc.sum(counted["all"]).as_py() or 0) <= FEW_LINES
+    by_day = write_tables(tables_by_day(lines, lengths), destination.staging.path, empty, few=few)
     by_day["writers"] = write_rows(writers(counted), WRITERS, destination.staging.path / "writers")
     if destination.incremental:
         destination.staging.days |= dict.fromkeys(BY_DAY, sorted(days))
@@ -235,13 +228,23 @@ def _some_usage(destination: Destination) -> pa.Table:
     return next(stored.parts(["start", "end"])).slice(0, SAMPLE)
 
 
-def _keep_lines(spark: SparkSession, destination: Destination, both: DataFrame, counted: pa.Table, days: set[str]) -> None:
+def _files_by_day(destination: Destination, days: set[str]) -> Iterator[list[Path]]:
+    """The files of the lines that are new, and of those of the same days that are there already."""
+    roots = [destination.incoming, *([destination.out / LINES] if destination.incremental else [])]
+    for day in sorted(days):
+        yield [file for root in roots for file in sorted(root.glob(f"type=*/{day}/*.parquet"))]
+
+
+def _keep_lines(spark: SparkSession, destination: Destination, counted: pa.Table, days: set[str]) -> None:
     """Put the lines of these days into the staging folder, each once; the files of a day without copies stay what they are."""
     target = destination.staging.path / LINES
     target.mkdir()
     copies = duplicates_by_day(counted)
     copied = {f"date={day}" for day in copies}
     if copied:
+        both = valid_lines(with_row_position(_stored(spark, destination.incoming)))
+        if destination.incremental:
+            both = both.unionByName(with_row_position(_stored(spark, destination.out / LINES)))
         places = spark.createDataFrame(places_of_copies(counted))
         kept = deduplicate(both.where(F.col("date").isin(list(copies))), places, sum(copies.values()))
         _write_lines(kept, target, "overwrite")
@@ -259,24 +262,40 @@ def _day_folders(lines: Path, days: set[str]) -> list[Path]:
     return [folder for folder in lines.glob("type=*/date=*") if folder.name in days]
 
 
-def _of_reading(spark: SparkSession, incoming: DataFrame, destination: Destination) -> dict[str, t.StructType]:
+def _of_reading(spark: SparkSession, destination: Destination) -> dict[str, t.StructType]:
     """The tables about what was read, with what is there of files that were not read now: the schema of each."""
-    read = files(incoming, destination.logs).toArrow()
+    read = _read_now(destination)
+    grown = pa.array(relative_names(sorted(destination.grown), destination.logs), pa.string())
     names = pc.unique(read["file"])
+    names = names.filter(pc.invert(pc.is_in(names, grown)))
     old = Stored(FILES, ((destination.out / "files", None),)) if destination.incremental else None
-    parts = read.select(FILES.names).to_batches()
+    parts: list[Part] = [read]
     if old is not None:
         kept = [part.filter(pc.invert(pc.is_in(part["file"], names))) for part in old.parts(FILES.names)]
         parts += kept if destination.replaces_files else list(old.parts(FILES.names))
     together = sums(parts, {name: name for name in FILES.names[:3]}, {name: (name, "sum") for name in FILES.names[3:]})
     write_rows(pa.Table.from_pylist(together, arrow_schema(FILES)), FILES, destination.staging.path / "files")
-    _quarantine(spark, incoming, destination, names.to_pylist())
+    _quarantine(spark, destination, names.to_pylist())
     return {"files": FILES, "quarantine": QUARANTINE}
 
 
-def _quarantine(spark: SparkSession, incoming: DataFrame, destination: Destination, read_now: Sequence[str]) -> None:
+def _read_now(destination: Destination) -> pa.Table:
+    """The rows of the table `files` about what was read now, copies included."""
+    both = []
+    for bad in (False, True):
+        folders = [folder for folder in destination.incoming.glob("type=*") if (folder.name == f"type={QUARANTINED}") is bad]
+        rows = lines_of_files((file for folder in folders for file in sorted(folder.rglob("*.parquet"))), bad=bad)
+        none = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
+        counts = (none, rows["lines"]) if bad else (rows["lines"], none)
+        names = pa.array(relative_names(rows["file"].to_pylist(), destination.logs), pa.string())
+        both.append(pa.table([names, rows["proxy"], rows["boot"], *counts], schema=arrow_schema(FILES)))
+    return pa.concat_tables(both)
+
+
+def _quarantine(spark: SparkSession, destination: Destination, read_now: Sequence[str]) -> None:
     old = Stored(QUARANTINE, ((destination.out / "quarantine", None),)) if destination.incremental else None
-    new = quarantine(incoming, destination.logs) if (destination.incoming / f"type={QUARANTINED}").exists() else None
+    bad = (destination.incoming / f"type={QUARANTINED}").exists()
+    new = quarantine(_stored(spark, destination.incoming), destination.logs) if bad else None
     kept = old.frame(spark) if old is not None and any(part.num_rows for part in old.parts(["reason"])) else None
     if kept is not None and destination.replaces_files:
         kept = kept.join(F.broadcast(local_frame(spark, [(name,) for name in read_now], "file string")), on="file", how="left_anti")

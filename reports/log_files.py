@@ -6,12 +6,9 @@ path in the form that Spark wants, and file names relative to it. Left to others
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from urllib.parse import quote
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from urllib.parse import quote, unquote
 
 from reports.errors import ReportError
 
@@ -77,13 +74,14 @@ def spark_path(logs: str) -> str:
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
-def relative_name(file: Column, logs: str) -> Column:
-    """The name of a file, from its URI as Spark gives it, relative to `logs`; absolute where it does not lie below."""
-    # url_decode would take a plus for a space, which Spark's URIs do not mean.
-    decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
-    path = F.regexp_replace(decoded, "^file:/+", "/")
-    root = (os.path.abspath(logs) if is_local(logs) else logs).rstrip("/") + "/"
-    return F.when(F.startswith(path, F.lit(root)), F.substring(path, len(root) + 1, 2**31 - 1)).otherwise(path)
+def relative_names(files: Sequence[str], logs: str) -> list[str]:
+    """The names of files, from their URIs as Spark gives them, relative to `logs`; absolute where one does not lie below."""
+    return [re.sub("^file:/+", "/", unquote(file)).removeprefix(root(logs)) for file in files]
+
+
+def root(logs: str) -> str:
+    """What the names of all files below `logs` begin with, a slash at its end."""
+    return (os.path.abspath(logs) if is_local(logs) else logs).rstrip("/") + "/"
 
 
 def local_files(logs: str) -> dict[str, list[int]]:

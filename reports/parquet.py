@@ -2,6 +2,9 @@
 
 In: DataFrames, folders. Out: one folder a table, with one folder a day where it has a `date`. Left to others: which tables there
 are (`reports.tables`), reading them (`reports.stored`), how they take the place of older ones (`reports.publish`).
+
+Spark writes a table by its tasks, each into a folder of its own first. For a table of few rows that is most of its cost: such
+tables are brought here and written by Arrow.
 """
 
 import os
@@ -17,32 +20,40 @@ from pyspark.sql import types as t
 from reports.arrow_rows import arrow_schema, write_file, write_no_rows
 from reports.parallel import run_concurrently
 
+FEW_LINES = 1 << 17
+"""Tables made of no more lines than this are small enough to be brought here; each has a few rows a line at most."""
 
-def write_tables(tables: Mapping[str, Callable[[], DataFrame]], folder: Path, empty: Collection[str] = ()) -> dict[str, DataFrame]:
-    """Make each table and write it below `folder`, some at a time, the first ones first; the tables as they were made. Those known
-    to be `empty` are not computed."""
 
-    def write(name: str, make: Callable[[], DataFrame]) -> DataFrame:
+def write_tables(
+    tables: Mapping[str, Callable[[], DataFrame]], folder: Path, empty: Collection[str] = (), *, few: bool = False
+) -> dict[str, t.StructType]:
+    """Make each table and write it below `folder`, some at a time, the first ones first; their schemas. Those known to be `empty`
+    are not computed. `few`: as in `write_table`."""
+
+    def write(name: str, make: Callable[[], DataFrame]) -> t.StructType:
         table = make()
-        if name in empty:
-            write_no_rows(table.schema, folder / name)
-        else:
-            write_table(table, folder / name)
-        return table
+        if name not in empty:
+            return write_table(table, folder / name, few=few)
+        write_no_rows(table.schema, folder / name)
+        return table.schema
 
     with run_concurrently() as pool:
         written = {name: pool.submit(write, name, make) for name, make in tables.items()}
         return {name: one.result() for name, one in written.items()}
 
 
-def write_table(table: DataFrame, path: Path) -> t.StructType:
-    """Write one table, with one folder a day where it has a `date`; its schema."""
+def write_table(table: DataFrame, path: Path, *, few: bool = False) -> t.StructType:
+    """Write one table, with one folder a day where it has a `date`, each file in the order of time; its schema. `few`: its rows are
+    so few that they are brought here."""
+    order = [name for name in ("start", "at") if name in table.columns]
+    if few:
+        rows = table.toArrow()
+        return write_rows(rows.sort_by([(name, "ascending") for name in order]) if order else rows, table.schema, path)
     target = f"file:{path.absolute()}"
     if "date" not in table.columns:
         table.coalesce(1).write.parquet(target)
         return table.schema
-    # Each file in the order of time. As many to a day as there are tasks, which adaptive execution keeps few.
-    order = [name for name in ("start", "at") if name in table.columns]
+    # As many files to a day as there are tasks, which adaptive execution keeps few.
     table.sortWithinPartitions("date", *order).write.partitionBy("date").parquet(target)
     if not any(path.glob("date=*")):
         write_no_rows(table.schema, path)  # it has no day

@@ -18,8 +18,8 @@ from reports.fill_forecast import VolumeForecast, forecast_rows, forecast_volume
 from reports.ingest import Ingested
 from reports.parallel import run_concurrently
 from reports.parquet import write_rows, write_table
-from reports.quotas.file import QuotaFile
 from reports.quotas.held_back import with_demand
+from reports.quotas.limits import QuotaFile
 from reports.quotas.replay import replay
 from reports.stored import Stored, in_order
 from reports.tables import Tables

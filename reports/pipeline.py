@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 from reports.chargeback import Prices, write_csv
 from reports.errors import ReportError
-from reports.forecast import models
 from reports.ingest import Destination, ingest, put_large_counts_aside
+from reports.java import Java
 from reports.kafka import is_kafka, packages
 from reports.log_files import check_logs, is_local, log_size
 from reports.parquet import write_rows
 from reports.period_tables import FORECASTS, Inputs, forecast_table, forecasts, write_period_tables
 from reports.publish import Staging, replacing
-from reports.quotas.file import QuotaFile, read_quotas
+from reports.quotas.limits import QuotaFile
 from reports.read import FAILURES, load, parse_local
 from reports.session import is_of_this_machine, spark_session
 from reports.stored import Stored
@@ -70,8 +70,8 @@ class Options:
         return Inputs(_quotas(self.quotas), _quotas(self.what_if), self.prices)
 
 
-def make_report(options: Options, progress: Progress) -> Report:
-    """Read the logs and replace the report in the out folder, or add to it.
+def make_report(options: Options, progress: Progress, java: Java | None = None) -> Report:
+    """Read the logs and replace the report in the out folder, or add to it; `java` was started for it, or None.
 
     Raises:
         ReportError: the logs, the out folder, a file, the bucket or Spark cannot be used; the out folder is unchanged.
@@ -91,7 +91,7 @@ def make_report(options: Options, progress: Progress) -> Report:
         aside.submit(_import_ahead)
         size = log_size(options.logs)
         settings = {**connector, **(options.settings or {})}
-        with spark_session(options.master, size=size, memory=options.memory, settings=settings) as spark:
+        with spark_session(options.master, size=size, memory=options.memory, settings=settings, java=java) as spark:
             progress(f"reading {options.logs}")
             report = read_and_make(spark, destination, options, inputs, progress, parsed=parsed.result())
             drawn = aside.submit(draw, report, staging.path)  # while Spark stops
@@ -172,8 +172,7 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
 
 
 def _import_ahead() -> None:
-    """Import what takes some seconds and is needed late: scipy, matplotlib."""
-    models.load()
+    """Import what takes a second and is needed late: matplotlib."""
     import reports.render.page  # noqa: F401
 
 
@@ -194,7 +193,11 @@ def write_page(report: Report, folder: Path) -> None:
 
 
 def _quotas(path: Path | None) -> QuotaFile | None:
-    return None if path is None else read_quotas(path)
+    if path is None:
+        return None
+    from reports.quotas.file import read_quotas  # takes a quarter of a second
+
+    return read_quotas(path)
 
 
 def _as_json(value: object) -> Any:

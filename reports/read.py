@@ -17,8 +17,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from reports.arrow_parse import parse_files
-from reports.arrow_rows import local_frame
+from reports.arrow_parse import LogFile, parse_files
+from reports.arrow_rows import local_frame, release_memory
 from reports.errors import ReportError
 from reports.ingest import TEXTS, Destination, store_lines, store_unparsed
 from reports.kafka import is_kafka, read_topic
@@ -27,6 +27,9 @@ from reports.reasons import Reason
 
 FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
 _UNREADABLE = "[FAILED_READ_FILE"  # Spark's name for it, with subconditions
+
+_COMPLETE = "complete"
+"""Under this name a report keeps for the next one which plain files it read to the end of a line: URI -> that many bytes."""
 
 Listing = dict[str, list[int]]
 """Log files: URI -> size, and time in milliseconds."""
@@ -46,13 +49,38 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
     new = _keep_listing(listed, destination)
     if not listed and not destination.incremental:
         raise no_logs(logs)
-    files = [(Path(unquote(uri.removeprefix("file:"))), uri) for uri in new]
+    files = [_what_is_new(uri, listed[uri][0], destination) for uri in new]
+    known = {uri: size for uri, size in destination.known.get(_COMPLETE, {}).items() if uri in listed}
+    read = {file.name: file.end for file in files if file.end is not None and _is_line_end(file.path, file.end)}
+    destination.staging.kept[_COMPLETE] = {**{uri: size for uri, size in known.items() if uri not in new}, **read}
+    destination.grown.update(file.name for file in files if file.begin)
     try:
         parse_files(files, now, destination.incoming)
     except (OSError, ArrowInvalid):
         shutil.rmtree(destination.incoming, ignore_errors=True)
+        destination.grown.clear()
         return False
+    finally:
+        release_memory()
     return True
+
+
+def _what_is_new(uri: str, size: int, destination: Destination) -> LogFile:
+    """Of a plain file that has grown since the last report what came after its last line; a compressed one is read whole."""
+    path = Path(unquote(uri.removeprefix("file:")))
+    if path.suffix != ".jsonl":
+        return LogFile(path, uri)
+    read = destination.known.get(_COMPLETE, {}).get(uri, 0) if destination.incremental else 0
+    return LogFile(path, uri, read if read < size and _is_line_end(path, read) else 0, size)
+
+
+def _is_line_end(path: Path, size: int) -> bool:
+    """Whether the first `size` bytes of a file end with a line."""
+    try:
+        with path.open("rb") as file:
+            return size > 0 and file.seek(size - 1) == size - 1 and file.read(1) == b"\n"
+    except FileNotFoundError:  # rotated away
+        return False
 
 
 def load(spark: SparkSession, logs: str, now: datetime, destination: Destination, *, parsed: bool = False) -> None:
@@ -68,6 +96,7 @@ def load(spark: SparkSession, logs: str, now: datetime, destination: Destination
     if is_kafka(logs):
         store_lines(read_topic(spark, logs, destination.staging.kept), now, destination)
         return
+    destination.staging.kept.pop(_COMPLETE, None)
     new = _keep_listing(_listing(spark, logs), destination)
     paths = new if destination.incremental else None
     try:

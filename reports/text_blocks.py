@@ -6,6 +6,7 @@ In: a file, plain or compressed. Out: its text as blocks that end with a line. L
 from __future__ import annotations
 
 import os
+import sys
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -21,23 +22,27 @@ BLOCK: Final = 8 << 20
 """Bytes of text in a block, and more only where one line is longer."""
 
 
-def text_blocks(path: Path) -> Iterator[bytes]:
-    """The text of a file, in pieces of whole lines; the last line may have no end.
+def text_blocks(path: Path, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """The text of a file, in pieces of whole lines; the last line may have no end. Of a plain file its bytes from `begin` to `end`.
 
     Raises:
         OSError, ArrowInvalid: the file is gone, or is damaged, as a compressed one that ends too soon; what was before that came.
     """
     with pa.input_stream(str(path), compression="detect") as file:
+        if begin:
+            file.seek(begin)
+        left = sys.maxsize if end is None else end - begin
+        mark = b"" if begin else BOM_UTF8  # Spark leaves it out
         rest: list[bytes] = []
-        read = file.read(BLOCK).removeprefix(BOM_UTF8)  # Spark leaves it out
-        while read:
-            end = read.rfind(b"\n") + 1
-            if end:
-                yield b"".join([*rest, read[:end]])
+        while read := file.read(min(BLOCK, left)):
+            left -= len(read)
+            read, mark = read.removeprefix(mark), b""
+            lines = read.rfind(b"\n") + 1
+            if lines:
+                yield b"".join([*rest, read[:lines]])
                 rest.clear()
-            if end < len(read):
-                rest.append(read[end:])
-            read = file.read(BLOCK)
+            if lines < len(read):
+                rest.append(read[lines:])
         if rest:
             yield b"".join(rest)
 

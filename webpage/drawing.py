@@ -15,13 +15,16 @@ from datetime import UTC, datetime
 import matplotlib as mpl
 from markupsafe import Markup, escape
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.legend import Legend
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from webpage.text import printable
 
 _POINTS_PER_INCH = 72
+_GAP = 3  # points around axes and legend
 _HEIGHT = 2.3  # inches, as the widths
 _HALF, _WHOLE = 7.0, 14.3
 
@@ -93,9 +96,32 @@ def dress(axes: Axes) -> None:
     axes.xaxis.get_offset_text().set_color(TEXT)
 
 
+def arrange(figure: Figure, axes: Axes, legend: Legend | None = None) -> None:
+    """Give the axes all of the figure but what their texts take, and a legend at its right side. Ticks stay what they are now.
+
+    The same as matplotlib's constrained layout for one pair of axes, which looks for ticks and measures their texts a dozen times:
+    that took half of all the time of a drawing.
+    """
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        places = [float(place) for place in axis.get_majorticklocs() if low <= place <= high]
+        formatter = axis.get_major_formatter()
+        fixed = FixedFormatter(formatter.format_ticks(places))
+        fixed.set_offset_string(formatter.get_offset())
+        axis.set_major_locator(FixedLocator(places))
+        axis.set_major_formatter(fixed)
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    whole, inner = figure.bbox, axes.bbox
+    outer = axes.get_tightbbox(renderer) or inner
+    gap = _GAP * figure.dpi / _POINTS_PER_INCH
+    right = whole.width - (legend.get_window_extent(renderer).width + gap if legend else 0) - gap - (outer.x1 - inner.x1)
+    left, bottom, top = gap + inner.x0 - outer.x0, gap + inner.y0 - outer.y0, whole.height - gap - (outer.y1 - inner.y1)
+    axes.set_position((left / whole.width, bottom / whole.height, (right - left) / whole.width, (top - bottom) / whole.height))
+
+
 def _svg(draw: Callable[[Axes], None], width: float) -> str:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9, "text.parse_math": False}):
-        figure = Figure(figsize=(width, _HEIGHT), dpi=_POINTS_PER_INCH, layout="constrained")
+        figure = Figure(figsize=(width, _HEIGHT), dpi=_POINTS_PER_INCH)
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()
         draw(axes)
@@ -103,6 +129,7 @@ def _svg(draw: Callable[[Axes], None], width: float) -> str:
         out = io.StringIO()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # text stays text: the browser has the glyphs
+            arrange(figure, axes)
             figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return out.getvalue()
 

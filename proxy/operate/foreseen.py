@@ -17,7 +17,7 @@ from quota.overrides import Difference, Table
 from quota.tenants import TenantEntity, Tenants, owner_of
 
 if TYPE_CHECKING:
-    from reports.quotas.file import Limit
+    from reports.quotas.limits import Limit
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def replay(
     since: datetime | None = None,
 ) -> Replayed:
     """What the changes would have done with the traffic of the logs. Raises `reports.errors.ReportError`."""
-    from reports.quotas.file import QuotaFile, Tenant, of_tenants
     from reports.quotas.foresee import foresee
+    from reports.quotas.limits import QuotaFile, Tenant, of_tenants
 
     apart = not_replayed(changes)
     of_users, of_groups = (
@@ -99,7 +99,7 @@ def replay(
 
 def not_replayed(changes: Iterable[Difference]) -> list[Difference]:
     """Those of which no log tells enough."""
-    from reports.quotas.file import replayed as can_be
+    from reports.quotas.limits import replayed as can_be
 
     return [one for one in changes if isinstance(one.entity, AddressEntity) or not can_be(one.key)]
 
@@ -151,7 +151,7 @@ def _limit_for(row: Mapping[str, Any], limits: Iterable[Limit]) -> Limit | None:
 
 def _limits(table: Table, of_tenants: bool) -> list[Limit]:
     """Those that can be replayed, of tenants or of all others; that of a tenant has its name as the user."""
-    from reports.quotas.file import limits_of
+    from reports.quotas.limits import limits_of
 
     found: list[Limit] = []
     for entity, values in table.items():

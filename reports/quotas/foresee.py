@@ -19,10 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from reports.columns import write_columns
 from reports.errors import ReportError
-from reports.line_store import deduplicate, duplicates_by_day, places_of_copies, sequence_counts, with_row_position
+from reports.line_counts import duplicates_by_day, places_of_copies, sequence_counts
+from reports.line_store import deduplicate, with_row_position
 from reports.log_files import check_logs, is_local, log_size, spark_path
 from reports.parallel import run_concurrently
-from reports.quotas.file import LEVELS, QuotaFile
+from reports.quotas.limits import LEVELS, QuotaFile
 from reports.quotas.replay import replay
 from reports.read import FAILURES
 from reports.requirements import check_requirements
@@ -84,7 +85,7 @@ def foresee_with(spark: SparkSession, stored: Path, quotas: QuotaFile) -> Forese
     rows = with_row_position(spark.read.parquet(spark_path(str(stored))))
     some_usage = rows.where(F.col("type") == "usage").select("start", "end").limit(SAMPLE)
     with run_concurrently() as pool:
-        counting, some = pool.submit(sequence_counts(rows).toArrow), pool.submit(some_usage.toArrow)
+        counting, some = pool.submit(sequence_counts, [sorted(stored.glob("*.parquet"))]), pool.submit(some_usage.toArrow)
         had = [F.count(field).alias(field) for field in _LEVELS]
         told = rows.agg(F.count("*").alias("lines"), F.min("start").alias("first"), F.max("end").alias("last"), *had).first()
     if told is None or not told["lines"]:

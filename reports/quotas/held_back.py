@@ -17,8 +17,8 @@ from pyspark.sql.types import StructField, TimestampType
 from advice.use import LEVEL_SECONDS, PERCENTILE
 from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import TOPIC_STORED
-from reports.quotas.file import LEVELS, QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
+from reports.quotas.limits import LEVELS, QuotaFile, of_tenants
 from reports.quotas.replay import SCHEMA, WHO, demand, levels
 from reports.transforms.buckets import bucket_start
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.arrow_rows import local_frame
-from reports.quotas.file import DEFAULT, Limit, QuotaFile
+from reports.quotas.limits import DEFAULT, Limit, QuotaFile
 
 OWNER = ("kind", "user", "client_id", "limit", "burst")
 _RULE = "kind string, rule_user string, rule_client string, limit double, burst double, level int"

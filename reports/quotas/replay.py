@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from advice.use import LEVEL_SECONDS
 from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED, Measure
-from reports.quotas.file import LEVELS, QuotaFile, of_tenants
 from reports.quotas.holders import holders, tenants
+from reports.quotas.limits import LEVELS, QuotaFile, of_tenants
 from reports.tables import Lengths
 from reports.transforms.buckets import interval_bucket
 

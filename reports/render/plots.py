@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.summary.model import Report, Series, VolumeRow
-from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, Drawing, dates, drawing, dress, time_axis
+from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, Drawing, arrange, dates, drawing, dress, time_axis
 from webpage.text import clean, duration, unit_of
 
 _PRINT_COLOURS = {LINES: "#d5d5d5", TEXT: "#444444", LEVEL: "#c02b4a"}
@@ -137,17 +137,17 @@ def write_plots(report: Report, folder: Folder) -> None:
 
 def _slide(stem: Folder, title: str, draw: Callable[[Axes], None]) -> None:
     with mpl.rc_context({"font.size": 11, "svg.hashsalt": "report", "svg.fonttype": "none", "text.parse_math": False}):
-        figure = Figure(figsize=_SLIDE, layout="constrained")
+        figure = Figure(figsize=_SLIDE)
         axes = figure.add_subplot()
         draw(axes)
         dress(axes)
         axes.set_title(title, loc="left", fontsize=12)
-        if axes.get_legend_handles_labels()[1]:
-            figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+        named = axes.get_legend_handles_labels()[1]
+        legend = figure.legend(loc="upper right", frameon=False, fontsize=9) if named else None
+        arrange(figure, axes, legend)
         for item in figure.findobj():
             _recolour(item)
         figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
-        figure.set_layout_engine("none")  # everything is where it belongs, and to find that out takes longer than to draw
         figure.savefig(stem.with_suffix(".png"), dpi=160)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from advice.limits import reason
 from advice.use import NOT_USED
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
-from reports.quotas.file import is_level, of_tenants
+from reports.quotas.limits import is_level, of_tenants
 from reports.reasons import MEANINGS, Reason
 from reports.summary.model import Compared, Decision, Level, Party, QuotaRow, Report, Traffic, VolumeRow
 from webpage.text import clean, count, counted, day, decimal, duration, percent, rate, size, size_signed

@@ -20,7 +20,7 @@ from reports.forecast.forecast import HORIZON, Forecast
 from reports.forecast.history import DAY
 from reports.period_tables import Inputs
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
-from reports.quotas.file import LEVELS, Limit, QuotaFile, is_level, of_tenants
+from reports.quotas.limits import LEVELS, Limit, QuotaFile, is_level, of_tenants
 from reports.quotas.replay import NEAR
 from reports.stored import Expression, Row, Stored, largest, number_of_rows, sums
 from reports.summary.lines import list_silences

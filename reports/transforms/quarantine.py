@@ -3,11 +3,11 @@
 In: stored lines (`reports.line_store`). Out: `quarantine`. Left to others: the rules (`reports.validation`).
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from reports.arrow_rows import table_schema
-from reports.log_files import relative_name
+from reports.log_files import root
 from reports.reasons import QUARANTINED
 
 QUARANTINE = table_schema("reason string, field string, file string, raw string")
@@ -16,5 +16,14 @@ QUARANTINE = table_schema("reason string, field string, file string, raw string"
 
 def quarantine(stored: DataFrame, logs: str) -> DataFrame:
     """Bad lines: `reason`, `field` (at fault, or null), `file` (relative to `logs`), `raw` (cut; null for a whole file)."""
-    file = relative_name(F.col("file"), logs).alias("file")
+    file = _relative_name(F.col("file"), logs).alias("file")
     return stored.where(F.col("type") == QUARANTINED).select("reason", "field", file, "raw")
+
+
+def _relative_name(file: Column, logs: str) -> Column:
+    """The same as `reports.log_files.relative_names`."""
+    # url_decode would take a plus for a space, which Spark's URIs do not mean.
+    decoded = F.coalesce(F.try_url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), file)
+    path = F.regexp_replace(decoded, "^file:/+", "/")
+    folder = root(logs)
+    return F.when(F.startswith(path, F.lit(folder)), F.substring(path, len(folder) + 1, 2**31 - 1)).otherwise(path)

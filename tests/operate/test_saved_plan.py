@@ -14,7 +14,7 @@ from quota.addresses import DEFAULT_ADDRESS, with_limit
 from quota.entity import DEFAULT, Entity
 from quota.overrides import Difference
 from quota.tenants import Tenant, owner_of
-from reports.quotas.file import Limit
+from reports.quotas.limits import Limit
 
 ALICE, RATE = Entity("alice", None), "cluster_request_rate"
 BEFORE = {ALICE: {RATE: 5.0}, owner_of("team"): {RATE: 9.0}}

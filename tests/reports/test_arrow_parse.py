@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def counted(lines: list[bytes], folder: Path) -> dict[str, int]:
     """How many lines Arrow has of each type."""
     (folder / "usage.jsonl").write_bytes(b"\n".join(lines))
-    arrow_parse.parse_files([(folder / "usage.jsonl", "file:///usage.jsonl")], NOON, folder / "parsed")
+    arrow_parse.parse_files([arrow_parse.LogFile(folder / "usage.jsonl", "file:///usage.jsonl")], NOON, folder / "parsed")
     return {
         path.name.removeprefix("type="): pyarrow.dataset.dataset(path, format="parquet").count_rows()
         for path in (folder / "parsed").iterdir()

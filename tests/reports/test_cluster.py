@@ -95,7 +95,7 @@ def test_spark_submit_runs_the_job_on_a_standalone_cluster(cluster: str, tmp_pat
     run = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=800, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     assert "2 proxies passed" in run.stdout
-    assert (tmp_path / "out" / "traffic" / "_SUCCESS").exists()
+    assert list((tmp_path / "out" / "traffic").glob("date=*/*.parquet"))
     events = "".join(file.read_text(encoding="utf-8") for file in (tmp_path / "events").rglob("*") if file.is_file())
     assert events.count('"Event":"SparkListenerExecutorAdded"') == 2
     assert '"Executor ID":"0"' in events

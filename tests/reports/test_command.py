@@ -4,13 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from reports import requirements
 from reports.cli import report
+from reports.java import Java, start_java
 from tests.reports.sample import write_sample
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +50,7 @@ def test_missing_packages_and_java_are_one_clear_line(tmp_path: Path, monkeypatc
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java >= 17: install a JRE" in fails(*options)
     monkeypatch.setattr(requirements, "find_spec", lambda _name: None)
-    needed = "pyspark and pyarrow and matplotlib and scipy and jinja2"
+    needed = "pyspark and pyarrow and matplotlib and jinja2"
     assert f"needs {needed}: pip install 'kafka-quota-proxy[report]'" in fails(*options)
 
 
@@ -117,3 +121,22 @@ def test_an_out_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) 
     pytest.importorskip("pyspark")
     (tmp_path / "a.jsonl").touch()
     assert "cannot be made: Not a directory" in fails("--logs", str(tmp_path), "--out", str(tmp_path / "a.jsonl" / "out"))
+
+
+def test_java_which_starts_first_is_gone_when_the_command_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    started: list[Java] = []
+
+    @contextmanager
+    def watched(*given: Any, **more: Any) -> Iterator[Java]:
+        with start_java(*given, **more) as java:
+            started.append(java)
+            yield java
+
+    monkeypatch.setattr("reports.cli.start_java", watched)
+    (tmp_path / "a.jsonl").touch()
+    assert "nowhere.yaml" in fails(
+        "--logs", str(tmp_path), "--out", str(tmp_path / "out"), "--quotas", str(tmp_path / "nowhere.yaml")
+    )
+    assert started[0].process.poll() is not None
+    assert not started[0].scratch.exists()

@@ -50,19 +50,20 @@ def test_the_tables_have_the_documented_columns(spark: "SparkSession", tmp_path:
     from reports.chargeback import CHARGEBACK
     from reports.entities import ENTITIES
     from reports.ingest import Ingested
-    from reports.line_store import WRITERS, stored_schema
+    from reports.line_counts import WRITERS
+    from reports.line_store import stored_schema
     from reports.period_tables import FORECASTS, Inputs, replays
-    from reports.quotas.file import QuotaFile
+    from reports.quotas.limits import QuotaFile
     from reports.reasons import MEANINGS
     from reports.stored import Stored
     from reports.tables import BY_DAY, NAMES, Lengths, tables_by_day
-    from reports.transforms.lines import FILES, files
+    from reports.transforms.lines import FILES
     from reports.transforms.quarantine import QUARANTINE, quarantine
 
     stored = spark.createDataFrame([], stored_schema())
     lengths, no_quotas = Lengths(10, 60), QuotaFile("none")
     made = {name: make() for name, make in tables_by_day(stored, lengths).items()}
-    made |= {"files": files(stored, "logs"), "quarantine": quarantine(stored, "logs")}
+    made["quarantine"] = quarantine(stored, "logs")
     schemas = {"lines": stored.schema, **{name: table.schema for name, table in made.items()}}
     schemas |= {"writers": WRITERS, "files": FILES, "quarantine": QUARANTINE, "forecasts": FORECASTS}
     schemas |= {"entities": ENTITIES, "chargeback": CHARGEBACK}

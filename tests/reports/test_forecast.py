@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("scipy")
+pytest.importorskip("numpy")
 import numpy as np
 
 from reports.forecast.forecast import HORIZON, forecast
 from reports.forecast.history import DAY, History
+from reports.forecast.models import CONFIDENCE, quantile
 
 FIRST = 20_500  # days since the epoch
 GROWTH = 1e10
@@ -122,3 +123,9 @@ def test_the_last_observation_of_a_day_counts_in_whatever_order_they_come() -> N
     rows = [((FIRST + day) * DAY + hour * 3600.0, 100.0 * day + hour) for day in range(3) for hour in (23, 1, 12)]
     history = History.of(reversed(rows))
     assert list(history.used) == [23, 123, 223]
+
+
+def test_the_quantile_of_the_interval_is_scipys() -> None:
+    stdtrit = pytest.importorskip("scipy.special").stdtrit
+    for freedom in (1.0, 4 / 3, 2.0, 10.0, 33.3, 60.0):
+        assert quantile(freedom) == pytest.approx(float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)), rel=1e-12)

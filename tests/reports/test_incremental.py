@@ -1,6 +1,7 @@
 """A daily run: it reads what is new, makes anew what changed, and comes to what a whole run comes to."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -144,3 +145,23 @@ def test_spark_is_started_for_whatever_the_last_report_does_not_say(
     monkeypatch.setattr(pipeline, "spark_session", started)
     with pytest.raises(ReportError, match="Spark was started"):
         pipeline.make_report(asked, lambda _: None)
+
+
+def test_of_a_file_that_grew_what_is_new_is_read_and_a_line_that_was_not_whole_counts_once(
+    make: Callable[..., Made], tmp_path: Path
+) -> None:
+    grows, torn = Log("proxy-a", "a1"), Log("proxy-b", "b1")
+    grown = grows.usage(0, requests=1).raw(b"bad").write(tmp_path / "logs")
+    line = torn.usage(0, requests=10).lines[0]
+    cut = torn.write(tmp_path / "logs")
+    cut.write_bytes(line[:40])
+    first = make(incremental=True)
+    assert first.rows("files", "lines", "quarantined") == [(0, 1), (0, 1), (1, 0)]
+    read = grown.stat().st_size
+    more = grows.usage(10, requests=2).raw(b"worse").lines
+    grown.write_bytes(b"x" * (read - 1) + b"\n" + b"\n".join(more) + b"\n")  # what was read is not looked at again
+    cut.write_bytes(line + b"\n")
+    second = make(incremental=True)
+    assert sum(requests for (requests,) in second.rows("traffic", "requests")) == 13
+    assert second.rows("files", "proxy", "lines", "quarantined") == [("proxy-a", 2, 0), ("proxy-b", 1, 0), (None, 0, 2)]
+    assert second.rows("quarantine", "raw") == [("bad",), ("worse",)]

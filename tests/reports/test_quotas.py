@@ -21,7 +21,8 @@ from reports.ingest import Destination, store_lines
 from reports.line_store import stored_schema
 from reports.publish import Staging
 from reports.quotas import foresee
-from reports.quotas.file import Limit, read_quotas
+from reports.quotas.file import read_quotas
+from reports.quotas.limits import Limit
 from reports.quotas.replay import replay
 from reports.tables import Lengths
 from tests.reports.logs import NOON, Log
