@@ -5,6 +5,7 @@ local folder, `parse_local`. Left to others: taking a line apart (`reports.arrow
 and why (`reports.validation`), sums (`reports.transforms`).
 """
 
+import hashlib
 import shutil
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,7 +30,10 @@ FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a tas
 _UNREADABLE = "[FAILED_READ_FILE"  # Spark's name for it, with subconditions
 
 _COMPLETE = "complete"
-"""Under this name a report keeps for the next one which plain files it read to the end of a line: URI -> that many bytes."""
+"""Under this name a report keeps for the next one which plain files it read to the end of a line: URI -> how many bytes
+were read, and a digest of the last of them."""
+_TAIL = 1024
+"""Bytes before the end of what was read by which a file is known again."""
 
 Listing = dict[str, list[int]]
 """Log files: URI -> size, and time in milliseconds."""
@@ -50,9 +54,12 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
     if not listed and not destination.incremental:
         raise no_logs(logs)
     files = [_what_is_new(uri, listed[uri][0], destination) for uri in new]
-    known = {uri: size for uri, size in destination.known.get(_COMPLETE, {}).items() if uri in listed}
-    read = {file.name: file.end for file in files if file.end is not None and _is_line_end(file.path, file.end)}
-    destination.staging.kept[_COMPLETE] = {**{uri: size for uri, size in known.items() if uri not in new}, **read}
+    known = destination.known.get(_COMPLETE, {})
+    complete = {uri: known[uri] for uri in known if uri in listed and uri not in new}
+    for file in files:
+        if file.end is not None and (tail := _tail(file.path, file.end)):
+            complete[file.name] = [file.end, tail]
+    destination.staging.kept[_COMPLETE] = complete
     destination.grown.update(file.name for file in files if file.begin)
     try:
         parse_files(files, now, destination.incoming)
@@ -70,17 +77,20 @@ def _what_is_new(uri: str, size: int, destination: Destination) -> LogFile:
     path = Path(unquote(uri.removeprefix("file:")))
     if path.suffix != ".jsonl":
         return LogFile(path, uri)
-    read = destination.known.get(_COMPLETE, {}).get(uri, 0) if destination.incremental else 0
-    return LogFile(path, uri, read if read < size and _is_line_end(path, read) else 0, size)
+    read, tail = destination.known.get(_COMPLETE, {}).get(uri, (0, "")) if destination.incremental else (0, "")
+    grew = 0 < read < size and tail == _tail(path, read)
+    return LogFile(path, uri, read if grew else 0, size)
 
 
-def _is_line_end(path: Path, size: int) -> bool:
-    """Whether the first `size` bytes of a file end with a line."""
+def _tail(path: Path, size: int) -> str:
+    """A digest of the end of the first `size` bytes of a file; empty if they do not end with a line."""
     try:
         with path.open("rb") as file:
-            return size > 0 and file.seek(size - 1) == size - 1 and file.read(1) == b"\n"
+            file.seek(max(size - _TAIL, 0))
+            end = file.read(min(size, _TAIL))
     except FileNotFoundError:  # rotated away
-        return False
+        return ""
+    return hashlib.sha256(end).hexdigest() if end.endswith(b"\n") else ""
 
 
 def load(spark: SparkSession, logs: str, now: datetime, destination: Destination, *, parsed: bool = False) -> None:

@@ -150,18 +150,27 @@ def test_spark_is_started_for_whatever_the_last_report_does_not_say(
 def test_of_a_file_that_grew_what_is_new_is_read_and_a_line_that_was_not_whole_counts_once(
     make: Callable[..., Made], tmp_path: Path
 ) -> None:
-    grows, torn = Log("proxy-a", "a1"), Log("proxy-b", "b1")
-    grown = grows.usage(0, requests=1).raw(b"bad").write(tmp_path / "logs")
+    grows, torn, other = Log("proxy-a", "a1"), Log("proxy-b", "b1"), Log("proxy-c", "c1")
+    for second in range(6):
+        grows.usage(second, requests=1)
+    grown = grows.raw(b"bad").write(tmp_path / "logs")
     line = torn.usage(0, requests=10).lines[0]
     cut = torn.write(tmp_path / "logs")
     cut.write_bytes(line[:40])
     first = make(incremental=True)
-    assert first.rows("files", "lines", "quarantined") == [(0, 1), (0, 1), (1, 0)]
-    read = grown.stat().st_size
-    more = grows.usage(10, requests=2).raw(b"worse").lines
-    grown.write_bytes(b"x" * (read - 1) + b"\n" + b"\n".join(more) + b"\n")  # what was read is not looked at again
+    assert first.rows("files", "lines", "quarantined") == [(0, 1), (0, 1), (6, 0)]
+    read = grown.read_bytes()
+    more = grows.usage(10, requests=2).raw(b"worse").lines[-2:]
+    begin = b"x" * (len(read) - 1025) + b"\n"  # what was read is not looked at again but for its end
+    grown.write_bytes(begin + read[-1024:] + b"\n".join(more) + b"\n")
     cut.write_bytes(line + b"\n")
-    second = make(incremental=True)
-    assert sum(requests for (requests,) in second.rows("traffic", "requests")) == 13
-    assert second.rows("files", "proxy", "lines", "quarantined") == [("proxy-a", 2, 0), ("proxy-b", 1, 0), (None, 0, 2)]
-    assert second.rows("quarantine", "raw") == [("bad",), ("worse",)]
+    second_look = make(incremental=True)
+    assert sum(requests for (requests,) in second_look.rows("traffic", "requests")) == 18
+    wanted = [("proxy-a", 7, 0), ("proxy-b", 1, 0), (None, 0, 2)]
+    assert second_look.rows("files", "proxy", "lines", "quarantined") == wanted
+    assert second_look.rows("quarantine", "raw") == [("bad",), ("worse",)]
+    for second in range(40):
+        other.usage(second, requests=100)
+    other.write(tmp_path / "elsewhere").rename(grown)
+    third = make(incremental=True)
+    assert ("proxy-c", 40, 0) in third.rows("files", "proxy", "lines", "quarantined"), "another file of that name is read whole"
