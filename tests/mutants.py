@@ -25,7 +25,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -123,10 +123,16 @@ def defects() -> list[str]:
 
 
 def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
-    """Defect → tests that reach its function, in the order in which they are to run."""
+    """Defect → tests that reach its function, in the order in which they are to run. What is called while modules are imported is
+    reached by no test, or by that which ran first: all tests count for it that reach something else in its module."""
     known = json.loads(STATS.read_text())
     busy = float(BUSY.read_text())
     seconds: Mapping[str, float] = {test: took / busy for test, took in known["duration_by_test"].items()}
+    reached: defaultdict[str, set[str]] = defaultdict(set)
+    of_module: defaultdict[str, set[str]] = defaultdict(set)
+    for function, tests in known["tests_by_mangled_function_name"].items():
+        reached[function].update(tests)
+        of_module[function.partition(".x")[0]].update(tests)
     found = {}
     for name in names:
         own = "tests/quota/" if name.startswith("quota") else "tests/wire/"
@@ -136,7 +142,9 @@ def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
         def rank(test: str, own: str = own, file: str = file) -> float:
             return seconds.get(test, 0.0) * (1 if test.startswith(file) else OTHERS if test.startswith(own) else OTHERS**2)
 
-        reaching = known["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], ())
+        reaching = reached[name.rpartition("__mutmut_")[0]]
+        if len(reaching) <= 1:
+            reaching = of_module[name.partition(".x")[0]]
         ordered = sorted(reaching, key=rank)
         total = accumulate(seconds.get(test, 0.0) for test in ordered)
         found[name] = [test for test, until in zip(ordered, total, strict=True) if until <= SECONDS] or ordered[:1]

@@ -254,3 +254,15 @@ def test_any_limit_that_may_be_set_can_be_reckoned_with(rate, seconds, partition
             for refusable in (True, False):
                 decision = room.charge(*partitions, refusable=refusable).decision
                 assert decision is None or 0 < decision.throttle <= 30
+
+
+@BOTH
+def test_a_proxy_that_a_client_comes_to_takes_over_what_another_one_knows_of_it_and_no_more(algorithm):
+    there, here = example(algorithm), example(algorithm)
+    there.charge(300)
+    here.charge(100)
+    kinds = [room.engine.controller_mutations for room in (there, here)]
+    owner, (one, other) = there.found.owner, kinds
+    for age, charged in ((0.0, 0.0), (0.0, 0.0), (10.0, 0.0)):
+        other.resume(owner, one.level(owner, 0.0), age, charged, 0.0)
+        assert other.level(owner, 0.0) == pytest.approx(one.level(owner, 0.0)), "what is known counts once"

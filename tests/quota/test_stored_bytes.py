@@ -297,3 +297,12 @@ def test_what_concerns_very_many_budgets_is_done_in_steps_between_which_others_a
     engine.change(limits_of(APPS, StoredBytesOptions(), **{TOPIC_STORED: TopicBudgets({})}))
     assert told(engine) == []
     assert not stored.of_topics.budgets, "they are gone with their limits"
+
+
+def test_before_the_first_look_all_is_written_and_after_it_everything_is_known() -> None:
+    engine = engine_of(topics={"a": limit(100, 50)})
+    assert engine.stored.topic("a").take(10**9)
+    assert engine.stored.unknown()
+    look(engine, one("a", 60))
+    assert not engine.stored.unknown()
+    assert not engine.stored.topic("a").take(1)
