@@ -8,16 +8,15 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-pytest.importorskip("matplotlib")
 from advice.limits import HeldBack
 from advice.use import Use
 from reports.render import words
-from reports.render.page import page
 from reports.render.sentences import sentences
 from reports.render.terminal import summary
 from reports.summary.model import (
@@ -49,8 +48,9 @@ from reports.summary.model import (
 from reports.tables import NAMES
 from tests.reports.logs import NOON
 from webpage import text
-from webpage.drawing import drawing
 
+NEEDS_MATPLOTLIB = pytest.mark.skipif(find_spec("matplotlib") is None, reason="there is no matplotlib")
+pytestmark = NEEDS_MATPLOTLIB
 EVIL = '<script>alert("1")</script>&amp;$x_{$\x1b[31m\u202e[bold]\n'
 SHOWN = "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&amp;amp;$x_{$\\x1b[31m\\u202e[bold]\\n"
 
@@ -139,6 +139,13 @@ def report_of(name: str) -> Report:
         ),
         capacity=capacity_of(name),
     )
+
+
+def page(report: Report) -> str:
+    """It needs matplotlib, which only the worker that runs these tests is to import."""
+    from reports.render.page import page as made
+
+    return made(report)
 
 
 @cache
@@ -362,6 +369,8 @@ def test_long_names_are_cut() -> None:
 
 
 def test_names_in_any_script_are_drawn_without_complaints():
+    from webpage.drawing import drawing
+
     names = ["日本語のトピック", "emoji 🚀"]
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
