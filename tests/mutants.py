@@ -171,7 +171,10 @@ def outcomes(jobs: Mapping[str, Sequence[str]], workers: int) -> Iterator[tuple[
         lines = (line for line in process.stdout if line.startswith(OUTCOME))
         for job in waiting:
             print(json.dumps(job), file=process.stdin, flush=True)
-            found.put(next(lines, ""))
+            line = next(lines, "")
+            found.put(line)
+            if not line:  # it has ended
+                break
 
     processes = [begin() for _ in range(workers)]
     try:
