@@ -6,8 +6,10 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What shares a cluster or Spark shares a worker (tests/parallel.py). Two more than there are cores, as more than a third of the time is waiting.
-WORKERS ?= -n $(shell expr $$(nproc) + 2)
+# What shares a cluster or Spark shares a worker (tests/parallel.py). Two more than there are cores, as more than a third of the time is waiting;
+# quick tests wait less, and each worker takes some seconds of CPU to find all tests.
+MORE := 2
+WORKERS ?= -n $(shell expr $$(nproc) + $(MORE))
 # Python keeps what it compiled: tests start hundreds of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -25,6 +27,7 @@ tests:
 	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
 # What starts no broker, no Spark, no Helm and no other Java program, and builds nothing: a minute on two cores.
+test-quick: MORE := 1
 test-quick: setup redis
 	$(BIN)/pytest $(WORKERS) --quick $(PYTEST_ARGS)
 
@@ -46,7 +49,7 @@ test-kafka: setup java
 test-pythons: setup
 	$(BIN)/python -m tests.pythons $(PYTEST_ARGS)
 
-# How many seeded defects the tests of quota/ and proxy/wire/ catch; some ten minutes. `make mutants MUTANTS_ARGS="--sample 1000 --seed 2"`
+# How many seeded defects of quota/ and proxy/wire/ the quick tests catch; some twenty minutes. `make mutants MUTANTS_ARGS="--sample 1000 --seed 2"`
 mutants: setup
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "mutmut>=3.8,<4"
 	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)

@@ -1,5 +1,6 @@
 """Measures the CPU seconds that each test file takes: `make test PYTEST_ARGS=--cpu`. In: the tests of a run. Out: a table by
-folder, and of the files and tests that cost most, at the end of the run.
+folder, and of the files and tests that cost most, at the end of the run. With several workers also: how long what is run as one
+took, and for how long each worker had nothing to do at the end. That is what `SECONDS` in `tests/parallel.py` is made of.
 
 Counted are user and system time of pytest and of all processes below it: brokers, Spark, proxies. A fixture is counted with the
 test that starts or stops it; what a shared cluster does in the background, with the test that runs at that time. CPU seconds can be
@@ -16,6 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
+
+from tests.parallel import unit_of
 
 PROPERTY = "cpu_seconds"
 SHOWN = 60
@@ -52,6 +55,10 @@ class CpuReport:
         self._begin = 0.0
         self.files: defaultdict[str, float] = defaultdict(float)
         self.tests: defaultdict[str, float] = defaultdict(float)
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        """unit → how long it took"""
+        self.last: dict[str, tuple[float, str]] = {}
+        """worker → when its last test ended, and of which unit"""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
@@ -69,6 +76,10 @@ class CpuReport:
             if name == PROPERTY and isinstance(value, float):
                 self.files[report.nodeid.split("::")[0]] += value
                 self.tests[report.nodeid] += value
+        if (worker := getattr(report, "worker_id", None)) is not None:
+            unit = unit_of(report.nodeid.split("::")[0])
+            self.seconds[unit] += report.duration
+            self.last[worker] = report.stop, unit
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         folders: defaultdict[str, float] = defaultdict(float)
@@ -79,3 +90,10 @@ class CpuReport:
             for name, seconds in sorted(table.items(), key=lambda row: -row[1])[:SHOWN]:
                 terminalreporter.write_line(f"{seconds:8.1f}  {name}")
             terminalreporter.write_line("")
+        if self.seconds:
+            terminalreporter.section("seconds")
+        for unit, seconds in sorted(self.seconds.items(), key=lambda row: -row[1])[:SHOWN]:
+            terminalreporter.write_line(f"{seconds:8.1f}  {unit}")
+        end = max((stop for stop, _ in self.last.values()), default=0.0)
+        for worker, (stop, unit) in sorted(self.last.items()):
+            terminalreporter.write_line(f"{worker} had nothing to do for the last {end - stop:.0f} s, after {unit}")

@@ -42,9 +42,15 @@ def versions_of(key: int) -> list[int]:
     return [version for version, kinds in schema_name_map[api_key_map[key]].items() if EntityType.request in kinds]
 
 
+@functools.cache
+def _types(schema: type[Any]) -> dict[str, Any]:
+    """Of its fields. Python evaluates them anew each time: a tenth of the time of the tests of messages."""
+    return typing.get_type_hints(schema)
+
+
 def make(schema: type[Any], chance: Random, **given: Any) -> Any:
     """An instance with every field filled by chance, tagged ones mostly too; `given` ones as they are."""
-    hints = typing.get_type_hints(schema)
+    hints = _types(schema)
     if isinstance(given.get("error_code"), int):
         given["error_code"] = ErrorCode(given["error_code"])
     values = {f.name: given[f.name] if f.name in given else _field(f, hints[f.name], chance) for f in dataclasses.fields(schema)}
@@ -53,7 +59,7 @@ def make(schema: type[Any], chance: Random, **given: Any) -> Any:
 
 def part_of(schema: type[Any], name: str) -> type[Any]:
     """The class of the elements of a field."""
-    hint = typing.get_type_hints(schema)[name]
+    hint = _types(schema)[name]
     kinds = [kind for kind in typing.get_args(hint) if typing.get_origin(kind) is tuple]
     inner: type[Any] = typing.get_args(kinds[0] if kinds else hint)[0]  # of a tuple that may be null
     return inner
@@ -97,7 +103,7 @@ def _value(f: Any, hint: Any, chance: Random) -> Any:
 
 
 _OTHERS: dict[str, Any] = {
-    "string": lambda chance: "".join(chance.choice("abcñ漢😀.-_") for _ in range(chance.choice((0, 3, 9, 150)))),
+    "string": lambda chance: "".join(chance.choices("abcñ漢😀.-_", k=chance.choice((0, 3, 9, 150)))),
     "bytes": lambda chance: chance.randbytes(chance.choice((0, 1, 40, 200))),
     "records": lambda chance: chance.randbytes(chance.choice((0, 1, 40, 200))),
     "bool": lambda chance: chance.random() < 0.5,

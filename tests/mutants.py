@@ -1,14 +1,14 @@
 """How many seeded defects the quick tests catch: `make mutants`, or `python -m tests.mutants --sample 300 --seed 1`.
 
-In: the sources of quota/ and proxy/wire/, and the tests of quota, wire, session and apis. Out: the share of defects that a test
+In: the sources of quota/ and proxy/wire/, and the quick tests that call them (`TESTS`). Out: the share of defects that a test
 caught, the names of the others, and exit code 1 below `WANTED`. mutmut makes the defects (another operator, number, text or
 argument in each) in a copy in `build/mutants`, and finds out which tests reach which function. There are some 15,000 defects, so
 a sample is tried; the same seed takes the same ones as long as the sources are the same.
 
 A defect is tried in a process that is forked from one that has imported all tests. It runs tests that reach the function, the
 quickest first and those of its own folder before others, until one fails or `SECONDS` are used up: so a defect may count as not
-caught that a slower test would catch. Where none fails they run again in a new process, which imports everything with the defect:
-some functions are called then and never again.
+caught that a slower test would catch. Where none fails, and the function is called while modules are imported, they run again in a
+new process, which imports everything with the defect. Who ends the program early gets the share of those that were tried.
 
 `mutmut show NAME`, called in `build/mutants`, prints a defect."""
 
@@ -25,11 +25,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Final
 
 import psutil
@@ -37,7 +39,10 @@ import psutil
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "build" / "mutants"
 SOURCES: Final = ("quota", "proxy/wire")
-TESTS: Final = ("tests/quota", "tests/wire", "tests/session", "tests/apis")
+TESTS: Final = (
+    *("tests/quota", "tests/wire", "tests/session", "tests/apis", "tests/fuzz/test_sessions.py"),
+    *("tests/cluster", "tests/config", "tests/fleet", "tests/observe", "tests/operate", "tests/upstream"),
+)
 STATS: Final = FOLDER / "mutants" / "mutmut-stats.json"
 """Which test reaches which function, and how long it takes."""
 BUSY: Final = FOLDER / "busy"
@@ -62,6 +67,8 @@ LIMIT: Final = 60
 PATIENCE: Final = 600.0
 """Seconds after which they are ended if they do not even use the CPU."""
 QUIET: Final = ("--quick", "-q", "-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:warnings")
+OUTCOME: Final = "outcome "
+"""How lines of a process begin that are not pytest's."""
 CAUGHT, SURVIVED, ENDED, NOT_REACHED = "caught", "survived", "ended after the time limit", "reached by no test"
 
 
@@ -116,10 +123,16 @@ def defects() -> list[str]:
 
 
 def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
-    """Defect → tests that reach its function, in the order in which they are to run."""
+    """Defect → tests that reach its function, in the order in which they are to run. What is called while modules are imported is
+    reached by no test, or by that which ran first: all tests count for it that reach something else in its module."""
     known = json.loads(STATS.read_text())
     busy = float(BUSY.read_text())
     seconds: Mapping[str, float] = {test: took / busy for test, took in known["duration_by_test"].items()}
+    reached: defaultdict[str, set[str]] = defaultdict(set)
+    of_module: defaultdict[str, set[str]] = defaultdict(set)
+    for function, tests in known["tests_by_mangled_function_name"].items():
+        reached[function].update(tests)
+        of_module[function.partition(".x")[0]].update(tests)
     found = {}
     for name in names:
         own = "tests/quota/" if name.startswith("quota") else "tests/wire/"
@@ -129,52 +142,76 @@ def tests_of(names: Sequence[str]) -> dict[str, list[str]]:
         def rank(test: str, own: str = own, file: str = file) -> float:
             return seconds.get(test, 0.0) * (1 if test.startswith(file) else OTHERS if test.startswith(own) else OTHERS**2)
 
-        reaching = known["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], ())
+        reaching = reached[name.rpartition("__mutmut_")[0]]
+        if len(reaching) <= 1:
+            reaching = of_module[name.partition(".x")[0]]
         ordered = sorted(reaching, key=rank)
         total = accumulate(seconds.get(test, 0.0) for test in ordered)
         found[name] = [test for test, until in zip(ordered, total, strict=True) if until <= SECONDS] or ordered[:1]
     return found
 
 
-def outcomes(jobs: Mapping[str, Sequence[str]], workers: int) -> dict[str, str]:
-    """Defect → what became of it, by several processes."""
-    found = {name: NOT_REACHED for name, tests in jobs.items() if not tests}
-    waiting = [(name, tests) for name, tests in jobs.items() if tests]
+def outcomes(jobs: Mapping[str, Sequence[str]], workers: int) -> Iterator[tuple[str, str]]:
+    """(Defect, what became of it) as they come, by several processes."""
+    yield from ((name, NOT_REACHED) for name, tests in jobs.items() if not tests)
+    waiting = iter([job for job in jobs.items() if job[1]])
+    found = SimpleQueue[str]()
+    folder = FOLDER / "mutants"
 
-    def work(share: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[str, str]]:
+    def begin() -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "tests.mutants", "--worker"]
-        folder = FOLDER / "mutants"
         own = environment() | {"PYTHONPATH": str(folder)}
-        given = json.dumps(share)
-        run = subprocess.run(command, cwd=folder, env=own, input=given, stdout=subprocess.PIPE, text=True, check=False)
-        if run.returncode:
-            sys.exit("the tests of defects could not be run")
-        lines = [line.split(" ", 2) for line in run.stdout.splitlines() if line.startswith("outcome ")]
-        return [(name, outcome) for _, name, outcome in lines]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=folder, env=own, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
 
-    with ThreadPoolExecutor(workers) as pool:
-        for some in pool.map(work, [waiting[i::workers] for i in range(workers)]):
-            found |= dict(some)
-    return found
+    def feed(process: subprocess.Popen[str]) -> None:
+        """Give a process one defect after the other, as those of others may take longer."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = (line for line in process.stdout if line.startswith(OUTCOME))
+        for job in waiting:
+            print(json.dumps(job), file=process.stdin, flush=True)
+            line = next(lines, "")
+            found.put(line)
+            if not line:  # it has ended
+                break
+
+    processes = [begin() for _ in range(workers)]
+    try:
+        for process in processes:
+            Thread(target=feed, args=[process], daemon=True).start()
+        for _ in filter(None, jobs.values()):
+            line = found.get()
+            if not line:
+                sys.exit("the tests of defects could not be run")
+            name, _, outcome = line.removeprefix(OUTCOME).strip().partition(" ")
+            yield name, outcome
+    finally:
+        for process in processes:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def work() -> None:
-    """A process that tries defects: jobs on standard input, a line for each on standard output."""
+    """A process that tries defects: a job in each line of standard input, what became of it in one of standard output."""
     import pytest
+    from mutmut.state import state
 
-    os.environ["MUTANT_UNDER_TEST"] = ""
-    jobs = json.loads(sys.stdin.read())
+    os.environ["MUTANT_UNDER_TEST"] = "stats"  # functions that are called say so
     pytest.main([*QUIET, "--collect-only", *TESTS])  # so that a fork finds everything imported
-    for name, tests in jobs:
-        print(f"outcome {name} {_tried(name, tests)}", flush=True)
+    os.environ["MUTANT_UNDER_TEST"] = ""
+    called = frozenset(state()._stats)
+    for line in sys.stdin:
+        name, tests = json.loads(line)
+        print(f"{OUTCOME}{name} {_tried(name, tests, anew=name.rpartition('__mutmut_')[0] in called)}", flush=True)
 
 
-def _tried(name: str, tests: Sequence[str]) -> str:
-    """Run tests with this defect, first in a fork, then in a new process. Returns what became of it."""
+def _tried(name: str, tests: Sequence[str], *, anew: bool) -> str:
+    """Run tests with this defect, first in a fork; `anew`: then in a new process, too. Returns what became of it."""
     outcome = _ran(name, tests, imported=True)
-    if outcome == SURVIVED and _ran(name, tests, imported=False) != SURVIVED and _ran("", tests, imported=False) == SURVIVED:
-        return CAUGHT
-    return outcome
+    if outcome != SURVIVED or not anew or _ran(name, tests, imported=False) == SURVIVED:
+        return outcome
+    return CAUGHT if _ran("", tests, imported=False) == SURVIVED else SURVIVED
 
 
 def _ran(name: str, tests: Sequence[str], *, imported: bool) -> str:
@@ -220,20 +257,28 @@ def main() -> int:
     copy_sources()
     names = defects()
     chosen = random.Random(options.seed).sample(names, min(options.sample, len(names)))
-    return report(outcomes(tests_of(chosen), os.cpu_count() or 1))
+    found: dict[str, str] = {}
+    for name in (signal.SIGINT, signal.SIGTERM):  # the first is ignored where a shell started this in the background
+        signal.signal(name, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        for name, outcome in outcomes(tests_of(chosen), os.cpu_count() or 1):
+            found[name] = outcome
+            if outcome != CAUGHT:
+                print(f"{outcome}: {name} ({len(found)} tried, {share_of(found):.1%} caught)", flush=True)
+    return report(found)
+
+
+def share_of(found: Mapping[str, str]) -> float:
+    """How much of these was caught. Where a defect makes something go on for ever, that is noticed, too."""
+    return sum(outcome in {CAUGHT, ENDED} for outcome in found.values()) / max(1, len(found))
 
 
 def report(found: Mapping[str, str]) -> int:
-    """Print what became of these defects. The exit code."""
-    for name, outcome in sorted(found.items()):
-        if outcome != CAUGHT:
-            print(f"{outcome}: {name}")
-    counts = Counter(found.values())
-    caught = counts[CAUGHT] + counts[ENDED]
-    share = caught / len(found)
+    """Print how many of these defects were caught. The exit code."""
+    counts, share = Counter(found.values()), share_of(found)
     print(
-        f"{caught} of {len(found)} defects caught ({counts[ENDED]} by the time limit), {counts[NOT_REACHED]} reached by no test:"
-        f" {share:.1%}; at least {WANTED:.0%} wanted"
+        f"{counts[CAUGHT] + counts[ENDED]} of {len(found)} defects caught ({counts[ENDED]} by the time limit),"
+        f" {counts[NOT_REACHED]} reached by no test: {share:.1%}; at least {WANTED:.0%} wanted"
     )
     return 0 if share >= WANTED else 1
 

@@ -47,6 +47,8 @@ SECONDS = {
     "tests/fleet/": 15,
     "tests/process/": 15,
     "tests/upstream/": 15,
+    "tests/quota/test_fleet.py": 10,
+    "tests/loadtest/test_shown.py": 10,
     "tests/": 2,
 }
 """Units, or the beginnings of their paths → seconds, measured on two busy cores (November 2026); the first that fits counts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from proxy.apis.registry import default_handlers, understood
 from proxy.hashing import murmur3
@@ -33,7 +33,9 @@ from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, user_li
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import Exempt, Limits
+from quota.steps import Steps
 
+T = TypeVar("T")
 HANDLERS = Handlers(default_handlers())
 ALICE = Entity("alice", None)
 ANYBODY = Entity("ANONYMOUS", None)
@@ -419,6 +421,17 @@ def last_frame(data: bytes) -> int:
 
 def correlation_id_of(request: bytes) -> int:
     return int.from_bytes(request[8:12], "big")
+
+
+def paused(work: Steps[T]) -> tuple[int, T]:
+    """(how often others could be served meanwhile, what the work gives)."""
+    pauses = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return pauses, end.value
+        pauses += 1
 
 
 def split(frame: bytes, at: int) -> tuple[bytes, bytes]:

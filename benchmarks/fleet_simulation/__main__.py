@@ -9,14 +9,13 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.fleet_simulation.fleet import Plan, bound, overshoot, run
 from quota.ledger import Away
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PROXIES: Final = (2, 4, 10, 20, 50, 100, 200, 500)
@@ -101,6 +100,9 @@ def tables(data: dict[str, Rows]) -> Iterator[str]:
 
 def draw(data: dict[str, Rows]) -> None:
     """docs/fleet.svg."""
+    import matplotlib as mpl  # here, as it takes longer than all else that tests import
+    from matplotlib.figure import Figure
+
     mpl.rcParams["svg.hashsalt"] = "fleet"  # the same drawing for the same figures
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)

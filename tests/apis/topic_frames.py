@@ -2,10 +2,12 @@
 
 import datetime
 import uuid
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 
 from proxy.wire.kio_bridge import parts_of
 from quota.kinds.controller_mutations import MutationLimit
@@ -25,9 +27,8 @@ def create(version: int, number: int, *topics: tuple[str, int], validate_only: b
 def created(version: int, number: int, *names: str, throttle_ms: int = 0, error: int = 0, partitions: int = -1) -> bytes:
     """The broker's answer; `partitions` as it says that there are, -1 where it says nothing of them."""
     topic = part_of(load_response_schema(19, version), "topics")
-    made = tuple(
-        make(topic, Random(1), name=name, error_code=error, error_message=None, num_partitions=partitions) for name in names
-    )
+    one = make(topic, Random(1), name="", error_code=error, error_message=None, num_partitions=partitions)
+    made = tuple(replace(one, name=name) for name in names)
     return response(19, version, number, topics=made, throttle_time=datetime.timedelta(milliseconds=throttle_ms))
 
 
@@ -44,10 +45,9 @@ def deleted(version: int, number: int, *topics: str | uuid.UUID, throttle_ms: in
     """The broker's answer."""
     topic = part_of(load_response_schema(20, version), "responses")
     named = [{"name": t} if isinstance(t, str) else {"name": None, "topic_id": t} for t in topics]
-    made = tuple(
-        make(topic, Random(1), **({"topic_id": None} if version >= 6 else {}) | each, error_code=error, error_message=None)
-        for each in named
-    )
+    ids = {"topic_id": None} if version >= 6 else {}
+    one = make(topic, Random(1), name=None, **ids, error_code=error, error_message=None)
+    made = tuple(replace(one, **each) for each in named)
     return response(20, version, number, responses=made, throttle_time=datetime.timedelta(milliseconds=throttle_ms))
 
 
@@ -61,7 +61,8 @@ def grow(version: int, number: int, *topics: tuple[str, int], validate_only: boo
 def grown(version: int, number: int, *names: str, throttle_ms: int = 0, error: int = 0) -> bytes:
     """The broker's answer."""
     topic = part_of(load_response_schema(37, version), "results")
-    made = tuple(make(topic, Random(1), name=name, error_code=error, error_message=None) for name in names)
+    one = make(topic, Random(1), name="", error_code=error, error_message=None)
+    made = tuple(replace(one, name=name) for name in names)
     return response(37, version, number, results=made, throttle_time=datetime.timedelta(milliseconds=throttle_ms))
 
 
@@ -83,21 +84,16 @@ def described(
     """An answer about topics; one of 0 partitions is not there, if `errors` say nothing else."""
     topic = part_of(load_response_schema(3, version), "topics")
     part = part_of(topic, "partitions")
-    made = tuple(
-        make(
-            topic,
-            Random(1),
-            name=name or None,
-            **(
-                {"topic_id": (ids or {}).get(name) or (uuid.uuid5(uuid.NAMESPACE_DNS, name) if n else None)}
-                if version >= 10
-                else {}
-            ),
-            error_code=(errors or {}).get(name, 0 if n else 3),
-            partitions=tuple(make(part, Random(i)) for i in range(n)),
-        )
-        for name, n in sizes.items()
-    )
+    parts = [make(part, Random(i)) for i in range(max(sizes.values(), default=0))]
+    one = make(topic, Random(1), partitions=())
+
+    def told(name: str, n: int) -> Any:
+        id = (ids or {}).get(name) or (uuid.uuid5(uuid.NAMESPACE_DNS, name) if n else None)
+        error = ErrorCode((errors or {}).get(name, 0 if n else 3))
+        of_name = {"name": name or None} | ({"topic_id": id} if version >= 10 else {})
+        return replace(one, **of_name, error_code=error, partitions=tuple(parts[:n]))
+
+    made = tuple(told(name, n) for name, n in sizes.items())
     return response(3, version, number, topics=made, brokers=())
 
 

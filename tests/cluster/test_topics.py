@@ -441,11 +441,12 @@ def accepted(*, refused_every: float = 0, poll_every: float = 0, seen_every: flo
     limits = BytesIn(TopicLimits(1000, {"orders": 500}))
     topics = Topics(limits)
     there = metadata(12, ("orders", 7), partitions=2)
+    answers = ((refused_every, said("orders", NOT_AUTHORIZED)), (seen_every, there), (gone_every, said("orders", 3)))
     learn(topics, there)
     passed = 0
     for step in range(1, 1200):
         now = step / 10
-        for every, frame in ((refused_every, said("orders", NOT_AUTHORIZED)), (seen_every, there), (gone_every, said("orders", 3))):
+        for every, frame in answers:
             if every and step % int(every * 10) == 5:
                 learn(topics, frame)
         if poll_every and step % int(poll_every * 10) == 0:

@@ -250,7 +250,7 @@ def foreign() -> Iterator[bytes]:
     yield orjson.dumps([1, "s", "n", 1, 1, 0, []])
 
 
-@pytest.mark.parametrize("value", foreign())
+@pytest.mark.parametrize("value", [*foreign()])
 def test_a_record_that_makes_no_sense_is_told_from_others(value: bytes) -> None:
     with pytest.raises(BadRecord):
         decode(value)

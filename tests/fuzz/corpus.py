@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from kio.index import load_request_schema
 
 from quota.catalogue import KEYS
+from tests import properties
 from tests.fuzz.bystander import PRODUCER_ID, TOPIC
 from tests.fuzz.places import Place, request_places, response_places
 from tests.messages import batch, part_of, produce, request, response, versions_of
 from tests.support import HANDLERS
 
-PAIRS = 400
+PAIRS = max(100, properties.share(400))
 """Requests with their responses that are made at once: making them takes longer than breaking them."""
 PRODUCE, FETCH, HANDSHAKE, CREATE_TOPICS, AUTHENTICATE, ALTER_QUOTAS = 0, 1, 17, 19, 36, 49
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI")

@@ -128,3 +128,11 @@ def test_a_burst_at_several_proxies_is_one_burst_and_no_second_is_dark(proxies: 
     assert min(found.pieces[2:]) > 0.25
     assert max(found.pieces[1:]) < 1.5
     assert found.rate == pytest.approx(1.0, abs=0.01)
+
+
+def test_who_is_over_only_by_what_others_are_expected_to_charge_waits_for_half_of_it() -> None:
+    """So that what they leave can be used."""
+    window = RateWindow(100)
+    window.expect(2.0)
+    window.record(501, 0.0)
+    assert window.wait(0.0) == pytest.approx(2 / 100 / 2)

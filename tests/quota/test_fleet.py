@@ -11,8 +11,8 @@ from benchmarks.fleet_simulation.__main__ import DOCS, tables
 from benchmarks.fleet_simulation.fleet import Plan, bound, overshoot, run
 from quota.ledger import Away
 
-PLAN = Plan(4, seconds=80, warm=20, requests=120)
-"""Four proxies, 64 connections in skewed shares; 60 s are compared."""
+PLAN = Plan(4, seconds=50, warm=20, requests=120)
+"""Four proxies, 64 connections in skewed shares; 30 s are compared."""
 MANY = pytest.param(20, marks=pytest.mark.nightly)
 """Proxies; those who move from one to another do so between 20 before every push, too."""
 
@@ -52,13 +52,13 @@ def test_lost_batches_and_answers_count_once() -> None:
 
 
 def test_a_store_that_restarts_empty_changes_nothing() -> None:
-    assert run(replace(PLAN, flush=40.0)).rate == pytest.approx(1.0, abs=0.03)
+    assert run(replace(PLAN, flush=30.0)).rate == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("when_away", Away)
 def test_while_the_store_is_away_proxies_go_by_their_shares(when_away: Away) -> None:
     """It takes `stale_after` to be noticed, in which each proxy takes all that the quota lets come up."""
-    plan = replace(PLAN, away=(40.0, 60.0), when_away=when_away)
+    plan = replace(PLAN, seconds=80, away=(40.0, 60.0), when_away=when_away)
     found = run(plan)
     assert sum(found.pieces[40:42]) <= plan.stale_after * plan.proxies + 2
     assert sum(found.pieces[42:60]) / 18 == pytest.approx(1.0, abs=0.1)

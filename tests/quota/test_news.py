@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.hashing import murmur3
+from quota import fleet_events
 from quota.engine import Engine
 from quota.entity import Entity
 from quota.fleet_events import BURST, MOST, PER_SECOND, FleetEvents
@@ -111,3 +112,20 @@ def test_producer_ids_that_another_proxy_counted_are_known_here() -> None:
     there.producer_ids.count("alice", [5, 6], 0.0)
     heard.hear("there", [event for _, (_, event) in told.take(10)], 0.0, 0.0)
     assert here.producer_ids.new("alice", [5, 6, 7], 0.0) == [2]
+
+
+def test_of_very_many_users_those_are_forgotten_who_may_tell_as_much_as_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_events, "MOST", 10)
+    here = Proxy()
+    for number in range(100):
+        here.now = float(number)
+        here.events._ids(f"user-{number}", [1])
+        here.told()
+    assert len(here.events._allowances) <= 11
+    assert here.events.lost == 0
+
+
+def test_no_mute_of_another_proxy_lasts_longer_than_the_longest_here() -> None:
+    here = Proxy()
+    here.events.hear("there", [["mute", "producer_byte_rate", "alice", None, None, 1000.0]], 1.0, 5.0)
+    assert here.engine.mutes.left("producer_byte_rate", ALICE, 5.0) == pytest.approx(29)

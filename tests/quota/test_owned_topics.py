@@ -19,9 +19,10 @@ from quota.entity import Entity
 from quota.fleet_events import FleetEvents
 from quota.kinds.topic_numbers import Judged, conclude, judging
 from quota.owned_topics import HEARD_FOR, MAX_RESERVED, Owned, OwnedTopics, WantedTopic
-from quota.steps import finish_at_once
+from quota.steps import STEP, finish_at_once
 from quota.tenants import Tenant, Tenants, owner_of
 from tests.quota.test_tenants import rows
+from tests.support import paused
 
 APPS, ALICE, BOB = owner_of("apps"), Entity("alice", None), Entity("bob", None)
 TENANTS = {"apps": {"users": ["alice"], "topic_prefixes": ["apps."]}}
@@ -240,3 +241,22 @@ def test_while_topics_are_counted_anew_owners_have_what_they_had_and_then_all(mo
     finish_at_once(counting)
     assert not owned.recounting
     assert (owned.owned(ALICE), owned.owned(APPS)) == (Owned(2, 6), Owned(3, 8))
+
+
+def test_those_owners_are_shown_first_that_have_most_of_what_they_may_have():
+    users = [{"user": "bob", "max_partitions": 100}, {"user": "carol", "max_partitions": 20}, {"user": "dave", "max_topics": 1}]
+    engine = engine_of({"max_partitions": 1000}, *users)
+    for number, creator in enumerate(("alice", "bob", "carol", "dave", *(f"user-{i}" for i in range(5 * STEP)))):
+        engine.owned.created(f"t{number}", creator)
+        engine.owned.topic_sized(f"t{number}", 10)
+    kinds = {kind.name: kind for kind in engine.topic_numbers}
+    pauses, told = paused(kinds["partition_count"].fullest(5))
+    assert [(owner.user, stands.usage, stands.limit, stands.left) for owner, stands in told] == [
+        ("carol", 10, 20, 10),
+        ("bob", 10, 100, 90),
+    ]
+    assert 5 <= pauses <= 10, "others are served between two steps"
+    assert finish_at_once(kinds["partition_count"].fullest(1)) == told[:1]
+    assert [owner for owner, _ in finish_at_once(kinds["tenant_partition_count"].fullest(5))] == [APPS]
+    assert [owner.user for owner, _ in finish_at_once(kinds["topic_count"].fullest(5))] == ["dave"]
+    assert finish_at_once(kinds["tenant_topic_count"].fullest(5)) == []

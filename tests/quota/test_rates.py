@@ -263,7 +263,9 @@ def test_time_that_goes_back_does_no_harm():
     assert window.wait(1.0) == pytest.approx(11.2)
 
 
-@pytest.mark.parametrize("wrong", [(0, 11, 1.0), (-1, 11, 1.0), (1, 1, 1.0), (1, 1001, 1.0), (1, 11, 0), (float("nan"), 11, 1.0)])
+@pytest.mark.parametrize(
+    "wrong", [(0, 11, 1.0), (-1, 11, 1.0), (1, 1, 1.0), (1, 1001, 1.0), (1, 11, 0), (1, 11, float("inf")), (float("nan"), 11, 1.0)]
+)
 def test_what_makes_no_window_is_refused(wrong):
     with pytest.raises(ValueError, match="samples"):
         RateWindow(*wrong)
@@ -498,3 +500,11 @@ def test_a_measured_rate_is_not_above_another_when_the_first_sample_passes_that_
     ends = [now, *(last + number * seconds for _, last in samples if last + number * seconds > now)]
     enough = next(end for end in ends if after_all_steps()[0].average(end + 2e-6 * (end > now)) <= rate)
     assert window.wait_for(rate, now) == pytest.approx(enough - now, abs=1e-5)
+
+
+def test_samples_of_other_lengths_have_kafkas_figures_above_the_limit_too():
+    window = RateWindow(10, number=3, seconds=2.0)
+    window.record(100, 0.0)
+    assert window.average(0.0) == 25, "100 within two samples of 2 s"
+    assert window.wait(0.0) == 6
+    assert window.average(3.0) == 17.5, "30 are paid"

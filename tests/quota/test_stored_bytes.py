@@ -12,13 +12,13 @@ from quota.batch import Batch
 from quota.catalogue import TOPIC_STORED
 from quota.engine import Engine
 from quota.entity import Entity
-from quota.kinds.stored_bytes import TENANT_STORED, Budget, Stands, StoredBytesOptions, StoredLimit, TopicBudgets
+from quota.kinds.stored_bytes import AT_ONCE, TENANT_STORED, Budget, Stands, StoredBytesOptions, StoredLimit, TopicBudgets
 from quota.kinds.tenant_rates import TenantTable
 from quota.produce import Judgement, Judging
 from quota.rules import Rules
-from quota.steps import finish_at_once
+from quota.steps import Steps, finish_at_once
 from quota.tenants import Tenant, Tenants, owner_of
-from tests.support import changed, limits_of
+from tests.support import changed, limits_of, paused
 
 APPS = Tenants({"apps": Tenant(user_prefixes=("app-",), topic_prefixes=("apps.",)), "ops": Tenant(topic_prefixes=("apps.ops.",))})
 Sizes = Mapping[int, Mapping[str, Mapping[int, int]]]
@@ -272,3 +272,37 @@ def test_a_tenant_and_a_topic_of_the_same_name_are_two() -> None:
     engine = Engine(limits_of(named, **tables), murmur3)
     look(engine, {1: {"x.a": {0: 10}, "orders": {0: 70}}})
     assert sorted(it.used for it in engine.stored.budgets) == [10, 70]
+
+
+def test_what_concerns_very_many_budgets_is_done_in_steps_between_which_others_are_served() -> None:
+    count = 5 * AT_ONCE
+    names = [f"t{i}" for i in range(count)]
+    engine = engine_of(topics=dict.fromkeys(names, limit(100, 50)))
+    stored = engine.stored
+    for name in names:
+        stored.topic(name)
+
+    def steps(work: Steps[Any], passes: int) -> Any:
+        pauses, given = paused(work)
+        assert passes * 5 <= pauses <= passes * 10
+        return given
+
+    found = steps(stored.begin(0.0, everything=True), 3)  # to make budgets, to look for those of no limit, and to begin
+    found.brokers = {1: {name: {0: 60} for name in names}}
+    stored.understand(found)
+    steps(stored.finish(found), 2)
+    assert len(steps(engine.look_at_stored(), 1)) == count
+    near = steps(stored.begin(1.0, everything=False), 2)
+    assert near.wanted == dict.fromkeys(names, 1)
+    engine.change(limits_of(APPS, StoredBytesOptions(), **{TOPIC_STORED: TopicBudgets({})}))
+    assert told(engine) == []
+    assert not stored.of_topics.budgets, "they are gone with their limits"
+
+
+def test_before_the_first_look_all_is_written_and_after_it_everything_is_known() -> None:
+    engine = engine_of(topics={"a": limit(100, 50)})
+    assert engine.stored.topic("a").take(10**9)
+    assert engine.stored.unknown()
+    look(engine, one("a", 60))
+    assert not engine.stored.unknown()
+    assert not engine.stored.topic("a").take(1)

@@ -180,3 +180,12 @@ def test_members_that_are_added_while_proxies_run_join_those_of_the_file_which_g
         "`alice` of `users` is of tenant `apps` already",
         "`bob` of `users` is of tenant `new` already",
     ]
+
+
+@pytest.mark.parametrize(("user", "tenant"), [(100, 120), (120, 100)])
+def test_who_is_muted_for_itself_and_for_its_tenant_waits_for_the_longer_of_both(user: int, tenant: int) -> None:
+    engine = engine_of(settings(user=user, tenant=tenant))
+    rate(engine).charge(1300, 0.0)
+    held = rate(engine).hold(0.0)
+    assert held is not None
+    assert held.throttle == pytest.approx(3)

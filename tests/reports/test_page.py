@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib")
-from reports.render.page import page
 from reports.summary.model import Party, Report
 from tests.browser import BROWSER, browsed
-from tests.reports.test_render import report_of
+from tests.reports.test_render import NEEDS_MATPLOTLIB, page, report_of
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
+pytestmark = [pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine"), NEEDS_MATPLOTLIB]
 TABLE = "document.querySelector('#principals table')"
 VISIBLE = f"[...{TABLE}.tBodies[0].rows].filter(row => !row.hidden)"
 NAMES = f"{VISIBLE}.slice(0, 3).map(row => row.cells[0].textContent)"

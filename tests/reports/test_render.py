@@ -6,17 +6,17 @@ import warnings
 from base64 import b64encode
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-pytest.importorskip("matplotlib")
 from advice.limits import HeldBack
 from advice.use import Use
 from reports.render import words
-from reports.render.page import page
 from reports.render.sentences import sentences
 from reports.render.terminal import summary
 from reports.summary.model import (
@@ -48,8 +48,9 @@ from reports.summary.model import (
 from reports.tables import NAMES
 from tests.reports.logs import NOON
 from webpage import text
-from webpage.drawing import drawing
 
+NEEDS_MATPLOTLIB = pytest.mark.skipif(find_spec("matplotlib") is None, reason="there is no matplotlib")
+pytestmark = NEEDS_MATPLOTLIB
 EVIL = '<script>alert("1")</script>&amp;$x_{$\x1b[31m\u202e[bold]\n'
 SHOWN = "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&amp;amp;$x_{$\\x1b[31m\\u202e[bold]\\n"
 
@@ -140,6 +141,19 @@ def report_of(name: str) -> Report:
     )
 
 
+def page(report: Report) -> str:
+    """It needs matplotlib, which only the worker that runs these tests is to import."""
+    from reports.render.page import page as made
+
+    return made(report)
+
+
+@cache
+def page_of(name: str) -> str:
+    """The page of this report, once: its plots take long."""
+    return page(report_of(name))
+
+
 class Page(HTMLParser):
     """Elements with their attributes, as a browser would find them."""
 
@@ -154,12 +168,12 @@ class Page(HTMLParser):
 
 
 def test_text_of_logs_is_escaped_wherever_it_is_shown() -> None:
-    html = page(report_of(EVIL))
+    html = page_of(EVIL)
     assert html.count("<script") == 1, "the page's own"
     assert "\x1b" not in html
     assert "\u202e" not in html
     assert html.count(SHOWN) > 40
-    assert {tag for tag, _ in Page(html).elements} == {tag for tag, _ in Page(page(report_of("alice"))).elements}
+    assert {tag for tag, _ in Page(html).elements} == {tag for tag, _ in Page(page_of("alice")).elements}
 
 
 def test_text_of_logs_is_no_markup_for_the_terminal() -> None:
@@ -172,7 +186,7 @@ def test_text_of_logs_is_no_markup_for_the_terminal() -> None:
 
 
 def test_the_page_needs_no_other_file_and_may_load_none() -> None:
-    html = page(report_of("alice"))
+    html = page_of("alice")
     for tag, attributes in Page(html).elements:
         assert tag not in {"link", "img", "iframe", "base", "object"}
         assert not attributes.get("src")
@@ -182,7 +196,7 @@ def test_the_page_needs_no_other_file_and_may_load_none() -> None:
 
 
 def test_no_script_but_the_pages_own_may_run() -> None:
-    html = page(report_of("alice"))
+    html = page_of("alice")
     (script,) = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
     allowed = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'" in html
@@ -201,7 +215,7 @@ def test_every_section_is_in_the_table_of_contents() -> None:
 def test_weeks_are_compared_those_that_changed_most_first() -> None:
     report = report_of("alice")
     (party,), (topic,) = report.traffic.principals, report.traffic.topics
-    assert "Week over week" not in page(report)
+    assert "Week over week" not in page_of("alice")
     principals = (party, replace(party, principal="bob", last_week=3 * 2**20, week_before=2**20, growth=2.0))
     topics = (replace(topic, last_week=0, week_before=9 * 2**20, growth=-1.0),)
     compared = replace(report, traffic=replace(report.traffic, principals=principals, topics=topics))
@@ -212,7 +226,7 @@ def test_weeks_are_compared_those_that_changed_most_first() -> None:
 
 
 def test_plots_take_their_colours_from_the_page_and_share_no_ids() -> None:
-    html = page(report_of("alice"))
+    html = page_of("alice")
     drawings = re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
     assert len(drawings) == 6
     assert all("var(--s1)" in drawing and "#0a0b" not in drawing and "#0102" not in drawing for drawing in drawings)
@@ -222,7 +236,7 @@ def test_plots_take_their_colours_from_the_page_and_share_no_ids() -> None:
 
 
 def test_what_is_not_there_is_said_in_words() -> None:
-    html = page(report_of("alice"))
+    html = page_of("alice")
     assert "Nobody was throttled." in html
     assert "No topic was fetched from." in html
     assert "The 1 largest of 21 principals." in html
@@ -355,6 +369,8 @@ def test_long_names_are_cut() -> None:
 
 
 def test_names_in_any_script_are_drawn_without_complaints():
+    from webpage.drawing import drawing
+
     names = ["日本語のトピック", "emoji 🚀"]
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
@@ -368,11 +384,11 @@ def test_who_hit_a_limit_is_said_to_have_hit_it_with_the_numbers() -> None:
     assert "Of 2 owners of limits in force, 1 hit them, 1 more went over and 0 came near" in said
     assert "alice was throttled 40 times, for at least 32 s and refused 523 times by alice." in said
     why = "p99 of 40 intervals 9.5/s; hit its limit of 10/s in 30: throttled 40 times, for at least 32 s and refused 523 times"
-    assert why in page(report_of("alice"))
+    assert why in page_of("alice")
 
 
 def test_what_its_maker_says_about_the_logs_stands_at_the_top_as_text() -> None:
     html = page(replace(report_of("alice"), note="The first week is <b>generated</b>."))
     assert "The first week is &lt;b&gt;generated&lt;/b&gt;." in html
     assert html.index("The first week is") < html.index('class="tiles"')
-    assert "The first week" not in page(report_of("alice"))
+    assert "The first week" not in page_of("alice")

@@ -52,7 +52,7 @@ def test_an_observed_rate_of_connections_makes_nobody_wait(world):
     assert [decision.quota for decision, _ in w.watcher.would] == ["connection_rate"] * 2
 
 
-@pytest.mark.parametrize("clients", [1, 10, 100])
+@pytest.mark.parametrize("clients", [1, 30])
 def test_a_user_gets_its_rate_over_a_minute(world, clients):
     """Clients that open another connection as soon as they are through, in simulated time and exact arithmetic."""
     rate = 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,3 +148,15 @@ def test_an_answer_with_an_error_is_not_learned():
     failed = written([("a", 0)], 1, errors={"a": 6})
     run.shape.learn(failed, 0, len(failed))
     assert run.shape.answers(failed, 0, 1, 1) == 0
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_a_large_request_of_which_only_the_beginning_stands_in_one_piece(version: int) -> None:
+    data = write({("a", 0): records(20_000)}, 5, version)
+    for cuts in ((9000,), (1000, 9000, len(data) - 3)):
+        pieces = [data[a:b] for a, b in itertools.pairwise((0, *cuts, len(data)))]
+        run = known(version).one((pieces[0], 0, len(pieces[0]), pieces))
+        whole = known(version).run(data, 0, 1, 1 << 20)
+        assert run is not None
+        assert whole is not None
+        assert (run.carried, run.records, run.correlation_id) == (whole.carried, whole.records, 5)
