@@ -64,7 +64,7 @@ DEFECTS: Final = (
         "        self._muted_until = until + 20\n        self._block",
     ),
     Defect("the client is not told of its throttle", "proxy/session/throttled.py", "return ceil(self.mute * 1000)", "return 0"),
-    Defect("a hold lasts longer than documented", "quota/engine.py", "MAX_HOLD = 10.0", "MAX_HOLD = 100.0"),
+    Defect("a hold lasts longer than documented", "quota/engine.py", "MAX_HOLD: Final = 10.0", "MAX_HOLD: Final = 100.0"),
     Defect(
         "memory is not given back at the end of a connection",
         "proxy/session/session.py",
