@@ -76,7 +76,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--currency", default="", metavar="NAME", help="Currency of the costs, such as EUR.")
 @click.option("--note", default="", metavar="TEXT", help="A sentence for the top of the page, such as where the logs come from.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master. Under spark-submit, its own master is used.")
-@click.option("--memory", default="1500m", show_default=True, callback=_memory, help="Heap of the driver, as Java has it.")
+@click.option("--memory", default="1000m", show_default=True, callback=_memory, help="Heap of the driver, as Java has it.")
 @click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be given several times.")
 def report(**given: Any) -> None:
     """Report from the proxies' logs when each volume fills, who fills it, and who was throttled.

@@ -113,7 +113,7 @@ class Java:
 
 @contextmanager
 def start_java(
-    master: str, *, size: int | None = None, memory: str = "1500m", settings: Mapping[str, str] | None = None
+    master: str, *, size: int | None = None, memory: str = "1000m", settings: Mapping[str, str] | None = None
 ) -> Iterator[Java]:
     """Java for a session on `master`, as of `reports.session.spark_session`. It starts when the block begins, and its files are
     gone when it ends.

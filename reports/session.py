@@ -52,7 +52,7 @@ def spark_session(
     master: str,
     *,
     size: int | None = None,
-    memory: str = "1500m",
+    memory: str = "1000m",
     settings: Mapping[str, str] | None = None,
     java: Java | None = None,
 ) -> Iterator[SparkSession]:
