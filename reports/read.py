@@ -53,8 +53,8 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
     new = _keep_listing(listed, destination)
     if not listed and not destination.incremental:
         raise no_logs(logs)
-    files = [_what_is_new(uri, listed[uri][0], destination) for uri in new]
-    known = destination.known.get(_COMPLETE, {})
+    known = destination.known.get(_COMPLETE, {}) if destination.incremental else {}
+    files = [_what_is_new(uri, listed[uri][0], *known.get(uri, (0, ""))) for uri in new]
     complete = {uri: known[uri] for uri in known if uri in listed and uri not in new}
     for file in files:
         if file.end is not None and (tail := _tail(file.path, file.end)):
@@ -72,14 +72,13 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
     return True
 
 
-def _what_is_new(uri: str, size: int, destination: Destination) -> LogFile:
-    """Of a plain file that has grown since the last report what came after its last line; a compressed one is read whole."""
+def _what_is_new(uri: str, size: int, read: int, tail: str) -> LogFile:
+    """What to read of a file. If it is plain, has grown since the last report `read` so many bytes, and these end with the same
+    `tail`, only what came after them."""
     path = Path(unquote(uri.removeprefix("file:")))
     if path.suffix != ".jsonl":
         return LogFile(path, uri)
-    read, tail = destination.known.get(_COMPLETE, {}).get(uri, (0, "")) if destination.incremental else (0, "")
-    grew = 0 < read < size and tail == _tail(path, read)
-    return LogFile(path, uri, read if grew else 0, size)
+    return LogFile(path, uri, read if 0 < read < size and tail == _tail(path, read) else 0, size)
 
 
 def _tail(path: Path, size: int) -> str:

@@ -363,7 +363,8 @@ class Client:
         for s in sums.values():
             self.services.tally.give_back(s)
         sums.clear()
-        self._targets.clear()  # they have sums, too
+        for target in self._targets.values():
+            target.total = None  # all else that is known of it stays
 
     def forget(self) -> None:
         """The end: give all sums back."""
