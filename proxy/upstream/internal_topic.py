@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
+from proxy.backoff import Backoff
 from proxy.config.units import HostPort
 from proxy.upstream.broker_client import CLIENT_ID, BrokerClient, BrokerError, secret_of
 from proxy.upstream.connector import TopicError, Upstream
@@ -29,6 +30,9 @@ FIRST_RETRY, SLOWEST_RETRY = 0.25, 5.0
 MAX_BATCH: Final = 900_000
 """Bytes of one message: less than the least `max.message.bytes` that clusters have."""
 POLICY: Final = "cleanup.policy"
+ANEW: Final = "it was made anew, and is read from its beginning"
+FIRST_LOOK, SLOWEST_LOOK = 0.05, 0.5
+"""Seconds between two questions for a topic that was just created."""
 _TOPIC_EXISTS: Final = 36
 DENIED: Final = (29, 31)
 """TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED"""
@@ -52,6 +56,7 @@ class InternalTopic:
 
     def __init__(self, name: str, servers: Callable[[], Iterable[HostPort]], upstream: Upstream, partitions: int = 1) -> None:
         self.name, self._servers, self._upstream, self._partitions = name, servers, upstream, partitions
+        self._id = b""
 
     async def describe(self) -> Description:
         """Ask one broker after the other until one answers."""
@@ -65,15 +70,32 @@ class InternalTopic:
         raise TopicError("; ".join(reasons) or "no broker is known")
 
     async def ensure(self, settings: Mapping[str, str], created: Callable[[int, dict[str, str]], None]) -> Description:
-        """Describe the topic, and create it first if there is none. `created` is told its replicas and settings."""
+        """Describe the topic, and create it first if there is none. `created` is told its replicas and settings. From now on
+        `verify` knows the topic by its id."""
         found = await self.describe()
-        if found.topic is not None:
-            return found
-        replicas = min(3, found.brokers)
-        all_settings = await self._create(found.servers, replicas, settings)
-        if all_settings is not None:
-            created(replicas, all_settings)
-        return await self.describe()
+        if found.topic is None:
+            replicas = min(3, found.brokers)
+            all_settings = await self._create(found.servers, replicas, settings)
+            if all_settings is not None:
+                created(replicas, all_settings)
+            found = await self._describe_created()
+        self._id = b"" if found.topic is None else found.topic.topic_id
+        return found
+
+    async def _describe_created(self) -> Description:
+        """A broker hears of a new topic some time after the controller has made it. Until its id is known, another topic of its
+        name could not be told from it. No topic after `PATIENCE`: it may not be seen."""
+        clock, pause = asyncio.get_running_loop().time, Backoff(FIRST_LOOK, SLOWEST_LOOK)
+        deadline = clock() + PATIENCE
+        while (found := await self.describe()).topic is None and clock() < deadline:
+            await pause.wait()
+        return found
+
+    async def verify(self) -> None:
+        """`TopicError` if this is another topic of the same name by now."""
+        topic = (await self.describe()).topic
+        if topic is not None and topic.topic_id != self._id:
+            raise TopicError(ANEW)
 
     async def _create(self, servers: list[str], replicas: int, settings: Mapping[str, str]) -> dict[str, str] | None:
         """Create the topic. Only replicas that are in sync may lead, and with three replicas a write needs two.

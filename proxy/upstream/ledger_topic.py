@@ -38,7 +38,6 @@ MAX_SIZE: Final = 256 << 20
 """Bytes of a partition after which brokers delete the oldest records: minutes of the most that proxies write, many times what is
 written between two snapshots."""
 SEGMENT: Final = 32 << 20
-ANEW: Final = "it was made anew, and is read from its beginning"
 FOUND_WITHIN: Final = 4.0
 """Seconds that records may take to be read that are there."""
 LONGEST_WAIT: Final = 2.0
@@ -64,7 +63,7 @@ class LedgerTopic:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[OpenTopic]:
         """Create the topic if there is none, check it, and connect."""
-        servers, topic_id = await self._prepare()
+        servers = await self._prepare()
         access = {"bootstrap_servers": servers, **self._own.access()}
         reading = {"enable_auto_commit": False, "auto_offset_reset": "none"}
         async with (
@@ -72,10 +71,10 @@ class LedgerTopic:
             started(AIOKafkaConsumer(**reading, **access)) as events,
             started(AIOKafkaProducer(acks="all", max_batch_size=MAX_BATCH, **access)) as producer,
         ):
-            yield OpenTopic(self.name, self._own, topic_id, [updates, events], producer)
+            yield OpenTopic(self.name, self._own, [updates, events], producer)
 
-    async def _prepare(self) -> tuple[list[str], bytes]:
-        """The servers to start with, and the id of the topic (empty if the broker does not know it yet)."""
+    async def _prepare(self) -> list[str]:
+        """The servers to start with."""
 
         def created(replicas: int, settings: dict[str, str]) -> None:
             self._log.info("ledger topic created", topic=self.name, replicas=replicas, settings=settings)
@@ -87,7 +86,7 @@ class LedgerTopic:
             policy = await self._own.policy(admin) or _DELETE
         if "compact" in policy:
             raise TopicError(f"its {POLICY} is {policy}, so that amounts would be lost; set it to {_DELETE}")
-        return servers, b"" if topic is None else topic.topic_id
+        return servers
 
     async def _mend(self, servers: list[str], partitions: int) -> None:
         """Brokers that create topics automatically make one with too few partitions when the right one was deleted. It is made
@@ -126,10 +125,8 @@ class LedgerTopic:
 class OpenTopic:
     """The topic while it is used: a consumer for each partition, as each waits for records of its own."""
 
-    def __init__(
-        self, name: str, own: InternalTopic, topic_id: bytes, consumers: list[AIOKafkaConsumer], producer: AIOKafkaProducer
-    ) -> None:
-        self._name, self._own, self._id, self._consumers, self._producer = name, own, topic_id, consumers, producer
+    def __init__(self, name: str, own: InternalTopic, consumers: list[AIOKafkaConsumer], producer: AIOKafkaProducer) -> None:
+        self._name, self._own, self._consumers, self._producer = name, own, consumers, producer
         self._at = [TopicPartition(name, partition) for partition in range(PARTITIONS)]
         self._positions: list[int | None] = [None] * PARTITIONS
         for consumer, at in zip(consumers, self._at, strict=True):
@@ -182,11 +179,7 @@ class OpenTopic:
         return int((await _asked(sent(), "writing")).offset)
 
     async def verify(self) -> None:
-        topic = (await self._own.describe()).topic
-        if topic is not None:
-            self._id = self._id or topic.topic_id
-            if topic.topic_id != self._id:
-                raise TopicError(ANEW)
+        await self._own.verify()
 
 
 async def _asked(work: Any, what: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from proxy.backoff import Backoff, retry
 from proxy.cluster.quota_records import Record
@@ -21,6 +21,7 @@ from proxy.config.units import HostPort
 from proxy.observe.operations import Log
 from proxy.upstream.connector import TopicError, Upstream
 from proxy.upstream.internal_topic import (
+    ANEW,
     FIRST_RETRY,
     MAX_BATCH,
     PATIENCE,
@@ -33,7 +34,6 @@ from proxy.upstream.internal_topic import (
     within,
 )
 from proxy.upstream.quota_store import Reader, Written
-from proxy.wire.metadata import Topic
 
 AT_ONCE: Final = 500
 """Records that are looked at before others have their turn."""
@@ -41,27 +41,7 @@ LOOK: Final = 2.0
 """Seconds of silence after which the proxy asks whether the topic is still there: aiokafka does not tell."""
 LOOK_AT_ID: Final = 10.0
 """Seconds between two looks whether it is the same topic, and not another that was given its name."""
-ANEW: Final = "it was made anew, and is read from its beginning"
 _COMPACT: Final = "compact"
-
-
-class TopicIdentity:
-    """Which topic it is that is read, by its id. A broker that does not know of a new topic yet cannot tell its id: then the first
-    one that is told is its id."""
-
-    def __init__(self) -> None:
-        self._id = b""
-
-    def begin(self, topic: Topic | None) -> None:
-        """This topic is read from now on; None if its broker did not know of it."""
-        self._id = b"" if topic is None else topic.topic_id
-
-    def is_another(self, topic: Topic | None) -> bool:
-        """Is this one another topic, of the same name?"""
-        if topic is None:
-            return False
-        self._id = self._id or topic.topic_id
-        return topic.topic_id != self._id
 
 
 class QuotaTopic:
@@ -85,7 +65,6 @@ class QuotaTopic:
         self._last_status = ""
         self._producer: AIOKafkaProducer | None = None
         self._position = 0
-        self._identity = TopicIdentity()
         self._moved = asyncio.Condition()
 
     async def run(self) -> None:
@@ -129,15 +108,16 @@ class QuotaTopic:
     # ------------------------------------------------------------------ reading
 
     async def _read_on(self) -> None:
-        """Read the topic from its beginning, and follow it until something fails."""
+        """Read the topic from its beginning, and follow it until something fails. A position that is not in the topic is an error:
+        the topic is another one."""
         access = {"bootstrap_servers": await self._prepare(), **self._own.access()}
         at = TopicPartition(self.name, 0)
         async with (
-            started(AIOKafkaConsumer(enable_auto_commit=False, **access)) as consumer,
+            started(AIOKafkaConsumer(enable_auto_commit=False, auto_offset_reset="none", **access)) as consumer,
             started(AIOKafkaProducer(acks="all", max_batch_size=MAX_BATCH, **access)) as producer,
         ):
             consumer.assign([at])
-            await within(consumer.seek_to_beginning(at), "finding the beginning")
+            consumer.seek(at, (await within(consumer.beginning_offsets([at]), "finding the beginning"))[at])
             self._position = 0
             self.reader.begin()
             end = await _end(consumer, at)
@@ -162,12 +142,14 @@ class QuotaTopic:
             await self._take_some(consumer, at)
             if clock() >= next_look:
                 next_look = clock() + LOOK_AT_ID
-                if self._identity.is_another((await self._own.describe()).topic):
-                    raise TopicError(ANEW)
+                await self._own.verify()
 
     async def _take_some(self, consumer: AIOKafkaConsumer, at: TopicPartition) -> None:
         """`TopicError` when the topic is not what was read so far, or cannot be asked for."""
-        found = await within(consumer.getmany(at, timeout_ms=int(LOOK * 1000), max_records=AT_ONCE), "reading")
+        try:
+            found = await within(consumer.getmany(at, timeout_ms=int(LOOK * 1000), max_records=AT_ONCE), "reading")
+        except OffsetOutOfRangeError:
+            raise TopicError(ANEW) from None
         if records := found.get(at):
             self.reader.take(records)
             if self._producer is not None:
@@ -192,7 +174,6 @@ class QuotaTopic:
         topic, _, servers = await self._own.ensure({POLICY: _COMPACT}, created)
         if topic is not None and topic.partitions > 1:
             raise TopicError(f"it has {topic.partitions} partitions; it must have one, as all proxies need the same order")
-        self._identity.begin(topic)
         return servers
 
     async def _check(self, access: dict[str, Any], *, empty: bool) -> None:

@@ -1,88 +1,52 @@
-"""Calls of aiokafka that do not return. The code that waits for them goes on after a time limit."""
-
-from __future__ import annotations
+"""A topic of the proxy's own when brokers are behind; `tests/real` has the rest."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
 from proxy.upstream import internal_topic
-from proxy.upstream.connector import TopicError
-from proxy.upstream.internal_topic import started, within
+from proxy.upstream.connector import TopicError, Upstream
+from proxy.upstream.internal_topic import Description, InternalTopic
+from proxy.wire.metadata import Topic
+
+FIRST, SECOND = (Topic(b"quotas", bytes([number]) * 16, 1) for number in (1, 2))
 
 
-class Stubborn:
-    """A client whose `stop` suppresses the error that cancels it, as aiokafka's does, and goes on waiting."""
+class Told(InternalTopic):
+    """A real broker cannot be made to hear of a new topic late. This one is told what each answer says; the last one stays."""
 
-    def __init__(self) -> None:
-        self.left_behind = asyncio.Event()
+    def __init__(self, *answers: Topic | None) -> None:
+        super().__init__("quotas", list, Upstream(1.0))
+        self.answers = list(answers)
 
-    async def start(self) -> None: ...
+    async def describe(self) -> Description:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return Description(answer, 1, ["localhost:9092"])
 
-    async def stop(self) -> None:
-        for _ in range(2):
-            try:
-                await self.left_behind.wait()
-            except asyncio.CancelledError:
-                continue
+    async def _create(self, _servers: list[str], _replicas: int, settings: Mapping[str, str]) -> dict[str, str] | None:
+        return dict(settings)
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(internal_topic, "PATIENCE", 0.01)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internal_topic, "FIRST_LOOK", 0)
 
 
-def test_a_client_that_does_not_stop_is_left_behind() -> None:
-    async def use() -> str:
-        client = Stubborn()
-        async with asyncio.timeout(60), started(client):
-            pass
-        client.left_behind.set()
-        return "went on"
-
-    assert asyncio.run(use()) == "went on"
+def ensure(topic: InternalTopic) -> Topic | None:
+    return asyncio.run(topic.ensure({}, lambda *_: None)).topic
 
 
-def test_a_client_that_cancels_itself_while_it_stops_ends_nothing_else() -> None:
-    class Impatient:
-        async def start(self) -> None: ...
-
-        async def stop(self) -> None:
-            raise asyncio.CancelledError
-
-    async def use() -> None:
-        async with started(Impatient()):
-            raise TopicError("asking where the topic ends took too long")
-
-    with pytest.raises(TopicError, match="asking where"):
-        asyncio.run(use())
+def test_a_new_topic_is_known_by_its_id_though_its_broker_hears_of_it_late():
+    """Else it could be deleted and made again by somebody else, and nobody would notice."""
+    topic = Told(None, None, None, FIRST, FIRST, None, SECOND)
+    assert ensure(topic) == FIRST
+    asyncio.run(topic.verify())
+    asyncio.run(topic.verify())  # a broker that does not know of it says nothing about which one it is
+    with pytest.raises(TopicError, match="made anew"):
+        asyncio.run(topic.verify())
 
 
-def test_what_takes_too_long_is_named() -> None:
-    async def ask() -> None:
-        await within(asyncio.Event().wait(), "asking where the topic ends")
-
-    with pytest.raises(TopicError, match=r"asking where the topic ends took more than 0\.01 s"):
-        asyncio.run(ask())
-
-
-def test_whoever_is_cancelled_cancels_the_call() -> None:
-    async def run() -> list[str]:
-        ended: list[str] = []
-
-        async def call() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append("cancelled")
-
-        task = asyncio.create_task(within(call(), "a call"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.sleep(0)
-        return ended
-
-    assert asyncio.run(run()) == ["cancelled"]
+def test_a_topic_that_cannot_be_seen_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(internal_topic, "PATIENCE", 0)
+    assert ensure(Told(None)) is None
