@@ -42,7 +42,8 @@ OPT_IN = {
 NOT_QUICK = (
     *("tests/chart", "tests/example", "tests/isolation", "tests/localkafka", "tests/real"),
     *("tests/bench", "tests/contracts/test_make_venv.py", "tests/contracts/test_parallel.py", "tests/contracts/test_wheel.py"),
-    *("tests/docs", "tests/fuzz/test_compare.py", "tests/loadtest/test_statistics.py", "tests/simulation"),
+    *("tests/docs", "tests/fuzz/test_compare.py", "tests/loadtest/test_statistics.py", "tests/reports/test_forecast_intervals.py"),
+    "tests/simulation",
 )
 """Paths that `--quick` leaves out: most of the tests there start brokers, Helm or a Java program, or they build something, start
 many processes or reckon for seconds."""
