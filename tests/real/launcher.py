@@ -6,6 +6,7 @@ process of its own with its own sockets, environment and exit code. Importing is
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -99,10 +100,16 @@ class Launcher:
         with self._lock:
             socket.send_fds(self._socket, [json.dumps(request).encode()], pipes)
 
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
 
 @cache
 def _launcher() -> Launcher:
-    return Launcher()
+    launcher = Launcher()
+    atexit.register(launcher.close)
+    return launcher
 
 
 def serve_requests() -> list[str]:
