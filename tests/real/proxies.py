@@ -101,8 +101,10 @@ class ProxyProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
-        for thread in self._threads:
+        for thread, pipe in zip(self._threads, (self.process.stdout, self.process.stderr), strict=True):
             thread.join(5)
+            if pipe is not None and not thread.is_alive():
+                pipe.close()
         return code
 
     def wait_for(self, event: str, **fields: Any) -> dict[str, Any]:
