@@ -1,7 +1,8 @@
 """Plots of the report: series and volumes, as inline SVG of the page (`webpage.drawing`).
 
-In: a `Report`. Out: drawings with legend and caption, and the values that a pointer shows. `write_plots` makes files of the same drawings for slides, in colours of their own, with their legend. Left to
-others: the colours of the page, as CSS variables (`page.css`).
+In: a `Report`. Out: drawings with legend and caption, and the values that a pointer shows. `write_plots` makes files of the same
+drawings for slides, in colours of their own, with their legend. Left to others: the colours of the page, as CSS variables
+(`page.css`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
