@@ -39,7 +39,7 @@ class Cost:
 @click.option("--days", default=14, show_default=True)
 @click.option("--tenants", default=200, show_default=True)
 @click.option("--skew", default=1.1, show_default=True, help="Exponent of Zipf's law for the topics and traffic of tenants.")
-@click.option("--memory", default="1000m", show_default=True, help="Heap of the driver.")
+@click.option("--memory", default="800m", show_default=True, help="Heap of the driver.")
 @click.option("--cores", default=2, show_default=True)
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where the logs go. A temporary folder.")
 def main(lines: int, days: int, tenants: int, skew: float, memory: str, cores: int, folder: Path | None) -> None:

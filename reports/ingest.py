@@ -40,6 +40,7 @@ from reports.parse import Parse, parser
 from reports.publish import Staging
 from reports.reasons import QUARANTINED, Reason
 from reports.schema import COMMON, FIELDS, UNPARSED, Kind
+from reports.session import collect_garbage
 from reports.stored import Part, Stored, sums
 from reports.tables import BY_DAY, LINES, MADE_OF, SAMPLE, Lengths, bucket_lengths, tables_by_day
 from reports.transforms.lines import FILES
@@ -189,6 +190,8 @@ def ingest(spark: SparkSession, destination: Destination, bucket: int | None) ->
     empty = [name for name, kind in MADE_OF.items() if kind not in present]
     few = (pc.sum(counted["all"]).as_py() or 0) <= FEW_LINES
     by_day = write_tables(tables_by_day(lines, lengths), destination.staging.path, empty, few=few)
+    if not few:
+        collect_garbage(spark)
     by_day["writers"] = write_rows(writers(counted), WRITERS, destination.staging.path / "writers")
     if destination.incremental:
         destination.staging.days |= dict.fromkeys(BY_DAY, sorted(days))

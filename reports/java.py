@@ -62,6 +62,8 @@ _LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CONNECTION = "connection"
 _ADDRESS = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """In this variable Spark's script is told where to write port and secret."""
+_ARENAS = "2"
+"""Areas of memory of the C library. It would have eight for each core, and each keeps what one of Java's many threads once used."""
 _POLL = 0.01  # seconds
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -113,7 +115,7 @@ class Java:
 
 @contextmanager
 def start_java(
-    master: str, *, size: int | None = None, memory: str = "1000m", settings: Mapping[str, str] | None = None
+    master: str, *, size: int | None = None, memory: str = "800m", settings: Mapping[str, str] | None = None
 ) -> Iterator[Java]:
     """Java for a session on `master`, as of `reports.session.spark_session`. It starts when the block begins, and its files are
     gone when it ends.
@@ -129,6 +131,7 @@ def start_java(
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         environment = {
             "SPARK_LAUNCHER_OPTS": _LAUNCHER,
+            "MALLOC_ARENA_MAX": _ARENAS,
             **os.environ,
             "SPARK_CONNECT_MODE": "0",
             _ADDRESS: str(scratch / _CONNECTION),

@@ -55,7 +55,7 @@ class Options:
     out: Path
     made: datetime
     master: str = "local[*]"
-    memory: str = "1000m"
+    memory: str = "800m"
     bucket: int | None = None
     incremental: bool = False
     quotas: Path | None = None

@@ -52,7 +52,7 @@ def spark_session(
     master: str,
     *,
     size: int | None = None,
-    memory: str = "1000m",
+    memory: str = "800m",
     settings: Mapping[str, str] | None = None,
     java: Java | None = None,
 ) -> Iterator[SparkSession]:
@@ -86,6 +86,14 @@ def spark_session(
 def is_of_this_machine(master: str) -> bool:
     """Whether a session on `master` is our own, and all its work is done here."""
     return master.startswith("local") and not SUBMITTED
+
+
+def collect_garbage(session: SparkSession) -> None:
+    """Let the driver's Java give back what Spark's work has left behind. It would do so only when its heap is full, and what comes
+    next is Python's, which needs memory, too."""
+    jvm = session.sparkContext._jvm
+    if jvm is not None:
+        jvm.java.lang.System.gc()
 
 
 def _explain(error: Exception, java: Java) -> None:

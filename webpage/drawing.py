@@ -1,14 +1,14 @@
 """Plots as inline SVG that takes its colours from the page, so that one drawing suits light, dark and paper.
 
 In: a function that draws on matplotlib's axes with the colours of this module. Out: a `Drawing` for the macro `figure` of
-`parts.html`. The SVG is the only thing that a page shows without escaping, and holds no text from elsewhere: names are in the
-legend, which is escaped. Left to others: the colours of the page, as CSS variables (`page.css`).
+`parts.html`. The SVG is the only thing that a page shows without escaping; what it holds of texts from elsewhere, the values that a
+pointer shows, is escaped here. Names are in the legend. Left to others: the colours of the page, as CSS variables (`page.css`).
 """
 
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -39,6 +39,10 @@ LEVEL = "#010205"
 _COLOURS[LEVEL] = "var(--level)"
 
 
+Value = tuple[float, float, str]
+"""From where to where at the lower axis, in its values (`dates`), and the text for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """A figure of a page. Without `svg` there is nothing to draw, and `caption` says so. `legend`: CSS colour and text of each."""
@@ -59,10 +63,11 @@ def drawing(
     *,
     wide: bool = False,
     label: str | None = None,
+    values: Iterable[Value] = (),
 ) -> Drawing:
     """What `draw` draws. `name` is unique in the page; `legend` has a colour of this module and a text for each entry; `label`, or
-    the title, is read to those who do not see."""
-    svg = _own_ids(_svg(draw, _WHOLE if wide else _HALF), name, label or title)
+    the title, is read to those who do not see; `values` are shown where a pointer rests."""
+    svg = _own_ids(_svg(draw, _WHOLE if wide else _HALF, values), name, label or title)
     return Drawing(title, caption, svg, tuple((_COLOURS[colour], text) for colour, text in legend), wide)
 
 
@@ -119,7 +124,7 @@ def arrange(figure: Figure, axes: Axes, legend: Legend | None = None) -> None:
     axes.set_position((left / whole.width, bottom / whole.height, (right - left) / whole.width, (top - bottom) / whole.height))
 
 
-def _svg(draw: Callable[[Axes], None], width: float) -> str:
+def _svg(draw: Callable[[Axes], None], width: float, values: Iterable[Value]) -> str:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 9, "text.parse_math": False}):
         figure = Figure(figsize=(width, _HEIGHT), dpi=_POINTS_PER_INCH)
         figure.patch.set_alpha(0)
@@ -131,7 +136,17 @@ def _svg(draw: Callable[[Axes], None], width: float) -> str:
             warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # text stays text: the browser has the glyphs
             arrange(figure, axes)
             figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return out.getvalue()
+    return out.getvalue().replace("</svg>", "".join(_areas(axes, _HEIGHT * _POINTS_PER_INCH, values)) + "</svg>")
+
+
+def _areas(axes: Axes, height: float, values: Iterable[Value]) -> Iterator[str]:
+    """Areas over all of the axes that are not seen, each with a text that browsers show where a pointer rests."""
+    box = axes.bbox
+    for begin, end, text in values:
+        left, right = (min(max(float(axes.transData.transform((at, 0))[0]), box.x0), box.x1) for at in (begin, end))
+        place = f'x="{left:.1f}" y="{height - box.y1:.1f}" width="{right - left:.1f}" height="{box.height:.1f}"'
+        lines = escape("\n".join(printable(line) for line in text.splitlines()))
+        yield f'<rect class="value" {place} fill="none" pointer-events="all"><title>{lines}</title></rect>'
 
 
 def _own_ids(svg: str, name: str, title: str) -> Markup:

@@ -57,7 +57,7 @@ class Foreseen:
     levels: frozenset[str] = frozenset()
 
 
-def foresee(logs: str, quotas: QuotaFile, since: datetime | None = None, *, memory: str = "1000m") -> Foreseen:
+def foresee(logs: str, quotas: QuotaFile, since: datetime | None = None, *, memory: str = "800m") -> Foreseen:
     """What `quotas` would have done with the traffic of the logs, or with that of intervals that end after `since`.
 
     Raises:

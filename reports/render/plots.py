@@ -1,14 +1,16 @@
 """Plots of the report: series and volumes, as inline SVG of the page (`webpage.drawing`).
 
-In: a `Report`. Out: drawings with legend and caption. The SVG in the page holds no text from a log: names are in the legend, which
-the page escapes. `write_plots` makes files of the same drawings for slides, in colours of their own, with their legend. Left to
-others: the colours of the page, as CSS variables (`page.css`).
+In: a `Report`. Out: drawings with legend and caption, and the values that a pointer shows. `write_plots` makes files of the same
+drawings for slides, in colours of their own, with their legend. Left to others: the colours of the page, as CSS variables
+(`page.css`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
+from itertools import pairwise
 from pathlib import Path as Folder
 
 import matplotlib as mpl
@@ -16,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.summary.model import Report, Series, VolumeRow
-from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, Drawing, arrange, dates, drawing, dress, time_axis
-from webpage.text import clean, duration, unit_of
+from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, Drawing, Value, arrange, dates, drawing, dress, time_axis
+from webpage.text import clean, count, duration, moment, rate, size, unit_of
 
 _PRINT_COLOURS = {LINES: "#d5d5d5", TEXT: "#444444", LEVEL: "#c02b4a"}
 _PRINT_COLOURS |= dict(zip(SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", "#a84fb3", "#c9a012", "#5fa8d8"), strict=True))
@@ -75,7 +77,31 @@ def _plot(name: str, title: str, series: Series, measure: Measure, nothing: str,
         return Drawing(title, nothing, wide=wide)
     factor, unit = _scale(series, measure)
     legend = zip(_colours(series), _names(series, 60), strict=True)
-    return drawing(lambda axes: _draw(axes, series, factor), name, title, f"{unit}, stacked; times are UTC", legend, wide=wide)
+    caption = f"{unit}, stacked; times are UTC"
+    return drawing(
+        lambda axes: _draw(axes, series, factor), name, title, caption, legend, wide=wide, values=_values(series, measure)
+    )
+
+
+def _values(series: Series, measure: Measure) -> Iterator[Value]:
+    """What a pointer shows: of each bucket when it begins, and the keys that have something in it, those with most first."""
+    names = _names(series, 40)
+    for index, bucket in enumerate(zip(*series.values, strict=True)):
+        at = series.first + index * series.seconds
+        begin, end = dates([at, at + series.seconds])
+        most_first = sorted(zip(bucket, names, strict=True), key=lambda pair: -pair[0])
+        lines = [f"{name}: {_amount(value, series.seconds, measure)}" for value, name in most_first if value]
+        yield begin, end, "\n".join([moment(datetime.fromtimestamp(at, tz=UTC)), *(lines or ["nothing"])])
+
+
+def _amount(value: float, seconds: int, measure: Measure) -> str:
+    match measure:
+        case Measure.BYTES:
+            return rate(value / seconds)
+        case Measure.TIME:
+            return duration(value)
+        case Measure.COUNT:
+            return count(int(value))
 
 
 def _scale(series: Series, measure: Measure) -> tuple[float, str]:
@@ -108,7 +134,20 @@ def _volume_plot(name: str, row: VolumeRow) -> Drawing:
     labels += [(SERIES[3], "with the proposed quotas")] if row.path.proposed else []
     labels += [(LEVEL, "levels: " + ", ".join(level.name for level in row.levels))]
     caption = f"{unit_of(row.total)[1]}; times are UTC"
-    return drawing(lambda axes: _draw_volume(axes, row), name, title, caption, labels, label=f"Used bytes of {title}")
+    label = f"Used bytes of {title}"
+    return drawing(lambda axes: _draw_volume(axes, row), name, title, caption, labels, label=label, values=_volume_values(row))
+
+
+def _volume_values(row: VolumeRow) -> Iterator[Value]:
+    """What a pointer shows: each observation and each forecast from half-way to the one before until half-way to the next."""
+    texts = [(at, f"{size(used)} used") for at, used in row.path.observed]
+    ahead = [(at, f"{size(used)} forecast\n{size(low)} to {size(high)}") for at, used, low, high in row.path.ahead]
+    texts += [one for one in ahead if one[0] > texts[-1][0]]
+    times = [at for at, _ in texts]
+    between = [(one + other) / 2 for one, other in pairwise(times)]
+    edges = dates([times[0], *between, times[-1]])
+    for (begin, end), (at, text) in zip(pairwise(edges), texts, strict=True):
+        yield begin, end, f"{moment(datetime.fromtimestamp(at, tz=UTC))}\n{text}"
 
 
 def write_plots(report: Report, folder: Folder) -> None:

@@ -1,4 +1,4 @@
-"""On a real cluster: a standalone master and a worker on loopback, two executors, and the job by spark-submit."""
+"""On a real cluster: a standalone master and two workers on loopback, and the job by spark-submit."""
 
 import os
 import subprocess
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 DEADLINE = 120.0
+WORKERS = ("work-1", "work-2")
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java's quick compiler, and the collector that costs least: few rows in JVMs that live for seconds."""
 
@@ -29,7 +30,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
-    """The URL of a master with a worker of two cores."""
+    """The URL of a master with two workers of a core each."""
     home = subprocess.run(
         [sys.executable, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -41,23 +42,25 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     with Guard() as guard, (tmp_path / "cluster.log").open("wb") as log:
         ports = ["--host", "127.0.0.1", "--port", str(rpc.number), "--webui-port", str(page.number)]
         guard.popen([spark_class, f"{deploy}.master.Master", *ports], env=env, stdout=log, stderr=log)
-        work = ["--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", "0", "--work-dir", str(tmp_path / "work")]
-        guard.popen([spark_class, f"{deploy}.worker.Worker", *work, url], env=env, stdout=log, stderr=log)
-        _await_worker(f"http://127.0.0.1:{page.number}/json/", tmp_path / "cluster.log")
+        size = ["--cores", "1", "--memory", "1g"]
+        for name in WORKERS:
+            work = ["--host", "127.0.0.1", *size, "--webui-port", "0", "--work-dir", str(tmp_path / name)]
+            guard.popen([spark_class, f"{deploy}.worker.Worker", *work, url], env=env, stdout=log, stderr=log)
+        _await_workers(f"http://127.0.0.1:{page.number}/json/", tmp_path / "cluster.log")
         yield url
 
 
-def _await_worker(page: str, log: Path) -> None:
+def _await_workers(page: str, log: Path) -> None:
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         try:
             said = urllib.request.urlopen(page, timeout=60).read()  # noqa: S310  our own page
-            if said.count(b'"ALIVE"') >= 2:  # the master and the worker
+            if said.count(b'"ALIVE"') >= 3:  # the master and both workers
                 return
         except OSError:
             pass
         time.sleep(0.2)
-    pytest.fail(f"no worker in {DEADLINE:.0f} s: {log.read_text(errors='replace')[-2000:]}")
+    pytest.fail(f"not two workers in {DEADLINE:.0f} s: {log.read_text(errors='replace')[-2000:]}")
 
 
 @pytest.mark.nightly
@@ -98,5 +101,7 @@ def test_spark_submit_runs_the_job_on_a_standalone_cluster(cluster: str, tmp_pat
     assert list((tmp_path / "out" / "traffic").glob("date=*/*.parquet"))
     events = "".join(file.read_text(encoding="utf-8") for file in (tmp_path / "events").rglob("*") if file.is_file())
     assert events.count('"Event":"SparkListenerExecutorAdded"') == 2
+    for name in WORKERS:
+        assert list((tmp_path / name).glob("app-*/*/stdout")), "each worker has run an executor"
     assert '"Executor ID":"0"' in events
     assert '"Executor ID":"1"' in events

@@ -43,6 +43,10 @@ def test_a_thousand_tenants_are_sorted_filtered_and_folded(tmp_path: Path) -> No
             await ask("new Promise(done => setTimeout(done, 100))")
             assert await ask("document.querySelector('#principals details').open"), "a link to a section opens it"
             assert await ask(f"{VISIBLE}.length") == 20
+            plot = "document.querySelector('#principals svg').getBoundingClientRect()"
+            under = f"(box => document.elementFromPoint(box.x + box.width * 0.9, box.y + box.height / 2))({plot})"
+            await ask("document.querySelector('#principals svg').scrollIntoView({block: 'center'})")
+            assert "alice: " in await ask(f"{under}.textContent"), "a pointer on a plot is told the values of that time"
             await ask(head("Produced"))
             most = await ask(f"{VISIBLE}.slice(0, 30).map(row => row.cells[0].textContent)")
             assert all(int(name[-3:]) % 20 == 19 for name in most), "1.1 TiB is more than 900 KiB"

@@ -235,6 +235,21 @@ def test_plots_take_their_colours_from_the_page_and_share_no_ids() -> None:
     assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', html)) <= set(ids)
 
 
+def test_plots_tell_their_values_where_a_pointer_rests() -> None:
+    from reports.render.plots import page_plots  # takes matplotlib
+
+    report = report_of("alice")
+    traffic = replace(report.traffic, produced_by_principal=series("alice", EVIL, values=20480))
+    drawings = page_plots(replace(report, traffic=traffic))
+    titles = re.findall(r'<rect class="value" [^>]*><title>([^<]*)</title>', drawings.principals[0].svg or "")
+    assert [title.splitlines()[0] for title in titles] == ["2026-03-01 12:00:00", "2026-03-01 12:00:10", "2026-03-01 12:00:20"]
+    assert titles[1].splitlines()[1:] == ["nothing"]
+    assert titles[2].splitlines()[1] == "alice: 4.0 KiB/s"
+    assert titles[2].splitlines()[2].startswith("&lt;script&gt;")
+    volume = re.findall(r"<title>([^<]*)</title></rect>", drawings.volumes[0].svg or "")
+    assert [title.splitlines()[1] for title in volume] == ["40 B used", "50 B used", "60 B forecast"]
+
+
 def test_what_is_not_there_is_said_in_words() -> None:
     html = page_of("alice")
     assert "Nobody was throttled." in html
