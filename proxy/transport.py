@@ -28,10 +28,10 @@ class StreamProtocol(Protocol):
 
 
 P = TypeVar("P", bound=StreamProtocol)
-LARGEST: Final = 1 << 18
-"""Bytes of a read, at most."""
-SMALLEST: Final = 1 << 12
-"""Bytes for which there is room in a read, at least."""
+LARGEST: Final = 3 << 17
+"""Bytes of a read, at most: five requests of 64 KiB, as many as a producer has under way, come in one."""
+SMALLEST: Final = 3 << 11
+"""Bytes for which there is room in a read, at least; three times by fours it is the largest."""
 SMALL_READS: Final = 16
 """Reads in a row that need only an eighth of their room, after which there is less of it. Fewer, and the short end of a large
 answer would leave too little room for the next one."""
