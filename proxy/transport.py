@@ -28,10 +28,12 @@ class StreamProtocol(Protocol):
 
 
 P = TypeVar("P", bound=StreamProtocol)
-LARGEST: Final = 1 << 18
-"""Bytes of a read, at most."""
-SMALLEST: Final = 1 << 12
-"""Bytes for which there is room in a read, at least."""
+LARGEST: Final = 3 << 17
+"""Bytes of a read, at most: five requests of 64 KiB, as many as a producer has under way, come in one."""
+FROM_BROKER: Final = 1 << 18
+"""The same of a connection to a broker: what is answered goes on as it comes, and sockets seldom take more of it at once."""
+SMALLEST: Final = 3 << 11
+"""Bytes for which there is room in a read, at least; three times by fours it is the largest."""
 SMALL_READS: Final = 16
 """Reads in a row that need only an eighth of their room, after which there is less of it. Fewer, and the short end of a large
 answer would leave too little room for the next one."""
@@ -41,13 +43,14 @@ AT_ONCE: Final = 64
 
 class TcpTransport:
     """A connected socket, which the transport closes. `connection_made` is called by `start`. It is an `asyncio.Transport`
-    by its methods: what is compiled cannot inherit from that."""
+    by its methods: what is compiled cannot inherit from that. `largest`: bytes of a read, at most."""
 
     __slots__ = (
         "_closing",
         "_eof",
         "_fd",
         "_high",
+        "_largest",
         "_loop",
         "_low",
         "_paused",
@@ -60,12 +63,15 @@ class TcpTransport:
         "_waits",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: StreamProtocol) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: StreamProtocol, largest: int = LARGEST
+    ) -> None:
         self._loop, self._sock, self._protocol = loop, sock, protocol
         self._fd = sock.fileno()
         self._waiting: deque[Buffer] | None = None  # what was written and is not sent; most connections never need it
         self._waits = 0  # bytes of it
         self._high, self._low = 1 << 16, 1 << 14
+        self._largest = largest
         self._room = SMALLEST  # of the next read
         self._small_reads = 0  # in a row
         self._reading = False  # the event loop looks for something to read
@@ -125,7 +131,7 @@ class TcpTransport:
             return
         size = len(data)
         if size == self._room:
-            self._room = min(size * 4, LARGEST)
+            self._room = min(size * 4, self._largest)
         if size * 8 >= self._room:
             self._small_reads = 0
         elif self._room > SMALLEST:
@@ -333,7 +339,7 @@ async def connect(factory: Callable[[], P], host: str, port: int) -> tuple[async
             raise
         else:
             protocol = factory()
-            transport = TcpTransport(loop, sock, protocol)
+            transport = TcpTransport(loop, sock, protocol, FROM_BROKER)
             transport.start()
             return cast(asyncio.Transport, transport), protocol
     raise failed or OSError(f"no address of {host}")

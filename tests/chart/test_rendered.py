@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from proxy.cli import main
 from proxy.config.load import load_settings
 from proxy.config.models import Settings
+from proxy.transport import LARGEST
 from tests.chart.helm import CHART, NAMES, NAMESPACE, VALUES, Helm, Manifest, of_kind, one, pods, workload_of
 
 EVERY = pytest.mark.parametrize("values", VALUES, ids=NAMES)
@@ -202,7 +203,7 @@ def test_what_the_proxy_may_hold_fits_into_its_memory(helm: Helm, values: Path, 
     memory = workload_of(manifests)["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
     assert memory == "1Gi"
     # The program, then requests and answers, one more request, and two reads for each of some connections.
-    assert (100 << 20) + limits.memory_total + limits.max_frame + 1000 * (256 << 10) <= 1 << 30
+    assert (100 << 20) + limits.memory_total + limits.max_frame + 400 * 2 * LARGEST <= 1 << 30
 
 
 def test_certificates_name_what_clients_are_told(helm: Helm) -> None:
