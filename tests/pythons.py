@@ -17,10 +17,10 @@ from localkafka.jars import cache_dir
 
 ROOT = Path(__file__).parent.parent
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-ROOMS = ("wire", "session", "apis", "quota", "identity", "cluster", "config", "contracts", "fuzz")
+ROOMS = ("wire", "session", "apis", "quota", "identity", "cluster", "config", "fuzz")
 """Folders of tests that need no more than the proxy does."""
-LEFT_OUT = ("tests/quota/test_fleet.py", "tests/contracts/test_docs.py", "tests/contracts/test_compiled.py")
-"""Those in them that need the packages of the load test, or a compiler."""
+LEFT_OUT = ("tests/quota/test_fleet.py",)
+"""Those in them that need the packages of the load test."""
 TOOLS = ("pytest", "pytest-timeout", "hypothesis", "cryptography")
 
 
