@@ -194,7 +194,8 @@ def ingest(spark: SparkSession, destination: Destination, bucket: int | None) ->
         collect_garbage(spark)
     by_day["writers"] = write_rows(writers(counted), WRITERS, destination.staging.path / "writers")
     if destination.incremental:
-        destination.staging.days |= dict.fromkeys(BY_DAY, sorted(days))
+        # A table that an older version did not make is moved as a whole, so that it is there even without a day.
+        destination.staging.days |= {name: sorted(days) for name in BY_DAY if (destination.out / name).exists()}
     tables = {name: _whole_table(destination, name, schema, days) for name, schema in {**by_day, **of_reading}.items()}
     return Ingested(tables, _all_lines(spark, destination, days), lengths, tuple(_line_folders(destination, days)))
 

@@ -17,6 +17,7 @@ from reports.stored import Stored
 from reports.transforms.decisions import decisions, throttles
 from reports.transforms.latencies import latencies
 from reports.transforms.lines import gaps
+from reports.transforms.owned import owned
 from reports.transforms.producers import producer_ids
 from reports.transforms.rates import rates
 from reports.transforms.refusals import refusals
@@ -38,6 +39,7 @@ BY_DAY = (
     "volumes",
     "volume_topics",
     "producer_ids",
+    "owned",
     "latencies",
     "gaps",
     "writers",
@@ -48,6 +50,7 @@ MADE_OF = {
     **dict.fromkeys(("throttles", "decisions"), "decision"),
     **dict.fromkeys(("volumes", "volume_topics"), "volume"),
     "producer_ids": "producer_ids",
+    "owned": "owned",
     "latencies": "latency",
     "gaps": "gap",
 }
@@ -111,6 +114,7 @@ def tables_by_day(lines: DataFrame, lengths: Lengths) -> Mapping[str, Callable[[
         "volumes": lambda: volumes(lines, seconds),
         "volume_topics": lambda: volume_topics(lines),
         "producer_ids": lambda: producer_ids(lines, seconds),
+        "owned": lambda: owned(lines),
         "latencies": lambda: latencies(lines, seconds),
         "gaps": lambda: gaps(lines).hint("rebalance", "date"),
     }

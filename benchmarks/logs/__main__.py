@@ -15,6 +15,7 @@ from benchmarks.logs.plan import make_plan
 @click.option("--tenants", default=100, show_default=True)
 @click.option("--brokers", default=3, show_default=True, help="With two volumes each.")
 @click.option("--proxies", default=2, show_default=True)
+@click.option("--owned-interval", default=0, help="Seconds between lines about what each tenant has; 0: none.")
 @click.option("--skew", default=1.1, show_default=True, help="Exponent of Zipf's law for topics and traffic of tenants.")
 @click.option("--most-topics", default=40, show_default=True, help="Topics of the first tenant.")
 @click.option("--duplicates", default=0, show_default=True, help="Of a thousand lines, how many are written twice.")

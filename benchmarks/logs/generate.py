@@ -30,6 +30,7 @@ class Wanted:
     days: int
     proxies: int = 2
     interval: int = 10
+    owned_interval: int = 0
     duplicates: int = 0
     bad: int = 0
     rotate_bytes: int = 128 << 20
@@ -51,7 +52,7 @@ def generate(plan: Plan, wanted: Wanted, folder: Path) -> Written:
     lines = text_bytes = 0
     for number in range(wanted.proxies):
         interval = _interval(plan, wanted)
-        times = Times(START, interval, max(600, interval), max(600, interval))
+        times = Times(START, interval, max(600, interval), max(600, interval), wanted.owned_interval)
         boot = f"{random.Random(wanted.seed * 100 + number).getrandbits(64):016x}"
         writer = Writer(plan, times, f"proxy-{number}", boot, 1 / wanted.proxies, wanted.seed + number)
         texts = _texts(writer, wanted.days * DAY // interval, wanted)

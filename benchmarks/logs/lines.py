@@ -28,6 +28,8 @@ class Times:
     interval: int
     volume_interval: int = 600
     producers_interval: int = 600
+    owned_interval: int = 0
+    """0: no lines about what tenants have"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,9 @@ class Writer:
             yield from (self._volume(volume, day, at) for volume in plan.volumes)
         if number * times.interval % times.producers_interval < times.interval:
             yield from (self._producers(tenant, index, at) for index, tenant in enumerate(plan.tenants[:20]))
+        if times.owned_interval and number * times.interval % times.owned_interval < times.interval:
+            weeks = number * times.interval / (7 * DAY)
+            yield from (self._owned(tenant, weeks, at) for tenant in plan.tenants)
         if self._chance.random() < 0.02:
             yield self._decision(self._chance.choice(plan.tenants[:5]), at)
 
@@ -111,6 +116,13 @@ class Writer:
         end = iso(at + self._times.interval)
         figures = {"active": active, "counted": active // 2, "window_ms": 3_600_000, "limit": None}
         return self._line("producer_ids", start=iso(at), end=end, user=user, **figures)
+
+    def _owned(self, tenant: Tenant, weeks: float, at: int) -> str:
+        """What a tenant has stored: a week of its traffic."""
+        stored = round(tenant.rate * 7 * DAY * (1 + tenant.growth * weeks))
+        figures = {"topic_count": len(tenant.topics), "partition_count": 6 * len(tenant.topics), "stored_bytes": stored}
+        whose = {"tenant": tenant.principal.removeprefix("User:"), "user": None, "topic": None}
+        return self._line("owned", start=iso(at), end=iso(at + self._times.interval), **whose, **figures)
 
     def _decision(self, tenant: Tenant, at: int) -> str:
         user = tenant.principal.removeprefix("User:")

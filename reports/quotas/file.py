@@ -112,19 +112,20 @@ else:
 class _TenantMembers(Model, extra="allow"):
     users: list[Name] = Field(default_factory=list)
     user_prefixes: list[Name] = Field(default_factory=list)
+    topic_prefixes: list[str] = Field(default_factory=list)
+    stored_bytes_soft: Rate | None = None
 
     def tenant(self) -> Tenant:
         limits = {key.kind: float(limit) for key in _TENANT_KEYS if (limit := getattr(self, key.name)) is not None}
-        return Tenant(tuple(self.users), tuple(self.user_prefixes), limits)
+        return Tenant(tuple(self.users), tuple(self.user_prefixes), limits, tuple(self.topic_prefixes), self.stored_bytes_soft)
 
     def not_looked_at(self) -> set[str]:
-        """Names of settings that are limits, as far as the report knows, and not replayed."""
-        return self.model_extra.keys() - _NOT_OF_TENANTS if self.model_extra else set()
+        """Names of settings that are limits, as far as the report knows, and not looked at."""
+        return set(self.model_extra or ())
 
 
 _OF_NO_TENANT = ("controller_mutations", "producer_ids")
 _TENANT_KEYS = tuple(key for key in KEYS if replayed(key.name) and key.kind not in _OF_NO_TENANT)
-_NOT_OF_TENANTS = {"topic_prefixes"}
 if TYPE_CHECKING:
     _Tenant = _TenantMembers
 else:

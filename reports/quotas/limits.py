@@ -6,7 +6,7 @@ a library that takes as long to import as a quarter of the report.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reports.quotas.catalogue import KEYS, TOPIC_STORED
@@ -54,11 +54,13 @@ class Available:
 @dataclass(frozen=True, slots=True)
 class Tenant:
     """Users that share limits, by name and by the beginning of their names. `limits`: kind -> how much per second, or at a time
-    for LEVELS."""
+    for LEVELS. `stored_soft`: stored bytes above which its producers are slowed."""
 
     users: tuple[str, ...]
     user_prefixes: tuple[str, ...]
     limits: Mapping[str, float]
+    topic_prefixes: tuple[str, ...] = ()
+    stored_soft: float | None = None
 
     @property
     def rates(self) -> dict[str, float]:
@@ -96,9 +98,28 @@ class QuotaFile:
     not_looked_at: tuple[str, ...] = ()
     """Settings below `quotas` that the report does not look at: limits that the usage log cannot tell of, and unknown keys."""
 
+    def tenant_of_user(self) -> Callable[[str], str | None]:
+        """Finds the tenant of a user as `quota.tenants` does: who is listed goes before prefixes, the longest before others."""
+        listed = {user: name for name, one in self.tenants.items() for user in one.users}
+        return _finder(listed, {prefix: name for name, one in self.tenants.items() for prefix in one.user_prefixes})
+
+    def tenant_of_topic(self) -> Callable[[str], str | None]:
+        """The same of a topic, as far as its name tells."""
+        return _finder({}, {prefix: name for name, one in self.tenants.items() for prefix in one.topic_prefixes})
+
     def of_topics(self) -> dict[str, Mapping[str, float]]:
         """Kind -> topic -> limit, of those that topics have by themselves."""
         return {**self.topic_rates, TOPIC_STORED: self.topics_stored}
+
+
+def _finder(names: Mapping[str, str], prefixes: Mapping[str, str]) -> Callable[[str], str | None]:
+    lengths = sorted({len(prefix) for prefix in prefixes}, reverse=True)
+
+    def find(name: str) -> str | None:
+        found = names.get(name)
+        return found or next((prefixes[name[:length]] for length in lengths if name[:length] in prefixes), None)
+
+    return find
 
 
 def replayed(name: str) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from advice.limits import hits
 from reports.render.words import decided
-from reports.summary.model import EVERYBODY, Level, Limits, ReasonRow, Report, VolumeRow
+from reports.summary.model import EVERYBODY, Level, Limits, ReasonRow, Report, Tenants, VolumeRow
 from webpage.text import clean, count, counted, day, duration, moment, percent, period, size
 
 _DONE = {"refuse": "refused", "throttle": "throttled", "hold": "held"}
@@ -20,6 +20,7 @@ def sentences(report: Report) -> list[str]:
     return [
         *_age(report),
         *_volumes(report.capacity.volumes, report.made),
+        *_budgets(report.capacity.tenants, report.made),
         _traffic(report),
         *_largest(report),
         *_limits(report.limits),
@@ -58,11 +59,16 @@ def _first_to_fill(level: Level, row: VolumeRow, made: datetime) -> str:
     what = f"its {'size' if level.name == 'full' else level.name} ({size(level.at_bytes)})"
     if level.already or level.day is None:
         return f"{name} has reached {what}; it is {percent(row.used, row.total)} full."
-    early, late = (day(at) if at else None for at in (level.early, level.late))
-    when = f"on {day(level.day)}" + (f", between {early} and {late}" if late else f", not before {early}")
-    if level.day < made:
-        return f"{name} was the first volume expected to reach {what}: {when}, as of {day(row.at)}. That day has passed."
-    return f"{name} will be the first volume to reach {what}: {when}."
+    return _expected(name, "first volume", what, level, row.at, made)
+
+
+def _expected(name: str, place: str, what: str, level: Level, at: datetime, made: datetime) -> str:
+    """When `name`, as the `place`, reaches `what`, by a forecast that begins `at`."""
+    early, late = (day(end) if end else None for end in (level.early, level.late))
+    when = f"on {day(level.day or at)}" + (f", between {early} and {late}" if late else f", not before {early}")
+    if level.day and level.day < made:
+        return f"{name} was the {place} expected to reach {what}: {when}, as of {day(at)}. That day has passed."
+    return f"{name} will be the {place} to reach {what}: {when}."
 
 
 def _grew_most(row: VolumeRow) -> list[str]:
@@ -71,6 +77,23 @@ def _grew_most(row: VolumeRow) -> list[str]:
         return []
     by = f", produced mostly by {clean(grown[0].principals[0][0], 40)}" if grown[0].principals else ""
     return [f"The topic that grew most on it is {clean(grown[0].topic, 60)}{by}."]
+
+
+def _budgets(tenants: Tenants, made: datetime) -> list[str]:
+    """Tenants that have all the bytes that they may store, and the one that will be the next."""
+    said = []
+    full = next((row for row in tenants.budgets if row.levels[-1].already), None)
+    if full and tenants.full > 1:
+        of_one = f"{clean(full.tenant, 60)} among them ({size(full.limit)})"
+        said.append(f"{count(tenants.full)} tenants have reached their limits of stored bytes, {of_one}.")
+    elif full:
+        said.append(f"Tenant {clean(full.tenant, 60)} has reached its limit of stored bytes ({size(full.limit)}).")
+    ends = next((row for row in tenants.budgets if row.levels[-1].day and not row.levels[-1].already), None)
+    if ends:
+        what = f"its limit of stored bytes ({size(ends.limit)})"
+        place = "next tenant" if full else "first tenant"
+        said.append(_expected(f"Tenant {clean(ends.tenant, 60)}", place, what, ends.levels[-1], ends.at, made))
+    return said
 
 
 def _quotas(report: Report) -> list[str]:

@@ -3,6 +3,7 @@
 In: a row of `reports.summary.model`. Out: text, not escaped.
 """
 
+from datetime import datetime
 from typing import NamedTuple
 
 from advice.limits import reason
@@ -10,7 +11,7 @@ from advice.use import NOT_USED
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
 from reports.quotas.limits import is_level, of_tenants
 from reports.reasons import MEANINGS, Reason
-from reports.summary.model import Compared, Decision, Level, Party, QuotaRow, Report, Traffic, VolumeRow
+from reports.summary.model import Budget, Compared, Decision, Level, Party, QuotaRow, Report, Traffic, VolumeRow
 from webpage.text import clean, count, counted, day, decimal, duration, percent, rate, size, size_signed
 
 MESSAGE_LENGTH = 300
@@ -46,9 +47,17 @@ def first_full(report: Report) -> tuple[str, str, bool]:
     return when, f"{clean(row.name, 60)}, {note}", level.already or days < _SOON
 
 
-def as_of(row: VolumeRow, report: Report) -> str:
-    """The day of a volume's last check, where that is more than a day before the report."""
-    return f"as of {day(row.at)}" if (report.made - row.at).days >= 1 else ""
+def as_of(at: datetime, report: Report) -> str:
+    """The day on which a volume or a tenant was looked at last, where that is more than a day before the report."""
+    return f"as of {day(at)}" if (report.made - at).days >= 1 else ""
+
+
+def days_left(row: Budget, report: Report) -> str:
+    """How many days there are until a tenant reaches the last of its limits; a dash where that is not known."""
+    level = row.levels[-1]
+    if level.already:
+        return "0"
+    return f"{max(0, (level.day - report.made).days):,}" if level.day else "–"
 
 
 def passed(level: Level, report: Report) -> bool:
@@ -65,7 +74,7 @@ def interval(level: Level) -> str:
     return f"{begin} to {level.late:%m-%d}" if same_year else f"{begin} to {day(level.late)}"
 
 
-def confidence(row: VolumeRow) -> str:
+def confidence(row: VolumeRow | Budget) -> str:
     """The model of a forecast, its growth, and its error on days held out; or why there is no forecast."""
     if row.model is None:
         return f"No forecast: {row.reason}."
@@ -169,6 +178,7 @@ def contents(report: Report) -> list[tuple[str, str]]:
         *([("quotas", "Quotas")] if capacity.quotas is not None else []),
         *([("what-if", "What if")] if capacity.what_if is not None else []),
         ("limits", "Throttled and refused"),
+        ("tenants", "Tenants"),
         ("principals", "Principals"),
         ("topics", "Topics"),
         *([("weeks", "Week over week")] if changed_most(report.traffic) else []),

@@ -5,7 +5,6 @@ In: the forecasts, the tables `quotas`, `what_if`, `chargeback`, `writers`. Out:
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,17 @@ from advice.limits import NOT_HELD_BACK, HeldBack, suggested
 from advice.use import Use, as_a_level, as_in_a_histogram
 from reports.chargeback import Prices
 from reports.fill_forecast import VolumeForecast
-from reports.forecast.forecast import HORIZON, Forecast
+from reports.forecast.forecast import HORIZON
 from reports.forecast.history import DAY
 from reports.period_tables import Inputs
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
 from reports.quotas.limits import LEVELS, Limit, QuotaFile, is_level, of_tenants
 from reports.quotas.replay import NEAR
 from reports.stored import Expression, Row, Stored, largest, number_of_rows, sums
+from reports.summary.growth import growth_of, levels_of
 from reports.summary.lines import list_silences
-from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Level, Path, QuotaRow, VolumeRow
+from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Path, QuotaRow, VolumeRow
+from reports.summary.tenants import summarize_tenants
 from reports.tables import Tables
 
 MAX_ROWS = 20
@@ -36,7 +37,6 @@ WHOLE = frozenset(
 )
 """Quotas whose limits are whole numbers."""
 _POINTS = 60
-_ORDER = ("soft", "limit", "full")
 
 
 def summarize_capacity(tables: Tables, volumes: Sequence[VolumeForecast], inputs: Inputs) -> Capacity:
@@ -48,6 +48,7 @@ def summarize_capacity(tables: Tables, volumes: Sequence[VolumeForecast], inputs
         what_if=_compared(tables.get("what_if"), inputs.what_if),
         charges=_charges(tables["chargeback"], inputs.prices),
         silences=list_silences(tables),
+        tenants=summarize_tenants(tables, inputs.quotas),
     )
 
 
@@ -57,45 +58,19 @@ def _soonest(row: VolumeRow) -> float:
 
 
 def _volume(found: VolumeForecast) -> VolumeRow:
-    result, test = found.forecast, found.forecast.test
+    result = found.forecast
     return VolumeRow(
         *found.volume,
         at=found.at,
         total=found.total,
         used=found.used,
-        days=result.days,
-        levels=_levels(found.levels, result),
+        levels=levels_of(found.levels, result),
         drivers=tuple(DrivingTopic(one.topic, one.bytes, one.grown, one.principals) for one in found.drivers),
         path=_path(found),
-        reason=result.reason,
-        model=result.model,
-        per_day=_float(result.slope),
-        per_day_low=_float(result.slope_low),
-        per_day_high=_float(result.slope_high),
-        tested_days=test.days if test else 0,
-        tested_error=test.error if test else None,
-        tested_inside=test.inside if test else 0,
-        proposed=_levels(found.proposed_levels or {}, found.proposed) if found.proposed else (),
+        **growth_of(result),
+        proposed=levels_of(found.proposed_levels or {}, found.proposed) if found.proposed else (),
         factor=found.factor,
     )
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _levels(levels: Mapping[str, int], result: Forecast) -> tuple[Level, ...]:
-    found = []
-    for name in _ORDER:
-        if name in levels:
-            reached = result.reached.get(name)
-            day, early, late = (_time(at) for at in ((reached.day, reached.early, reached.late) if reached else (None, None, None)))
-            found.append(Level(name, levels[name], day, early, late, bool(reached and reached.already)))
-    return tuple(found)
-
-
-def _time(day: float | None) -> datetime | None:
-    return None if day is None else datetime.fromtimestamp(round(day * DAY), UTC)
 
 
 def _path(found: VolumeForecast) -> Path:

@@ -318,6 +318,65 @@ class VolumeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantRow:
+    """One tenant: what it had when the logs last told, `at`. `growth` is of stored bytes, from a week before, as a part.
+
+    `decisions` are those by limits of the tenant itself. What its users moved is known where a settings file says who they are:
+    `produced` to `refused`. `largest_topic` is that of its topics which has most stored, of those that the logs name.
+    """
+
+    tenant: str
+    at: datetime | None
+    topics: int | None
+    partitions: int | None
+    stored: int | None
+    growth: float | None
+    decisions: int
+    produced: int | None = None
+    fetched: int | None = None
+    throttle_ms: int | None = None
+    refused: int | None = None
+    largest_topic: str | None = None
+    largest_topic_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Stored bytes of a tenant, held against its limits: `used` of `limit`, the last of `levels` (`soft`, `hard`). The rest is as
+    in `VolumeRow`."""
+
+    tenant: str
+    at: datetime
+    used: int
+    limit: int
+    levels: tuple[Level, ...]
+    days: int
+    reason: str | None = None
+    model: str | None = None
+    per_day: float | None = None
+    per_day_low: float | None = None
+    per_day_high: float | None = None
+    tested_days: int = 0
+    tested_error: float | None = None
+    tested_inside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """`rows` are the largest of `count`. `told`: the logs say what tenants have; `members`: a
+    settings file says who they are. `budgets` are those that end first, of `budget_count` tenants with a limit, `full` of
+    which have reached it."""
+
+    rows: tuple[TenantRow, ...] = ()
+    count: int = 0
+    told: bool = False
+    members: bool = False
+    budgets: tuple[Budget, ...] = ()
+    budget_count: int = 0
+    full: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaRow:
     """A limit and what was used of it. Rates are in the quota's unit per second, for `producer_ids` in ids within a window.
 
@@ -391,13 +450,14 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """When volumes fill, how quotas fit, what it costs."""
+    """When volumes and budgets of tenants fill, how quotas fit, what it costs."""
 
     volumes: tuple[VolumeRow, ...] = ()
     quotas: Compared | None = None
     what_if: Compared | None = None
     charges: Charges | None = None
     silences: tuple[Silence, ...] = ()
+    tenants: Tenants = Tenants()
 
 
 @dataclass(frozen=True, slots=True)

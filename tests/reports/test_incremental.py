@@ -56,12 +56,13 @@ def runs(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Dai
     folder = tmp_path_factory.mktemp("daily")
     logs, out = folder / "logs", folder / "out"
     a = Log("proxy-a", "a1")
-    a.usage(0, requests=1, request_bytes=100).usage(0, topic="t", record_bytes=90, requests=1).raw(b"torn").write(logs)
+    a.usage(0, requests=1, request_bytes=100).usage(0, topic="t", record_bytes=90, requests=1).raw(b"torn")
+    a.owned(0, stored_bytes=5).write(logs)
     a.usage(DAY, requests=2, request_bytes=200)
     second = list(a.lines)
     a.write(logs, 2)
     first = make_with(spark, logs, out, incremental=True, prices=PRICES)
-    assert first.report.lines.read == 4
+    assert first.report.lines.read == 5
     before = files(out)
 
     # The second file grew, a third is new, a line of the second day came again in it.
@@ -70,7 +71,7 @@ def runs(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Dai
     a.usage(DAY + 10, requests=4, request_bytes=400)
     new = a.lines[-1]
     a.write(logs, 2)
-    a.raw(new).usage(2 * DAY, requests=8, request_bytes=800).raw(b"{}").write(logs, 3)
+    a.raw(new).usage(2 * DAY, requests=8, request_bytes=800).owned(2 * DAY, stored_bytes=7).raw(b"{}").write(logs, 3)
     whole = make_with(spark, logs, folder / "whole", prices=PRICES)
     next(logs.glob("*000001.jsonl")).unlink()  # what was read of it stays
     daily = make_with(spark, logs, out, incremental=True, prices=PRICES)
@@ -82,12 +83,14 @@ def test_a_daily_run_comes_to_what_a_whole_run_comes_to(runs: Daily) -> None:
     kept = {name for name in before if "2026-03-01" in name}
     assert kept
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}  # not even written again
-    for name in ("traffic", "topics", "writers", "rates", "quarantine", "files", "entities"):
+    for name in ("traffic", "topics", "writers", "rates", "owned", "quarantine", "files", "entities"):
         columns = [column for column in whole.table(name).columns if column not in ("file", "raw")]
         assert daily.rows(name, *columns) == whole.rows(name, *columns), name
     assert daily.report.lines == whole.report.lines
-    assert (daily.report.lines.read, daily.report.lines.duplicates, daily.report.lines.quarantined) == (8, 1, 2)
-    assert daily.table("lines").count() == 5
+    assert daily.report.capacity.tenants == whole.report.capacity.tenants
+    assert [row.stored for row in daily.report.capacity.tenants.rows] == [7]
+    assert (daily.report.lines.read, daily.report.lines.duplicates, daily.report.lines.quarantined) == (10, 1, 2)
+    assert daily.table("lines").count() == 7
     assert sum(size for (size,) in daily.rows("traffic", "request_bytes")) == 1500
 
 
@@ -164,7 +167,9 @@ def test_of_a_file_that_grew_what_is_new_is_read_and_a_line_that_was_not_whole_c
     begin = b"x" * (len(read) - 1025) + b"\n"  # what was read is not looked at again but for its end
     grown.write_bytes(begin + read[-1024:] + b"\n".join(more) + b"\n")
     cut.write_bytes(line + b"\n")
+    shutil.rmtree(first.out / "owned")  # as a version left it that did not have this table
     second_look = make(incremental=True)
+    assert second_look.table("owned").count() == 0
     assert sum(requests for (requests,) in second_look.rows("traffic", "requests")) == 18
     wanted = [("proxy-a", 7, 0), ("proxy-b", 1, 0), (None, 0, 2)]
     assert second_look.rows("files", "proxy", "lines", "quarantined") == wanted

@@ -10,6 +10,7 @@ from functools import cache
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -21,6 +22,7 @@ from reports.render.sentences import sentences
 from reports.render.terminal import summary
 from reports.summary.model import (
     Api,
+    Budget,
     Capacity,
     Charge,
     Charges,
@@ -40,6 +42,8 @@ from reports.summary.model import (
     Report,
     Series,
     Silence,
+    TenantRow,
+    Tenants,
     Topic,
     Traffic,
     VolumeRow,
@@ -90,7 +94,11 @@ def capacity_of(name: str) -> Capacity:
     over = QuotaRow(name, name, 10.0, "over", suggested=12.0)
     compared = Compared(name, (hit, over), 2, 1, 1, 0, (name,))
     charges = Charges((Charge(name, 1, 2, 3, 4.0),), 1, 4.0, name, priced=True)
-    return Capacity((volume, unknown), compared, compared, charges, (Silence(name, NOON, 7200),))
+    levels = (Level("soft", 60, NOON, NOON, NOON, already=True), Level("hard", 100, NOON + timedelta(days=9)))
+    budget = Budget(name, NOON, 70, 100, levels, 20, model="line", per_day=1.0)
+    tenant = TenantRow(name, NOON, 3, 12, 70, 0.5, 4, 5, 6, 7, 8, name, 9)
+    tenants = Tenants((tenant,), 1, told=True, members=True, budgets=(budget,), budget_count=1)
+    return Capacity((volume, unknown), compared, compared, charges, (Silence(name, NOON, 7200),), tenants)
 
 
 def report_of(name: str) -> Report:
@@ -326,6 +334,37 @@ def test_a_volume_at_its_limit_is_not_called_full() -> None:
     at_limit = replace(report, capacity=replace(report.capacity, volumes=(volume,)))
     assert words.first_full(at_limit)[:2] == ("at its limit", "broker 1 alice, its limit; 94% full")
     assert sentences(at_limit)[0] == "Broker 1 alice has reached its limit (90 B); it is 94% full."
+
+
+def tenants_of(**changes: Any) -> Report:
+    report = report_of("alice")
+    return replace(report, capacity=replace(report.capacity, tenants=replace(report.capacity.tenants, **changes)))
+
+
+def test_the_tenant_whose_budget_ends_first_is_told() -> None:
+    (budget,) = tenants_of().capacity.tenants.budgets
+    soft, hard = budget.levels
+    ends = replace(budget, levels=(soft, replace(hard, early=NOON + timedelta(days=7))))
+    what = "reach its limit of stored bytes (100 B): on 2026-03-10, not before 2026-03-08."
+    assert f"Tenant alice will be the first tenant to {what}" in sentences(tenants_of(budgets=(ends,)))
+    full = replace(budget, tenant="bob", levels=(soft, replace(soft, name="hard")))
+    both = sentences(tenants_of(budgets=(full, ends), full=1))
+    assert "Tenant bob has reached its limit of stored bytes (100 B)." in both
+    assert f"Tenant alice will be the next tenant to {what}" in both
+    many = sentences(tenants_of(budgets=(full, full), full=41))
+    assert "41 tenants have reached their limits of stored bytes, bob among them (100 B)." in many
+    never = replace(budget, levels=(soft, Level("hard", 100)))
+    assert "enant" not in " ".join(sentences(tenants_of(budgets=(never,))))
+
+
+def test_without_lines_or_limits_of_tenants_the_page_says_what_is_needed() -> None:
+    nothing = page(replace(tenants_of(), capacity=Capacity()))
+    assert "The logs have no lines of type owned" in nothing
+    assert "there are no budgets" not in nothing
+    no_limits = page(tenants_of(budgets=(), members=False))
+    assert "No settings file says which limits tenants have (--quotas)" in no_limits
+    assert '<th scope="col">Days left</th>' not in no_limits
+    assert "Largest topic" not in no_limits, "nobody knows whose users and topics they are"
 
 
 def test_settings_that_the_report_does_not_look_at_are_named() -> None:
