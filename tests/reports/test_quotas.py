@@ -1,5 +1,6 @@
 """Quota files: read as the proxy reads them, refused with the key; and what their limits would have done."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -281,8 +282,10 @@ BATCH = 250_000
 """Bytes of a request: it is throttled for more than a second, beside which the time until the next one comes is nothing."""
 
 
-def produce_much(bootstrap: str, topic: str, client_id: str, amount: int, each: float = 0.0) -> None:
-    """Batches of some BATCH bytes until `amount` bytes are written, as fast as may be, or with `each` seconds between messages."""
+def produce_much(bootstrap: str, topic: str, client_id: str, amount: int, each: float = 0.0) -> float:
+    """Batches of some BATCH bytes until `amount` bytes are written, as fast as may be, or with `each` seconds between messages.
+    Returns the seconds that it took."""
+    begin = time.monotonic()
     how = {"batch.size": BATCH, "linger.ms": 50, "queue.buffering.max.messages": 200}
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": client_id, **how})
     for _ in range(amount // 5000):
@@ -291,36 +294,41 @@ def produce_much(bootstrap: str, topic: str, client_id: str, amount: int, each: 
         producer.produce(topic, b"x" * 5000)
         producer.poll(each)
     assert producer.flush(90) == 0
+    return time.monotonic() - begin
 
 
-def consume_much(bootstrap: str, topic: str, client_id: str, amount: int) -> None:
-    """Fetches of some BATCH bytes until `amount` bytes are there."""
+def consume_much(bootstrap: str, topic: str, client_id: str, amount: int) -> float:
+    """Fetches of some BATCH bytes until `amount` bytes are there. Returns the seconds from the first to the last."""
+    begin = None
     settings = {"bootstrap.servers": bootstrap, "client.id": client_id, "group.id": client_id, "fetch.message.max.bytes": BATCH}
     consumer = Consumer({**settings, "queued.max.messages.kbytes": 1000, "fetch.queue.backoff.ms": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
     while amount > 0:
         amount -= sum(len(message.value() or b"") for message in consumer.consume(20, 1.0))
+        begin = begin or time.monotonic()
+    took = time.monotonic() - (begin or 0)
     consumer.close()
+    return took
 
 
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_replay_of_the_quotas_in_force_is_what_the_proxy_did(spark: "SparkSession", kafka1: LocalCluster, tmp_path: Path) -> None:
-    """Who was throttled, and for how long, to within 5 %."""
+    """Who was throttled, and for how long, to within 5 %, and to how late the client was on a busy machine: the log has sums of
+    ten seconds, which do not tell of a client that asked for nothing in between."""
     names = {"producer_byte_rate": ("writer", "slow-writer"), "consumer_byte_rate": ("reader", "small-reader")}
     entities = [{"client_id": client, f"cluster_{kind}": RATE} for kind, clients in names.items() for client in clients]
     logs = {"usage": {"path": str(tmp_path / "proxy" / "logs"), "interval": "10s"}}
     produce_much(kafka1.bootstrap_servers, "replayed-out", "direct", ENOUGH * RATE)
     settings = {"quotas": {"entities": entities}, "logs": logs}
     with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, settings) as proxy, ThreadPoolExecutor() as pool:
-        at_work = [
-            pool.submit(produce_much, proxy.bootstrap, "replayed-in", "writer", ENOUGH * RATE),
-            pool.submit(produce_much, proxy.bootstrap, "replayed-in", "slow-writer", RATE, 0.1),
-            pool.submit(consume_much, proxy.bootstrap, "replayed-out", "reader", ENOUGH * RATE),
-            pool.submit(consume_much, proxy.bootstrap, "replayed-out", "small-reader", RATE),
-        ]
-        for one in at_work:
-            one.result(120)
+        at_work = {
+            "writer": pool.submit(produce_much, proxy.bootstrap, "replayed-in", "writer", ENOUGH * RATE),
+            "slow-writer": pool.submit(produce_much, proxy.bootstrap, "replayed-in", "slow-writer", RATE, 0.1),
+            "reader": pool.submit(consume_much, proxy.bootstrap, "replayed-out", "reader", ENOUGH * RATE),
+            "small-reader": pool.submit(consume_much, proxy.bootstrap, "replayed-out", "small-reader", RATE),
+        }
+        took = {client: one.result(120) for client, one in at_work.items()}
     quotas = read_quotas(tmp_path / "proxy" / "settings.yaml")
     written = [line for path in sorted(proxy.logs.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
     found = replayed(spark, tmp_path, written, quotas, Lengths(10, 60, 10), datetime.now(UTC))
@@ -331,4 +339,5 @@ def test_a_replay_of_the_quotas_in_force_is_what_the_proxy_did(spark: "SparkSess
             assert (told > 0) is (client in ("writer", "reader"))
             counted = [(line["start"], line["record_bytes"], line["response_bytes"], line["throttle_ms"]) for line in lines]
             row = found[kind, "ANONYMOUS", client]
-            assert row["seconds_throttled"] == pytest.approx(told, rel=0.05), (client, counted)
+            late = max(took[client] - told, 0) if told else 0
+            assert row["seconds_throttled"] == pytest.approx(told, abs=0.05 * told + late), (client, late, counted)
