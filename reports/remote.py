@@ -35,7 +35,10 @@ _CAUSES = (
         r"ConnectException|Connection refused|ConnectTimeoutException|SocketTimeoutException|NoRouteToHostException",
         "its server cannot be reached",
     ),
-    (r"org\.apache\.hadoop\.fs\.s3a\.\w*Exception: (?P<why>[^\n]{1,200})", "S3 says: {why}"),
+    (
+        r"(?:org\.apache\.hadoop\.fs\.s3a\.\w*Exception: |IOException: (?=Error accessing s3))(?P<why>[^\n]{1,200})",
+        "S3A says: {why}",
+    ),
 )
 """What an error's text has in it -> what that means. The first that fits counts."""
 

@@ -60,7 +60,8 @@ UNREADABLE = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file s3
             f"{S3A}.AWSBadRequestException: S3Exception: Bad Request (Status Code: 400)",
             "endpoint.region to the region of the bucket",
         ),
-        (UNREADABLE + "org.apache.hadoop.fs.s3a.NoVersionAttributeException: `a': no ETag", "S3 says: `a': no ETag"),
+        (UNREADABLE + "org.apache.hadoop.fs.s3a.NoVersionAttributeException: `a': no ETag", "S3A says: `a': no ETag"),
+        (UNREADABLE + "java.io.IOException: Error accessing s3://b/a.jsonl", "S3A says: Error accessing s3://b/a.jsonl"),
         (
             UNREADABLE + "java.io.EOFException: Unexpected end of input stream\n\tat org.apache.hadoop.fs.s3a.S3AInputStream.read",
             None,
