@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from reports.errors import ReportError
 from reports.java import SUBMITTED, Java, start_java
-from reports.log_files import check_logs, is_local, log_size
+from reports.log_files import check_logs, check_out, is_local, log_size
 from reports.requirements import check_requirements
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -91,6 +91,7 @@ def report(**given: Any) -> None:
     os.environ.setdefault(_ARROW_POOL, "system")
     try:
         check_requirements()
+        check_out(given["out"])
         every = given.pop("follow")
         with _java_ahead(given, follows=every is not None) as java:
             from reports.follow import follow

@@ -126,7 +126,7 @@ def start_java(
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-report-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         given = {**local_settings(master, scratch), "spark.driver.memory": memory, **_java(size, scratch), **(settings or {})}
-        command = [str(_spark_home() / "bin" / "spark-submit")]
+        command = [str(spark_home() / "bin" / "spark-submit")]
         command += [text for name, value in given.items() for text in ("--conf", f"{name}={value}")]
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         environment = {
@@ -157,7 +157,8 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
     process.communicate()
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
+    """Where Spark is: SPARK_HOME, else the PySpark of this Python. Raises ReportError where there is none."""
     if home := os.environ.get("SPARK_HOME"):
         return Path(home)
     found = find_spec("pyspark")

@@ -23,6 +23,7 @@ _COMPRESSION = 15  # times that gzip makes a log smaller, roughly
 _QUOTED = re.compile(r"[^A-Za-z0-9_.!~*'()/,;:$&+=@\u00a1-\U0010ffff-]")
 """Characters of a path that are not as they are in a URI, by Spark's own."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_PASSWORD = re.compile(r"[^/]+://[^/@]*:[^/]*@")
 
 
 def is_local(logs: str) -> bool:
@@ -35,9 +36,11 @@ def check_logs(logs: str) -> None:
 
     Raises:
         ReportError: the folder does not exist, is no folder, has no log file in it, or one that may not be read (Spark would take
-            that one for a file that was rotated away).
+            that one for a file that was rotated away); or a URI has a password in it.
     """
     if not is_local(logs):
+        if _PASSWORD.match(logs):  # it would stand in lists of processes, on the page and in the summary
+            raise ReportError("the address of the logs has a password in it: give credentials in the environment (docs/report.md)")
         return
     folder = Path(logs)
     if not folder.exists():
@@ -50,6 +53,19 @@ def check_logs(logs: str) -> None:
     for file in files:
         if file.exists() and not os.access(file, os.R_OK):
             raise ReportError(f"{file} cannot be read: permission denied")
+
+
+def check_out(out: Path) -> None:
+    """Refuse an out folder that is a URI: a report is moved into place by renaming, which object storage does not have.
+
+    Raises:
+        ReportError: it is one.
+    """
+    if not is_local(str(out)):
+        raise ReportError(
+            f"the report cannot be written to {re.sub(':/+', '://', str(out), count=1)}: "
+            "--out has to be a folder of a mounted file system; copy the report from there"
+        )
 
 
 def log_size(logs: str) -> int | None:

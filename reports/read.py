@@ -25,6 +25,7 @@ from reports.ingest import TEXTS, Destination, store_lines, store_unparsed
 from reports.kafka import is_kafka, read_topic
 from reports.log_files import FILES, LOG_FILES, is_local, local_files, no_logs, spark_path
 from reports.reasons import Reason
+from reports.remote import explained
 
 FAILURES = (PySparkException, Py4JJavaError)  # which of the two comes for a task that failed is up to PySpark's version
 _UNREADABLE = "[FAILED_READ_FILE"  # Spark's name for it, with subconditions
@@ -111,6 +112,9 @@ def load(spark: SparkSession, logs: str, now: datetime, destination: Destination
     try:
         store_lines(read_lines(spark, logs, paths), now, destination)
     except FAILURES as error:
+        # Storage that refuses a file, or is gone, must not count as a damaged file.
+        if not is_local(logs) and (explanation := explained(error, logs)):
+            raise explanation from error
         if _UNREADABLE not in str(error):
             raise
         store_lines(read_lines(spark, logs, paths, to_the_damage=True), now, destination, damaged_files(spark, logs, paths))
@@ -135,8 +139,9 @@ def _listing(spark: SparkSession, logs: str) -> Listing:
             F.col("_metadata.file_size").alias("size"),
             F.unix_millis("_metadata.file_modification_time").alias("modified"),
         )
-    except AnalysisException as error:
-        raise ReportError(f"the logs folder {logs} cannot be read: {error.getCondition()}") from error
+    except FAILURES as error:
+        _explain(logs, error)
+        raise
     return {row["uri"]: [row["size"], row["modified"]] for row in rows.toLocalIterator()}
 
 
@@ -180,5 +185,14 @@ def _text(spark: SparkSession, logs: str, paths: list[str], to_the_damage: bool)
     try:
         # Only \n ends a line: a \r inside a torn line must not make two of it.
         return reader.text(paths, lineSep="\n")
-    except AnalysisException as error:
+    except FAILURES as error:
+        _explain(logs, error)
+        raise
+
+
+def _explain(logs: str, error: Exception) -> None:
+    """Raise ReportError for a folder that cannot be listed, where it is known why."""
+    if not is_local(logs) and (explanation := explained(error, logs)):
+        raise explanation from error
+    if isinstance(error, AnalysisException):
         raise ReportError(f"the logs folder {logs} cannot be read: {error.getCondition()}") from error

@@ -17,7 +17,8 @@ LIMIT = 900.0
 """Seconds for a build, with its downloads."""
 
 
-def go_program(folder: Path) -> Path:
+def go_program(folder: Path, package: str = ".") -> Path:
+    """The program of a folder; `package` is what is built where that is not the folder's own."""
     files = sorted(file for file in folder.iterdir() if file.is_file())
     digest = hashlib.sha256(b"".join(file.name.encode() + b"\0" + file.read_bytes() for file in files)).hexdigest()[:16]
     made = cache_dir() / "go" / f"{folder.name}-{digest}"
@@ -25,15 +26,15 @@ def go_program(folder: Path) -> Path:
         return made
     go = shutil.which("go")
     if go is None:
-        pytest.skip("there is no Go on PATH, which builds this client")
+        pytest.skip(f"there is no Go on PATH, which builds {folder.name}")
     made.parent.mkdir(parents=True, exist_ok=True)
     with locked(made, print):
         if not made.exists():
             partial = made.with_name(f"{made.name}.partial")
-            build = [go, "build", "-buildvcs=false", "-o", str(partial), "."]
+            build = [go, "build", "-buildvcs=false", "-o", str(partial), package]
             settings = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
             ran = subprocess.run(build, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT, check=False)
             if ran.returncode:
-                pytest.skip(f"Go cannot build this client: {ran.stderr.strip()[-300:]}")
+                pytest.skip(f"Go cannot build {folder.name}: {ran.stderr.strip()[-300:]}")
             partial.rename(made)
     return made

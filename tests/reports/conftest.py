@@ -47,8 +47,9 @@ class Made:
         return (self.out / "report.html").read_text(encoding="utf-8")
 
 
-def make_with(spark: "SparkSession", logs: Path, out: Path, *, slides: bool = False, **options: Any) -> Made:
-    """Make a report of `logs` in `out` with a Spark that runs already; with plots for slides, which take two seconds, if asked."""
+def make_with(spark: "SparkSession", logs: Path | str, out: Path, *, slides: bool = False, **options: Any) -> Made:
+    """Make a report of `logs`, a folder or a URI, in `out` with a Spark that runs already; with plots for slides, which take two
+    seconds, if asked."""
     from reports import pipeline
 
     with pytest.MonkeyPatch.context() as patch:
