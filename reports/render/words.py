@@ -11,7 +11,7 @@ from advice.use import NOT_USED
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
 from reports.quotas.limits import is_level, of_tenants
 from reports.reasons import MEANINGS, Reason
-from reports.summary.model import Budget, Compared, Decision, Level, Party, QuotaRow, Report, Traffic, VolumeRow
+from reports.summary.model import Budget, Compared, Decision, Growth, Level, Party, QuotaRow, Report, Traffic
 from webpage.text import clean, count, counted, day, decimal, duration, percent, rate, size, size_signed
 
 MESSAGE_LENGTH = 300
@@ -74,7 +74,7 @@ def interval(level: Level) -> str:
     return f"{begin} to {level.late:%m-%d}" if same_year else f"{begin} to {day(level.late)}"
 
 
-def confidence(row: VolumeRow | Budget) -> str:
+def confidence(row: Growth) -> str:
     """The model of a forecast, its growth, and its error on days held out; or why there is no forecast."""
     if row.model is None:
         return f"No forecast: {row.reason}."

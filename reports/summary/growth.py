@@ -1,5 +1,5 @@
-"""Growth of a summary: what a forecast says, for the page. In: a `Forecast`, its limits. Out: `Level`s, and the fields that
-volumes and budgets have in common."""
+"""Growth of a summary: what a forecast says, for the page. In: a `Forecast`, its limits. Out: `Level`s, and the fields of
+a `Growth`."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ def levels_of(levels: Mapping[str, int], result: Forecast) -> tuple[Level, ...]:
 
 
 def growth_of(result: Forecast) -> dict[str, Any]:
-    """Fields of `VolumeRow` and `Budget`: the model, its growth, and its error on days held out."""
+    """The fields of a `Growth`: the model, its growth, and its error on days held out."""
     test = result.test
     slopes = {"per_day": result.slope, "per_day_low": result.slope_low, "per_day_high": result.slope_high}
     return {

@@ -282,24 +282,16 @@ class Path:
     proposed: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeRow:
-    """One volume. `per_day` is bytes a day, between `per_day_low` and `per_day_high`. `reason` says why there is no forecast.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What a forecast of bytes says, by a history of `days`. `per_day` is bytes a day, between `per_day_low` and `per_day_high`.
+    `reason` says why there is no forecast.
 
     `tested_error` is the mean error in bytes over the last `tested_days` days, which the model had not seen; `tested_inside` of
-    them lay within the interval. `proposed` and `factor` are about proposed quotas: the levels then, and the part of the growth
-    that is left.
+    them lay within the interval.
     """
 
-    broker_id: int | None
-    log_dir: str
-    at: datetime
-    total: int
-    used: int
     days: int
-    levels: tuple[Level, ...]
-    drivers: tuple[DrivingTopic, ...]
-    path: Path
     reason: str | None = None
     model: str | None = None
     per_day: float | None = None
@@ -308,6 +300,20 @@ class VolumeRow:
     tested_days: int = 0
     tested_error: float | None = None
     tested_inside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRow(Growth):
+    """One volume. `proposed` and `factor` are about proposed quotas: the levels then, and the part of the growth that is left."""
+
+    broker_id: int | None
+    log_dir: str
+    at: datetime
+    total: int
+    used: int
+    levels: tuple[Level, ...]
+    drivers: tuple[DrivingTopic, ...]
+    path: Path
     proposed: tuple[Level, ...] = ()
     factor: float | None = None
 
@@ -341,31 +347,20 @@ class TenantRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """Stored bytes of a tenant, held against its limits: `used` of `limit`, the last of `levels` (`soft`, `hard`). The rest is as
-    in `VolumeRow`."""
+class Budget(Growth):
+    """Stored bytes of a tenant, held against its limits: `used` of `limit`, the last of `levels` (`soft`, `hard`)."""
 
     tenant: str
     at: datetime
     used: int
     limit: int
     levels: tuple[Level, ...]
-    days: int
-    reason: str | None = None
-    model: str | None = None
-    per_day: float | None = None
-    per_day_low: float | None = None
-    per_day_high: float | None = None
-    tested_days: int = 0
-    tested_error: float | None = None
-    tested_inside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """`rows` are the largest of `count`. `told`: the logs say what tenants have; `members`: a
-    settings file says who they are. `budgets` are those that end first, of `budget_count` tenants with a limit, `full` of
-    which have reached it."""
+    """`rows` are the largest of `count`. `told`: the logs say what tenants have; `members`: a settings file says who they are.
+    `budgets` are those that end first, of `budget_count` tenants with a limit; `full` of these have reached it."""
 
     rows: tuple[TenantRow, ...] = ()
     count: int = 0

@@ -36,7 +36,9 @@ def budgets() -> Report:
     names = [EVIL, *(f"tenant-{number:03d}" for number in range(1, 1000))]
     rows = tuple(TenantRow(name, NOON, 3, 9, 2**40 - number, 0.1, number) for number, name in enumerate(names))
     ends = [(name, NOON + timedelta(days=7 * number)) for number, name in enumerate(names[:40], 1)]
-    held = tuple(Budget(name, NOON, 5, 9, (Level("hard", 9, end, end, end),), 9, model="line", per_day=1.0) for name, end in ends)
+    held = tuple(
+        Budget(name, NOON, 5, 9, (Level("hard", 9, end, end, end),), days=9, model="line", per_day=1.0) for name, end in ends
+    )
     tenants = Tenants(rows, 1000, told=True, budgets=held, budget_count=500)
     return replace(report, capacity=replace(report.capacity, tenants=tenants))
 

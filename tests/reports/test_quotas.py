@@ -314,8 +314,8 @@ def consume_much(bootstrap: str, topic: str, client_id: str, amount: int) -> flo
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_replay_of_the_quotas_in_force_is_what_the_proxy_did(spark: "SparkSession", kafka1: LocalCluster, tmp_path: Path) -> None:
-    """Who was throttled, and for how long, to within 5 %, and to how late the client was on a busy machine: the log has sums of
-    ten seconds, which do not tell of a client that asked for nothing in between."""
+    """Who was throttled, and for how long, to within 5 %, and to how late the client was on a busy machine, up to a tenth: the
+    log has sums of ten seconds, which do not tell of a client that asked for nothing in between."""
     names = {"producer_byte_rate": ("writer", "slow-writer"), "consumer_byte_rate": ("reader", "small-reader")}
     entities = [{"client_id": client, f"cluster_{kind}": RATE} for kind, clients in names.items() for client in clients]
     logs = {"usage": {"path": str(tmp_path / "proxy" / "logs"), "interval": "10s"}}
@@ -339,5 +339,5 @@ def test_a_replay_of_the_quotas_in_force_is_what_the_proxy_did(spark: "SparkSess
             assert (told > 0) is (client in ("writer", "reader"))
             counted = [(line["start"], line["record_bytes"], line["response_bytes"], line["throttle_ms"]) for line in lines]
             row = found[kind, "ANONYMOUS", client]
-            late = max(took[client] - told, 0) if told else 0
+            late = min(max(took[client] - told, 0), told / 10)
             assert row["seconds_throttled"] == pytest.approx(told, abs=0.05 * told + late), (client, late, counted)

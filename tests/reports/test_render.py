@@ -74,8 +74,8 @@ def capacity_of(name: str) -> Capacity:
         NOON,
         100,
         50,
-        20,
         levels,
+        days=20,
         drivers=(DrivingTopic(name, 20, 10, ((name, 0.5),)),),
         path=Path(((seconds, 40), (seconds + 60, 50)), ((seconds + 60, 50.0, 49.0, 51.0), (seconds + 90, 60.0, 50.0, 70.0))),
         model="robust line",
@@ -88,14 +88,14 @@ def capacity_of(name: str) -> Capacity:
         proposed=levels,
         factor=0.5,
     )
-    unknown = VolumeRow(None, name, NOON, 100, 50, 1, (), (), Path(((seconds, 40),)), reason="too little history")
+    unknown = VolumeRow(None, name, NOON, 100, 50, (), (), Path(((seconds, 40),)), days=1, reason="too little history")
     held_back = HeldBack(throttled=40, throttled_seconds=32.0, refused=523, intervals=30, limit=10.0)
     hit = QuotaRow(name, name, 10.0, "hit", suggested=12.0, used=Use(40, 9.5, 10.0), held_back=held_back)
     over = QuotaRow(name, name, 10.0, "over", suggested=12.0)
     compared = Compared(name, (hit, over), 2, 1, 1, 0, (name,))
     charges = Charges((Charge(name, 1, 2, 3, 4.0),), 1, 4.0, name, priced=True)
     levels = (Level("soft", 60, NOON, NOON, NOON, already=True), Level("hard", 100, NOON + timedelta(days=9)))
-    budget = Budget(name, NOON, 70, 100, levels, 20, model="line", per_day=1.0)
+    budget = Budget(name, NOON, 70, 100, levels, days=20, model="line", per_day=1.0)
     tenant = TenantRow(name, NOON, 3, 12, 70, 0.5, 4, 5, 6, 7, 8, name, 9)
     tenants = Tenants((tenant,), 1, told=True, members=True, budgets=(budget,), budget_count=1)
     return Capacity((volume, unknown), compared, compared, charges, (Silence(name, NOON, 7200),), tenants)
