@@ -74,8 +74,8 @@ def parse_local(logs: str, now: datetime, destination: Destination) -> bool:
 
 
 def _what_is_new(uri: str, size: int, read: int, tail: str) -> LogFile:
-    """What to read of a file. If it is plain, has grown since the last report `read` so many bytes, and these end with the same
-    `tail`, only what came after them."""
+    """What to read of a file: all of it, unless the last report has read its beginning. Of a plain file that has grown, and whose
+    first `read` bytes still end with `tail`, it is what comes after these."""
     path = Path(unquote(uri.removeprefix("file:")))
     if path.suffix != ".jsonl":
         return LogFile(path, uri)
