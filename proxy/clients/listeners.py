@@ -181,7 +181,7 @@ class ClientListener:
         if not self.settings.proxy_protocol and (delay := self._too_soon(address)) is not None:
             self._refuse(conn, delay)
             return
-        arrived = ArrivedClient(self, address, node_id)
+        arrived = ArrivedClient(self, address, node_id, conn)
         guest = services.census.arrive(UNLOCATED if self.settings.proxy_protocol else address.host, arrived.evict)
         if isinstance(guest, str):
             conn.close()
@@ -192,6 +192,7 @@ class ClientListener:
         task = self._loop.create_task(self._welcome(conn, arrived, self._loop.time()), name="welcome")
         arrived.welcome = task
         self._welcomes.add(task)
+        task.add_done_callback(arrived.welcomed)
         task.add_done_callback(self._welcomes.discard)
         task.add_done_callback(tell_end)
 
@@ -233,7 +234,6 @@ class ClientListener:
         """Let a client in that is counted: where it is from, TLS. Whatever fails ends this connection only."""
         services = self.shared.services
         watcher, timeout = services.watcher, services.bounds.first_request_timeout
-        given = False  # the socket is the transport's, which closes it
         connection = ClientConnection(self.shared, arrived, came)
         try:
             if self.settings.proxy_protocol:
@@ -241,7 +241,7 @@ class ClientListener:
                     arrived.address = await self._source(conn, arrived.address)
                 if not await self._may_stay(arrived):
                     return
-            given = True
+            arrived.conn = None
             await self._begin(conn, connection)
         except asyncio.CancelledError:
             if arrived.transport is not None:
@@ -256,12 +256,6 @@ class ClientListener:
         except OSError as e:  # errors of TLS among them
             if self.settings.tls is not None:
                 watcher.client_failed(str(arrived.address), None, f"no TLS connection: {explain(e)}")
-        finally:
-            arrived.welcome = None  # its task refers to it
-            if not given:
-                conn.close()
-            if arrived.transport is None:
-                arrived.left()
 
     async def _begin(self, conn: socket.socket, connection: ClientConnection) -> None:
         """Give the socket to a transport, which tells the connection."""
@@ -308,18 +302,29 @@ class ArrivedClient:
     listener: ClientListener
     address: HostPort
     node_id: int | None
+    conn: socket.socket | None
+    """its socket, until a transport has it and closes it"""
     welcome: asyncio.Task[None] | None = None
     """who lets it in"""
     guest: Guest | None = None
     """how it is counted"""
     transport: asyncio.BaseTransport | None = None
-    """its socket, once it is in"""
+    """of its socket, once it is in"""
 
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
         self.transport, self.welcome = transport, None
         here = _plain(transport.get_extra_info("sockname") or ("", 0)).host
         endpoint = partial(self.listener.route.endpoint, reached_at=here)
         return Peer(str(self.address), endpoint, self.guest, self.broker(transport), uniform(*LIFETIME))
+
+    def welcomed(self, _: asyncio.Task[None]) -> None:
+        """Who let it in has ended, or was cancelled before it began: then nothing of it has run, so this is no part of it."""
+        self.welcome = None  # its task refers to it
+        conn, self.conn = self.conn, None
+        if conn is not None:
+            conn.close()
+        if self.transport is None:
+            self.left()
 
     def located(self) -> str | None:
         """Where it is from is known by now: the limit that it is over, None without one."""

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -39,6 +40,27 @@ def test_a_connection_that_was_not_let_in_makes_room_for_one_that_comes() -> Non
             for client in (mine, newcomer, *silent):
                 client.close()
             await here.alone()
+
+    run(scene())
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
+def test_who_makes_room_for_another_that_came_at_the_same_time_is_closed(limit: str) -> None:
+    """Those that the proxy accepts in one turn push each other out before anything else is done with them. One that is neither
+    answered nor closed waits for as long as its client has patience."""
+
+    async def scene() -> None:
+        async with proxied(limits={limit: 2}) as here, AsyncExitStack() as stack:
+            came = [stack.enter_context(socket.create_connection(("127.0.0.1", here.port))) for _ in range(8)]
+            for each in came:
+                each.sendall(frame(50))
+                each.setblocking(False)
+            first = [asyncio.get_running_loop().sock_recv(each, 1) for each in came]
+            said = await asyncio.wait_for(asyncio.gather(*first, return_exceptions=True), 30)
+            closed = [it for it in said if it == b"" or isinstance(it, ConnectionResetError)]
+            assert len(closed) == 6
+            assert here.proxy.shared.services.census.count == len(here.broker.visits) == 2
 
     run(scene())
 
