@@ -52,8 +52,9 @@ def until(condition: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def browsed(address: str, folder: Path, ready: str, size: str = "1366,900") -> AsyncIterator[Page]:
-    """The page in a browser whose files are in `folder`, once `ready` is true in it, and a way to ask it."""
+async def browsed(address: str, folder: Path, ready: str = "true", size: str = "1366,900") -> AsyncIterator[Page]:
+    """The page in a browser whose files are in `folder`, once it is loaded, its scripts have run, and `ready` is true in it, and a
+    way to ask it."""
     assert BROWSER is not None
     how = [
         "--headless",
@@ -74,7 +75,7 @@ async def browsed(address: str, folder: Path, ready: str, size: str = "1366,900"
                 page = next(it for it in await answer.json(content_type=None) if it["type"] == "page")
             async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as devtools:
                 opened = Page(devtools)
-                await opened(until(ready))
+                await opened(until(f"location.href !== 'about:blank' && document.readyState === 'complete' && ({ready})"))
                 yield opened
     finally:
         browser.kill()

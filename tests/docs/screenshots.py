@@ -72,7 +72,7 @@ async def shoot_console(address: str, profile: Path) -> None:
 
 
 async def shoot_report(address: str, profile: Path) -> None:
-    async with browsed(address, profile, "document.readyState === 'complete'") as page:
+    async with browsed(address, profile) as page:
         await shoot(page, "report", TALL)
         await shoot(page, "report-dark", TALL, dark=True)
         await shoot(page, "report-phone", PHONE)

@@ -115,7 +115,7 @@ def test_a_browser_shows_it_at_the_width_of_a_laptop_and_a_phone(tmp_path: Path)
     file.write_text(page(full_run(EVIL)))
 
     async def look() -> None:
-        async with browsed(file.as_uri(), tmp_path / "profile", "document.readyState === 'complete'") as ask:
+        async with browsed(file.as_uri(), tmp_path / "profile") as ask:
             for width in (1366, 390):
                 await ask.look(width, 900, dark=False)
                 await ask(until(f"innerWidth === {width}"))
