@@ -45,14 +45,14 @@ class Visit(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.broker.visits.append(self)
 
     def data_received(self, data: bytes) -> None:
+        if not self.got:
+            if PROXY_ITSELF in data[:64]:  # it wants to know about the cluster
+                self.transport.close()
+                return
+            self.broker.visits.append(self)
         self.got += data
-        if PROXY_ITSELF in self.got[:64]:  # it wants to know about the cluster
-            self.broker.visits.remove(self)
-            self.transport.close()
-            return
         while len(self.got) - self._seen >= 8:
             end = self._seen + 4 + int.from_bytes(self.got[self._seen : self._seen + 4], "big")
             if end > len(self.got):
@@ -76,6 +76,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.visits: list[Visit] = []
+        """of clients, which have said something"""
         self.does: Callable[[Visit, bytes], None] = answers
         self.port = 0
 
