@@ -39,6 +39,8 @@ OPT_IN = {
     "nightly": ("--nightly", "run the tests that take too long for every push"),
 }
 """Marker → the option that it takes, and its help."""
+NIGHTLY_TIMEOUT = 3600
+"""Seconds that a test may take at night. Others have those of pyproject.toml."""
 NOT_QUICK = (
     *("tests/chart", "tests/example", "tests/isolation", "tests/localkafka", "tests/real"),
     *("tests/bench", "tests/contracts/test_make_venv.py", "tests/contracts/test_parallel.py", "tests/contracts/test_wheel.py"),
@@ -99,6 +101,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {item for item in items if any(item.get_closest_marker(marker) for marker in off)}
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT))
 
 
 def pytest_collection_finish() -> None:
