@@ -6,7 +6,7 @@ drawings for slides, in colours of their own, with their legend. Left to others:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
@@ -156,9 +156,11 @@ def _budgets(report: Report) -> list[_Filling]:
     rows.sort(key=lambda row: row.last is not None and row.last.already)
     found = []
     for number, row in enumerate(rows[:MAX_BUDGETS], 1):
-        title, levels = f"tenant {clean(row.tenant, 60)}", row.levels or row.proposed
-        top = max(level.at_bytes for level in levels)
-        found.append(_Filling(f"budget-{number:02d}", title, f"Stored bytes of {title}", row.path, levels, max(top, row.used)))
+        title, limits = f"tenant {clean(row.tenant, 60)}", {level.at_bytes for level in row.levels}
+        other = [replace(level, name=f"proposed {level.name}") for level in row.proposed if level.at_bytes not in limits]
+        levels = (*row.levels, *other)
+        top = max(row.used, *(level.at_bytes for level in levels))
+        found.append(_Filling(f"budget-{number:02d}", title, f"Stored bytes of {title}", row.path, levels, top))
     return found
 
 

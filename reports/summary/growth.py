@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.forecast.forecast import HORIZON, Forecast
+from reports.forecast.forecast import HORIZON, Forecast, Reached
 from reports.forecast.history import DAY, History
 from reports.summary.model import Level, Path
 
@@ -43,16 +43,15 @@ def growth_of(result: Forecast) -> dict[str, Any]:
 def path_of(
     observed: tuple[tuple[int, int], ...],
     history: History,
-    until: tuple[Forecast, str],
+    forecasts: tuple[Forecast, Forecast | None],
     most: float,
-    proposed: Forecast | None,
+    full: Reached | None,
 ) -> Path:
-    """What was observed and what is forecast, up to the `most` bytes that there can be. It is drawn until a level of a forecast is
-    reached (`until`), but not further than six times its history, and two weeks at least."""
-    result, last = until
+    """What was observed, what is forecast, and that with other quotas, up to the `most` bytes that there can be. It is drawn until
+    it is `full`, but not further than six times its history, and two weeks at least."""
+    result, proposed = forecasts
     if result.fit is None:
         return Path(observed)
-    full = result.reached.get(last)
     begin = history.last
     ahead = (full.late or full.day or begin + HORIZON) - begin + 3 if full else HORIZON
     days = begin + np.linspace(0, min(max(14.0, 6 * history.span), max(ahead, 3.0)), _POINTS)

@@ -86,16 +86,17 @@ def _largest_topics(owned: Stored, tenant_of: Callable[[str], str | None]) -> di
 
 
 def _budget(one: BudgetForecast) -> Budget:
-    limits, result = (one.levels, one.forecast) if one.levels else (one.proposed_levels or {}, one.proposed or one.forecast)
-    most = max(one.used, last_limit(limits))
-    until = result, next(name for name in ("hard", "soft") if name in limits)
+    both = [(one.levels, one.forecast), (one.proposed_levels or {}, one.proposed or one.forecast)]
+    # Both limits are drawn, so up to the higher one.
+    limits, result = max((pair for pair in both if pair[0]), key=lambda pair: last_limit(pair[0]))
+    full = result.reached.get("hard" if "hard" in limits else "soft")
     return Budget(
         one.tenant,
         one.at,
         one.used,
         last_limit(one.levels) if one.levels else None,
         levels_of(one.levels, one.forecast),
-        path_of(one.observed, one.history, until, most, one.proposed),
+        path_of(one.observed, one.history, (one.forecast, one.proposed), max(one.used, last_limit(limits)), full),
         levels_of(one.proposed_levels or {}, one.proposed) if one.proposed else (),
         one.factor,
         **growth_of(one.forecast),

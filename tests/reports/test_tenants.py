@@ -106,6 +106,10 @@ def test_a_proposed_budget_moves_the_day_and_one_that_changes_nothing_does_not_s
     assert [(level.name, level.at_bytes // GIB) for level in more.proposed] == [("soft", 128), ("hard", 158)]
     days = [(level.day - more.at) / timedelta(days=1) for level in (more.levels[-1], *more.proposed) if level.day]
     assert days == pytest.approx([10, 5, 20], abs=0.5)
+    for one in (more, new):
+        (last, *_), used = one.path.ahead[-1], [used for _, used, *_ in one.path.ahead]
+        assert last > (one.proposed[-1].day or one.at).timestamp(), "it is drawn until the later of both limits"
+        assert max(used) > one.proposed[-1].at_bytes
     assert found["same"].proposed == found["rate"].proposed == ()
     assert (new.limit, new.levels, new.last) == (None, (), new.proposed[0])
     assert new.proposed[0].day is not None
