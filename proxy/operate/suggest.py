@@ -304,7 +304,7 @@ def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, floa
 def _concerned_of(line: dict[str, Any], level: Key, whose: Whose) -> Iterator[tuple[Which, float | None]]:
     """The same for what there may be at a time: whom the decision names, as topics are not of who asks. Who is slowed down while a
     tenant's bytes fill is so by a rate."""
-    if line["action"] == "throttle":
+    if level.kind == STORED and line["action"] == "throttle":
         return
     user, tenant = line["entity"]["user"], line["entity"].get("tenant")
     if whose.by == TENANT and tenant in whose.tenants.tenants:
