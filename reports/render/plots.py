@@ -27,7 +27,7 @@ _PRINT_COLOURS |= dict(zip(SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", 
 _SLIDE = (9.0, 4.0)
 MAX_VOLUMES = 24
 """Volumes with a plot, those that fill first."""
-MAX_BUDGETS = 12
+MAX_BUDGETS = 6
 """Budgets of tenants with a plot: those to act on, as a plot tells little of a thousand."""
 
 
