@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reports.arrow_rows import table_schema
-from reports.stored import Part, Stored, in_order, of_api, summed, with_columns_of
+from reports.stored import LARGEST_SUM, Part, Stored, in_order, of_api, summed, with_columns_of
 from reports.tables import Tables
 
 GIB = 2**30
@@ -84,6 +84,8 @@ def _stored(tables: Tables) -> pa.Table:
     owned = pa.table({"principal": shared["principal"], "byte_days": pc.multiply(shared["byte_days"], part)})
     nobody = pa.table({"principal": pa.repeat(pa.scalar(NOBODY), nobodys.num_rows), "byte_days": nobodys["byte_days"]})
     found = summed([owned, nobody], {"principal": "principal"}, {"byte_days": ("byte_days", "sum")})
+    if (pc.max(found["byte_days"]).as_py() or 0.0) >= LARGEST_SUM:
+        raise OverflowError("what is stored does not fit in 64 bits")
     return pa.table({"principal": found["principal"], "stored_byte_days": found["byte_days"].cast(pa.int64(), safe=False)})
 
 

@@ -4,21 +4,22 @@ In: the tables by day. Out: `VolumeForecast`s, as values: volumes are few. Left 
 
 A volume has three levels, in used bytes: producing is slowed (`soft`), producing stops (`limit`), the disk is `full`. The drivers
 of a volume are the topics that grew most on it, with the principals that produced to them. With other quotas the growth of a topic
-is reduced by the traffic that had not passed by the end of the logs. A limit that only delays traffic reduces nothing.
+is reduced by the traffic that had not passed by the end of the logs (`reports.let_through`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reports.forecast.forecast import Forecast, forecast
+from reports.forecast.forecast import Forecast, changed, forecast
 from reports.forecast.history import DAY, History
+from reports.let_through import LetThrough
 from reports.quotas.limits import QuotaFile
-from reports.stored import Stored, latest, of_api, sums
+from reports.stored import Stored, latest, sums
 from reports.tables import Tables
 from reports.transforms.volumes import REST, VOLUME
 
@@ -150,57 +151,25 @@ def _parts(rows: Sequence[tuple[int, str]]) -> tuple[tuple[str, float], ...]:
     return tuple((name, amount / total) for amount, name in sorted(rows, reverse=True)[:MAX_PRINCIPALS])
 
 
-def with_proposed_quotas(
-    found: Sequence[VolumeForecast], tables: Tables, replayed: Stored, quotas: QuotaFile
-) -> tuple[VolumeForecast, ...]:
+def with_proposed_quotas(found: Sequence[VolumeForecast], through: LetThrough, quotas: QuotaFile) -> tuple[VolumeForecast, ...]:
     """The forecasts, each with a second forecast under the proposed quotas."""
-    amounts = ["waiting", "total"]
-    limits = list(replayed.rows(["kind", "owner_user", "topic", *amounts]))
-    passed = _passed(limits)
-    topics = {row["topic"]: _part(row) for row in limits if row["kind"] == "bytes_in"}
-    everything = _overall(tables, passed)
     out = []
     for volume in found:
-        factor = _factor(volume, passed, topics, everything)
+        factor = _factor(volume, through)
         # Limits for volumes in the proposed file take the place of those in force, all of them or none.
         kept = {name: at for name, at in volume.levels.items() if name != "full"}
         levels = {"full": volume.total, **(_levels(quotas, volume.total) or kept)}
         if levels.get("soft") == levels.get("limit"):
             levels.pop("soft", None)
-        proposed = forecast(volume.history, levels, factor=factor)
+        proposed = changed(volume.forecast, volume.history, levels, factor)
         out.append(replace(volume, proposed=proposed, proposed_levels=levels, factor=factor))
     return tuple(out)
 
 
-def _part(row: Mapping[str, Any]) -> float:
-    """What part of its traffic would have passed by the end."""
-    return max(0.0, 1 - row["waiting"] / row["total"]) if row["total"] else 1.0
-
-
-def _passed(limits: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """For each principal with a limit on what it produces, the part that would have passed."""
-    found: dict[str, dict[str, float]] = {}
-    for row in limits:
-        if row["kind"] == "producer_byte_rate":
-            both = found.setdefault(row["owner_user"], {"waiting": 0.0, "total": 0.0})
-            for name in both:
-                both[name] += row[name]
-    return {f"User:{user}": _part(both) for user, both in found.items()}
-
-
-def _overall(tables: Tables, passed: Mapping[str, float]) -> float:
-    held = {name: part for name, part in passed.items() if part < 1}
-    if not held:
-        return 1.0
-    parts = tables["traffic"].parts(["principal", "api", "request_bytes"])
-    rows = sums(parts, {"principal": "principal"}, {"bytes": (of_api("Produce", "request_bytes"), "sum")})
-    total = sum(row["bytes"] for row in rows)
-    return 1 - sum(row["bytes"] * (1 - held.get(row["principal"], 1.0)) for row in rows) / total if total else 1.0
-
-
-def _factor(volume: VolumeForecast, passed: Mapping[str, float], topics: Mapping[str, float], everything: float) -> float:
+def _factor(volume: VolumeForecast, through: LetThrough) -> float:
     """The part of the volume's growth that would be left: of the topics that drove it by who produced to them, of the rest as
     all."""
+    everything = through.everybody
     grown = [driver for driver in volume.drivers if driver.grown > 0]
     total = sum(driver.grown for driver in grown)
     if not total:
@@ -209,29 +178,45 @@ def _factor(volume: VolumeForecast, passed: Mapping[str, float], topics: Mapping
     left = 0.0
     for driver in grown:
         known = sum(part for _, part in driver.principals)
-        through = sum(part * passed.get(name, 1.0) for name, part in driver.principals) + (1 - known) * everything
-        left += driver.grown * min(through, topics.get(driver.topic, 1.0))
+        of_known = sum(part * through.principals.get(name, 1.0) for name, part in driver.principals)
+        left += driver.grown * min(of_known + (1 - known) * everything, through.topics.get(driver.topic, 1.0))
     return (left + (growth - total) * everything) / growth
 
 
-def forecast_rows(found: Sequence[VolumeForecast]) -> list[tuple[Any, ...]]:
-    """Rows of the table `forecasts`: one for each volume, case and level."""
-    rows = []
-    for volume in found:
-        cases = [(IN_FORCE, volume.forecast, volume.levels), (PROPOSED, volume.proposed, volume.proposed_levels or {})]
-        for case, result, levels in cases:
-            if result is not None:
-                rows += [_row(volume, case, result, name, at) for name, at in levels.items()]
-    return rows
+class Compared(Protocol):
+    """A forecast by the limits in force, and one by those proposed."""
+
+    @property
+    def forecast(self) -> Forecast:
+        """By the limits in force."""
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        """These limits."""
+
+    @property
+    def proposed(self) -> Forecast | None:
+        """By those proposed."""
+
+    @property
+    def proposed_levels(self) -> Mapping[str, int] | None:
+        """These limits."""
 
 
-def _row(volume: VolumeForecast, case: str, result: Forecast, level: str, at: int) -> tuple[Any, ...]:
+def forecast_rows(who: tuple[Any, ...], found: Compared) -> list[tuple[Any, ...]]:
+    """Rows of the tables `forecasts` and `budgets`, `who` first: one for each case and level."""
+    cases = [(IN_FORCE, found.forecast, found.levels), (PROPOSED, found.proposed, found.proposed_levels or {})]
+    return [
+        (*who, *_row(case, result, name, at)) for case, result, levels in cases if result is not None for name, at in levels.items()
+    ]
+
+
+def _row(case: str, result: Forecast, level: str, at: int) -> tuple[Any, ...]:
     reached, test = result.reached.get(level), result.test
     times = [_time(day) for day in (reached.day, reached.early, reached.late)] if reached else [None] * 3
     slopes = [None if value is None else float(value) for value in (result.slope, result.slope_low, result.slope_high)]
     tested = (test.days, test.error, test.inside) if test else (None, None, None)
     return (
-        *volume.volume,
         case,
         level,
         at,

@@ -1,21 +1,25 @@
 """The tables of the whole period, made of those by day.
 
-In: the tables by day, the lines, what the user asked for. Out: `entities`, `forecasts`, `chargeback`, `quotas`, `what_if`.
-Left to others: the arithmetic (`reports.entities`, `chargeback`, `forecast`, `quotas`), showing it (`reports.summary`).
+In: the tables by day, the lines, what the user asked for. Out: `entities`, `forecasts`, `budgets`, `chargeback`, `quotas`,
+`what_if`. Left to others: the arithmetic (`reports.entities`, `chargeback`, `forecast`, `quotas`), showing it (`reports.summary`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
 
 from reports.arrow_rows import arrow_schema, table_schema
+from reports.budget_forecast import Budgets, forecast_budgets
 from reports.chargeback import CHARGEBACK, Prices, chargeback
 from reports.entities import ENTITIES, entities
 from reports.fill_forecast import VolumeForecast, forecast_rows, forecast_volumes, with_proposed_quotas
 from reports.ingest import Ingested
+from reports.let_through import let_through
 from reports.parallel import run_concurrently
 from reports.parquet import write_rows, write_table
 from reports.quotas.held_back import with_demand
@@ -24,11 +28,13 @@ from reports.quotas.replay import replay
 from reports.stored import Stored, in_order
 from reports.tables import Tables
 
-FORECASTS = table_schema(
-    "broker_id bigint, log_dir string, case string, level string, at_bytes bigint, days int, model string, reason string, "
+_RESULT = (
+    "case string, level string, at_bytes bigint, days int, model string, reason string, "
     "per_day double, per_day_low double, per_day_high double, day timestamp, early timestamp, late timestamp, already boolean, "
     "tested_days int, tested_error double, tested_inside int"
 )
+FORECASTS = table_schema(f"broker_id bigint, log_dir string, {_RESULT}")
+BUDGETS = table_schema(f"tenant string, used_bytes bigint, {_RESULT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Inputs:
 
 
 def write_period_tables(spark: SparkSession, ingested: Ingested, inputs: Inputs, folder: Path) -> dict[str, Stored]:
-    """Make each table but `forecasts`, and write it below `folder`. Replays are Spark's, as they look at every line."""
+    """Make each table but those of forecasts, and write it below `folder`. Replays are Spark's, as they look at every line."""
     with run_concurrently() as pool:
         writing = {name: pool.submit(write_table, table, folder / name) for name, table in replays(spark, ingested, inputs).items()}
         written = {
@@ -62,20 +68,37 @@ def replays(spark: SparkSession, ingested: Ingested, inputs: Inputs) -> dict[str
     return replayed
 
 
-def forecasts(tables: Tables, inputs: Inputs) -> tuple[VolumeForecast, ...]:
-    """When each volume fills, with the proposed quotas too where there is the table `what_if`."""
-    found = forecast_volumes(tables, inputs.quotas)
+@dataclass(frozen=True, slots=True)
+class Forecasts:
+    """When each volume fills, and when tenants have used up what they may store."""
+
+    volumes: tuple[VolumeForecast, ...]
+    budgets: Budgets
+
+
+def forecasts(tables: Tables, inputs: Inputs) -> Forecasts:
+    """All of them, with the proposed quotas too where there is the table `what_if`."""
+    volumes, owned = forecast_volumes(tables, inputs.quotas), tables["owned"]
     if inputs.what_if is None:
-        return found
-    return with_proposed_quotas(found, tables, tables["what_if"], inputs.what_if)
+        return Forecasts(volumes, forecast_budgets(owned, inputs.quotas))
+    through = let_through(tables, tables["what_if"], inputs.what_if)
+    budgets = forecast_budgets(owned, inputs.quotas, inputs.what_if, lambda tenant: through.tenants.get(tenant, 1.0))
+    return Forecasts(with_proposed_quotas(volumes, through, inputs.what_if), budgets)
 
 
-def forecast_table(found: Sequence[VolumeForecast]) -> pa.Table:
-    """The table `forecasts`."""
-    rows = forecast_rows(found)
-    columns = zip(*rows, strict=True) if rows else [()] * len(FORECASTS)
-    kinds = arrow_schema(FORECASTS)
+def write_forecasts(found: Forecasts, folder: Path) -> dict[str, Stored]:
+    """The tables `forecasts` and `budgets`, below `folder`."""
+    volumes = [row for one in found.volumes for row in forecast_rows(one.volume, one)]
+    budgets = [row for one in found.budgets.found for row in forecast_rows((one.tenant, one.used), one)]
+    written = {}
+    for name, rows, schema in (("forecasts", volumes, FORECASTS), ("budgets", budgets, BUDGETS)):
+        written[name] = Stored(write_rows(_table(rows, schema), schema, folder / name), ((folder / name, None),))
+    return written
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: t.StructType) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    kinds = arrow_schema(schema)
     arrays = [pa.array(list(column), field.type) for column, field in zip(columns, kinds, strict=True)]
-    order = [("broker_id", "ascending"), ("log_dir", "ascending"), ("case", "ascending"), ("at_bytes", "descending")]
-    table = pa.Table.from_arrays(arrays, schema=kinds)
-    return in_order(table, order)
+    order = [*((name, "ascending") for name in kinds.names[:3]), ("at_bytes", "descending")]
+    return in_order(pa.Table.from_arrays(arrays, schema=kinds), order)

@@ -21,13 +21,11 @@ from reports.ingest import Destination, ingest, put_large_counts_aside
 from reports.java import Java
 from reports.kafka import is_kafka, packages
 from reports.log_files import check_logs, is_local, log_size
-from reports.parquet import write_rows
-from reports.period_tables import FORECASTS, Inputs, forecast_table, forecasts, write_period_tables
+from reports.period_tables import Inputs, forecasts, write_forecasts, write_period_tables
 from reports.publish import Staging, replacing
 from reports.quotas.limits import QuotaFile
 from reports.read import FAILURES, load, parse_local
 from reports.session import is_of_this_machine, spark_session
-from reports.stored import Stored
 from reports.summary.build import summarize
 from reports.summary.model import Report
 from reports.tables import NAMES
@@ -160,11 +158,10 @@ def make_from_stored(spark: SparkSession, destination: Destination, options: Opt
     tables = dict(ingested.tables)
     progress("forecasting")
     tables |= write_period_tables(spark, ingested, inputs, staging)
-    volumes = forecasts(tables, inputs)
-    folder = staging / "forecasts"
-    tables[folder.name] = Stored(write_rows(forecast_table(volumes), FORECASTS, folder), ((folder, None),))
+    found = forecasts(tables, inputs)
+    tables |= write_forecasts(found, staging)
     progress("writing the page")
-    report = summarize(tables, ingested, volumes, inputs, options)
+    report = summarize(tables, ingested, found, inputs, options)
     write_csv(tables["chargeback"], staging / CHARGEBACK)
     keep_asked(destination.staging, inputs)
     spark.catalog.clearCache()  # a session that follows the logs makes report after report

@@ -27,7 +27,8 @@ Expression = Callable[[Part], Any]
 """What is made of the columns of a part: one column."""
 
 _PART_ROWS: Final = 1 << 18
-_LARGEST_SUM: Final = 2.0**63
+LARGEST_SUM: Final = 2.0**63
+"""What does not fit in 64 bits."""
 _ORDER: Final = "_order"
 
 
@@ -184,10 +185,10 @@ def _grouped(table: pa.Table, keys: list[str], ways: Mapping[str, str]) -> pa.Ta
 def _check_sum(table: pa.Table, keys: list[str], name: str) -> None:
     """Arrow's sums begin again from below where they are too large."""
     values = table[name].cast(pa.float64(), safe=False)
-    if (pc.sum(values).as_py() or 0.0) < _LARGEST_SUM / 2:
+    if (pc.sum(values).as_py() or 0.0) < LARGEST_SUM / 2:
         return
     each = pa.table([*(table[key] for key in keys), values], names=[*keys, name]).group_by(keys).aggregate([(name, "sum")])
-    if (pc.max(each[f"{name}_sum"]).as_py() or 0.0) >= _LARGEST_SUM:
+    if (pc.max(each[f"{name}_sum"]).as_py() or 0.0) >= LARGEST_SUM:
         raise OverflowError(f"sums of {name} do not fit in 64 bits")
 
 

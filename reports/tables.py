@@ -57,7 +57,7 @@ MADE_OF = {
 """Tables of BY_DAY that are made of one type of lines, so that without such lines they are known to be empty."""
 OF_READING = ("files", "quarantine")
 """Tables of what was read, not of what it says."""
-OF_PERIOD = ("entities", "forecasts", "chargeback", "quotas", "what_if")
+OF_PERIOD = ("entities", "forecasts", "budgets", "chargeback", "quotas", "what_if")
 """Tables of the whole period, made of those by day."""
 NAMES = (LINES, *BY_DAY, *OF_READING, *OF_PERIOD)
 """Every table."""

@@ -39,12 +39,15 @@ UNITS: Final = {
     TOPIC_STORED: _PLAIN[STORED],
 }
 """Of usage and limit of quotas, by kind."""
+_FILLING: Final = frozenset(("storage", TENANT_KINDS[STORED], TOPIC_STORED))
 
 
 def unit_of(decision: Decision) -> str:
-    """Of usage and limit of a decision. A full volume refuses by its bytes, one that fills slows by a rate."""
-    full = decision.quota == "storage" and decision.action is Action.REFUSE
-    return "bytes" if full else UNITS.get(decision.quota, "")
+    """Of usage and limit of a decision. What is full, a volume or somebody's budget, refuses by its bytes, or lets wait; what fills
+    slows by a rate."""
+    if decision.quota in _FILLING:
+        return "bytes/s" if decision.action is Action.THROTTLE else "bytes"
+    return UNITS.get(decision.quota, "")
 
 
 @dataclass(slots=True)

@@ -276,8 +276,9 @@ def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, floa
     quota, limit, by = line["quota"], float(line["limit"]), whose.by
     if by == TOPIC:
         if quota in _OF_TOPICS:
+            slowed = quota == TOPIC_STORED and line["action"] == "throttle"
             for topic in line["topics"]:
-                yield (Entity(None, None, topic), quota), limit
+                yield (Entity(None, None, topic), quota), None if slowed else limit
         return
     if (level := _LEVEL_OF.get(quota)) is not None:
         yield from _concerned_of(line, level, whose)
@@ -301,7 +302,10 @@ def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, floa
 
 
 def _concerned_of(line: dict[str, Any], level: Key, whose: Whose) -> Iterator[tuple[Which, float | None]]:
-    """The same for what there may be at a time: whom the decision names, as topics are not of who asks."""
+    """The same for what there may be at a time: whom the decision names, as topics are not of who asks. Who is slowed down while a
+    tenant's bytes fill is so by a rate."""
+    if level.kind == STORED and line["action"] == "throttle":
+        return
     user, tenant = line["entity"]["user"], line["entity"].get("tenant")
     if whose.by == TENANT and tenant in whose.tenants.tenants:
         yield (owner_of(tenant), level.name), float(line["limit"])

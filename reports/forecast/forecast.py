@@ -49,13 +49,24 @@ class Forecast:
     fit: Fit | None = None
 
 
-def forecast(history: History, limits: Mapping[str, float], *, factor: float = 1.0) -> Forecast:
-    """`limits` are names -> used bytes at which each is reached; `factor` is what the growth is multiplied with, from now on."""
+def forecast(history: History, limits: Mapping[str, float]) -> Forecast:
+    """`limits` are names -> used bytes at which each is reached."""
     reason = _too_short(history)
     if reason is not None:
         return Forecast(len(history), reason)
     model, test = _best(history)
-    fit = model(history) if factor == 1 else _slowed(model(history), history, factor)
+    return _forecast(history, limits, model(history), test)
+
+
+def changed(found: Forecast, history: History, limits: Mapping[str, float], factor: float) -> Forecast:
+    """The same forecast with other limits; `factor` is what the growth is multiplied with, from now on."""
+    if found.fit is None:
+        return found
+    fit = found.fit if factor == 1 else _slowed(found.fit, history, factor)
+    return _forecast(history, limits, fit, found.test)
+
+
+def _forecast(history: History, limits: Mapping[str, float], fit: Fit, test: Backtest | None) -> Forecast:
     days = history.last + np.arange(0, HORIZON, _STEP)
     band = fit.path(days)
     reached = {name: _reached(history, days, band, limit) for name, limit in limits.items()}

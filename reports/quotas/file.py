@@ -1,11 +1,11 @@
-"""The quotas of a proxy's settings file. In: a path. Out: `reports.quotas.limits.QuotaFile`. What else is in the file is not read,
-but an unknown limit of an entity is refused: a report without it would be wrong. Settings below `quotas` that the report does not
-look at are listed.
+"""The quotas of a proxy's settings file. In: a path. Out: `reports.quotas.limits.QuotaFile`. Sections of the file that have nothing
+to do with quotas are not read, but an unknown limit of an entity is refused: a report without it would be wrong. Other settings
+that the report does not look at, and unknown ones, are listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +30,10 @@ _NO_LIMITS = {
     *(f"stored_bytes.{name}" for name in _STORED_BYTES),
 }
 """Settings that are no limits, so that a report need not look at them."""
+OF_THE_PROXY = frozenset(
+    ("proxy_id", "workers", "upstream", "listen", "more_listeners", "admin", "logs", "limits", "metrics", "reload", "ledger")
+)
+"""Sections of a settings file that have nothing to do with quotas."""
 Rate = Annotated[Size, Field(gt=0)]
 Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -59,11 +63,13 @@ def read_quotas(path: Path) -> QuotaFile:
     }
     thresholds = topics.total_bytes_in_per_sec, topics.bytes_in_per_sec
     stored = {topic: float(one.hard) for topic, one in quotas.stored_bytes.topics.items()}
-    left_out = tuple(_not_looked_at(quotas, file.tenants))
+    left_out = tuple(_not_looked_at(file))
     return QuotaFile(str(path), limits, *thresholds, hard, storage.soft.available(), rates, stored, tenants, left_out)
 
 
-def _not_looked_at(quotas: _Quotas, tenants: Mapping[str, _Tenant]) -> Iterator[str]:
+def _not_looked_at(file: _File) -> Iterator[str]:
+    quotas, tenants = file.quotas, file.tenants
+    yield from (key for key, value in (file.model_extra or {}).items() if key not in OF_THE_PROXY and value)
     sections = {"": quotas, "topics.": quotas.topics, "topic_rates.": quotas.topic_rates, "storage.": quotas.storage}
     sections |= {"storage.hard.": quotas.storage.hard, "storage.soft.": quotas.storage.soft, "stored_bytes.": quotas.stored_bytes}
     for prefix, section in sections.items():
@@ -185,6 +191,6 @@ class _Quotas(Model, extra="allow"):
     stored_bytes: _StoredBytes = _StoredBytes()
 
 
-class _File(Model, extra="ignore"):
+class _File(Model, extra="allow"):
     quotas: _Quotas = _Quotas()
     tenants: dict[str, _Tenant] = Field(default_factory=dict)

@@ -74,6 +74,7 @@ def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval:
     """Decisions of users and clients, those of topics, and those of tenants."""
     times = (F.col("left_out") + 1).alias("times")
     levels = [*LEVELS, *map(of_tenants, LEVELS), TOPIC_STORED]
+    stored = [kind for kind in levels if kind.endswith("stored_bytes")]
     looks, intervals = (F.unix_seconds(bucket_start("at", seconds)) for seconds in (LEVEL_SECONDS, interval))
     told = enforced.select(
         F.when(F.col("quota").isin(levels), looks).otherwise(intervals).alias("at"),
@@ -87,7 +88,8 @@ def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval:
         "entity_tenant",
         "topics",
         "action",
-        F.col("limit").alias("hit"),
+        # Who is slowed down while a budget fills is so by a rate: that is not the limit of the budget.
+        F.when(~(F.col("quota").isin(stored) & (F.col("action") == "throttle")), F.col("limit")).alias("hit"),
         "throttle_ms",
         times,
     )

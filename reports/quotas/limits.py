@@ -96,7 +96,7 @@ class QuotaFile:
     topics_stored: Mapping[str, float] = field(default_factory=dict)
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     not_looked_at: tuple[str, ...] = ()
-    """Settings below `quotas` that the report does not look at: limits that the usage log cannot tell of, and unknown keys."""
+    """Settings that the report does not look at: limits that the usage log cannot tell of, exemptions, and unknown keys."""
 
     def tenant_of_user(self) -> Callable[[str], str | None]:
         """Finds the tenant of a user as `quota.tenants` does: who is listed goes before prefixes, the longest before others."""

@@ -327,12 +327,12 @@ def _topics(lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     sums = rows.groupBy("at", "topic").agg(F.sum("record_bytes").cast("double").alias("demand"))
     total = quotas.topics_total if quotas.topics_total is not None else 0.0
     own = quotas.topics or {}
-    named = F.create_map(*[F.lit(item) for pair in own.items() for item in pair]) if own else None
-    others = sums.where(~F.col("topic").isin(list(own))).agg(F.count_distinct("topic").alias("others"))
+    named = F.broadcast(local_frame(sums.sparkSession, list(own.items()), "topic string, own double"))
+    both = sums.join(named, on="topic", how="left")
+    others = both.where("own is null").agg(F.count_distinct("topic").alias("others"))
     rest = F.greatest(F.lit(total - sum(own.values())), F.lit(0.0)) / F.greatest("others", F.lit(1))
-    share = F.when(F.lit(quotas.topics_total is not None), rest)
-    limit = F.coalesce(named[F.col("topic")], share) if named is not None else share
-    limited = sums.join(F.broadcast(others), how="cross").withColumn("limit", limit).where(F.col("limit") > 0)
+    limit = F.coalesce("own", F.when(F.lit(quotas.topics_total is not None), rest))
+    limited = both.join(F.broadcast(others), how="cross").withColumn("limit", limit).where(F.col("limit") > 0)
     together = F.sum("demand").over(Window.partitionBy("at")) / F.lit(float(seconds))
     marked = limited.select(
         F.lit("bytes_in").alias("kind"),

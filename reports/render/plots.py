@@ -1,4 +1,4 @@
-"""Plots of the report: series and volumes, as inline SVG of the page (`webpage.drawing`).
+"""Plots of the report: series, volumes and budgets of tenants, as inline SVG of the page (`webpage.drawing`).
 
 In: a `Report`. Out: drawings with legend and caption, and the values that a pointer shows. `write_plots` makes files of the same
 drawings for slides, in colours of their own, with their legend. Left to others: the colours of the page, as CSS variables
@@ -6,7 +6,7 @@ drawings for slides, in colours of their own, with their legend. Left to others:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
@@ -17,7 +17,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reports.summary.model import Report, Series, VolumeRow
+from reports.summary.model import Level, Path, Report, Series
 from webpage.drawing import LEVEL, LINES, OTHERS, SERIES, TEXT, Drawing, Value, arrange, dates, drawing, dress, time_axis
 from webpage.text import clean, count, duration, moment, rate, size, unit_of
 
@@ -27,6 +27,8 @@ _PRINT_COLOURS |= dict(zip(SERIES, ("#b3b6bb", "#2f6fd0", "#e07a1f", "#17977a", 
 _SLIDE = (9.0, 4.0)
 MAX_VOLUMES = 24
 """Volumes with a plot, those that fill first."""
+MAX_BUDGETS = 6
+"""Budgets of tenants with a plot: those to act on, as a plot tells little of a thousand."""
 
 
 class Measure(Enum):
@@ -42,6 +44,7 @@ class PagePlots:
     """The plots of the page, by its sections."""
 
     volumes: list[Drawing]
+    budgets: list[Drawing]
     limits: list[Drawing]
     principals: list[Drawing]
     topics: list[Drawing]
@@ -50,11 +53,12 @@ class PagePlots:
 def page_plots(report: Report) -> PagePlots:
     """All of them; none without a valid line."""
     if report.first is None:
-        return PagePlots([], [], [], [])
+        return PagePlots([], [], [], [], [])
     traffic, limits = report.traffic, report.limits
     decided = limits.decisions_by_entity
     return PagePlots(
-        volumes=[_volume_plot(f"volume-{number}", row) for number, row in enumerate(report.capacity.volumes[:MAX_VOLUMES], 1)],
+        volumes=[_filling_plot(one) for one in _volumes(report)],
+        budgets=[_filling_plot(one) for one in _budgets(report)],
         limits=[
             _plot("refused", "Items refused, by quota", limits.refused_by_quota, Measure.COUNT, "Nothing was refused."),
             _plot("throttle", "Throttle time, by principal", limits.throttle_by_principal, Measure.TIME, "Nobody was throttled."),
@@ -125,23 +129,58 @@ def _colours(series: Series) -> list[str]:
     return [OTHERS if key is None else SERIES[1 + index % (len(SERIES) - 1)] for index, key in enumerate(series.keys)]
 
 
-def _volume_plot(name: str, row: VolumeRow) -> Drawing:
-    """Used bytes of one volume as observed and as forecast, and its levels."""
-    title = clean(row.name, 60)
-    if len(row.path.observed) < 2:
-        return Drawing(title, "One observation is too few for a plot.")
-    labels = [(SERIES[1], "used"), (SERIES[2], "forecast and its interval")] if row.path.ahead else [(SERIES[1], "used")]
-    labels += [(SERIES[3], "with the proposed quotas")] if row.path.proposed else []
-    labels += [(LEVEL, "levels: " + ", ".join(level.name for level in row.levels))]
-    caption = f"{unit_of(row.total)[1]}; times are UTC"
-    label = f"Used bytes of {title}"
-    return drawing(lambda axes: _draw_volume(axes, row), name, title, caption, labels, label=label, values=_volume_values(row))
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """What fills, as it is drawn: `file` is the name of its file, `top` the most bytes that there can be."""
+
+    file: str
+    title: str
+    label: str
+    path: Path
+    levels: tuple[Level, ...]
+    top: float
 
 
-def _volume_values(row: VolumeRow) -> Iterator[Value]:
+def _volumes(report: Report) -> list[_Filling]:
+    rows = report.capacity.volumes[:MAX_VOLUMES]
+    titles = [clean(row.name, 60) for row in rows]
+    return [
+        _Filling(f"volume-{number:02d}", title, f"Used bytes of {title}", row.path, row.levels, row.total)
+        for number, (title, row) in enumerate(zip(titles, rows, strict=True), 1)
+    ]
+
+
+def _budgets(report: Report) -> list[_Filling]:
+    """Those that will reach their limit first, of whose days there are enough for a line; then those that have reached it."""
+    rows = [row for row in report.capacity.tenants.budgets if len(row.path.observed) > 1 and row.last]
+    rows.sort(key=lambda row: row.last is not None and row.last.already)
+    found = []
+    for number, row in enumerate(rows[:MAX_BUDGETS], 1):
+        title, limits = f"tenant {clean(row.tenant, 60)}", {level.at_bytes for level in row.levels}
+        other = [replace(level, name=f"proposed {level.name}") for level in row.proposed if level.at_bytes not in limits]
+        levels = (*row.levels, *other)
+        top = max(row.used, *(level.at_bytes for level in levels))
+        found.append(_Filling(f"budget-{number:02d}", title, f"Stored bytes of {title}", row.path, levels, top))
+    return found
+
+
+def _filling_plot(one: _Filling) -> Drawing:
+    """Bytes as observed and as forecast, and the levels."""
+    path = one.path
+    if len(path.observed) < 2:
+        return Drawing(one.title, "One observation is too few for a plot.")
+    labels = [(SERIES[1], "used"), (SERIES[2], "forecast and its interval")] if path.ahead else [(SERIES[1], "used")]
+    labels += [(SERIES[3], "with the proposed quotas")] if path.proposed else []
+    labels += [(LEVEL, "levels: " + ", ".join(level.name for level in one.levels))]
+    caption = f"{unit_of(one.top)[1]}; times are UTC"
+    values = _filling_values(path)
+    return drawing(lambda axes: _draw_filling(axes, one), one.file, one.title, caption, labels, label=one.label, values=values)
+
+
+def _filling_values(path: Path) -> Iterator[Value]:
     """What a pointer shows: each observation and each forecast from half-way to the one before until half-way to the next."""
-    texts = [(at, f"{size(used)} used") for at, used in row.path.observed]
-    ahead = [(at, f"{size(used)} forecast\n{size(low)} to {size(high)}") for at, used, low, high in row.path.ahead]
+    texts = [(at, f"{size(used)} used") for at, used in path.observed]
+    ahead = [(at, f"{size(used)} forecast\n{size(low)} to {size(high)}") for at, used, low, high in path.ahead]
     texts += [one for one in ahead if one[0] > texts[-1][0]]
     times = [at for at, _ in texts]
     between = [(one + other) / 2 for one, other in pairwise(times)]
@@ -168,10 +207,10 @@ def write_plots(report: Report, folder: Folder) -> None:
             factor, unit = _scale(series, measure)
             draw = partial(_draw, series=series, factor=factor, labels=_names(series, 40))
             _slide(folder / name, f"{title} ({unit})", draw)
-    for number, row in enumerate(report.capacity.volumes[:MAX_VOLUMES], 1):
-        if len(row.path.observed) > 1:
-            title = f"{clean(row.name, 60)} ({unit_of(row.total)[1]} used)"
-            _slide(folder / f"volume-{number:02d}", title, partial(_draw_volume, row=row, label="used"))
+    for one in (*_volumes(report), *_budgets(report)):
+        if len(one.path.observed) > 1:
+            title = f"{one.title} ({unit_of(one.top)[1]} used)"
+            _slide(folder / one.file, title, partial(_draw_filling, one=one, label="used"))
 
 
 def _slide(stem: Folder, title: str, draw: Callable[[Axes], None]) -> None:
@@ -204,9 +243,9 @@ def _recolour(item: object) -> None:
             setter(_PRINT_COLOURS[found])
 
 
-def _draw_volume(axes: Axes, row: VolumeRow, label: str | None = None) -> None:
-    unit = unit_of(row.total)[0]
-    path = row.path
+def _draw_filling(axes: Axes, one: _Filling, label: str | None = None) -> None:
+    unit = unit_of(one.top)[0]
+    path = one.path
     labels = (label, "forecast", "proposed quotas") if label else (None, None, None)
     times = dates([at for at, _ in path.observed])
     axes.plot(times, [used / unit for _, used in path.observed], color=SERIES[1], linewidth=1.8, label=labels[0])
@@ -220,10 +259,10 @@ def _draw_volume(axes: Axes, row: VolumeRow, label: str | None = None) -> None:
     if path.proposed:
         later = dates([at for at, _ in path.proposed])
         axes.plot(later, [used / unit for _, used in path.proposed], color=SERIES[3], linewidth=1.6, label=labels[2])
-    for level in row.levels:
-        axes.axhline(level.at_bytes / unit, color=LEVEL, linewidth=1, linestyle="-" if level.name == "full" else "--")
+    for level in one.levels:
+        axes.axhline(level.at_bytes / unit, color=LEVEL, linewidth=1, linestyle="-" if level.name in ("full", "hard") else "--")
     axes.set_xlim(times[0], end)
-    axes.set_ylim(0, row.total / unit * 1.05)
+    axes.set_ylim(0, one.top / unit * 1.05)
     time_axis(axes)
 
 

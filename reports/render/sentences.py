@@ -82,17 +82,17 @@ def _grew_most(row: VolumeRow) -> list[str]:
 def _budgets(tenants: Tenants, made: datetime) -> list[str]:
     """Tenants that have all the bytes that they may store, and the one that will be the next."""
     said = []
-    full = next((row for row in tenants.budgets if row.levels[-1].already), None)
-    if full and tenants.full > 1:
-        of_one = f"{clean(full.tenant, 60)} among them ({size(full.limit)})"
+    in_force = [(row, row.levels[-1]) for row in tenants.budgets if row.levels]
+    full, limit = next(((row, last) for row, last in in_force if last.already), (None, None))
+    if full and limit and tenants.full > 1:
+        of_one = f"{clean(full.tenant, 60)} among them ({size(limit.at_bytes)})"
         said.append(f"{count(tenants.full)} tenants have reached their limits of stored bytes, {of_one}.")
-    elif full:
-        said.append(f"Tenant {clean(full.tenant, 60)} has reached its limit of stored bytes ({size(full.limit)}).")
-    ends = next((row for row in tenants.budgets if row.levels[-1].day and not row.levels[-1].already), None)
-    if ends:
-        what = f"its limit of stored bytes ({size(ends.limit)})"
+    elif full and limit:
+        said.append(f"Tenant {clean(full.tenant, 60)} has reached its limit of stored bytes ({size(limit.at_bytes)}).")
+    for row, last in [(row, last) for row, last in in_force if last.day and not last.already][:1]:
+        what = f"its limit of stored bytes ({size(last.at_bytes)})"
         place = "next tenant" if full else "first tenant"
-        said.append(_expected(f"Tenant {clean(ends.tenant, 60)}", place, what, ends.levels[-1], ends.at, made))
+        said.append(_expected(f"Tenant {clean(row.tenant, 60)}", place, what, last, row.at, made))
     return said
 
 

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.render.sentences import sentences
-from reports.summary.model import Limits, Report, Traffic, VolumeRow
+from reports.render.words import passed
+from reports.summary.model import Level, Limits, Report, Traffic
 from webpage.text import clean, count, day, duration, rate, size, size_signed
 
 _ROWS = 5
@@ -27,7 +28,7 @@ def summary(report: Report) -> RenderableType:
     parts: list[RenderableType] = [Text()]
     parts += [Text(f"• {sentence}") for sentence in sentences(report)]
     if report.capacity.volumes:
-        parts += [Text(), _volumes(report.capacity.volumes)]
+        parts += [Text(), _volumes(report)]
     if report.traffic.principals:
         parts += [Text(), _principals(report.traffic)]
     if report.limits.reasons:
@@ -35,14 +36,20 @@ def summary(report: Report) -> RenderableType:
     return Group(*parts, Text())
 
 
-def _volumes(rows: tuple[VolumeRow, ...]) -> Table:
+def _volumes(report: Report) -> Table:
     table = _table("Volume", "Used", "of", "A day", "Limit", "Full")
-    for row in rows[:_ROWS]:
-        days = {level.name: "now" if level.already else day(level.day) if level.day else "–" for level in row.levels}
+    for row in report.capacity.volumes[:_ROWS]:
+        days = {level.name: _when(level, report) for level in row.levels}
         growth = "–" if row.per_day is None else size_signed(row.per_day)
         name = Text(clean(row.name, 40))
         table.add_row(name, size(row.used), size(row.total), growth, days.get("limit", "–"), days.get("full", "–"))
     return table
+
+
+def _when(level: Level, report: Report) -> str:
+    if level.already or level.day is None:
+        return "now" if level.already else "–"
+    return f"{day(level.day)}{' (passed)' if passed(level, report) else ''}"
 
 
 def _principals(traffic: Traffic) -> Table:

@@ -53,8 +53,11 @@ def as_of(at: datetime, report: Report) -> str:
 
 
 def days_left(row: Budget, report: Report) -> str:
-    """How many days there are until a tenant reaches the last of its limits; a dash where that is not known."""
-    level = row.levels[-1]
+    """How many days there are until a tenant reaches the last of its limits; a dash where that is not known, or no limit is in
+    force."""
+    level = row.last if row.levels else None
+    if level is None:
+        return "–"
     if level.already:
         return "0"
     return f"{max(0, (level.day - report.made).days):,}" if level.day else "–"
@@ -102,10 +105,10 @@ def amount(row: QuotaRow, value: float) -> str:
 
 
 def decided(quota: str, action: str, value: float) -> str:
-    """The usage or the limit of a decision. A full volume refuses by its bytes, one that fills slows by a rate."""
-    if (quota == "storage" and action == "refuse") or quota in _STORED:
+    """The usage or the limit of a decision. What is full, a volume or a budget, refuses by bytes; what fills slows by a rate."""
+    if action != "throttle" and (quota == "storage" or quota in _STORED):
         return size(value)
-    return rate(value) if quota in _BYTES or quota in _BYTES_OF_ALL else decimal(value)
+    return rate(value) if quota in _BYTES | _STORED | _BYTES_OF_ALL else decimal(value)
 
 
 def rests_on(row: QuotaRow) -> str:

@@ -3,13 +3,11 @@
 In: the tables, the lines (only to count them), the forecasts, what the user asked for. Out: `Report`.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from reports.fill_forecast import VolumeForecast
 from reports.ingest import Ingested
-from reports.period_tables import Inputs
+from reports.period_tables import Forecasts, Inputs
 from reports.summary.capacity import summarize_capacity
 from reports.summary.limits import summarize_limits
 from reports.summary.lines import count_lines, list_quarantined, list_writers
@@ -38,7 +36,7 @@ class Asked(Protocol):
         """A sentence for the top of the page."""
 
 
-def summarize(tables: Tables, ingested: Ingested, volumes: Sequence[VolumeForecast], inputs: Inputs, asked: Asked) -> Report:
+def summarize(tables: Tables, ingested: Ingested, found: Forecasts, inputs: Inputs, asked: Asked) -> Report:
     """Everything that the page shows; empty lists and zeros where the logs have nothing."""
     writers = list_writers(tables)
     first, last = _period(writers)
@@ -55,7 +53,7 @@ def summarize(tables: Tables, ingested: Ingested, volumes: Sequence[VolumeForeca
         quarantine=list_quarantined(tables),
         traffic=summarize_traffic(tables, timeline),
         limits=summarize_limits(tables, timeline),
-        capacity=summarize_capacity(tables, volumes, inputs),
+        capacity=summarize_capacity(tables, found, inputs),
         note=asked.note,
     )
 

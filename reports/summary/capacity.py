@@ -1,13 +1,12 @@
 """Capacity of a summary: when volumes fill, how quotas fit, what it costs.
 
-In: the forecasts, the tables `quotas`, `what_if`, `chargeback`, `writers`. Out: `Capacity`.
+In: the forecasts (`reports.period_tables`), the tables `quotas`, `what_if`, `chargeback`, `writers`. Out: `Capacity`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,16 +14,14 @@ from advice.limits import NOT_HELD_BACK, HeldBack, suggested
 from advice.use import Use, as_a_level, as_in_a_histogram
 from reports.chargeback import Prices
 from reports.fill_forecast import VolumeForecast
-from reports.forecast.forecast import HORIZON
-from reports.forecast.history import DAY
-from reports.period_tables import Inputs
+from reports.period_tables import Forecasts, Inputs
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED
-from reports.quotas.limits import LEVELS, Limit, QuotaFile, is_level, of_tenants
+from reports.quotas.limits import DEFAULT, LEVELS, QuotaFile, is_level, of_tenants
 from reports.quotas.replay import NEAR
 from reports.stored import Expression, Row, Stored, largest, number_of_rows, sums
-from reports.summary.growth import growth_of, levels_of
+from reports.summary.growth import growth_of, levels_of, path_of
 from reports.summary.lines import list_silences
-from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, Path, QuotaRow, VolumeRow
+from reports.summary.model import Capacity, Charge, Charges, Compared, DrivingTopic, QuotaRow, VolumeRow
 from reports.summary.tenants import summarize_tenants
 from reports.tables import Tables
 
@@ -36,19 +33,18 @@ WHOLE = frozenset(
     {*_WHOLE, *map(of_tenants, _WHOLE), *(rate.kind for rate in TOPIC_RATES), TOPIC_STORED, "bytes_in", "producer_ids"}
 )
 """Quotas whose limits are whole numbers."""
-_POINTS = 60
 
 
-def summarize_capacity(tables: Tables, volumes: Sequence[VolumeForecast], inputs: Inputs) -> Capacity:
+def summarize_capacity(tables: Tables, found: Forecasts, inputs: Inputs) -> Capacity:
     """Volumes in the order in which they fill."""
-    rows = sorted(map(_volume, volumes), key=lambda row: (_soonest(row), row.name))
+    rows = sorted(map(_volume, found.volumes), key=lambda row: (_soonest(row), row.name))
     return Capacity(
         volumes=tuple(rows),
         quotas=_compared(tables.get("quotas"), inputs.quotas),
         what_if=_compared(tables.get("what_if"), inputs.what_if),
         charges=_charges(tables["chargeback"], inputs.prices),
         silences=list_silences(tables),
-        tenants=summarize_tenants(tables, inputs.quotas),
+        tenants=summarize_tenants(tables, inputs.quotas, found.budgets),
     )
 
 
@@ -66,30 +62,10 @@ def _volume(found: VolumeForecast) -> VolumeRow:
         used=found.used,
         levels=levels_of(found.levels, result),
         drivers=tuple(DrivingTopic(one.topic, one.bytes, one.grown, one.principals) for one in found.drivers),
-        path=_path(found),
+        path=path_of(found.observed, found.history, (result, found.proposed), found.total, result.reached.get("full")),
         **growth_of(result),
         proposed=levels_of(found.proposed_levels or {}, found.proposed) if found.proposed else (),
         factor=found.factor,
-    )
-
-
-def _path(found: VolumeForecast) -> Path:
-    """The forecast is drawn until the volume is full, but not further than six times its history, and two weeks at least."""
-    result = found.forecast
-    if result.fit is None:
-        return Path(found.observed)
-    full = result.reached.get("full")
-    begin = found.history.last
-    ahead = (full.late or full.day or begin + HORIZON) - begin + 3 if full else HORIZON
-    days = begin + np.linspace(0, min(max(14.0, 6 * found.history.span), max(ahead, 3.0)), _POINTS)
-    columns = [np.clip(used, 0, found.total * 1.02) for used in result.fit.path(days)]
-    rows = zip(days, *columns, strict=True)
-    proposed = found.proposed.fit if found.proposed else None
-    other = np.clip(proposed.path(days).mean, 0, found.total * 1.02) if proposed else np.array([])
-    return Path(
-        found.observed,
-        tuple((round(day * DAY), float(mean), float(low), float(high)) for day, mean, low, high in rows),
-        tuple((round(day * DAY), float(used)) for day, used in zip(days, other, strict=False)),
     )
 
 
@@ -158,9 +134,10 @@ def _level(row: Row) -> tuple[str | None, str | None]:
 def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None, str | None]]) -> list[str]:
     """Limits of a named user, client id, topic or tenant without traffic; a default is unused when it applied to no traffic."""
     found = []
+    rules = {(limit.kind, limit.user, limit.client_id) for limit in quotas.limits}
+    applied = {_rule(rules, kind, user, client) for kind, user, client, _ in used}
     for limit in quotas.limits:
-        owners = [(user, client) for kind, user, client, _ in used if kind == limit.kind]
-        if not any(_covers(limit, user, client) for user, client in owners):
+        if (limit.kind, limit.user, limit.client_id) not in applied:
             found.append(f"{limit.kind} of {_whose(limit.user, limit.client_id, None)}")
     for kind, limits in quotas.of_topics().items():
         found += [f"{kind} of {_whose(None, None, topic)}" for topic in limits if (kind, None, None, topic) not in used]
@@ -170,15 +147,14 @@ def _unused(quotas: QuotaFile, used: set[tuple[str, str | None, str | None, str 
     return found
 
 
-def _covers(limit: Limit, user: str | None, client: str | None) -> bool:
-    """Is this an owner of the limit? Owners at levels of client ids have a user too."""
-    if limit.client_id is None or client is None:
-        return limit.client_id is client is None and _fits(limit.user, user)
-    return _fits(limit.client_id, client) and (limit.user is None or _fits(limit.user, user))
+_Rule = tuple[str, str | None, str | None]
 
 
-def _fits(rule: str | None, name: str | None) -> bool:
-    return rule in ("<default>", name)
+def _rule(rules: set[_Rule], kind: str, user: str | None, client: str | None) -> _Rule | None:
+    """The limit that an owner has: the most specific one. Owners at levels of client ids have a user too."""
+    clients = (None,) if client is None else (client, DEFAULT)
+    users = (user, DEFAULT) if client is None else (user, DEFAULT, None)
+    return next((rule for one in users for name in clients if (rule := (kind, one, name)) in rules), None)
 
 
 def _quota(row: Row) -> QuotaRow:

@@ -100,10 +100,12 @@ def _by_key(keys: Iterable[str], rows: Sequence[Row]) -> dict[tuple[Any, ...], R
 
 
 def _beyond(part: pa.RecordBatch) -> Any:
-    """How far a decision is beyond its limit. What is left of a volume is beyond when it is less."""
+    """How far a decision is beyond its limit. What is left of a volume is beyond when it is less; who is slowed down while it
+    fills is so by a rate."""
     usage, limit = part["usage"], part["limit"]
     ratio = pc.divide(usage, pc.max_element_wise(limit, 1e-9))
-    return pc.if_else(pc.equal(part["quota"], "storage"), pc.subtract(limit, usage), ratio)
+    of_what_is_left = pc.and_(pc.equal(part["quota"], "storage"), pc.not_equal(part["action"], "throttle"))
+    return pc.if_else(of_what_is_left, pc.subtract(limit, usage), ratio)
 
 
 def _latest(decisions: Stored) -> tuple[Decision, ...]:

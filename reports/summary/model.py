@@ -348,13 +348,23 @@ class TenantRow:
 
 @dataclass(frozen=True, slots=True)
 class Budget(Growth):
-    """Stored bytes of a tenant, held against its limits: `used` of `limit`, the last of `levels` (`soft`, `hard`)."""
+    """Stored bytes of a tenant, held against its limits: `used` of `limit`, the last of `levels` (`soft`, `hard`). Without limits
+    in force there is none of both. `proposed` and `factor` are about proposed quotas, where they change anything: the limits then,
+    and the part of the growth that is left."""
 
     tenant: str
     at: datetime
     used: int
-    limit: int
+    limit: int | None
     levels: tuple[Level, ...]
+    path: Path = Path()
+    proposed: tuple[Level, ...] = ()
+    factor: float | None = None
+
+    @property
+    def last(self) -> Level | None:
+        """The limit at which producing stops, or is slowed where it does not; the proposed one where none is in force."""
+        return next(reversed(self.levels or self.proposed), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,8 @@ def test_memory_is_bounded_and_nobody_pushes_out_the_lines_of_others():
     assert len(same._slices) <= 61
 
 
-@pytest.mark.parametrize(("action", "unit"), [(Action.THROTTLE, "bytes/s"), (Action.HOLD, "bytes/s"), (Action.REFUSE, "bytes")])
-def test_a_full_volume_refuses_by_bytes_and_slows_by_a_rate(action: Action, unit: str) -> None:
-    decision = Decision("storage", action, Entity("alice", None), (), 40.0, 41.0, 0.0, "", 0.0)
+@pytest.mark.parametrize("quota", ["storage", "tenant_stored_bytes", "topic_stored_bytes"])
+@pytest.mark.parametrize(("action", "unit"), [(Action.THROTTLE, "bytes/s"), (Action.HOLD, "bytes"), (Action.REFUSE, "bytes")])
+def test_what_is_full_refuses_by_bytes_and_what_fills_slows_by_a_rate(quota: str, action: Action, unit: str) -> None:
+    decision = Decision(quota, action, Entity("alice", None), (), 40.0, 41.0, 0.0, "", 0.0)
     assert unit_of(decision) == unit

@@ -72,6 +72,10 @@ def made_up() -> list[bytes]:
     log.decision(200, **asked | {"limit": 10.0}, quota="topic_count", entity={"user": "calm", "client_id": None})
     full = {"quota": "topic_stored_bytes", "topics": ["hot"], "limit": 5000.0, "entity": topic, "principal": "User:calm"}
     log.decision(80, **full, api="Produce", api_key=0)
+    # Who is slowed down while a budget fills is so by a rate, in bytes a second: that is no limit of the budget.
+    slowed = {**full, "api": "Produce", "api_key": 0, "limit": 9e6, "action": "throttle", "throttle_ms": 500}
+    log.decision(90, **slowed)
+    log.decision(95, **slowed | {"quota": "tenant_stored_bytes", "entity": {"user": "calm", "client_id": None}})
     return log.lines
 
 
@@ -123,6 +127,9 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
         "user calm",
     }
     assert report.capacity.quotas.not_looked_at == ()
+    full = rows["topic_stored_bytes", "topic hot"].held_back
+    assert (full.limit, full.throttled, full.refused) == (5000, 1, 1)
+    assert ("stored_bytes", "calm", None) not in by["user"]
     apps = rows["tenant_topic_count", "tenant apps"]
     assert (apps.held_back.refused, apps.held_back.intervals, apps.peak) == (4, 1, 4), "both within one minute"
     assert rows["tenant_partition_count", "tenant pairs"].suggested == 45

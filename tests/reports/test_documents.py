@@ -52,7 +52,7 @@ def test_the_tables_have_the_documented_columns(spark: "SparkSession", tmp_path:
     from reports.ingest import Ingested
     from reports.line_counts import WRITERS
     from reports.line_store import stored_schema
-    from reports.period_tables import FORECASTS, Inputs, replays
+    from reports.period_tables import BUDGETS, FORECASTS, Inputs, replays
     from reports.quotas.limits import QuotaFile
     from reports.reasons import MEANINGS
     from reports.stored import Stored
@@ -65,7 +65,7 @@ def test_the_tables_have_the_documented_columns(spark: "SparkSession", tmp_path:
     made = {name: make() for name, make in tables_by_day(stored, lengths).items()}
     made["quarantine"] = quarantine(stored, "logs")
     schemas = {"lines": stored.schema, **{name: table.schema for name, table in made.items()}}
-    schemas |= {"writers": WRITERS, "files": FILES, "quarantine": QUARANTINE, "forecasts": FORECASTS}
+    schemas |= {"writers": WRITERS, "files": FILES, "quarantine": QUARANTINE, "forecasts": FORECASTS, "budgets": BUDGETS}
     schemas |= {"entities": ENTITIES, "chargeback": CHARGEBACK}
     for name in BY_DAY:
         write_no_rows(schemas[name], tmp_path / name)

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("numpy")
 import numpy as np
 
-from reports.forecast.forecast import HORIZON, forecast
+from reports.forecast.forecast import HORIZON, changed, forecast
 from reports.forecast.history import DAY, History
 from reports.forecast.models import CONFIDENCE, quantile
 
@@ -76,7 +76,8 @@ def test_a_volume_that_does_not_grow_is_not_expected_to_fill() -> None:
 def test_half_the_growth_takes_twice_the_time() -> None:
     history = grown(21, wave=0, noise=0.01)
     limits = {"full": 1e12 + GROWTH * 50}
-    now, half = forecast(history, limits).reached["full"].day, forecast(history, limits, factor=0.5).reached["full"].day
+    found = forecast(history, limits)
+    now, half = found.reached["full"].day, changed(found, history, limits, 0.5).reached["full"].day
     assert now is not None
     assert half is not None
     assert half - history.last == pytest.approx(2 * (now - history.last), rel=0.03)

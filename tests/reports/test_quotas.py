@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +12,27 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localkafka import LocalCluster
+from proxy.config.models import Settings
 from proxy.operate import foreseen
+from quota.entity import Entity
+from quota.limit_table import LimitTable
 from quota.overrides import Difference
 from quota.tenants import Tenant, Tenants, owner_of
 from reports.errors import ReportError
 from tests.real.proxies import ProxyProcess
 
 pytest.importorskip("pyspark")
+from reports.arrow_rows import local_frame
 from reports.ingest import Destination, store_lines
 from reports.line_store import stored_schema
 from reports.publish import Staging
 from reports.quotas import foresee
-from reports.quotas.file import read_quotas
-from reports.quotas.limits import Limit
+from reports.quotas.file import OF_THE_PROXY, read_quotas
+from reports.quotas.holders import holders, tenants
+from reports.quotas.limits import Limit, QuotaFile
+from reports.quotas.limits import Tenant as OwnedBy
 from reports.quotas.replay import replay
+from reports.summary.capacity import _unused
 from reports.tables import Lengths
 from tests.reports.logs import NOON, Log
 
@@ -101,15 +109,32 @@ def test_limits_that_are_not_looked_at_are_named(tmp_path: Path) -> None:
           storage: {max_used: {hard: 1GiB}, check_interval: 1m, source: local}
           enitites: [{user: alice, producer_ids_rate: 5}]
           topics: {bytes_per_sec: {orders: 5}, mode: fail}
+        exempt: {users: [operator]}
+        tennants: {shop: {users: [alice]}}
+        limits: {connections: 5}
         """,
     )
     assert found.not_looked_at == (
+        "exempt",
+        "tennants",
         "quotas.enitites",
         "quotas.topics.bytes_per_sec",
         "quotas.storage.max_used",
         "quotas.entities[].cluster_connection_rate",
     )
     assert [limit.kind for limit in found.limits] == ["producer_byte_rate"], "no other is `never used`"
+
+
+def test_a_section_of_a_settings_file_is_looked_at_or_is_not_about_quotas() -> None:
+    assert set(Settings.model_fields) == OF_THE_PROXY | {"quotas", "tenants", "exempt"}
+
+
+def test_a_limit_that_others_hide_from_all_traffic_was_never_used() -> None:
+    named = [("alice", None), ("<default>", None), (None, "etl"), ("bob", "<default>"), ("bob", "app"), ("carol", None)]
+    quotas = QuotaFile("", tuple(Limit("k", user, client, 1) for user, client in named))
+    traffic = {("k", "alice", None, None), ("k", "dave", None, None), ("k", "bob", "etl", None), ("x", "carol", None, None)}
+    assert _unused(quotas, traffic) == ["k of client etl", "k of user bob, client app", "k of user carol"]
+    assert _unused(quotas, {("k", "alice", None, None)})[0] == "k of user <default>", "who has a limit does not use the default"
 
 
 def test_levels_are_in_the_order_of_kafka() -> None:
@@ -203,6 +228,33 @@ def test_a_limit_is_a_queue_that_empties_at_its_rate(spark: "SparkSession", tmp_
     assert (shop["seconds_over"], shop["longest_wait"], shop["waiting"]) == (60, (42_000 - 24_000 - 4000) / 400, 0)
     assert found["tenant_request_rate", "shop", None]["seconds_throttled"] == 0
     assert len(found) == 15
+
+
+@pytest.mark.spark
+def test_whose_limit_holds_is_as_the_proxy_has_it_and_nobody_is_held_against_every_limit(spark: "SparkSession") -> None:
+    users, clients = ("alice", "al", "bob", "Group:team"), ("app", "etl", "", None)
+    pairs = [(user if ":" in user else f"User:{user}", client) for user in users for client in clients]
+    levels = [Entity(*one) for one in product(("alice", "<default>", None), ("app", "<default>", None)) if any(one)]
+    limits = [Limit(f"k{n}", one.user, one.client_id, level) for n in range(8) for level, one in enumerate(levels[n:], n)]
+    limits += [Limit("some", one.user, one.client_id, level) for level, one in enumerate(levels) if level % 3 == 1]
+    expected = set()
+    for kind in {limit.kind for limit in limits}:
+        table = LimitTable({Entity(limit.user, limit.client_id): limit.rate for limit in limits if limit.kind == kind})
+        for principal, client in pairs:
+            if (own := table.find(principal.removeprefix("User:"), client or "")) is not None:
+                expected.add((principal, client, kind, own.owner.user, own.owner.client_id, own.limit))
+    found = holders(spark, local_frame(spark, pairs, "principal string, client_id string"), limits)
+    columns = ("principal", "client_id", "kind", "owner_user", "owner_client", "limit")
+    assert {tuple(row) for row in found.select(*columns).collect()} == expected
+    settings = Tenants({"a": Tenant(("alice",), ("b",)), "b": Tenant((), ("al", "bo", "Group")), "c": Tenant(("al",))})
+    quotas = QuotaFile("", tenants={name: OwnedBy(one.users, one.user_prefixes, {}) for name, one in settings.tenants.items()})
+    principals = sorted({principal for principal, _ in pairs})
+    members = tenants(spark, local_frame(spark, [(one,) for one in [*principals, "User:x"]], "principal string"), quotas)
+    assert {row["principal"]: row["tenant"] for row in members.collect()} == {
+        principal: settings.of_user(principal.removeprefix("User:")) for principal in principals
+    }
+    for frame in (found, members):
+        assert "NestedLoop" not in frame._jdf.queryExecution().toString()  # type: ignore[operator]
 
 
 @pytest.mark.spark

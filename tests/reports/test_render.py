@@ -95,7 +95,8 @@ def capacity_of(name: str) -> Capacity:
     compared = Compared(name, (hit, over), 2, 1, 1, 0, (name,))
     charges = Charges((Charge(name, 1, 2, 3, 4.0),), 1, 4.0, name, priced=True)
     levels = (Level("soft", 60, NOON, NOON, NOON, already=True), Level("hard", 100, NOON + timedelta(days=9)))
-    budget = Budget(name, NOON, 70, 100, levels, days=20, model="line", per_day=1.0)
+    growth: dict[str, Any] = {"days": 20, "model": "line", "per_day": 1.0}
+    budget = Budget(name, NOON, 70, 100, levels, volume.path, levels[1:], 0.5, **growth)
     tenant = TenantRow(name, NOON, 3, 12, 70, 0.5, 4, 5, 6, 7, 8, name, 9)
     tenants = Tenants((tenant,), 1, told=True, members=True, budgets=(budget,), budget_count=1)
     return Capacity((volume, unknown), compared, compared, charges, (Silence(name, NOON, 7200),), tenants)
@@ -184,10 +185,15 @@ def test_text_of_logs_is_escaped_wherever_it_is_shown() -> None:
     assert {tag for tag, _ in Page(html).elements} == {tag for tag, _ in Page(page_of("alice")).elements}
 
 
+def printed(report: Report) -> str:
+    """What the terminal shows."""
+    out = StringIO()
+    Console(file=out, width=400, force_terminal=True, color_system=None).print(summary(report))
+    return out.getvalue()
+
+
 def test_text_of_logs_is_no_markup_for_the_terminal() -> None:
-    console = Console(file=StringIO(), width=400, force_terminal=True, color_system=None)
-    console.print(summary(report_of(EVIL)))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    shown = printed(report_of(EVIL))
     assert "\\x1b[31m\\u202e[bold]\\n" in shown
     assert "\x1b[31m" not in shown
     assert "\u202e" not in shown
@@ -236,7 +242,7 @@ def test_weeks_are_compared_those_that_changed_most_first() -> None:
 def test_plots_take_their_colours_from_the_page_and_share_no_ids() -> None:
     html = page_of("alice")
     drawings = re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)
-    assert len(drawings) == 6
+    assert len(drawings) == 7
     assert all("var(--s1)" in drawing and "#0a0b" not in drawing and "#0102" not in drawing for drawing in drawings)
     ids = re.findall(r'\bid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
@@ -322,6 +328,8 @@ def test_old_logs_are_dated_and_what_has_passed_is_said() -> None:
     assert "date passed" in html
     assert '<span class="tag near">passed</span>' in html
     assert "as of 2026-03-01" in html
+    assert "2026-03-10 (passed)" in printed(old)
+    assert "(passed)" not in printed(replace(old, made=NOON))
     fresh = page(replace(old, made=NOON))
     assert "in 9 days" in fresh
     assert "passed</span>" not in fresh
@@ -347,7 +355,7 @@ def test_the_tenant_whose_budget_ends_first_is_told() -> None:
     ends = replace(budget, levels=(soft, replace(hard, early=NOON + timedelta(days=7))))
     what = "reach its limit of stored bytes (100 B): on 2026-03-10, not before 2026-03-08."
     assert f"Tenant alice will be the first tenant to {what}" in sentences(tenants_of(budgets=(ends,)))
-    full = replace(budget, tenant="bob", levels=(soft, replace(soft, name="hard")))
+    full = replace(budget, tenant="bob", levels=(soft, replace(soft, name="hard", at_bytes=100)))
     both = sentences(tenants_of(budgets=(full, ends), full=1))
     assert "Tenant bob has reached its limit of stored bytes (100 B)." in both
     assert f"Tenant alice will be the next tenant to {what}" in both
@@ -355,6 +363,29 @@ def test_the_tenant_whose_budget_ends_first_is_told() -> None:
     assert "41 tenants have reached their limits of stored bytes, bob among them (100 B)." in many
     never = replace(budget, levels=(soft, Level("hard", 100)))
     assert "enant" not in " ".join(sentences(tenants_of(budgets=(never,))))
+
+
+def test_the_budgets_to_act_on_are_drawn_those_not_reached_yet_first() -> None:
+    from reports.render.plots import MAX_BUDGETS, page_plots
+
+    (budget,) = tenants_of().capacity.tenants.budgets
+    full = replace(budget, levels=tuple(replace(level, already=True) for level in budget.levels))
+    many = [*(replace(full, tenant=f"full-{n}") for n in range(20)), *(replace(budget, tenant=f"ends-{n}") for n in range(4))]
+    drawn = page_plots(tenants_of(budgets=(*many, replace(budget, tenant="new", path=Path())))).budgets
+    names = [*(f"ends-{n}" for n in range(4)), "full-0", "full-1"]
+    assert [one.title for one in drawn] == [f"tenant {name}" for name in names]
+    assert len(drawn) == MAX_BUDGETS
+    assert all(one.svg and "60 B forecast" in one.svg for one in drawn)
+
+
+def test_a_budget_that_only_proposed_quotas_have_says_when_it_would_end() -> None:
+    (budget,) = tenants_of().capacity.tenants.budgets
+    proposed = replace(budget, limit=None, levels=())
+    html = page(tenants_of(budgets=(proposed,)))
+    assert "hard: 100 B; 50% of the growth is left" in html
+    assert "enant alice" not in " ".join(sentences(tenants_of(budgets=(proposed,)))), "no limit that is in force"
+    assert words.days_left(proposed, tenants_of()) == "–"
+    assert "With proposed quotas" not in page(replace(tenants_of(budgets=()), capacity=Capacity()))
 
 
 def test_without_lines_or_limits_of_tenants_the_page_says_what_is_needed() -> None:
@@ -374,6 +405,22 @@ def test_settings_that_the_report_does_not_look_at_are_named() -> None:
     assert "The report does not look at these settings of alice: quotas.storage.max_used." in sentences(told)
     assert "Not looked at: quotas.storage.max_used." in page(told)
     assert "not look at" not in " ".join(sentences(report))
+
+
+@pytest.mark.parametrize(
+    ("quota", "action", "shown"),
+    [
+        ("storage", "throttle", "2.0 KiB/s"),
+        ("storage", "refuse", "2.0 KiB"),
+        ("storage", "hold", "2.0 KiB"),
+        ("tenant_stored_bytes", "throttle", "2.0 KiB/s"),
+        ("topic_stored_bytes", "refuse", "2.0 KiB"),
+        ("producer_byte_rate", "throttle", "2.0 KiB/s"),
+        ("controller_mutations", "refuse", "2,048"),
+    ],
+)
+def test_what_is_full_is_told_in_bytes_and_what_slows_in_bytes_a_second(quota: str, action: str, shown: str) -> None:
+    assert words.decided(quota, action, 2048) == shown
 
 
 def test_an_empty_log_is_told_from_one_without_a_good_line() -> None:

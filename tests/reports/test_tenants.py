@@ -11,14 +11,15 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 import pyarrow as pa
 
+from reports import budget_forecast
 from reports.arrow_rows import arrow_schema, table_schema
+from reports.budget_forecast import MAX_BUDGETS, forecast_budgets
 from reports.entities import ENTITIES
 from reports.parquet import write_rows
 from reports.quotas.limits import QuotaFile, Tenant
 from reports.stored import Stored
-from reports.summary import tenants as summary
 from reports.summary.model import Tenants
-from reports.summary.tenants import MAX_BUDGETS, summarize_tenants
+from reports.summary.tenants import summarize_tenants
 from tests.reports.conftest import Made
 from tests.reports.logs import NOON, Log
 
@@ -44,16 +45,23 @@ def had(day: int, stored: int | None, tenant: str | None = "payments", **changes
 
 @pytest.fixture
 def told(tmp_path: Path) -> Callable[..., Tenants]:
-    """The tenants of tables with these rows, by these settings of tenants."""
+    """The tenants of tables with these rows, by these settings of tenants, and by proposed ones that leave a part of the growth."""
 
-    def make(owned: list[Row], settings: dict[str, Tenant] | None = None, **others: list[Row]) -> Tenants:
+    def make(
+        owned: list[Row],
+        settings: dict[str, Tenant] | None = None,
+        proposed: dict[str, Tenant] | None = None,
+        left: float = 1.0,
+        **others: list[Row],
+    ) -> Tenants:
         tables = {}
         for name, schema in SCHEMAS.items():
             kinds = arrow_schema(schema)
             rows = [{field: row.get(field) for field in kinds.names} for row in {"owned": owned, **others}.get(name, [])]
             write_rows(pa.Table.from_pylist(rows, kinds), schema, tmp_path / name)
             tables[name] = Stored(schema, ((tmp_path / name, None),))
-        return summarize_tenants(tables, None if settings is None else QuotaFile("quotas", tenants=settings))
+        in_force, other = (None if one is None else QuotaFile("quotas", tenants=one) for one in (settings, proposed))
+        return summarize_tenants(tables, in_force, forecast_budgets(tables["owned"], in_force, other, lambda _: left))
 
     return make
 
@@ -75,6 +83,42 @@ def test_even_growth_reaches_each_limit_on_its_day(told: Callable[..., Tenants])
         assert level.early <= level.day
 
 
+def test_a_budget_is_drawn_with_its_forecast_until_its_limit(told: Callable[..., Tenants]) -> None:
+    rows = [had(day, (100 + 2 * day) * GIB) for day in range(10)]
+    (budget,) = told(rows, {"payments": limited(138 * GIB, 120 * GIB)}).budgets
+    path = budget.path
+    assert [used for _, used in path.observed] == [(100 + 2 * day) * GIB for day in range(10)]
+    begin, end = path.ahead[0], path.ahead[-1]
+    assert begin[0] == round(budget.at.timestamp())
+    assert begin[1] == pytest.approx(118 * GIB, rel=0.01)
+    assert (end[0] - begin[0]) / 86_400 == pytest.approx(14, abs=2), "ten days until the limit, and some behind it"
+    assert max(high for *_, high in path.ahead) <= 138 * GIB * 1.02
+    assert path.proposed == ()
+
+
+def test_a_proposed_budget_moves_the_day_and_one_that_changes_nothing_does_not_stand_there(told: Callable[..., Tenants]) -> None:
+    rows = [had(day, (100 + 2 * day) * GIB, name) for day in range(10) for name in ("more", "same", "rate", "new", "free")]
+    settings = {"more": limited(138 * GIB), "same": limited(138 * GIB), "rate": limited(138 * GIB), "free": limited(None)}
+    proposed = {"more": limited(158 * GIB, 128 * GIB), "same": limited(138 * GIB), "new": limited(128 * GIB)}
+    found = {row.tenant: row for row in told(rows, settings, proposed).budgets}
+    assert found.keys() == {"more", "same", "rate", "new"}
+    more, new = found["more"], found["new"]
+    assert [(level.name, level.at_bytes // GIB) for level in more.proposed] == [("soft", 128), ("hard", 158)]
+    days = [(level.day - more.at) / timedelta(days=1) for level in (more.levels[-1], *more.proposed) if level.day]
+    assert days == pytest.approx([10, 5, 20], abs=0.5)
+    for one in (more, new):
+        (last, *_), used = one.path.ahead[-1], [used for _, used, *_ in one.path.ahead]
+        assert last > (one.proposed[-1].day or one.at).timestamp(), "it is drawn until the later of both limits"
+        assert max(used) > one.proposed[-1].at_bytes
+    assert found["same"].proposed == found["rate"].proposed == ()
+    assert (new.limit, new.levels, new.last) == (None, (), new.proposed[0])
+    assert new.proposed[0].day is not None
+    slower = {row.tenant: row for row in told(rows, settings, proposed, left=0.5).budgets}["rate"]
+    assert slower.factor == 0.5
+    assert slower.proposed[0].day is not None
+    assert (slower.proposed[0].day - slower.at) / timedelta(days=1) == pytest.approx(20, abs=1), "half the growth, the same limit"
+
+
 def test_budgets_that_end_first_come_first_and_what_has_no_forecast_says_why(told: Callable[..., Tenants]) -> None:
     rows = []
     for day in range(10):
@@ -94,8 +138,8 @@ def test_budgets_that_end_first_come_first_and_what_has_no_forecast_says_why(tol
 
 def test_only_the_nearest_of_many_budgets_are_forecast(told: Callable[..., Tenants], monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = []
-    real = summary.forecast
-    monkeypatch.setattr(summary, "forecast", lambda history, limits: fitted.append(1) or real(history, limits))
+    real = budget_forecast.forecast
+    monkeypatch.setattr(budget_forecast, "forecast", lambda history, limits: fitted.append(1) or real(history, limits))
     names = [f"t{number:04d}" for number in range(1000)]
     rows = [had(day, (1000 - number + day) * GIB, name) for day in range(3) for number, name in enumerate(names)]
     found = told(rows, {name: limited(1100 * GIB) for name in names})
@@ -174,5 +218,10 @@ def test_a_report_of_several_proxies_has_the_largest_figures_of_each_day(make: C
     assert hard.day.date() == date(2026, 3, 21)
     said = "Tenant payments will be the first tenant to reach its limit of stored bytes (120.0 GiB): on 2026-03-21"
     assert said in made.page
+    assert made.rows("budgets", "tenant", "used_bytes", "case", "level", "at_bytes", "already") == [
+        ("payments", 105 * GIB, "in force", "hard", 120 * GIB, False),
+        ("payments", 105 * GIB, "in force", "soft", 50 * GIB, True),
+    ]
+    assert '<a href="budgets/">Parquet: budgets</a>' in made.page
     assert made.report.capacity.quotas is not None
     assert made.report.capacity.quotas.not_looked_at == ()
