@@ -50,6 +50,7 @@ HOT = (
     "quota.kinds.slowed_rates",
     "quota.kinds.stored_bytes",
     "quota.fence",
+    "quota.pair",
     "quota.engine",
     "quota.rules",
     "quota.produce",
@@ -58,6 +59,7 @@ HOT = (
     "proxy.apis.produce",
     "proxy.apis.fetch",
     "proxy.apis.share_fetch",
+    "proxy.apis.charged_answers",
     "proxy.transport",
     "proxy.clients.turns",
     "proxy.clients.connection",
@@ -67,7 +69,7 @@ HOT = (
 CHECKS = ("--ignore-missing-imports", "--no-site-packages", "--config-file=")
 """Options of mypy for a build: what is installed, or is being installed, must not change it."""
 
-APIS = ("produce", "produced", "fetch", "share_fetch", "streams")
+APIS = ("produce", "produced", "fetch", "share_fetch", "charged_answers", "streams")
 CLIENTS = ("transport.py", *(f"clients/{name}.py" for name in ("connection", "handover", "turns")))
 OTHERS = ("config/units.py", "supervise.py", "upstream/connector.py")
 READ_FROM = ("wire", "session", "identity", *(f"apis/{name}.py" for name in APIS), *CLIENTS, *OTHERS, "../quota")

@@ -30,8 +30,9 @@ class StreamProtocol(Protocol):
 P = TypeVar("P", bound=StreamProtocol)
 LARGEST: Final = 3 << 17
 """Bytes of a read, at most: five requests of 64 KiB, as many as a producer has under way, come in one."""
-FROM_BROKER: Final = 1 << 18
-"""The same of a connection to a broker: what is answered goes on as it comes, and sockets seldom take more of it at once."""
+FROM_BROKER: Final = (1 << 18) + (1 << 12)
+"""The same of a connection to a broker: what is answered goes on as it comes, and sockets seldom take more of it at once. Four
+reads have records of 1 MiB with what stands around them: its last hundred bytes are no read of their own."""
 SMALLEST: Final = 3 << 11
 """Bytes for which there is room in a read, at least; three times by fours it is the largest."""
 SMALL_READS: Final = 16
@@ -178,6 +179,9 @@ class TcpTransport:
             self._keep([data], sent)
 
     def writelines(self, chunks: list[Buffer]) -> None:
+        if len(chunks) == 1:
+            self.write(chunks[0])
+            return
         if self._waits or self._closing or self._eof:
             self._keep(chunks, 0)
             return

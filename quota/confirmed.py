@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from quota.fair_share import FairShare
+from quota.pair import UNCONFIRMED, Pair
 from quota.round_robin import RoundRobin
 
 MOST: Final = 100_000
@@ -21,18 +22,6 @@ SWEEP: Final = 60.0
 """seconds between two looks at all users"""
 SWEPT: Final = 100
 """Users that one sweep looks at, and pairs of each; the next goes on from there."""
-
-
-class Pair:
-    """A user and a topic. It is `confirmed` as long as it is in the table."""
-
-    __slots__ = ("confirmed", "since", "topic", "user")
-
-    def __init__(self, user: str, topic: str, since: float, confirmed: bool) -> None:
-        self.user, self.topic, self.since, self.confirmed = user, topic, since, confirmed
-
-
-UNCONFIRMED: Final = Pair("", "", 0.0, False)
 
 
 class Confirmations:

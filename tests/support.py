@@ -22,7 +22,7 @@ from proxy.session.session import Session, State
 from proxy.session.tally import Row, Tally
 from proxy.wire.metadata import Broker
 from proxy.wire.primitives import BadBytes, Buffer
-from quota.confirmed import Confirmations, Pair
+from quota.confirmed import Confirmations
 from quota.decision import Action, Decision, Verdict
 from quota.engine import Engine
 from quota.entity import Entity
@@ -33,6 +33,7 @@ from quota.kinds.producer_ids import ProducerIdLimit, ProducerIdOptions, user_li
 from quota.kinds.rates import RateLimit
 from quota.limit_table import LimitTable, ResolvedLimit
 from quota.limits import Exempt, Limits
+from quota.pair import Pair
 from quota.steps import Steps
 
 T = TypeVar("T")

@@ -9,28 +9,42 @@ whose first read says all of that, and that there are no endpoints, passes as it
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from proxy.apis.streams import Delivery, Passing, held_or, may_go_on
 from proxy.session.client import Client
-from proxy.session.plans import Decided, Forward, Handling, Request, Stream
+from proxy.session.plans import AlikeRequests, Decided, Forward, Handling, Request, Stream
 from proxy.wire.addresses import FETCH, holds_addresses, patch_addresses
-from proxy.wire.fetch import FIRST_TOPIC_ID, VERSIONS, FetchSums, blank_tags, fetch_sums, read_fetch, sums_ahead
-from proxy.wire.frames import Frame, Place, places_of
+from proxy.wire.fetch import FIRST_TOPIC_ID, VERSIONS, FetchSums, blank_tags, fetch_sums, read_fetch, sums_ahead, usual_sums
+from proxy.wire.frames import places_of
 from proxy.wire.headers import RESPONSE_START, flexible
-from proxy.wire.primitives import Buffer, as_bytes
+from proxy.wire.primitives import Buffer, as_bytes, int16
+from proxy.wire.runs import Run, unread_requests
 from proxy.wire.walk import Walk
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
-class Fetch:
+
+class Fetch(AlikeRequests):
     key = FETCH
     versions = VERSIONS
 
-    def recognize(self, client: Client, version: int, _frame: Frame, _header_stop: int, /) -> Forward | None:
-        """Nothing of a request needs to be read; all those of a connection have the same plan, as its answers come one by one."""
+    def run(self, client: Client, data: bytes, start: i64, most: i64, largest: i64) -> Run | None:
+        """Nothing of a request needs to be read but its header."""
+        version, claimed = int16(data, start + 6), client.raw_client_id
+        if not claimed or not VERSIONS[0] <= version <= VERSIONS[1]:
+            return None
+        return unread_requests(data, start, most, largest, claimed)
+
+    def take(self, client: Client, run: Run) -> Forward | None:
+        """All requests of a connection have the same plan, as its answers come one by one."""
         if not may_go_on(client, FETCH):
             return None
-        known = client.remembered.get(FETCH << 8 | version)
+        kind: int = FETCH << 8 | run.version
+        known = client.remembered.get(kind)
         if not isinstance(known, Forward):
-            known = client.remembered[FETCH << 8 | version] = Forward(FetchPlan(client, version))
+            known = client.remembered[kind] = Forward(FetchPlan(client, run.version))
         return known
 
     def request(self, client: Client, request: Request) -> Decided | Handling:
@@ -55,13 +69,14 @@ class FetchPlan(Delivery):
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         self.charge(end - start)
-        if self._read([(as_bytes(buf), start, end)]):
+        if self._count(usual_sums(as_bytes(buf), start, end, self._version, self._body, self._lag())):
             return self.told(self._patch(bytes(buf[start:end])))
         return self.told([buf[start:end]]) if self.throttled else None
 
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
         self.charge(sum(map(len, chunks)))
-        return self.told(self._patch(b"".join(chunks)) if self._read(places_of(chunks)) else chunks)
+        found = fetch_sums(places_of(chunks), self._version, self._body, self._lag())
+        return self.told(self._patch(b"".join(chunks)) if self._count(found) else chunks)
 
     def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:
         """Most large responses have one partition with many bytes, or end with it: then the first read says all."""
@@ -78,9 +93,6 @@ class FetchPlan(Delivery):
         walk = Walk(read_fetch(found, self._version, self._body), size)
         return self.passing(Passing(walk, size, lambda: self._count(found), blank_tags))
 
-    def _read(self, places: list[Place]) -> bool:
-        return self._count(fetch_sums(places, self._version, self._body, self._lag()))
-
     def _lag(self) -> int:
         """Offsets behind the end of the log from which on a read is cold; -1 where that does not matter."""
         client = self._client
@@ -88,12 +100,7 @@ class FetchPlan(Delivery):
 
     def _count(self, found: FetchSums) -> bool:
         """A response is read: add it to the sums of its topics. Does it end with node endpoints?"""
-        for topic, carried in found.topics.items():
-            total = self._client.topic_sum(FETCH, topic, by_id=self._version >= FIRST_TOPIC_ID)
-            total.requests += 1
-            total.record_bytes += carried
-        if self._client.services.engine.limits_topic_out:
-            self.charge_topics(found.topics, by_id=self._version >= FIRST_TOPIC_ID)
+        self.count_topics(found.topics, by_id=self._version >= FIRST_TOPIC_ID)
         self.charge_cold(found.cold)
         return found.root_tags > 0 and self._names_brokers
 

@@ -18,14 +18,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import ceil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from proxy.apis.produced import AT_ONCE, MAX_UNSETTLED, Judged, Last, Merge, ProducePatch, Settle, give_back, question, uncount
 from proxy.session.client import Client, Counted, TargetTopic
 from proxy.session.held_answers import Answer
 from proxy.session.pending import Pending
-from proxy.session.plans import FORWARD, NO_REPLY, Decided, Forward, Handling, Hold, Request, Wait, given_back
+from proxy.session.plans import FORWARD, NO_REPLY, AlikeRequests, Decided, Forward, Handling, Hold, Request, Wait, given_back
 from proxy.wire.addresses import PRODUCE, holds_addresses
 from proxy.wire.frames import Frame, Place, places
 from proxy.wire.primitives import BadBytes, Buffer, int32
@@ -37,7 +37,8 @@ from proxy.wire.produce import (
     skim,
 )
 from proxy.wire.refusals import Refusal, refusal, without
-from proxy.wire.runs import Requests, Run
+from proxy.wire.runs import ProduceRun, Requests, Run
+from proxy.wire.walk import TopicPart
 from quota.batch import Batch
 from quota.decision import Action
 from quota.engine import MAX_HOLD
@@ -46,6 +47,9 @@ from quota.kinds.overload import STEP
 from quota.kinds.producer_ids import ANY_ID, NO_ID
 from quota.kinds.storage import Storage
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 NOT_WITHIN, NOT_COUNTED, COUNTED = 0, 1, 2
 """Is a request within every limit of bytes, and was something counted for it that an error gives back?"""
 MAX_JUDGED: Final = 1000
@@ -53,31 +57,29 @@ MAX_JUDGED: Final = 1000
 request; what is above this closes the connection."""
 
 
-class Produce:
+class Produce(AlikeRequests):
     key = PRODUCE
     versions = VERSIONS
 
-    def run(self, client: Client, data: bytes, start: int, most: int, largest: int, /) -> Run | None:
-        """The requests at `start` that are like earlier ones of the connection, and like each other."""
+    def run(self, client: Client, data: bytes, start: i64, most: i64, largest: i64) -> Run | None:
+        """Those like earlier ones of the connection."""
         shapes = client.remembered.get(int32(data, start + 4))  # key 0 and the version
         if not isinstance(shapes, RequestShapes) or shapes.requests.claimed is not client.raw_client_id:
             return None
         return shapes.requests.run(data, start, most if client.unsettled <= MAX_UNSETTLED else 1, largest)
 
-    def recognize(self, client: Client, version: int, frame: Frame, _header_stop: int, /) -> Forward | None:
-        """The short cut for a request that is like earlier ones of its connection."""
+    def one(self, client: Client, version: int, frame: Frame) -> Run | None:
         shapes = client.remembered.get(version)
         if not isinstance(shapes, RequestShapes) or shapes.requests.claimed is not client.raw_client_id:
             return None
-        one = shapes.requests.one(frame)
-        return None if one is None else self.take(client, one)
+        return shapes.requests.one(frame)
 
-    def take(self, client: Client, run: Run, /) -> Forward | None:
-        """How requests go on that are alike: as they are; None if they have to be judged one by one."""
+    def take(self, client: Client, run: Run) -> Forward | None:
+        assert isinstance(run, ProduceRun)
         shape, now = run.shape, client.now
         producer_id: int = run.producer_id  # no `i64`: what it is compared with may be below all of these
-        shapes = client.remembered.get(shape.version)
-        if not isinstance(shapes, RequestShapes):
+        shapes = client.remembered.get(run.version)
+        if shape is None or not isinstance(shapes, RequestShapes):
             return None
         engine, by_id = client.services.engine, shape.version >= FIRST_TOPIC_ID
         ids, fence = engine.producer_ids, engine.fence
@@ -109,7 +111,7 @@ class Produce:
         if len(found.topics) > AT_ONCE:
             return _many(client, request, shapes, found)
         client.rules(now)
-        targets = [client.target(topic, version >= FIRST_TOPIC_ID) for topic, _, _ in found.topics]
+        targets = [client.target(part.topic, version >= FIRST_TOPIC_ID) for part in found.topics]
         within = _within(client, found, targets, now)
         if not within:
             _bound(found)
@@ -132,7 +134,7 @@ def _many(client: Client, request: Request, shapes: RequestShapes, found: Skim) 
     by_id = request.version >= FIRST_TOPIC_ID
     client.rules(client.now)
     few = found.topics[:MAX_JUDGED]  # of more topics none is judged
-    within = _within(client, found, [client.target(topic, by_id) for topic, _, _ in few], client.now)
+    within = _within(client, found, [client.target(part.topic, by_id) for part in few], client.now)
     if not within:
         _bound(found)
         yield None
@@ -143,19 +145,19 @@ def _many(client: Client, request: Request, shapes: RequestShapes, found: Skim) 
             yield None
             client.rules(client.now)
             some = found.topics[start : start + AT_ONCE]
-            _add(client, some, [client.target(topic, by_id) for topic, _, _ in some], request.version)
+            _add(client, some, [client.target(part.topic, by_id) for part in some], request.version)
     return decided
 
 
-def _add(client: Client, topics: list[tuple[bytes, int, int]], targets: list[TargetTopic], version: int) -> None:
+def _add(client: Client, topics: list[TopicPart], targets: list[TargetTopic], version: int) -> None:
     """Add what a request has for these topics to their sums."""
     by_id = version >= FIRST_TOPIC_ID
     for i in range(len(topics)):
-        topic, size, records = topics[i]
-        total = client.produced(targets[i], topic, by_id)
+        part = topics[i]
+        total = client.produced(targets[i], part.topic, by_id)
         total.requests += 1
-        total.record_bytes += size
-        total.records += records
+        total.record_bytes += part.size
+        total.records += part.records
 
 
 def passes_one(client: Client, target: TargetTopic, size: int, sizes: list[int], acks: int, now: float) -> int:
@@ -195,7 +197,7 @@ def passes(client: Client, found: Skim, targets: list[TargetTopic], now: float) 
     """Are the topics of a request within every limit of bytes? Then they are counted, else nothing is."""
     topics, acks = found.topics, found.acks
     if len(topics) == 1:
-        size = topics[0][1]
+        size: int = topics[0].size
         return passes_one(client, targets[0], size, [size], acks, now)
     if not 0 < len(topics) <= MAX_JUDGED:
         return NOT_WITHIN if topics else NOT_COUNTED
@@ -206,8 +208,9 @@ def passes(client: Client, found: Skim, targets: list[TargetTopic], now: float) 
     if held or not all(target.may_count(client, acks, now) for target in targets):
         return NOT_WITHIN
     limit, window, carried, count = rules.produce, rules.window, 0, 0
-    for _, size, _ in topics:
+    for part in topics:
         target = targets[count]
+        size = part.size
         if not _takes(target, size, now):
             break
         count += 1
@@ -222,7 +225,7 @@ def passes(client: Client, found: Skim, targets: list[TargetTopic], now: float) 
                 client.unsettled += count
             return COUNTED if acks else NOT_COUNTED
     for i in range(count):
-        give_back(targets[i], topics[i][1], None, now, now)
+        give_back(targets[i], topics[i].size, None, now, now)
     return NOT_WITHIN
 
 
@@ -371,7 +374,8 @@ def _read(client: Client, found: Skim, version: int) -> Generator[None, None, Ju
     listed: list[Batch] = []
     targets: list[TargetTopic] = []
     counted = True
-    for (topic, *_), batches in zip(found.topics, found.batches or (), strict=True):
+    for part, batches in zip(found.topics, found.batches or (), strict=True):
+        topic = part.topic
         target = client.target(topic, by_id)
         counted = counted and target.may_count(client, found.acks, now)
         topic_id = str(UUID(bytes=topic)) if by_id else None

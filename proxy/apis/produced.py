@@ -18,7 +18,7 @@ from math import ceil
 from typing import Final
 
 from proxy.session.client import Client, Counted, TargetTopic
-from proxy.session.plans import Plan, Request, Stream
+from proxy.session.plans import FrequentPlan, Plan, Request
 from proxy.wire import metadata
 from proxy.wire.addresses import PRODUCE, patch_addresses, patching_addresses
 from proxy.wire.primitives import Buffer, as_bytes
@@ -145,13 +145,13 @@ class Judged:
     def count(self, items: Sequence[int]) -> Generator[None, None, None]:
         """Add batches to the sums of their topics; a topic of which none is among them is not named. In steps."""
         going, i = set(items), 0
-        for n, ((topic, *_), batches) in enumerate(zip(self.found.topics, self.found.batches or (), strict=True)):
+        for n, (part, batches) in enumerate(zip(self.found.topics, self.found.batches or (), strict=True)):
             if n % AT_ONCE == AT_ONCE - 1:
                 yield
             mine = range(i, i + len(batches))
             i += len(batches)
             if self.counted or any(j in going for j in mine):
-                total = self.client.topic_sum(PRODUCE, topic, by_id=self.version >= FIRST_TOPIC_ID)
+                total = self.client.topic_sum(PRODUCE, part.topic, by_id=self.version >= FIRST_TOPIC_ID)
                 total.requests += 1
                 for j, batch in zip(mine, batches, strict=True):
                     if j in going:
@@ -194,25 +194,15 @@ def credit(client: Client, counted: Counted, errors: Mapping[Part, int], now: fl
         give_back(to, carried, counted.rate, counted.when, now)
 
 
-class ProducePatch:
+class ProducePatch(FrequentPlan):
     """Settles what was counted, if `credits`, and replaces node endpoints. Of answers that are like earlier ones it is told their
     number only (`answered`)."""
 
-    __slots__ = ("_addresses", "_client", "_credits", "_version", "mute", "waits")
+    __slots__ = ("_addresses", "_client", "_credits", "_version")
 
     def __init__(self, version: int, client: Client, *, addresses: bool, credits: bool) -> None:
+        super().__init__()
         self._version, self._client, self._addresses, self._credits = version, client, addresses, credits
-        self.mute = 0.0
-        self.waits = False
-
-    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
-        return None
-
-    def holds(self, size: int) -> bool:  # noqa: ARG002
-        return True
-
-    def stream(self, size: int) -> Stream:
-        raise NotImplementedError
 
     def in_steps(self, size: int) -> bool:
         return size > LARGE_ANSWER
@@ -258,32 +248,27 @@ class ProducePatch:
         self.answered(1)
 
 
-class Settle:
+class Settle(FrequentPlan):
     """The answer to a request that was judged batch by batch. What is counted only now may throttle the client: where there is a
     rate, nothing behind the request is looked at before, so that one request of each connection is above a rate at most, as ever.
     With `acks` 0 it is the answer to a question of the proxy's own, which the client does not get. Nothing is looked at before that
     comes either: a connection that is closed with an answer on its way is reset, and what is behind may be lost."""
 
-    __slots__ = ("_acks", "_addresses", "_judged", "_total", "mute", "waits")
+    __slots__ = ("_acks", "_addresses", "_judged", "_mute", "_total")
 
     def __init__(self, judged: Judged, *, addresses: bool) -> None:
         client = judged.client
         self._judged, self._acks, self._addresses = judged, judged.found.acks, addresses
         self._total = client.api_sum(PRODUCE)
         client.unsettled += len(judged.batches)
-        self.mute = 0.0
+        self._mute = 0.0
         engine = client.services.engine
         slowed = judged.judging.rules.produce is not None or engine.limits_topic_in or bool(engine.slowing)
-        self.waits = client.unsettled > MAX_UNSETTLED or (slowed and not judged.counted) or not self._acks
+        super().__init__(waits=client.unsettled > MAX_UNSETTLED or (slowed and not judged.counted) or not self._acks)
 
-    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
-        return None
-
-    def holds(self, size: int) -> bool:  # noqa: ARG002
-        return True
-
-    def stream(self, size: int) -> Stream:
-        raise NotImplementedError
+    @property
+    def mute(self) -> float:
+        return self._mute
 
     def in_steps(self, size: int) -> bool:  # noqa: ARG002
         return len(self._judged.batches) > AT_ONCE
@@ -294,15 +279,15 @@ class Settle:
         client.unsettled -= len(judged.batches)
         errors = NOTHING if not self._acks or went_well(frame, 0, len(frame), version) else errors_of(frame, version)
         yield
-        self.mute = yield from judged.settle(errors, self._acks)
-        self.waits = self.waits or self.mute > 0
+        self._mute = yield from judged.settle(errors, self._acks)
+        self.waits = self.waits or self._mute > 0
         if not self._acks:
             self._total.response_bytes -= len(frame)
             return []
         pieces: list[Buffer] = [frame]
         if self._addresses:
             pieces = yield from _shown(frame, version, client)
-        return tell(PRODUCE, version, pieces, ceil(self.mute * 1000)) if self.mute else pieces
+        return tell(PRODUCE, version, pieces, ceil(self._mute * 1000)) if self._mute else pieces
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
         return self.finish_chunks([buf[start:end]])
@@ -311,24 +296,17 @@ class Settle:
         return finish_at_once(self.work(b"".join(chunks)))
 
 
-class Last:
+class Last(FrequentPlan):
     """Another plan, but nothing behind the request is looked at before its answer."""
 
-    __slots__ = ("_inner", "mute", "waits")
+    __slots__ = ("_inner",)
 
     def __init__(self, inner: Plan) -> None:
+        super().__init__(waits=True)
         self._inner = inner
-        self.mute = 0.0
-        self.waits = True
-
-    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
-        return None
 
     def holds(self, size: int) -> bool:
         return self._inner.holds(size)
-
-    def stream(self, size: int) -> Stream:
-        raise NotImplementedError
 
     def in_steps(self, size: int) -> bool:
         return self._inner.in_steps(size)
@@ -343,24 +321,18 @@ class Last:
         return self._inner.finish_chunks(chunks)
 
 
-class Merge:
+class Merge(FrequentPlan):
     """The answer to what went on of a request, with what was refused. `inner`: what is done with answers otherwise."""
 
-    __slots__ = ("_inner", "_order", "_refused", "_version", "mute", "waits")
+    __slots__ = ("_inner", "_order", "_refused", "_version")
 
     def __init__(self, version: int, order: Sequence[Part], refused: Mapping[Part, Refusal], inner: Plan | None) -> None:
+        super().__init__(waits=inner is not None and inner.waits)
         self._version, self._order, self._refused, self._inner = version, order, refused, inner
-        self.mute = 0.0
-        self.waits = inner is not None and inner.waits
 
-    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
-        return None
-
-    def holds(self, size: int) -> bool:  # noqa: ARG002
-        return True
-
-    def stream(self, size: int) -> Stream:
-        raise NotImplementedError
+    @property
+    def mute(self) -> float:
+        return 0.0 if self._inner is None else self._inner.mute
 
     def in_steps(self, size: int) -> bool:  # noqa: ARG002
         return len(self._order) > AT_ONCE
@@ -370,7 +342,7 @@ class Merge:
         if inner is None:
             return [merged]
         pieces = yield from inner.work(merged)
-        self.mute, self.waits = inner.mute, inner.waits
+        self.waits = inner.waits
         return pieces
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:

@@ -64,12 +64,7 @@ class ShareFetchPlan(Delivery):
 
     def _count(self) -> bool:
         """The response is read: add it to the sums of its topics. Does it end with node endpoints?"""
-        for topic, carried in self._found.topics.items():
-            total = self._client.topic_sum(SHARE_FETCH, topic, by_id=True)
-            total.requests += 1
-            total.record_bytes += carried
-        if self._client.services.engine.limits_topic_out:
-            self.charge_topics(self._found.topics, by_id=True)
+        self.count_topics(self._found.topics, by_id=True)
         return self._found.endpoints > 0
 
     def _patch(self, frame: bytes) -> list[Buffer]:

@@ -6,17 +6,17 @@ The larger ones stream; node endpoints at their end (KIP-951) are then blanked i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from math import ceil
 from typing import Final
 
 from proxy.session.client import Client
-from proxy.session.plans import Decided, Forward, Handling, Hold, Stream
+from proxy.session.plans import Decided, Forward, FrequentPlan, Handling, Hold, Stream
 from proxy.session.throttled import Telling
 from proxy.wire.addresses import FETCH, SHARE_FETCH
 from proxy.wire.primitives import Buffer
 from proxy.wire.throttle import tell, throttle_place
-from proxy.wire.walk import Walk
+from proxy.wire.walk import TopicPart, Walk
 from quota.rules import COLD, Metered, Rules
 
 RECORDS: Final = (FETCH, SHARE_FETCH)
@@ -67,34 +67,21 @@ def _hold(client: Client, key: int, version: int, *, held: bool) -> float:
     return seconds
 
 
-class Delivery:
+class Delivery(FrequentPlan):
     """The plan for such answers. One that is over the limit mutes the client when it is out; requests behind it do not wait for
     it before, as its size is not known then."""
 
-    __slots__ = ("_client", "_key", "_until", "_version", "waits")
+    __slots__ = ("_client", "_key", "_until", "_version")
 
     def __init__(self, key: int, version: int, client: Client) -> None:
+        super().__init__()
         self._key, self._version, self._client = key, version, client
         self._until = 0.0  # when the throttle of the answer ends that is passing or passed last; 0 without one
-        self.waits = False
 
     @property
     def mute(self) -> float:
         """Seconds that are left of the throttle."""
         return max(self._until - self._client.now, 0.0) if self._until else 0.0
-
-    @mute.setter
-    def mute(self, seconds: float) -> None:
-        raise NotImplementedError
-
-    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
-        return None
-
-    def in_steps(self, size: int) -> bool:  # noqa: ARG002
-        return False
-
-    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
-        raise NotImplementedError
 
     @property
     def throttled(self) -> bool:
@@ -109,15 +96,19 @@ class Delivery:
         if rate is not None and not rate.take(size, now):
             self._charge(rate, size, now)
 
-    def charge_topics(self, topics: dict[bytes, int], *, by_id: bool) -> None:
-        """An answer has these bytes of records of each topic: charge them to the rates of topics. Of one that streams they are
-        known when its beginning has gone out: its client is muted behind it, and is not told. So only those stream that are too
-        large to be held."""
+    def count_topics(self, topics: list[TopicPart], *, by_id: bool) -> None:
+        """An answer has this of topics: add it to their sums and charge it to their rates. Of one that streams it is known when its
+        beginning has gone out: its client is muted behind it and not told. So only those stream that are too large to be held."""
         client, now = self._client, self._client.now
-        rules = client.rules(now)
+        rules, limited = client.rules(now), client.services.engine.limits_topic_out
         known = rules.read_by[by_id]
-        for topic, size in topics.items():
-            if not size:
+        for part in topics:
+            topic = part.topic
+            size: int = part.size
+            total = client.topic_sum(self._key, topic, by_id=by_id)
+            total.requests += 1
+            total.record_bytes += size
+            if not size or not limited:
                 continue
             rate = known.get(topic)
             if rate is None:
@@ -130,8 +121,8 @@ class Delivery:
         rules = self._client.rules(self._client.now)
         rate = rules.cold
         if rate is None or not size:
-            if rules.read:
-                rules.read.pop(COLD, None)
+            if COLD in rules.read:
+                del rules.read[COLD]
             return
         rules.read[COLD] = rate
         now = self._client.now

@@ -19,7 +19,7 @@ from proxy.session.plans import Handlers
 from proxy.session.port import Peer, Services
 from proxy.session.session import Session, State
 from proxy.supervise import tell_end
-from proxy.transport import StreamProtocol
+from proxy.transport import StreamProtocol, TcpTransport
 from proxy.upstream.connector import BrokerError
 from proxy.wire.primitives import BadBytes, Buffer
 
@@ -199,17 +199,11 @@ class ClientConnection:
         return not (self._stopped or self._broker_full or self._client_full)
 
     def to_client(self, chunks: list[Buffer]) -> None:
-        if len(chunks) == 1:
-            self.transport.write(chunks[0])
-        else:
-            self.transport.writelines(chunks)
+        _write(self.transport, chunks)
 
     def to_broker(self, chunks: list[Buffer]) -> None:
         assert self._broker is not None
-        if len(chunks) == 1:
-            self._broker.transport.write(chunks[0])
-        else:
-            self._broker.transport.writelines(chunks)
+        _write(self._broker.transport, chunks)
 
     def connect(self) -> None:
         self._connecting = self._loop.create_task(self._connect(), name="connect to a broker")
@@ -359,6 +353,14 @@ class ClientConnection:
                 self.target = target
                 return
         session.broker_lost("; ".join(reasons) or "the broker has left the cluster")
+
+
+def _write(transport: object, chunks: list[Buffer]) -> None:
+    """To one of our own transports it is a direct call."""
+    if isinstance(transport, TcpTransport):
+        transport.writelines(chunks)
+    else:
+        cast(asyncio.Transport, transport).writelines(chunks)
 
 
 def _set_water(transport: asyncio.Transport, high: int) -> None:

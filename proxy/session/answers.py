@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Final, cast
+from typing import Final
 
 from proxy.session.budget import Budget
 from proxy.session.held_answers import Answer, Question
 from proxy.session.outgoing import Outgoing, Send, nowhere
-from proxy.session.plans import UNREAD, AlikeAnswers, Plan, Stream
+from proxy.session.plans import UNREAD, Plan, Stream, frequent
 from proxy.session.tally import Sum
 from proxy.wire.primitives import INT32, BadBytes, Buffer, as_bytes, int32
 from proxy.wire.runs import Shape
@@ -34,9 +34,14 @@ MANY: Final = 4096
 class Due:
     """The answers to some requests, whose correlation ids follow each other: `count` more, the next to `correlation_id`. They went
     on at `when`, and their times are counted in `times`. `passage` ends with the answer. `own`: the answer of the proxy itself,
-    None where the broker answers."""
+    None where the broker answers. `frequent`: the plan if it is called directly; `waits`: did the plan when they went on?
+    `behind`: what is expected next; no deque, which compiled code calls by look-ups."""
 
-    __slots__ = ("correlation_id", "count", "counted_in", "own", "passage", "plan", "shape", "times", "when")
+    # fmt: off
+    __slots__ = (
+        "behind", "correlation_id", "count", "counted_in", "frequent", "own", "passage", "plan", "shape", "times", "waits", "when",
+    )
+    # fmt: on
 
     def __init__(
         self,
@@ -52,6 +57,9 @@ class Due:
     ) -> None:
         self.correlation_id, self.counted_in, self.plan, self.own = correlation_id, counted_in, plan, own
         self.count, self.shape = count, shape
+        self.behind: Due | None = None
+        direct = self.frequent = frequent(plan)
+        self.waits: bool = direct.waits if direct is not None else plan is not None and plan.waits
         self.when, self.times, self.passage = when, times, passage
 
 
@@ -63,11 +71,12 @@ class Answers:
         "_budget",
         "_chunks",
         "_due",
+        "_first",
+        "_last",
         "_left",
         "_out",
         "_own",
         "_plan",
-        "_queue",
         "_reads",
         "_sent",
         "_short",
@@ -89,8 +98,9 @@ class Answers:
         self._turn_over = turn_over
         self._reads: deque[tuple[bytes, int]] = deque()  # what the broker sent, and how much of it was looked at
         self._own = 0  # bytes of the proxy's own answers in the queue
-        self._queue: deque[Due] = deque()
-        self._due = 0  # answers that are due by it
+        self._first: Due | None = None  # whose answers are due next
+        self._last: Due | None = None
+        self._due = 0  # answers that are due in all
         self._sent = 0  # up to where the read that is looked at was passed on
         self._short = b""  # the first bytes of a response, fewer than say whose it is
         self._left = 0  # bytes to come of a response that has begun
@@ -148,20 +158,32 @@ class Answers:
         passage: Passage | None = None,
     ) -> int:
         """Requests went out at `when`; how many answers are outstanding. `times` counts how long the broker takes."""
-        if plan is not None and plan.waits:
-            shape = None  # each answer is looked at
-        self._queue.append(Due(correlation_id, counted_in, plan, count, shape, when, times, None, passage))
-        self._due += count
-        if plan is not None and plan.waits and not isinstance(plan, Question):
-            self.awaited += 1
+        due = Due(correlation_id, counted_in, plan, count, shape, when, times, None, passage)
+        self._append(due)
+        if due.waits:
+            due.shape = None  # each answer is looked at
+            self.awaited += not isinstance(plan, Question)
         return self._due
 
     def expect_own(self, correlation_id: int, counted_in: Sum, answer: Answer) -> None:
         """A request is answered by the proxy, behind the answers to earlier ones."""
-        self._queue.append(Due(correlation_id, counted_in, answer, 1, None, 0.0, None, answer))
-        self._due += 1
+        self._append(Due(correlation_id, counted_in, answer, 1, None, 0.0, None, answer))
         self.awaited += answer.waits
         self._own += len(answer.frame)
+
+    def _append(self, due: Due) -> None:
+        if self._last is None:
+            self._first = due
+        else:
+            self._last.behind = due
+        self._last = due
+        self._due += due.count
+
+    def _next(self, due: Due) -> None:
+        """Nothing more is due of the first of them, which is this."""
+        self._first = due.behind
+        if due.behind is None:
+            self._last = None
 
     def discard(self) -> None:
         """Drop all further answers, as the client has gone."""
@@ -169,9 +191,11 @@ class Answers:
 
     def give_up(self, now: float) -> None:
         """No further answer comes."""
-        for due in self._queue:
+        due = self._first
+        while due is not None:
             if due.passage is not None:
                 due.passage.end(now)
+            due = due.behind
 
     def send_own(self) -> None:
         """Send the proxy's own answers that are next in turn."""
@@ -179,11 +203,10 @@ class Answers:
         self._out.send()
 
     def _send_own(self) -> None:
-        queue = self._queue
-        while queue and not self._left and self._work is None and (answer := queue[0].own) is not None:
-            counted_in = queue.popleft().counted_in
+        while (due := self._first) is not None and not self._left and self._work is None and (answer := due.own) is not None:
+            self._next(due)
             self._due -= 1
-            counted_in.response_bytes += len(answer.frame)
+            due.counted_in.response_bytes += len(answer.frame)
             self._own -= len(answer.frame)
             self._out.add([answer.frame])
             self._done(answer)
@@ -230,14 +253,13 @@ class Answers:
     def _responses(self, data: bytes, pos: int) -> bool:
         """The same from the start of a response on."""
         size = len(data)
-        queue = self._queue
         self._sent = pos
         looked = 0
         try:
             while size - pos >= 8:
-                if not queue:
+                due = self._first
+                if due is None:
                     raise BadBytes("a response that was not asked for")
-                due = queue[0]
                 shape = due.shape
                 alike = 0 if shape is None else shape.answers(data, pos, due.correlation_id, due.count)
                 if shape is not None and alike:
@@ -249,14 +271,15 @@ class Answers:
                     if end > size:
                         self._begin(due.plan, data, pos, end)
                         return True
-                    if due.plan is not None:
-                        if due.plan.in_steps(end - pos):
-                            self._start_in(due.plan, data, pos, end)
+                    plan, direct = due.plan, due.frequent
+                    if plan is not None:
+                        if direct.in_steps(end - pos) if direct is not None else plan.in_steps(end - pos):
+                            self._start_in(plan, data, pos, end)
                             return False
-                        self._finish(due.plan, shape, data, pos, end)
+                        self._finish(due, plan, data, pos, end)
                         looked += 1 + (end - pos) // BYTES
                     pos = end
-                if queue and queue[0].own is not None:
+                if self._first is not None and self._first.own is not None:
                     self._out.part(data, self._sent, pos)
                     self._sent = pos
                     self._send_own()
@@ -278,24 +301,25 @@ class Answers:
         due.counted_in.response_bytes += 4 + length
         return 4 + length
 
-    def _finish(self, plan: Plan, shape: Shape | None, data: bytes, pos: int, end: int) -> None:
+    def _finish(self, due: Due, plan: Plan, data: bytes, pos: int, end: int) -> None:
         """The response at data[pos:end] is whole."""
-        pieces = plan.finish(data, pos, end)
+        direct, shape = due.frequent, due.shape
+        pieces = direct.finish(data, pos, end) if direct is not None else plan.finish(data, pos, end)
         if pieces is not None:
             self._out.part(data, self._sent, pos)
             self._sent = end
             self._out.add(pieces)  # none of an answer that the proxy asked for itself
         elif shape is not None:
             shape.learn(data, pos, end)
-        if plan.waits or plan.mute > 0:
+        if (pieces is not None or due.waits) and (plan.waits or plan.mute > 0):
             self._done(plan)
 
     def _alike(self, due: Due, shape: Shape, size: int) -> None:
         """Answers are like earlier ones: so many bytes of them."""
         count = size // shape.answer_size
         due.counted_in.response_bytes += size
-        if due.plan is not None:
-            cast(AlikeAnswers, due.plan).answered(count)
+        if due.frequent is not None:
+            due.frequent.answered(count)
         self._passed(due, count)
 
     def not_read_until(self, now: float) -> None:
@@ -314,7 +338,7 @@ class Answers:
         due.count -= count
         due.correlation_id += count
         if not due.count:
-            self._queue.popleft()
+            self._next(due)
 
     def feed_tokens(self, data: Buffer) -> None:
         """The same while SASL tokens come without headers, each behind its length, until `tokens` is None."""

@@ -13,10 +13,11 @@ from proxy.session.budget import ANONYMOUS
 from proxy.session.port import Peer, Services
 from proxy.session.requester import NO_API, Requester
 from proxy.session.tally import Sum, TallyKey
+from proxy.wire.walk import TopicPart
 from quota.catalogue import PRODUCE
-from quota.confirmed import Pair
 from quota.kinds.bytes_in import Flow
 from quota.kinds.stored_bytes import StoredTopic
+from quota.pair import Pair
 from quota.rules import Metered, Rules
 from quota.windows.durations import Durations
 
@@ -82,7 +83,7 @@ class TargetTopic:
 
 class Counted:
     """What was counted for Produce requests that are alike, or for one of several topics, and is not settled yet: when, of which
-    topic and with which rate, and the bytes of each request; of several topics: (topic, bytes, records) of each, and `targets`."""
+    topic and with which rate, and the bytes of each request; of several topics: what it has of each, and `targets`."""
 
     __slots__ = ("_settled", "rate", "sizes", "target", "targets", "topics", "when")
 
@@ -92,7 +93,7 @@ class Counted:
         target: TargetTopic,
         sizes: list[int],
         rate: Metered | None,
-        topics: list[tuple[bytes, int, int]] | None = None,
+        topics: list[TopicPart] | None = None,
         targets: list[TargetTopic] | None = None,
     ) -> None:
         self.when, self.target, self.sizes, self.rate = when, target, sizes, rate
@@ -103,7 +104,7 @@ class Counted:
         """(topic, target, bytes) of each topic of the first request that is not settled; the only one has no name."""
         if self.topics is None or self.targets is None:
             return [(b"", self.target, self.sizes[self._settled])]
-        return [(self.topics[i][0], self.targets[i], self.topics[i][1]) for i in range(len(self.topics))]
+        return [(part.topic, target, part.size) for part, target in zip(self.topics, self.targets, strict=True)]
 
     def settle(self, count: int) -> bool:
         """So many more requests are settled; True if all are."""

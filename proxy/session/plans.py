@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.session.client import Client
 from proxy.session.held_answers import Answer, Question
@@ -18,6 +18,9 @@ from proxy.wire.headers import request_body
 from proxy.wire.primitives import INT32, BadBytes, Buffer
 from proxy.wire.runs import Run
 from quota.in_flight import Passage
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 MAX_JOINED: Final = 1 << 20
 """Bytes of a request that is read topic by topic. No controller does so much at once (KRaft: 10 000 records)."""
@@ -91,8 +94,10 @@ class Plan(Protocol):
     `mute`: seconds that the client is muted once it is out. `waits`: no request behind it is looked at before.
     """
 
-    mute: float
     waits: bool
+
+    @property
+    def mute(self) -> float: ...
 
     def holds(self, size: int, /) -> bool:
         """Is a response of `size` bytes to be held until it is whole?"""
@@ -109,7 +114,8 @@ class Plan(Protocol):
         """`finish` in small steps: a whole response frame; the pieces to send instead."""
 
     def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
-        """A whole response frame, 4-byte size included: the pieces to send instead, or None to send it as it is."""
+        """A whole response frame, 4-byte size included: the pieces to send instead, or None to send it as it is, upon which the
+        client is not muted unless the plan `waits`."""
 
     def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
         """The same for a response that came in pieces."""
@@ -118,11 +124,47 @@ class Plan(Protocol):
         """A response of `size` bytes, 4-byte size included, that is not held."""
 
 
-class AlikeAnswers(Plan, Protocol):
-    """What to do with the responses to requests that were alike."""
+class FrequentPlan:
+    """A plan of an API with many answers. It is no protocol, so that it is called without a look-up."""
+
+    __slots__ = ("waits",)
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.waits = waits
+
+    @property
+    def mute(self) -> float:
+        return 0.0
+
+    def holds(self, size: int) -> bool:  # noqa: ARG002
+        return True
+
+    def begin(self, buf: bytes, start: int, size: int) -> list[Buffer] | None:  # noqa: ARG002
+        return None
+
+    def in_steps(self, size: int) -> bool:  # noqa: ARG002
+        return False
+
+    def work(self, frame: bytes) -> Generator[None, None, list[Buffer]]:
+        raise NotImplementedError
+
+    def finish(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:
+        raise NotImplementedError
+
+    def finish_chunks(self, chunks: list[Buffer]) -> list[Buffer]:
+        raise NotImplementedError
+
+    def stream(self, size: int) -> Stream:
+        raise NotImplementedError
 
     def answered(self, count: int) -> None:
         """So many responses are like the one that the `Shape` of their requests has learned, and go on: in place of `finish`."""
+        raise NotImplementedError
+
+
+def frequent(plan: object) -> FrequentPlan | None:
+    """The plan, if it is one of these."""
+    return plan if isinstance(plan, FrequentPlan) else None
 
 
 class Stream(Protocol):
@@ -210,39 +252,43 @@ class Handler(Protocol):
         `BadBytes` closes the connection."""
 
 
-class ShortCut(Handler, Protocol):
-    """An API with a short cut for frequent requests."""
+class AlikeRequests:
+    """A handler of an API of which many requests of a connection are alike, and are handled together. It is no protocol, so that
+    it is called without a look-up."""
 
-    def recognize(self, client: Client, version: int, frame: Frame, header_stop: int, /) -> Forward | None:
-        """How a request goes on that is like earlier ones of its connection; None where `request` has to look at it."""
+    key: int
+    versions: tuple[int, int]
 
+    def request(self, client: Client, request: Request) -> Decided | Handling:
+        """As of `Handler`."""
+        raise NotImplementedError
 
-class AlikeRequests(Handler, Protocol):
-    """An API of which many requests of a connection are alike, and are handled together."""
-
-    def run(self, client: Client, data: bytes, start: int, most: int, largest: int, /) -> Run | None:
+    def run(self, client: Client, data: bytes, start: i64, most: i64, largest: i64) -> Run | None:
         """The requests at `start` that are whole and alike, up to `most` of `largest` bytes each; None if there is none."""
+        raise NotImplementedError
 
-    def take(self, client: Client, run: Run, /) -> Forward | None:
-        """How they go on, as they are; None where they have to be looked at one by one. Their plan is of `AlikeAnswers`."""
+    def one(self, client: Client, version: int, frame: Frame) -> Run | None:  # noqa: ARG002
+        """The same for one request, which may have come in pieces."""
+        return None
+
+    def take(self, client: Client, run: Run) -> Forward | None:
+        """How they go on, as they are; None where they have to be looked at one by one. Where `Run.shape` is given, their plan is a
+        `FrequentPlan`."""
+        raise NotImplementedError
 
 
 class Handlers(dict[int, Handler]):
-    """Handlers by API key; those with a short cut stand in `short_cuts` as well, those that handle requests together in `alike`.
-    ValueError for two of one API."""
+    """Handlers by API key; those that handle requests together stand in `alike` as well. ValueError for two of one API."""
 
     def __init__(self, handlers: Iterable[Handler]) -> None:
         super().__init__()
-        self.short_cuts: dict[int, ShortCut] = {}
         self.alike: dict[int, AlikeRequests] = {}
         for handler in handlers:
             if handler.key in self:
                 raise ValueError(f"two handlers for API {handler.key}: {self[handler.key]} and {handler}")
             self[handler.key] = handler
-            if hasattr(handler, "recognize"):
-                self.short_cuts[handler.key] = cast(ShortCut, handler)
-            if hasattr(handler, "take"):
-                self.alike[handler.key] = cast(AlikeRequests, handler)
+            if isinstance(handler, AlikeRequests):
+                self.alike[handler.key] = handler
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from proxy.session.held_answers import LARGE, Answer
 from proxy.session.knock import knock
 from proxy.session.latencies import Part
 from proxy.session.outgoing import Outgoing, nowhere
-from proxy.session.plans import FORWARD, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Plan, Request, Wait
+from proxy.session.plans import FORWARD, Ask, Decided, Forward, Handlers, Handling, Hold, Pause, Request, Wait
 from proxy.session.port import GONE, Bounds, Peer, Port, Services
 from proxy.session.tally import Sum, TallyKey
 from proxy.session.throttled import Throttled
@@ -121,6 +121,7 @@ class Session:
     """One client connection and its connection to a broker. `born`: when the client came."""
 
     __slots__ = (
+        "_alike_handlers",
         "_answers",
         "_born",
         "_busy_until",
@@ -159,7 +160,7 @@ class Session:
         self.port = port
         self.client = Client(services, peer)
         self.state = State.NEW
-        self._handlers = handlers
+        self._handlers, self._alike_handlers = handlers, handlers.alike
         self._out = Outgoing(port.to_broker)
         self._answers = Answers(port.to_client, services.budget, port.turn_over)
         self._cutter = FrameCutter(min(services.bounds.max_frame, MAX_FRAME))
@@ -498,7 +499,7 @@ class Session:
         if self._current is not None:
             self._go_on_handling(self._current, now)
         try:
-            while (self.state is State.OPEN or (self.state is State.LAST and not looked)) and not self._clogged:
+            while cutter.unread and (self.state is State.OPEN or (self.state is State.LAST and not looked)) and not self._clogged:
                 if looked >= AT_ONCE:
                     looked = 0
                     if cutter.unread and self.port.turn_over():
@@ -566,17 +567,19 @@ class Session:
         client = self.client
         if not client.let_in or self._gone or self.state is not State.OPEN:
             return None
-        place = self._cutter.read()
-        if place is None or len(place[0]) - place[1] < SHORTEST_ALIKE:
+        cutter = self._cutter
+        if not cutter.in_read():
             return None
-        data, start = place
-        alike = self._handlers.alike.get(int16(data, start + 4))
+        data, start = cutter.data, cutter.pos
+        if len(data) - start < SHORTEST_ALIKE:
+            return None
+        key, answers = int16(data, start + 4), self._answers
+        alike = self._alike_handlers.get(key)
         if alike is None:
             return None
         client.now = now
-        key, answers = alike.key, self._answers
         most = self._most_in_flight - len(answers)
-        run = alike.run(client, data, start, most, self._cutter.max_frame + 4)
+        run = alike.run(client, data, start, most, cutter.max_frame + 4)
         if run is None:
             return None
         rates, count = self._rates(key, now), float(run.count)
@@ -589,15 +592,14 @@ class Session:
         for rate in rates:
             rate.take(count, now)
         if self.services.engine.would:
-            client.would_have(key, run.shape.version)
+            client.would_have(key, run.version)
         counted_in = client.api_sum(key)
         counted_in.requests += run.count
         counted_in.request_bytes += run.stop - start
-        self._cutter.skip(run.stop)
+        cutter.skip(run.stop)
         if forward.reply:
             times = client.times(key)
-            due = answers.expect(run.correlation_id, counted_in, forward.plan, run.count, run.shape, now, times)
-            self._await(forward.plan, due)
+            self._await(answers.expect(run.correlation_id, counted_in, forward.plan, run.count, run.shape, now, times))
         return run
 
     def _judge(self, frame: Frame, now: float) -> Decided | None:
@@ -746,16 +748,14 @@ class Session:
         self._unanswerable += self._gone and forward.reply
         if forward.reply:
             times = self.client.times(key)
-            self._await(
-                forward.plan, self._answers.expect(correlation_id, counted_in, forward.plan, 1, None, now, times, forward.passage)
-            )
+            self._await(self._answers.expect(correlation_id, counted_in, forward.plan, 1, None, now, times, forward.passage))
 
-    def _await(self, plan: Plan | None, due: int) -> None:
-        """An answer with this plan is expected, one of `due`: must requests behind it wait?"""
+    def _await(self, due: int) -> None:
+        """An answer is expected, one of `due`: must requests behind it wait?"""
         if due >= self._most_in_flight:
             self._limited("max_in_flight", closed=False)
             self._block(State.FULL)
-        if plan is not None and plan.waits:
+        if self._answers.awaited:
             self._block(State.AWAITING)
 
     def _rates(self, key: int, now: float) -> tuple[Metered, ...]:
@@ -790,12 +790,14 @@ class Session:
         handler = self._handlers.get(key)
         if handler is None:
             return FORWARD
-        short_cut = self._handlers.short_cuts.get(key)
+        alike = self._alike_handlers.get(key)
         low, high = handler.versions
         if not low <= version <= high:
             raise BadBytes(f"version {version} of API {key}; the proxy understands {low} to {high}, and says so in ApiVersions")
-        if short_cut is not None and (recognized := short_cut.recognize(self.client, version, frame, stop)) is not None:
-            return recognized
+        if alike is not None and (run := alike.one(self.client, version, frame)) is not None:
+            forward = alike.take(self.client, run)
+            if forward is not None:
+                return forward
         return handler.request(self.client, Request(key, version, correlation_id, frame, stop))
 
     def _mute(self, until: float) -> None:

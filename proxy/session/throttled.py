@@ -28,10 +28,6 @@ class Throttled:
         own = self._until - self._client.now
         return max(own, 0.0 if self._inner is None else self._inner.mute)
 
-    @mute.setter
-    def mute(self, seconds: float) -> None:
-        raise NotImplementedError
-
     @property
     def throttle_ms(self) -> int:
         return ceil(self.mute * 1000)

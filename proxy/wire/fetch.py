@@ -31,26 +31,20 @@ _OFFSET: Final = 8
 
 
 class FetchSums(TopicReader):
-    """What a response carries: `topics` is (topic name as UTF-8, or its id as 16 bytes) -> bytes of records, 0 included. `cold`:
-    bytes of those partitions whose first record is more than `lag` offsets behind the high watermark; -1 does not look."""
+    """What a response carries, in `topics`, those without records included. `cold`: bytes of those partitions whose first record is
+    more than `lag` offsets behind the high watermark; -1 does not look."""
 
-    __slots__ = ("_bytes", "_fixed", "_lag", "_version", "cold", "root_tags", "topics")
+    __slots__ = ("_fixed", "_lag", "_version", "cold", "root_tags")
 
     def __init__(self, version: int, lag: int = -1) -> None:
         super().__init__(version >= FIRST_COMPACT, version >= FIRST_TOPIC_ID)
         self._lag: i64 = lag
         self.cold: i64 = 0
-        self.topics: dict[bytes, int] = {}
         self.root_tags = 0
         """tagged fields of the response itself, in a section at its end; node endpoints are one"""
         self._version = version
         # partition, error code, high watermark, last stable offset, log start offset
         self._fixed: i64 = 4 + 2 + 8 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
-        self._bytes: i64 = 0
-
-    def finish(self) -> None:
-        self.topics[self.topic] = self.topics.get(self.topic, 0) + self._bytes
-        self._bytes = 0
 
     def partitions(self, buf: bytes, pos: i64, end: i64) -> i64:
         """As long as they have no tagged fields and no aborted transactions, which not all versions tell in one byte."""
@@ -63,7 +57,7 @@ class FetchSums(TopicReader):
             stop = start + size
             if stop >= end or buf[stop] != 0:
                 break
-            self._bytes += size
+            self.size += size
             if self._lag >= 0 and size >= _OFFSET:
                 self._look(int64(buf, pos + _HIGH_WATERMARK), int64(buf, start), size)
             self.left -= 1
@@ -77,7 +71,7 @@ class FetchSums(TopicReader):
         if self.left != 1 or self.topics_left or end - pos < fixed_size + _BEHIND_FIXED + _OFFSET or buf[pos + fixed_size] > 1:
             return SHORT
         size, start = records_size(buf, pos + fixed_size + 5, end, True)
-        self._bytes += size
+        self.size += size
         if self._lag >= 0 and size >= _OFFSET:
             self._look(int64(buf, pos + _HIGH_WATERMARK), int64(buf, start), size)
         self.left = 0
@@ -102,7 +96,7 @@ class FetchSums(TopicReader):
         if end - pos < 5:
             buf, pos, end = yield pos, 5
         size, pos = records_size(buf, pos, end, self.compact)
-        self._bytes += size
+        self.size += size
         if self._lag >= 0 and size >= _OFFSET:
             if end - pos < _OFFSET:
                 buf, pos, end = yield pos, _OFFSET
@@ -147,15 +141,19 @@ def _head(version: int) -> int:
     return (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
 
 
-def fetch_sums(pieces: list[Place], version: int, body: int, lag: int = -1) -> FetchSums:
-    """What the whole response that is made of these pieces carries."""
-    if len(pieces) == 1 and version >= FIRST_COMPACT:
+def usual_sums(buf: bytes, start: i64, end: i64, version: int, body: i64, lag: int = -1) -> FetchSums:
+    """What the whole response at buf[start:end] carries, by way of `fetch_sums` if something in it is unusual."""
+    if version >= FIRST_COMPACT:
         found = FetchSums(version, lag)
-        buf, start, end = pieces[0]
         pos = found.usual(buf, found.start(buf, start + body + _head(version), end), end)
         if found.done and pos < end:
             found.root_tags = buf[pos]
             return found
+    return fetch_sums([(buf, start, end)], version, body, lag)
+
+
+def fetch_sums(pieces: list[Place], version: int, body: int, lag: int = -1) -> FetchSums:
+    """What the whole response that is made of these pieces carries."""
     found = FetchSums(version, lag)
     total = 0
     for _, start, end in pieces:

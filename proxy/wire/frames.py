@@ -6,10 +6,13 @@ cannot be is said as soon as its four bytes are there; nothing is allocated for 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.wire.headers import SHORTEST_REQUEST
 from proxy.wire.primitives import BadBytes, Buffer, as_bytes, int32
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 HEADER_ROOM: Final = 512
 """The first piece of a frame that comes in pieces is at least this long, so that its header stands in one buffer.
@@ -69,16 +72,16 @@ class FrameCutter:
     __slots__ = (
         "_again",
         "_chunks",
-        "_data",
         "_first",
         "_in_chunks",
         "_joined",
         "_missing",
-        "_pos",
         "_reads",
         "_short",
         "begun",
+        "data",
         "max_frame",
+        "pos",
         "shortest",
         "unread",
     )
@@ -91,8 +94,9 @@ class FrameCutter:
         self.unread = 0
         """bytes that were fed and not yet handed out, or kept as the beginning of a frame that is not whole"""
         self._reads: deque[bytes] = deque()
-        self._data = b""  # the read that is cut now
-        self._pos = 0
+        self.data = b""
+        """the read that is cut now, up to `pos`"""
+        self.pos: i64 = 0
         self._joined = False  # it begins with the end of the read before
         self._again: Frame | None = None
         self._short = b""
@@ -104,7 +108,12 @@ class FrameCutter:
     def feed(self, data: Buffer) -> None:
         """More was read."""
         self.unread += len(data)
-        self._reads.append(as_bytes(data))
+        read = as_bytes(data)
+        if self._reads or self.pos < len(self.data) or self._missing or self._again is not None:
+            self._reads.append(read)
+        else:
+            self.pos = 0
+            self._open(read)
 
     def next(self) -> Frame | None:
         """The next whole frame; None when more has to be read for it. `BadBytes` for an impossible length."""
@@ -113,7 +122,7 @@ class FrameCutter:
             self.unread -= size_of(again)
             return again
         while True:
-            data, pos = self._data, self._pos
+            data, pos = self.data, self.pos
             left = len(data) - pos
             if left >= 4:
                 length = int32(data, pos)
@@ -123,40 +132,40 @@ class FrameCutter:
                 if size <= left:
                     self.unread -= size
                     if size == left:
-                        self._data, self._pos = b"", 0  # nothing of it stays, as it may hold a secret
+                        self.data, self.pos = b"", 0  # nothing of it stays, as it may hold a secret
                     else:
-                        self._pos = pos + size
+                        self.pos = pos + size
                     return data, pos, pos + size, None
             if left:
                 if pos or not self._joined:
                     self.begun += 1
                 self.unread -= left
                 self._keep(data, pos)
-            self._data, self._pos = b"", 0
+            self.data, self.pos = b"", 0
             if not self._reads:
                 return None
             whole = self._open(self._reads.popleft())
             if whole is not None:
                 return whole
 
-    def read(self) -> tuple[bytes, int] | None:
-        """The read in which the next frame begins, and where; None where it began in an earlier one, or there is none."""
+    def in_read(self) -> bool:
+        """Does the next frame begin in the read `data`, at `pos`? False where it began in an earlier one, or there is none."""
         if self._missing or self._again is not None:
-            return None
-        if self._pos == len(self._data):
-            self._data, self._pos = b"", 0
+            return False
+        if self.pos == len(self.data):
+            self.data, self.pos = b"", 0
             if not self._reads:
-                return None
+                return False
             self._open(self._reads.popleft())
-        return self._data, self._pos
+        return True
 
     def skip(self, stop: int) -> None:
         """The frames up to this position of that read are handed out."""
-        self.unread -= stop - self._pos
-        if stop == len(self._data):
-            self._data, self._pos = b"", 0
+        self.unread -= stop - self.pos
+        if stop == len(self.data):
+            self.data, self.pos = b"", 0
         else:
-            self._pos = stop
+            self.pos = stop
 
     def put_back(self, frame: Frame) -> None:
         """Hand out this frame, which came last, once more."""
@@ -166,7 +175,7 @@ class FrameCutter:
     def forget(self, *, keep_last: bool = False) -> None:
         """Drop what was read and not handed out; with `keep_last` all but a frame that was put back."""
         self._reads.clear()
-        self._data, self._pos = b"", 0
+        self.data, self.pos = b"", 0
         if not keep_last:
             self._again = None
         self.unread = 0 if self._again is None else size_of(self._again)
@@ -195,7 +204,7 @@ class FrameCutter:
                 return None
             chunks, self._chunks = self._chunks, []
             self._in_chunks = 0
-            self._data, self._pos, self._joined = data, pos, False
+            self.data, self.pos, self._joined = data, pos, False
             buf, start, end = self._first
             self._first = (b"", 0, 0)
             return buf, start, end, chunks
@@ -203,7 +212,7 @@ class FrameCutter:
         if self._joined:
             self.unread += len(self._short)
             data, self._short = self._short + data, b""
-        self._data = data
+        self.data = data
         return None
 
     def _continue(self, data: bytes) -> int:

@@ -65,12 +65,11 @@ class Batch(NamedTuple):
 
 
 class Skim(TopicReader):
-    """A Produce request: `topics` are (name as UTF-8, or topic id as 16 bytes from version 13 on; bytes; records)."""
+    """A Produce request."""
 
     # fmt: off
     __slots__ = (
-        "_batches", "_bytes", "_met", "_records", "acks", "batches", "exact", "partition_count", "producer_ids", "topics",
-        "topics_at", "walk",
+        "_batches", "_met", "acks", "batches", "exact", "partition_count", "producer_ids", "topics_at", "walk",
     )
     # fmt: on
 
@@ -80,7 +79,6 @@ class Skim(TopicReader):
         self.exact = False
         """nothing stands behind the body"""
         self.partition_count = 0
-        self.topics: list[tuple[bytes, int, int]] = []
         self.topics_at = 0
         """where the topics begin in the body, if `batches` are wanted"""
         self.walk: Walk | None = None
@@ -90,11 +88,9 @@ class Skim(TopicReader):
         """of all batches, if wanted: each once, `MAX_PRODUCER_IDS` and one more at most; -1 of batches without one"""
         self._batches: list[Batch] = []
         self._met: i64 = NO_ID_YET  # the id of the last batch: mostly the next has the same
-        self._bytes = self._records = 0
 
     def finish(self) -> None:
-        self.topics.append((self.topic, self._bytes, self._records))
-        self._bytes = self._records = 0
+        super().finish()
         if self.batches is not None:
             self.batches.append(self._batches)
             self._batches = []
@@ -108,7 +104,14 @@ class Skim(TopicReader):
         met: i64 = self._met
         compact, ids, details = self.compact, self.producer_ids, self.batches is not None
         while left > 0 and pos <= last:
-            size, start = records_size(buf, pos + 4, end, compact)
+            head: int = read_i32_be(buf, pos + 4)
+            word: i64 = head
+            if compact and word & 0x80808000 == 0x80800000:  # a length of three bytes, as that of 16 KiB, or of two: at a glance
+                size, start = (word >> 24 & 0x7F | word >> 9 & 0x3F80 | word << 6 & 0x1FC000) - 1, pos + 7
+            elif compact and word & 0x80800000 == 0x80000000:
+                size, start = (word >> 24 & 0x7F | word >> 9 & 0x3F80) - 1, pos + 6
+            else:
+                size, start = records_size(buf, pos + 4, end, compact)
             stop = start + size
             if size < LEAST or (compact and (stop >= end or buf[stop] != 0)) or buf[start + MAGIC_AT] != 2:
                 break
@@ -128,8 +131,8 @@ class Skim(TopicReader):
             left -= 1
             pos = stop + 1 if compact else stop
         self.partition_count += self.left - left
-        self._bytes += carried
-        self._records += records
+        self.size += carried
+        self.records += records
         self.left = left
         return pos
 
@@ -160,8 +163,8 @@ class Skim(TopicReader):
         if self.producer_ids is not None and size >= BATCH.size and end - start >= BATCH.size and buf[start + MAGIC_AT] == 2:
             self._meet(self.producer_ids, int64(buf, start + PRODUCER_ID_AT))
         self.partition_count += 1
-        self._bytes += size
-        self._records += max(count, 0)
+        self.size += size
+        self.records += max(count, 0)
         return start + size
 
     def _meet(self, ids: list[int], producer_id: i64) -> None:
@@ -309,17 +312,9 @@ def record_count(buf: bytes, at: i64) -> i64:
 def records_size(buf: bytes, pos: i64, end: i64, compact: bool) -> tuple[i64, i64]:
     """(size in bytes, 0 when null; where they start) of a partition's records. What they take need not be in the window."""
     size: i64 = 0
-    start: i64 = SHORT
+    start: i64 = 0
     if compact:
-        if end - pos >= 4:  # most lengths take two bytes or three, which are looked at together
-            number: int = read_i32_be(buf, pos)
-            word: i64 = number
-            if word & 0x80800000 == 0x80000000:
-                size, start = (word >> 24 & 0x7F) | (word >> 9 & 0x3F80), pos + 2
-            elif word & 0x80808000 == 0x80800000:
-                size, start = (word >> 24 & 0x7F) | (word >> 9 & 0x3F80) | (word << 6 & 0x1FC000), pos + 3
-        if start == SHORT:
-            size, start = uvarint(buf, pos, end)
+        size, start = uvarint(buf, pos, end)
         size -= 1
     else:
         if end - pos < 4:
@@ -346,21 +341,24 @@ def records_at(buf: Buffer, pos: int, end: int, version: int) -> int:
     return pos + 4
 
 
-def went_well(frame: bytes, start: int, end: int, version: int) -> bool:
+def went_well(frame: bytes, start: i64, end: i64, version: int) -> bool:
     """Is this a response in which every partition was written and nothing else is told: no error, no message, no node endpoints?
     False where that cannot be told at a glance."""
-    pos = response_body(frame, start, end, 0, version)
+    pos: i64 = response_body(frame, start, end, 0, version)
     compact = version >= FIRST_COMPACT
     topics, pos = array(frame, pos, end, compact)
-    size = answer_size(version)
-    for _ in range(topics):
+    size: i64 = answer_size(version)
+    while topics > 0:  # nothing is called `_` here, as that takes an object of each number
+        topics -= 1
         if version >= FIRST_TOPIC_ID:
             pos = fixed(pos, 16, end)
         else:
-            _, pos = span(frame, pos, end, compact)
+            _name, pos = span(frame, pos, end, compact)
         partitions, pos = array(frame, pos, end, compact, 0)
-        stop = pos + max(partitions, 0) * size
-        if stop + compact > end or not _all_written(frame, pos, stop, size, version):
+        stop = pos
+        if partitions > 0:
+            stop += partitions * size
+        if stop > end or (compact and stop == end) or not _all_written(frame, pos, stop, size, version):
             return False
         pos = stop
         if compact:

@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
 def parts_of(found: Skim) -> list[Part]:
     """All partitions of a request, in its order."""
     assert found.batches is not None
-    return [(topic, batch.partition) for (topic, *_), batches in zip(found.topics, found.batches, strict=True) for batch in batches]
+    return [(part.topic, batch.partition) for part, batches in zip(found.topics, found.batches, strict=True) for batch in batches]
 
 
 def without(pieces: Sequence[Place], found: Skim, version: int, refused: Collection[Part]) -> Generator[None, None, list[Buffer]]:
@@ -61,7 +61,8 @@ def without(pieces: Sequence[Place], found: Skim, version: int, refused: Collect
     bases = _bases(pieces)
     kept: list[Buffer] = []
     count = looked = 0
-    for (topic, *_), batches in zip(found.topics, found.batches, strict=True):
+    for part, batches in zip(found.topics, found.batches, strict=True):
+        topic = part.topic
         there = [batch for batch in batches if (topic, batch.partition) not in refused]
         if not there and batches:
             continue

@@ -1,9 +1,10 @@
-"""Produce requests that stand one behind the other in a read and differ in their records only, and the answers to them.
+"""Requests that stand one behind the other in a read and are alike, and the answers to them.
 
 In: reads, and what earlier requests of the connection looked like. Out: how many requests or answers from a position on are like
-those, and what these requests carry together. Only for the commonest request, one batch of one partition: what stands before the
-size of its records (client id, transactional id, acks, timeout, topic, partition) is the same every time. It is compared as a
-whole, so that a request is only ever taken for what it is.
+those, and what these requests carry together. Requests of which only the header matters have the same API, version and client id
+(`unread_requests`). Of Produce it is the commonest request, one batch of one partition: what stands before the size of its records
+(client id, transactional id, acks, timeout, topic, partition) is the same every time. It is compared as a whole, so that a request
+is only ever taken for what it is.
 
 This is where most requests pass, so it is written for mypyc: integers are `i64`, which take no objects, and each position is
 checked against the end of the read before anything is looked at."""
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.wire.frames import Frame
 from proxy.wire.headers import CLIENT_ID_AT
-from proxy.wire.primitives import int32, int64
+from proxy.wire.primitives import int16, int32, int64
 from proxy.wire.produce import (
     COUNT_AT,
     FIRST_COMPACT,
@@ -77,17 +78,51 @@ class Shape:
 
 
 class Run:
-    """Requests that are alike, at data[start:stop]: their number, the first one's correlation id (each of the following has the
-    next), the bytes and records that they carry. `sizes`: bytes of the records of each."""
+    """Requests that are alike, at data[start:stop]: their version, their number, the first one's correlation id (each of the
+    following has the next). `shape`: of what their answers are like, None where each is looked at."""
 
-    __slots__ = ("carried", "correlation_id", "count", "data", "producer_id", "records", "shape", "sizes", "start", "stop")
+    __slots__ = ("correlation_id", "count", "data", "shape", "start", "stop", "version")
 
-    def __init__(self, shape: Shape, data: bytes, start: i64) -> None:
+    def __init__(self, shape: Shape | None, version: i64, data: bytes, start: i64) -> None:
         self.shape, self.data = shape, data
+        self.version: i64 = version
         self.start: i64 = start
         self.stop: i64 = start
         self.count: i64 = 0
         self.correlation_id: i64 = 0
+
+
+def unread_requests(data: bytes, start: i64, most: i64, largest: i64, client_id: bytes) -> Run | None:
+    """The requests at `start` that are whole and have the API and version of the first and this client id, as the header has it:
+    up to `most` of `largest` bytes each; None if there is none. Nothing else of them is looked at."""
+    end: i64 = len(data)
+    body: i64 = CLIENT_ID_AT + len(client_id)
+    if end - start < body:
+        return None
+    kind = int32(data, start + 4)
+    found = Run(None, int16(data, start + 6), data, start)
+    while found.count < most and end - found.stop >= body:
+        at = found.stop
+        stop = at + 4 + int32(data, at)
+        number = int32(data, at + 8)
+        if stop > end or stop - at < body or stop - at > largest or data[at + CLIENT_ID_AT : at + body] != client_id:
+            break
+        if not found.count:
+            found.correlation_id = number
+        elif int32(data, at + 4) != kind or number != found.correlation_id + found.count:
+            break
+        found.count += 1
+        found.stop = stop
+    return found if found.count else None
+
+
+class ProduceRun(Run):
+    """Such requests to one partition, the bytes and records that they carry. `sizes`: bytes of the records of each."""
+
+    __slots__ = ("carried", "producer_id", "records", "sizes")
+
+    def __init__(self, shape: Shape, data: bytes, start: i64) -> None:
+        super().__init__(shape, shape.version, data, start)
         self.producer_id: i64 = 0
         self.carried: i64 = 0
         self.records: i64 = 0
@@ -107,13 +142,13 @@ class Requests:
         self._known: dict[bytes, Shape] = {}
         self.claimed = b""
 
-    def run(self, data: bytes, start: i64, most: i64, largest: i64) -> Run | None:
+    def run(self, data: bytes, start: i64, most: i64, largest: i64) -> ProduceRun | None:
         """The requests at `start` that are whole and alike, up to `most` of `largest` bytes each; None if there is none."""
         end: i64 = len(data)
         shape = self._shape(data, start, end)
         if shape is None:
             return None
-        found = Run(shape, data, start)
+        found = ProduceRun(shape, data, start)
         beginning = shape.beginning
         behind: i64 = CLIENT_ID_AT + len(beginning)
         while found.count < most and end - found.stop > behind + LEAST:
@@ -133,7 +168,7 @@ class Requests:
             found.stop = stop
         return found if found.count else None
 
-    def one(self, frame: Frame) -> Run | None:
+    def one(self, frame: Frame) -> ProduceRun | None:
         """This request, which may have come in pieces; None if it is not like earlier ones."""
         data, at, there, chunks = frame
         shape = self._shape(data, at, there)
@@ -141,7 +176,7 @@ class Requests:
             return None
         stop = there if chunks is None else at + sum(map(len, chunks))
         behind = at + CLIENT_ID_AT + len(shape.beginning)
-        found = Run(shape, data, at)
+        found = ProduceRun(shape, data, at)
         if self.compact and (data[there - 3 : there] if chunks is None else chunks[-1][-3:]) != b"\0\0\0":
             return None
         if there - behind <= LEAST or not self._add(found, data, at, behind, there, stop):
@@ -157,7 +192,7 @@ class Requests:
                     return shape
         return None
 
-    def _add(self, found: Run, data: bytes, at: i64, pos: i64, there: i64, stop: i64) -> bool:
+    def _add(self, found: ProduceRun, data: bytes, at: i64, pos: i64, there: i64, stop: i64) -> bool:
         """Add the request at data[at:stop], the size of whose records stands at `pos`, unless it is no further one of the run. What
         is there ends at `there`, more than `LEAST` bytes behind `pos`."""
         size: i64 = 0
@@ -204,7 +239,7 @@ class Requests:
             self.claimed = claimed
         if not found.exact or found.partition_count != 1 or len(found.topics) != 1:
             return
-        topic, size, records = found.topics[0]
+        part = found.topics[0]
         data, start, end, _ = frame
         beginning = data[start + CLIENT_ID_AT : records_at(data, header_stop, end, self._version)]
         length = len(beginning)
@@ -212,9 +247,14 @@ class Requests:
             self._forget()
         if length not in self._lengths:
             self._lengths.append(length)
-        self._known[beginning] = Shape(beginning, topic, found.acks, self._version)
+        self._known[beginning] = Shape(beginning, part.topic, found.acks, self._version)
         alike = self.one(frame)
-        if alike is None or alike.shape.topic != topic or (alike.carried, alike.records) != (size, records):
+        if (
+            alike is None
+            or alike.shape is None
+            or alike.shape.topic != part.topic
+            or (alike.carried, alike.records) != (part.size, part.records)
+        ):
             del self._known[beginning]
 
     def _forget(self) -> None:

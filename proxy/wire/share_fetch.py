@@ -12,7 +12,7 @@ from typing import Final
 from proxy.wire.fetch import blank_tags
 from proxy.wire.primitives import BadBytes, array
 from proxy.wire.produce import records_size
-from proxy.wire.walk import DONE, Reading, Window, read_tags, read_text, read_topic
+from proxy.wire.walk import DONE, Reading, TopicPart, Window, read_tags, read_text, read_topic
 
 VERSIONS: Final = (1, 2)
 _HEAD: Final = 4 + 2
@@ -26,12 +26,12 @@ _SHORTEST_ENDPOINT: Final = 4 + 1 + 4 + 1 + 1
 
 
 class ShareFetchSums:
-    """What a response carries: topic id (16 bytes) -> bytes of records, 0 included."""
+    """What a response carries of each topic, by its id."""
 
     __slots__ = ("endpoints", "topics")
 
     def __init__(self) -> None:
-        self.topics: dict[bytes, int] = {}
+        self.topics: list[TopicPart] = []
         self.endpoints = 0
         """node endpoints at its end"""
 
@@ -60,7 +60,7 @@ def _topic(found: ShareFetchSums, window: Window) -> Generator[tuple[int, int], 
     for _ in range(partitions):
         window, size = yield from _partition(window)
         carried += size
-    found.topics[topic] = found.topics.get(topic, 0) + carried
+    found.topics.append(TopicPart(topic, carried))
     return (yield from read_tags(window))
 
 

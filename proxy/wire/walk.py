@@ -125,15 +125,32 @@ def topic_head(buf: bytes, pos: i64, end: i64, compact: bool, by_id: bool) -> tu
     return buf[start:stop] if start >= 0 else b"", partitions, pos
 
 
+class TopicPart:
+    """What a request or a response has of a topic: bytes of records, and their number where they are counted. `topic`: its name as
+    UTF-8, or its id as 16 bytes."""
+
+    __slots__ = ("records", "size", "topic")
+
+    def __init__(self, topic: bytes, size: i64, records: i64 = 0) -> None:
+        self.topic = topic
+        self.size: i64 = size
+        self.records: i64 = records
+
+
 class TopicReader:
     """Topics with their partitions, as Produce requests and Fetch responses have them. `usual` is a plain loop, for what stands
     in one buffer and holds nothing unusual, which nearly all does; `careful` reads one part more, whatever it is. Subclasses
-    say what a partition is, and what becomes of a topic: its name as UTF-8, or its id as 16 bytes, is in `topic`."""
+    say what a partition is: they add to `size` and `records`."""
 
-    __slots__ = ("by_id", "compact", "left", "topic", "topics_left")
+    __slots__ = ("by_id", "compact", "left", "records", "size", "topic", "topics", "topics_left")
 
     def __init__(self, compact: bool, by_id: bool) -> None:
         self.compact, self.by_id = compact, by_id
+        self.topics: list[TopicPart] = []
+        """those that were read to their end"""
+        self.size: i64 = 0
+        self.records: i64 = 0
+        """of the topic that is read"""
         self.topics_left: i64 = 0
         """topics that have not begun"""
         self.left: i64 = -1
@@ -161,7 +178,8 @@ class TopicReader:
 
     def finish(self) -> None:
         """All partitions of `topic` are read."""
-        raise NotImplementedError
+        self.topics.append(TopicPart(self.topic, self.size, self.records))
+        self.size = self.records = 0
 
     def usual(self, buf: bytes, pos: i64, end: i64) -> i64:
         """Read on as far as that is simple; the position where it is not, or behind the last topic."""

@@ -443,3 +443,23 @@ def test_half_an_init_producer_id_closes_the_connection(world):
     half = whole[4:-20]
     d.client(len(half).to_bytes(4, "big") + half)
     assert (d.to_broker, d.port.closes) == (b"", 1)
+
+
+@pytest.mark.parametrize("rate", [None, 0.5, 1e6])
+@pytest.mark.parametrize("versions", [[12] * 12, [12] * 5 + [13] * 7, [11, 12] * 6])
+def test_requests_for_records_that_come_together_are_what_each_is_by_itself(world, versions, rate):
+    asking = [request(1, version, n, chance=Random(n)) for n, version in enumerate(versions)]
+    answers = [fetched(version, Random(n), ("orders", [100 * n])) for n, version in enumerate(versions)]
+    answers = [answer[:4] + n.to_bytes(4, "big") + answer[8:] for n, answer in enumerate(answers)]
+    outcomes = []
+    for reads in (asking, [b"".join(asking)]):
+        w = world(requests={} if rate is None else {ALICE: rate})
+        d = w.dialogue("alice")
+        d.client(*reads)
+        went_on = d.to_broker
+        d.broker(*itertools.compress(answers, (end <= len(went_on) for end in itertools.accumulate(map(len, asking)))))
+        decided = [(decision.quota, decision.throttle) for decision, _ in w.watcher.decisions]
+        outcomes.append((went_on, d.to_client, d.session.state, w.rows(), decided))
+    assert outcomes[0] == outcomes[1]
+    assert (outcomes[0][2] is State.OPEN) == (rate != 0.5)
+    assert (outcomes[0][0] == b"".join(asking)) == (rate != 0.5)

@@ -134,8 +134,11 @@ DEFECTS: Final = (
     Defect(
         "an answer of the proxy overtakes those before it",
         "proxy/session/answers.py",
-        "(answer := queue[0].own) is not None:\n            counted_in = queue.popleft().counted_in",
-        "(answer := queue[-1].own) is not None:\n            counted_in = queue.pop().counted_in",
+        "        if self._last is None:\n            self._first = due\n        else:\n            self._last.behind = due\n"
+        "        self._last = due\n",
+        "        if due.own is not None:\n            due.behind, self._first = self._first, due\n"
+        "            self._last = self._last or due\n        elif self._last is None:\n"
+        "            self._first = self._last = due\n        else:\n            self._last.behind = self._last = due\n",
     ),
     Defect(
         "what is refused is told to be written",

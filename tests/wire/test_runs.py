@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.wire.frames import FrameCutter
 from proxy.wire.headers import client_id_end, request_body
 from proxy.wire.primitives import BadBytes
 from proxy.wire.produce import skim, went_well
-from proxy.wire.runs import Requests, Run
+from proxy.wire.runs import Requests, Run, unread_requests
 from tests.apis.produce_frames import records, write, written
 from tests.properties import examples
 
@@ -44,7 +45,8 @@ def read(frame: bytes, version: int) -> tuple[bytes, int, int, int, int] | None:
         return None
     if not found.exact or found.partition_count != 1 or len(found.topics) != 1 or not found.producer_ids:
         return None
-    return found.topics[0][0], found.acks, found.topics[0][1], found.topics[0][2], found.producer_ids[0]
+    part = found.topics[0]
+    return part.topic, found.acks, part.size, part.records, found.producer_ids[0]
 
 
 def frames_of(run: Run) -> list[bytes]:
@@ -76,6 +78,7 @@ def test_a_request_is_only_ever_taken_for_what_it_is(
         frames = frames_of(run)
         assert (run.start, run.stop, run.count) == (at, at + sum(map(len, frames)), len(frames))
         what = [read(frame, version) for frame in frames]
+        assert run.shape is not None
         assert what == [
             (run.shape.topic, run.shape.acks, size, one[3], run.producer_id)
             for size, one in zip(run.sizes, what, strict=True)
@@ -93,7 +96,7 @@ def test_requests_to_several_partitions_come_in_several_runs():
     frames = [write({part: records(100)}, n) for n, part in enumerate([("a", 0), ("a", 0), ("a", 1), ("longer", 0), ("a", 0)], 1)]
     data, requests, counts, at = b"".join(frames), known(9), [], 0
     while (run := requests.run(data, at, 100, 1 << 20)) is not None:
-        counts.append((run.shape.topic, run.count))
+        counts.append((b"" if run.shape is None else run.shape.topic, run.count))
         at = run.stop
     assert counts == [(b"a", 2), (b"a", 1), (b"longer", 1), (b"a", 1)]
 
@@ -125,14 +128,15 @@ def test_an_answer_is_only_ever_taken_for_what_it_is(
 ) -> None:
     """Whatever byte is another one: answers that are taken together say, each by itself, that all was written."""
     first = written([("a", 0)], 9, version)
-    shape = known(version).run(write({("a", 0): records(100)}, version=version), 0, 1, 1 << 20)
-    assert shape is not None
-    shape.shape.learn(first, 0, len(first))
+    run = known(version).run(write({("a", 0): records(100)}, version=version), 0, 1, 1 << 20)
+    assert run is not None
+    assert run.shape is not None
+    run.shape.learn(first, 0, len(first))
     data = bytearray(b"".join(written([("a", 0)], n, version) for n in range(10, 10 + count)))
     for where, byte in broken:
         data[int(where * (len(data) - 1))] = byte
     whole = bytes(data[: len(data) - missing])
-    passed = shape.shape.answers(whole, 0, 10, count)
+    passed = run.shape.answers(whole, 0, 10, count)
     assert passed % len(first) == 0
     for n in range(passed // len(first)):
         at = n * len(first)
@@ -145,6 +149,7 @@ def test_an_answer_is_only_ever_taken_for_what_it_is(
 def test_an_answer_with_an_error_is_not_learned():
     run = known(9).run(write({("a", 0): records(100)}), 0, 1, 1 << 20)
     assert run is not None
+    assert run.shape is not None
     failed = written([("a", 0)], 1, errors={"a": 6})
     run.shape.learn(failed, 0, len(failed))
     assert run.shape.answers(failed, 0, 1, 1) == 0
@@ -160,3 +165,40 @@ def test_a_large_request_of_which_only_the_beginning_stands_in_one_piece(version
         assert run is not None
         assert whole is not None
         assert (run.carried, run.records, run.correlation_id) == (whole.carried, whole.records, 5)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.sampled_from((0, 0, 0, 1, 2))), min_size=1, max_size=6),
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=3),
+    st.integers(0, 60),
+    st.integers(1, 6),
+)
+@examples(400)
+def test_requests_that_are_not_read_are_cut_as_each_by_itself(
+    sent: list[tuple[int, int]], broken: list[tuple[float, int]], missing: int, most: int
+) -> None:
+    """Whatever byte is another one: a run is of whole requests of one API, version and client id, and of numbers that follow."""
+    heads = (b"\0\1\0\x0c", b"\0\1\0\x0d", b"\0\0\0\x0c")
+    frames = [heads[head] + (7 + n).to_bytes(4, "big") + CLIENT_ID + bytes(size) for n, (size, head) in enumerate(sent)]
+    data = bytearray(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
+    for where, byte in broken:
+        data[int(where * (len(data) - 1))] = byte
+    whole, largest = bytes(data[: max(len(data) - missing, 0)]), 70
+    cutter, at = FrameCutter(largest - 4), 0
+    cutter.feed(whole)
+    while (run := unread_requests(whole, at, most, largest, CLIENT_ID)) is not None:
+        assert (run.start, 0 < run.count <= most) == (at, True)
+        first = cutter.in_read() and whole[at + 4 : at + 8]
+        for n in range(run.count):
+            assert cutter.next() == (whole, at, at + 4 + int.from_bytes(whole[at : at + 4], "big"), None)
+            assert whole[at + 4 : at + 8] == first
+            assert int.from_bytes(whole[at + 8 : at + 12], "big", signed=True) == run.correlation_id + n
+            assert whole[at + 12 : client_id_end(whole, at, run.stop)] == CLIENT_ID
+            at += 4 + int.from_bytes(whole[at : at + 4], "big")
+        assert (run.stop, run.version) == (at, int.from_bytes(bytes(first)[2:], "big"))
+    if (
+        not broken
+        and not missing
+        and all(head == 0 and len(frame) + 4 <= largest for frame, (_, head) in zip(frames, sent, strict=True))
+    ):
+        assert at == len(whole), "nothing is left for a look by itself"

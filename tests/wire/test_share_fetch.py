@@ -48,7 +48,7 @@ def sums(frame: bytes, places: list[int]) -> tuple[dict[bytes, int], int, int]:
     for a, b in itertools.pairwise([0, *places, len(frame)]):
         walk.feed(b"z" + frame[a:b] + b"z", 1, 1 + b - a)
     assert walk.done
-    return found.topics, found.endpoints, walk.at
+    return {part.topic: part.size for part in found.topics}, found.endpoints, walk.at
 
 
 def large(version: int = 2, endpoints: int = 2) -> bytes:
