@@ -54,6 +54,7 @@ _TOPIC_MEASURES: Final = [(kind, measure) for kind, (_, measure) in TOPIC_MEASUR
 _TENANT_MEASURES: Final = [(key, measure) for key, measure in _MEASURES if KEYS[key].kind in TENANT_KINDS]
 _FIELDS: Final = ("seq", "api_key", *sorted({measure.field for _, measure in (*_MEASURES, *_TOPIC_MEASURES)}))
 _OF_TOPICS: Final = frozenset((*TOPIC_MEASURES, TOPIC_STORED))
+_BUDGETS: Final = frozenset((TENANT_KINDS[STORED], TOPIC_STORED))
 _LEVEL_OF: Final = {kind: row for row in LEVELS for kind in (row.kind, TENANT_KINDS[row.kind])}
 _LEVEL_FIELDS: Final = frozenset(row.kind for row in LEVELS)
 _KEY_OF: Final = {key.kind: key.name for key in KEYS.values() if key.measure is not None and not key.at_once}
@@ -273,15 +274,16 @@ def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, floa
     of a user the client who asked, and its tenant. Reports do the same (`reports/quotas/held_back.py`)."""
     if line["mode"] != "enforce":
         return
-    quota, limit, by = line["quota"], float(line["limit"]), whose.by
+    quota, by = line["quota"], whose.by
+    # Who is slowed down while a budget fills is so by a rate: that is not the limit of the budget.
+    limit = None if quota in _BUDGETS and line["action"] == "throttle" else float(line["limit"])
     if by == TOPIC:
         if quota in _OF_TOPICS:
-            slowed = quota == TOPIC_STORED and line["action"] == "throttle"
             for topic in line["topics"]:
-                yield (Entity(None, None, topic), quota), None if slowed else limit
+                yield (Entity(None, None, topic), quota), limit
         return
     if (level := _LEVEL_OF.get(quota)) is not None:
-        yield from _concerned_of(line, level, whose)
+        yield from _concerned_of(line, level, limit, whose)
         return
     key = _KEY_OF.get(quota) or _KEY_OF_TENANTS.get(quota)
     user = line["entity"]["user"] or line["principal"].partition(":")[2]
@@ -301,16 +303,13 @@ def _concerned(line: dict[str, Any], whose: Whose) -> Iterator[tuple[Which, floa
         yield (Entity(None if by == "client-id" else user, client_id), key), of_level
 
 
-def _concerned_of(line: dict[str, Any], level: Key, whose: Whose) -> Iterator[tuple[Which, float | None]]:
-    """The same for what there may be at a time: whom the decision names, as topics are not of who asks. Who is slowed down while a
-    tenant's bytes fill is so by a rate."""
-    if level.kind == STORED and line["action"] == "throttle":
-        return
+def _concerned_of(line: dict[str, Any], level: Key, limit: float | None, whose: Whose) -> Iterator[tuple[Which, float | None]]:
+    """The same for what there may be at a time: whom the decision names, as topics are not of who asks."""
     user, tenant = line["entity"]["user"], line["entity"].get("tenant")
     if whose.by == TENANT and tenant in whose.tenants.tenants:
-        yield (owner_of(tenant), level.name), float(line["limit"])
+        yield (owner_of(tenant), level.name), limit
     elif whose.by == "user" and user is not None:
-        yield (Entity(user, None), level.name), float(line["limit"])
+        yield (Entity(user, None), level.name), limit
 
 
 _MOMENT: Final = 0.001

@@ -76,6 +76,7 @@ def made_up() -> list[bytes]:
     slowed = {**full, "api": "Produce", "api_key": 0, "limit": 9e6, "action": "throttle", "throttle_ms": 500}
     log.decision(90, **slowed)
     log.decision(95, **slowed | {"quota": "tenant_stored_bytes", "entity": {"user": "calm", "client_id": None}})
+    log.decision(97, **slowed | {"quota": "tenant_stored_bytes", "entity": {**topic, "tenant": "pairs"}, "topics": []})
     return log.lines
 
 
@@ -130,6 +131,8 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
     full = rows["topic_stored_bytes", "topic hot"].held_back
     assert (full.limit, full.throttled, full.refused) == (5000, 1, 1)
     assert ("stored_bytes", "calm", None) not in by["user"]
+    budget = rows["tenant_stored_bytes", "tenant pairs"].held_back
+    assert (budget.limit, budget.throttled) == (None, 1)
     apps = rows["tenant_topic_count", "tenant apps"]
     assert (apps.held_back.refused, apps.held_back.intervals, apps.peak) == (4, 1, 4), "both within one minute"
     assert rows["tenant_partition_count", "tenant pairs"].suggested == 45
@@ -141,4 +144,4 @@ def test_both_advise_the_same(make: Callable[..., Any], tmp_path: Path) -> None:
         assert row.held_back.limit == limit
         assert row.held_back.throttled_seconds > 0
     assert rows["request_rate", "user refused"].held_back.refused == 160, "40 that were written, and 3 with each that were not"
-    assert report.capacity.quotas.hit == 11
+    assert report.capacity.quotas.hit == 12
