@@ -10,12 +10,12 @@ their limit.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from reports.forecast.forecast import Forecast, changed, forecast
+from reports.forecast.forecast import FillForecast, forecast
 from reports.forecast.history import History
 from reports.quotas.limits import QuotaFile, Tenant
 from reports.stored import Stored
@@ -49,22 +49,12 @@ class Had:
         return self.stored.get(last - timedelta(_WEEK), (0, None))[1] if self.stored else None
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetForecast:
-    """One tenant: `used` bytes at `at`, and `levels`, the bytes at which producing is slowed (`soft`) and stops (`hard`); none
-    where only the proposed quotas have some. `observed`: seconds since the epoch and bytes at the end of each day. `proposed` is
-    None where the proposed quotas change nothing; `factor` is what part of the growth they leave."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetForecast(FillForecast):
+    """One tenant. Of its levels, producing is slowed at `soft` and stops at `hard`; there are none where only the proposed quotas
+    have some."""
 
     tenant: str
-    at: datetime
-    used: int
-    levels: Mapping[str, int]
-    observed: tuple[tuple[int, int], ...]
-    history: History
-    forecast: Forecast
-    proposed: Forecast | None = None
-    proposed_levels: Mapping[str, int] | None = None
-    factor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +145,12 @@ def _days_left(one: Had, limits: Mapping[str, int]) -> float:
 def _budget(name: str, one: Had, limits: Mapping[str, int]) -> BudgetForecast:
     observed = tuple(one.stored.values())[-_HISTORY:]
     history = History.of(observed)
-    at = datetime.fromtimestamp(observed[-1][0], UTC)
-    return BudgetForecast(name, at, observed[-1][1], limits, observed, history, forecast(history, limits))
+    found = forecast(history, limits)
+    return BudgetForecast(tenant=name, levels=limits, observed=observed, history=history, forecast=found)
 
 
 def _with_proposed(one: BudgetForecast, limits: Mapping[str, int], factor: float) -> BudgetForecast:
-    if limits == one.levels and factor == 1:
-        return one
-    proposed = changed(one.forecast, one.history, limits, factor)
-    return BudgetForecast(
-        one.tenant, one.at, one.used, one.levels, one.observed, one.history, one.forecast, proposed, limits, factor
-    )
+    return one if limits == one.levels and factor == 1 else one.with_proposed(limits, factor)
 
 
 def _soonest(one: BudgetForecast) -> tuple[float, float, float, str]:

@@ -8,14 +8,14 @@ is reduced by the traffic that had not passed by the end of the logs (`reports.l
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reports.forecast.forecast import Forecast, changed, forecast
+from reports.forecast.forecast import FillForecast, Forecast, forecast
 from reports.forecast.history import DAY, History
 from reports.let_through import LetThrough
 from reports.quotas.limits import QuotaFile
@@ -43,24 +43,13 @@ class Driver:
     principals: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeForecast:
-    """One volume. Sizes in bytes at its last check, `at`; `levels` are used bytes at which something happens. `observed` are the
-    seconds since the epoch and used bytes of every day's last check. `proposed` and `factor`: with the proposed quotas, and what
-    part of the growth would be left with them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeForecast(FillForecast):
+    """One volume of `total` bytes, and the topics that grew most on it."""
 
     volume: Volume
-    at: datetime
     total: int
-    used: int
-    levels: Mapping[str, int]
-    observed: tuple[tuple[int, int], ...]
-    history: History
-    forecast: Forecast
     drivers: tuple[Driver, ...] = ()
-    proposed: Forecast | None = None
-    proposed_levels: Mapping[str, int] | None = None
-    factor: float | None = None
 
 
 def forecast_volumes(tables: Tables, quotas: QuotaFile | None) -> tuple[VolumeForecast, ...]:
@@ -93,9 +82,14 @@ def _volume_forecast(volume: Volume, rows: Sequence[Any], drivers: tuple[Driver,
         levels.pop("soft", None)
     observed = tuple((row["at"], row["used_bytes"]) for row in rows)
     history = History.of(observed)
-    at = datetime.fromtimestamp(now["at"], UTC)
     return VolumeForecast(
-        volume, at, now["total_bytes"], now["used_bytes"], levels, observed, history, forecast(history, levels), drivers
+        volume=volume,
+        total=now["total_bytes"],
+        levels=levels,
+        observed=observed,
+        history=history,
+        forecast=forecast(history, levels),
+        drivers=drivers,
     )
 
 
@@ -161,8 +155,7 @@ def with_proposed_quotas(found: Sequence[VolumeForecast], through: LetThrough, q
         levels = {"full": volume.total, **(_levels(quotas, volume.total) or kept)}
         if levels.get("soft") == levels.get("limit"):
             levels.pop("soft", None)
-        proposed = changed(volume.forecast, volume.history, levels, factor)
-        out.append(replace(volume, proposed=proposed, proposed_levels=levels, factor=factor))
+        out.append(volume.with_proposed(levels, factor))
     return tuple(out)
 
 
@@ -183,27 +176,7 @@ def _factor(volume: VolumeForecast, through: LetThrough) -> float:
     return (left + (growth - total) * everything) / growth
 
 
-class Compared(Protocol):
-    """A forecast by the limits in force, and one by those proposed."""
-
-    @property
-    def forecast(self) -> Forecast:
-        """By the limits in force."""
-
-    @property
-    def levels(self) -> Mapping[str, int]:
-        """These limits."""
-
-    @property
-    def proposed(self) -> Forecast | None:
-        """By those proposed."""
-
-    @property
-    def proposed_levels(self) -> Mapping[str, int] | None:
-        """These limits."""
-
-
-def forecast_rows(who: tuple[Any, ...], found: Compared) -> list[tuple[Any, ...]]:
+def forecast_rows(who: tuple[Any, ...], found: FillForecast) -> list[tuple[Any, ...]]:
     """Rows of the tables `forecasts` and `budgets`, `who` first: one for each case and level."""
     cases = [(IN_FORCE, found.forecast, found.levels), (PROPOSED, found.proposed, found.proposed_levels or {})]
     return [

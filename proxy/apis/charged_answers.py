@@ -8,7 +8,7 @@ from typing import Final
 
 from proxy.apis.streams import Delivery, held_or
 from proxy.session.client import Client
-from proxy.session.plans import Decided, Forward, Handling, Request, Stream
+from proxy.session.plans import UNREAD, Decided, Forward, Handling, Request, Stream
 from proxy.wire.primitives import Buffer
 
 ANY_VERSION: Final = (0, 0x7FFF)
@@ -42,9 +42,4 @@ class ChargedAnswer(Delivery):
 
     def stream(self, size: int) -> Stream:
         self.charge(size)
-        return self.passing(_AsItComes())
-
-
-class _AsItComes:
-    def feed(self, buf: Buffer, start: int, end: int) -> list[Buffer] | None:  # noqa: ARG002
-        return None
+        return self.passing(UNREAD)

@@ -125,7 +125,8 @@ class Plan(Protocol):
 
 
 class FrequentPlan:
-    """A plan of an API with many answers. It is no protocol, so that it is called without a look-up."""
+    """A plan of an API with many answers. It is no protocol, so that it is called without a look-up, and it is compiled: so
+    `SmallAnswer`, from which what is not compiled inherits, has defaults of its own."""
 
     __slots__ = ("waits",)
 

@@ -1,10 +1,12 @@
-"""The day on which a volume reaches a limit. In: its history, the limits as used bytes. Out: `Forecast`, or the reason why there is
-none."""
+"""The day on which what fills, a volume or a tenant's budget, reaches a limit. In: its history, the limits as used bytes. Out:
+`Forecast`, or the reason why there is none, and with what it is about `FillForecast`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Self
 
 import numpy as np
 
@@ -47,6 +49,36 @@ class Forecast:
     test: Backtest | None = None
     reached: Mapping[str, Reached] = field(default_factory=dict)
     fit: Fit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FillForecast:
+    """`observed`: seconds since the epoch and used bytes of each day's last observation. `levels`: names -> used bytes at which
+    something happens. `proposed`, its levels and `factor`, the part of the growth that is left: with other quotas, where these
+    change anything."""
+
+    observed: tuple[tuple[int, int], ...]
+    history: History
+    levels: Mapping[str, int]
+    forecast: Forecast
+    proposed: Forecast | None = None
+    proposed_levels: Mapping[str, int] | None = None
+    factor: float | None = None
+
+    @property
+    def at(self) -> datetime:
+        """When it was last observed."""
+        return datetime.fromtimestamp(self.observed[-1][0], UTC)
+
+    @property
+    def used(self) -> int:
+        """Bytes then."""
+        return self.observed[-1][1]
+
+    def with_proposed(self, levels: Mapping[str, int], factor: float) -> Self:
+        """The same with other quotas beside it."""
+        proposed = changed(self.forecast, self.history, levels, factor)
+        return replace(self, proposed=proposed, proposed_levels=levels, factor=factor)
 
 
 def forecast(history: History, limits: Mapping[str, float]) -> Forecast:

@@ -89,10 +89,11 @@ def _budgets(tenants: Tenants, made: datetime) -> list[str]:
         said.append(f"{count(tenants.full)} tenants have reached their limits of stored bytes, {of_one}.")
     elif full and limit:
         said.append(f"Tenant {clean(full.tenant, 60)} has reached its limit of stored bytes ({size(limit.at_bytes)}).")
-    for row, last in [(row, last) for row, last in in_force if last.day and not last.already][:1]:
-        what = f"its limit of stored bytes ({size(last.at_bytes)})"
+    ends, limit = next(((row, last) for row, last in in_force if last.day and not last.already), (None, None))
+    if ends and limit:
+        what = f"its limit of stored bytes ({size(limit.at_bytes)})"
         place = "next tenant" if full else "first tenant"
-        said.append(_expected(f"Tenant {clean(row.tenant, 60)}", place, what, last, row.at, made))
+        said.append(_expected(f"Tenant {clean(ends.tenant, 60)}", place, what, limit, ends.at, made))
     return said
 
 

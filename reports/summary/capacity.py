@@ -62,7 +62,7 @@ def _volume(found: VolumeForecast) -> VolumeRow:
         used=found.used,
         levels=levels_of(found.levels, result),
         drivers=tuple(DrivingTopic(one.topic, one.bytes, one.grown, one.principals) for one in found.drivers),
-        path=path_of(found.observed, found.history, (result, found.proposed), found.total, result.reached.get("full")),
+        path=path_of(found, found.total, result.reached.get("full")),
         **growth_of(result),
         proposed=levels_of(found.proposed_levels or {}, found.proposed) if found.proposed else (),
         factor=found.factor,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from reports.forecast.forecast import HORIZON, Forecast, Reached
-from reports.forecast.history import DAY, History
+from reports.forecast.forecast import HORIZON, FillForecast, Forecast, Reached
+from reports.forecast.history import DAY
 from reports.summary.model import Level, Path
 
 _POINTS = 60
@@ -40,27 +40,21 @@ def growth_of(result: Forecast) -> dict[str, Any]:
     }
 
 
-def path_of(
-    observed: tuple[tuple[int, int], ...],
-    history: History,
-    forecasts: tuple[Forecast, Forecast | None],
-    most: float,
-    full: Reached | None,
-) -> Path:
+def path_of(found: FillForecast, most: float, full: Reached | None) -> Path:
     """What was observed, what is forecast, and that with other quotas, up to the `most` bytes that there can be. It is drawn until
     it is `full`, but not further than six times its history, and two weeks at least."""
-    result, proposed = forecasts
+    result, proposed = found.forecast, found.proposed
     if result.fit is None:
-        return Path(observed)
-    begin = history.last
+        return Path(found.observed)
+    begin = found.history.last
     ahead = (full.late or full.day or begin + HORIZON) - begin + 3 if full else HORIZON
-    days = begin + np.linspace(0, min(max(14.0, 6 * history.span), max(ahead, 3.0)), _POINTS)
+    days = begin + np.linspace(0, min(max(14.0, 6 * found.history.span), max(ahead, 3.0)), _POINTS)
     columns = [np.clip(used, 0, most * 1.02) for used in result.fit.path(days)]
     rows = zip(days, *columns, strict=True)
     fit = proposed.fit if proposed else None
     other = np.clip(fit.path(days).mean, 0, most * 1.02) if fit else np.array([])
     return Path(
-        observed,
+        found.observed,
         tuple((round(day * DAY), float(mean), float(low), float(high)) for day, mean, low, high in rows),
         tuple((round(day * DAY), float(used)) for day, used in zip(days, other, strict=False)),
     )

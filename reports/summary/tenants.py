@@ -96,7 +96,7 @@ def _budget(one: BudgetForecast) -> Budget:
         one.used,
         last_limit(one.levels) if one.levels else None,
         levels_of(one.levels, one.forecast),
-        path_of(one.observed, one.history, (one.forecast, one.proposed), max(one.used, last_limit(limits)), full),
+        path_of(one, max(one.used, last_limit(limits)), full),
         levels_of(one.proposed_levels or {}, one.proposed) if one.proposed else (),
         one.factor,
         **growth_of(one.forecast),

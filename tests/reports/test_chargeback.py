@@ -26,7 +26,7 @@ Charged = dict[str, int]
 
 @pytest.fixture
 def charged(tmp_path: Path) -> Callable[[list[tuple[Any, ...]]], Charged]:
-    """Stored bytes by principal, of rows of `volume_topics`: `shared` is of two, one of whom produced three times as much."""
+    """Stored bytes by principal, of rows of `volume_topics`. Users a and b produced 300 and 100 bytes to the topic `shared`."""
     produced = [("shared", "User:a", "Produce", 300), ("shared", "User:b", "Produce", 100), ("shared", "User:c", "Fetch", 900)]
 
     def make(volume_topics: list[tuple[Any, ...]]) -> Charged:
