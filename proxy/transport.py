@@ -31,8 +31,8 @@ P = TypeVar("P", bound=StreamProtocol)
 LARGEST: Final = 3 << 17
 """Bytes of a read, at most: five requests of 64 KiB, as many as a producer has under way, come in one."""
 FROM_BROKER: Final = 43 << 13
-"""The same of a connection to a broker: what is answered goes on as it comes, and sockets take this much at once, but seldom 384 KiB.
-Three reads have records of 1 MiB with what stands around them: its last hundred bytes are no read of their own."""
+"""The same of a connection to a broker: what is answered goes on as it comes, and sockets take this much at once, but seldom
+384 KiB. Three reads have records of 1 MiB with what stands around them: its last hundred bytes are no read of their own."""
 SMALLEST: Final = 3 << 11
 """Bytes for which there is room in a read, at least; three times by fours it is the largest."""
 SMALL_READS: Final = 16
