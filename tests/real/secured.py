@@ -17,7 +17,7 @@ from tests.real.raw import Connection
 
 USERS = {"alice": "al1ce-s3cret", "bob": "b0b-s3cret", "proxy": "pr0xy-s3cret"}
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-REAUTH_MS = 2000
+REAUTH_MS = 4000
 """How long a SCRAM-SHA-256 login holds: clients have to log in again on the open connection (KIP-368)."""
 
 _CLIENT = "listener.name.client"

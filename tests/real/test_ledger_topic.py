@@ -21,7 +21,7 @@ from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.steady import create
 from tests.real.tenancy import grant_ledger, upstream
-from tests.real.test_ledger import BATCH, produce
+from tests.real.test_ledger import BATCH, produce, used_up
 
 pytestmark = pytest.mark.kafka
 
@@ -96,9 +96,8 @@ def test_clients_of_three_proxies_get_one_quota(kafka3: LocalCluster, tmp_path: 
         wait_until(lambda: all(len(seen(proxy)) == PROXIES for proxy in proxies), "each console to show all proxies")
         with ProxyProcess(tmp_path / "another", kafka3.bootstrap_servers, settings_of(topic)) as another:
             wait_until(lambda: shared([*proxies, another]), "another proxy to join")
-            while through(proxies, name, 1) > 2 * RATE:
-                pass  # what has become free while it joined is used up again
-            began = time.monotonic()
+            # what has become free while it joined is used up again
+            began = used_up(proxies, lambda: through(proxies, name, 1))
             fresh = through([another], name, 3, (0, 0))
             assert fresh <= RATE * (time.monotonic() - began + 2) + 6 * BATCH, "it finds no burst there"
         assert [proxy.metric("ledger_restarts_total") for proxy in proxies] == [0] * PROXIES
