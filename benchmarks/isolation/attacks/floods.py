@@ -170,13 +170,13 @@ def ends_mutes(a: Attacker) -> None:
     the mute."""
     fetch = fetch_of("bob-read")
     with a.connected(user=BOB) as connection:
+        connection.sock.settimeout(PATIENCE)
         a.ask(connection, apis.HANDSHAKE, mechanism="SCRAM-SHA-256")
         pipelined = [
             request_frame(*apis.FETCH, 1, "x", **fetch),
             request_frame(*apis.AUTHENTICATE, 2, "x", auth_bytes=b"n,,n=bob,r=x"),
             request_frame(*apis.METADATA, 3, "x", topics=[]),
         ]
-        connection.sock.settimeout(PATIENCE)
         while a.going():
             connection.sock.sendall(b"".join(pipelined))
             a.tally.requests += len(pipelined)
