@@ -29,9 +29,9 @@ _MAX_DAYS = 180
 _DEPENDENCE = 3
 """Days of growth that are as good as one that is independent of the others: growth comes in steps that last for days. By back-tests
 on linear, weekly, stepwise, noisy and random-walk growth (tests/reports/test_forecast_intervals.py)."""
-_MIXING = 2
-"""Days of growth that it takes to tell how much there is of each noise. Without them intervals of 11 days of history held the
-truth in 81 to 83 of 100 back-tests on stepwise growth and random walks; with them in 86 to 87; with 60 days as often as before."""
+_MIXING, _LEAST = 2, 6
+"""Days of growth that it takes to tell how much there is of each noise, of those beyond the least. Without them intervals of 11 days of
+history held the truth in 81 to 83 of 100 such back-tests on stepwise growth and random walks; with them in 86 to 87."""
 _NODES, _STEPS = 64, 6
 """Of the integral and of Newton's method, for the distribution of the interval."""
 _SPIKE = 20
@@ -109,7 +109,8 @@ def _fit(name: str, history: History, design_of: Callable[[Array], Array]) -> Fi
     likelihoods = np.array([mix.likelihood for mix in mixes])
     weights = np.exp(likelihoods - likelihoods.max())
     weights /= weights.sum()
-    width = quantile((len(days) - design.shape[1] - _MIXING) / _DEPENDENCE)
+    freedom = len(days) - design.shape[1]
+    width = quantile(min(freedom, max(_LEAST, freedom - _MIXING)) / _DEPENDENCE)
 
     def path(later: Array) -> Band:
         found = [mix.later(design_of(later - now), later - days[0]) for mix in mixes]
