@@ -30,8 +30,8 @@ _DEPENDENCE = 3
 """Days of growth that are as good as one that is independent of the others: growth comes in steps that last for days. By back-tests
 on linear, weekly, stepwise, noisy and random-walk growth (tests/reports/test_forecast_intervals.py)."""
 _MIXING, _LEAST = 2, 6
-"""Days of growth that it takes to tell how much there is of each noise, of those beyond the least. Without them intervals of 11 days
-of history held the truth in 81 to 83 of 100 such back-tests on stepwise growth and random walks; with them in 86 to 87."""
+"""Days of growth that it takes to tell how much there is of each noise, of those beyond the least. Without them, intervals of 11
+days of history held the truth in 81 to 83 of 100 such back-tests on stepwise growth and random walks; with them in 86 to 87."""
 _NODES, _STEPS = 64, 6
 """Of the integral and of Newton's method, for the distribution of the interval."""
 _SPIKE = 20
