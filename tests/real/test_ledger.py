@@ -101,17 +101,17 @@ def through(fleet: Fleet, client_id: str, topic: str, seconds: float, at: Sequen
 def used_up(proxies: Sequence[ProxyProcess], through: Callable[[], int]) -> float:
     """Clients get through what they can until one is told to wait, so that nothing is free any more: the time before that. How much
     they got through would not do: on a busy machine that is less than the rate."""
-    while True:
-        began, before = time.monotonic(), throttled(proxies)
+
+    def throttled() -> float:
+        return sum(proxy.metric("throttled_requests_total", quota="producer_byte_rate") for proxy in proxies)
+
+    def when_one_was() -> float | None:
+        began, before = time.monotonic(), throttled()
         through()
-        if throttled(proxies) > before:
-            return began
+        return began if throttled() > before else None
 
-
-def throttled(proxies: Sequence[ProxyProcess]) -> float:
-    """Requests whose client was told to wait."""
-    figures = [proxy.figures() for proxy in proxies]
-    return sum(value for one in figures for name, value in one.items() if name.startswith("throttled_requests_total"))
+    found: float = wait_until(when_one_was, "a client to be told to wait")
+    return found
 
 
 def most(seconds: float, clients: int = 5, silent: float = 0.0) -> float:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +83,7 @@ def test_clients_of_all_workers_get_one_quota_and_one_admin_address(kafka3: Loca
         assert done <= RATE * (BURST + took + 0.5) + 6 * 3 * BATCH
         assert proxy.metric("request_bytes_total", api="Produce") >= done, "those of all workers"
         # Gauges are those of the workers that answer in time.
-        limit = partial(proxy.metric, "producer_byte_rate_limit", client_id=name, scope="proxy")
-        wait_until(lambda: limit() == RATE, "the limit to be told: workers are one proxy")
+        wait_until(lambda: proxy.metric("producer_byte_rate_limit", client_id=name, scope="proxy") == RATE, "them to be one proxy")
         wait_until(lambda: proxy.metric("workers_up") == WORKERS, "all workers to answer")
         assert json.loads(proxy.get("/throttles")[1]).keys() == {"proxy", "enforces_alone", "at", "throttled", "refused_last_hour"}
     boots = {line["boot"] for line in proxy.usage() if line["type"] == "usage" and line["api_key"] == 0}

@@ -56,5 +56,5 @@ def test_the_truth_lies_within_the_interval_nine_times_out_of_ten(shape: str, da
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("days", "ahead"), [(8, 15), (11, 20), (15, 60), (60, 120)])
 def test_it_does_so_of_hundreds(shape: str, days: int, ahead: int) -> None:
-    """So many that a few of a hundred are seen."""
+    """With 25 runs, a share that is a few in a hundred too low is not noticed."""
     assert held(shape, days, ahead, range(1000, 1250)) >= 0.85
