@@ -3,8 +3,9 @@ and in which order.
 
 The tests of a file stay together, as its fixtures are shared by them; so do files that need Spark, of which there is one at a time.
 What takes longest comes first. Files that share a cluster come one after the other in the same worker, as long as there are
-others for the other workers, so that each cluster is started once and ends early (`tests/cluster_pool.py`). Nothing depends on it:
-in any other order, and in one process, tests pass as well.
+others for the other workers, so that each cluster is started once and ends early (`tests/cluster_pool.py`). So do files whose tests
+mostly wait: else several workers wait at the same time, and nobody uses the processors. Nothing depends on it: in any other order,
+and in one process, tests pass as well.
 """
 
 from __future__ import annotations
@@ -28,6 +29,15 @@ TOGETHER = {
 CLUSTERS = ("kafka1", "kafka3", "tenants1", "tenants3", "secure_kafka")
 """Fixtures that several files share."""
 
+WAITING = "waiting"
+MOSTLY_WAIT = (
+    "tests/clients/test_limits.py",
+    "tests/fleet/test_ledger.py",
+    "tests/loadtest/test_scenario.py",
+    "tests/process/test_workers.py",
+)
+"""Files that take far longer than they take of a processor (`--cpu` has both)."""
+
 SECONDS = {
     SPARK: 1300,
     "tests/real/test_mutations.py": 200,
@@ -45,19 +55,22 @@ SECONDS = {
     "tests/localkafka/": 50,
     "tests/real/": 40,
     "tests/fleet/test_store.py": 35,
-    "tests/clients/test_console_page.py": 30,
+    "tests/clients/test_console_page.py": 20,
     "tests/chart/": 25,
     "tests/example/": 25,
     "tests/clients/test_limits.py": 22,
     "tests/contracts/test_parallel.py": 22,
-    "tests/clients/": 15,
+    "tests/clients/": 4,
     "tests/bench/": 15,
     "tests/contracts/test_make_venv.py": 12,
     "tests/fuzz/": 12,
     "tests/simulation/": 10,
-    "tests/fleet/": 15,
-    "tests/process/": 15,
-    "tests/upstream/": 15,
+    "tests/fleet/test_ledger.py": 15,
+    "tests/fleet/": 4,
+    "tests/process/test_workers.py": 9,
+    "tests/loadtest/test_scenario.py": 7,
+    "tests/process/": 2,
+    "tests/upstream/": 4,
     "tests/quota/test_fleet.py": 10,
     "tests/loadtest/test_shown.py": 10,
     "tests/": 2,
@@ -96,15 +109,22 @@ def clusters_of(text: str) -> frozenset[str]:
     return frozenset(named)
 
 
-def choose(waiting: dict[str, frozenset[str]], own: frozenset[str], taken: frozenset[str]) -> str:
-    """The unit that a worker gets. `waiting`: unit → the clusters it needs; `own`: those of the unit that the worker got before;
-    `taken`: those of all workers."""
+def needs_of(unit: str, root: Path) -> frozenset[str]:
+    """What one worker at a time has, as long as there is something else to do: clusters, and the time for waiting."""
+    if unit in TOGETHER:
+        return frozenset()
+    return clusters_of((root / unit).read_text()) | ({WAITING} if unit in MOSTLY_WAIT else set())
+
+
+def choose(left: dict[str, frozenset[str]], own: frozenset[str], taken: frozenset[str]) -> str:
+    """The unit that a worker gets. `left`: unit → what it needs; `own`: what that needed which the worker got before; `taken`: the
+    same of all workers."""
 
     def worth(unit: str) -> tuple[bool, int, int]:
-        needs = waiting[unit]
+        needs = left[unit]
         return not (needs - own) & taken, len(needs & own), seconds_of(unit)
 
-    return max(waiting, key=worth)
+    return max(left, key=worth)
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
@@ -121,8 +141,7 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.split("::", 1)[0]
             unit = unit_of(path)
             if unit not in self._needs:
-                file = Path(config.rootpath, path)
-                self._needs[unit] = clusters_of(file.read_text()) if unit == path else frozenset()
+                self._needs[unit] = needs_of(unit, config.rootpath)
             return unit
 
         def remove_node(self, node: Any) -> str | None:
@@ -144,8 +163,8 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             own = self._own.get(node, frozenset())
-            waiting = {unit: self._needs[unit] for unit in self.workqueue}
-            unit = choose(waiting, own, frozenset().union(*self._own.values()))
+            left = {unit: self._needs[unit] for unit in self.workqueue}
+            unit = choose(left, own, frozenset().union(*self._own.values()))
             self._own[node] = self._needs[unit]
             self.workqueue.move_to_end(unit, last=False)
             super()._assign_work_unit(node)

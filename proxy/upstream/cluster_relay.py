@@ -20,8 +20,8 @@ from proxy.wire.metadata import Broker
 
 JOIN: Final = 0.05
 """Seconds for which a question waits for others."""
-AGE: Final = 1.0
-"""Seconds for which answers are kept."""
+AGE: Final = 0.5
+"""Seconds for which answers are kept: a worker that is late gets what others asked for, and who asks once a second a new answer."""
 _VERSION: Final = 2
 """Bytes of the version that stands before a frame."""
 _Row = tuple[int, str, int]

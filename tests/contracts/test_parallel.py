@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import conftest
-from tests.parallel import CLUSTERS, SECONDS, SPARK, TOGETHER, choose, clusters_of, unit_of
+from tests.parallel import CLUSTERS, MOSTLY_WAIT, SECONDS, SPARK, TOGETHER, WAITING, choose, clusters_of, needs_of, unit_of
 from tests.real import conftest as real
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def needing(**needs: str) -> dict[str, frozenset[str]]:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "own", "taken", "chosen"),
+    ("left", "own", "taken", "chosen"),
     [
         (needing(brief="", long="", middle=""), "", "", LONG),
         (needing(brief="", long="kafka3", middle="kafka1"), "", "", LONG),
@@ -40,9 +40,9 @@ def needing(**needs: str) -> dict[str, frozenset[str]]:
     ],
 )
 def test_files_of_a_cluster_come_one_after_the_other_and_the_longest_first(
-    waiting: dict[str, frozenset[str]], own: str, taken: str, chosen: str
+    left: dict[str, frozenset[str]], own: str, taken: str, chosen: str
 ) -> None:
-    assert choose(waiting, frozenset(own.split()), frozenset(taken.split())) == chosen
+    assert choose(left, frozenset(own.split()), frozenset(taken.split())) == chosen
 
 
 def test_what_needs_spark_is_one_unit() -> None:
@@ -60,6 +60,12 @@ def test_the_clusters_of_a_file_are_found() -> None:
     assert clusters_of("def test_it(proxy: ProxyProcess, name: str) -> None:") == {"kafka3"}, "which that fixture needs"
     assert clusters_of("def proxy() -> ProxyProcess:\ndef test_it(proxy: ProxyProcess)") == NOBODYS, "a proxy of its own"
     assert all(hasattr(conftest, name) or hasattr(real, name) for name in CLUSTERS)
+
+
+def test_a_file_needs_its_clusters_and_one_that_mostly_waits_the_time_for_it() -> None:
+    assert needs_of("tests/clients/test_limits.py", ROOT) == {WAITING}
+    assert needs_of("tests/clients/test_tls.py", ROOT) == needs_of(SPARK, ROOT) == NOBODYS
+    assert needs_of(LONG, ROOT) == clusters_of((ROOT / LONG).read_text()) != NOBODYS
 
 
 ASKS = """
@@ -123,7 +129,7 @@ def test_a_cluster_ends_before_a_file_that_does_not_ask_for_it(tmp_path: Path, w
 
 
 def test_all_that_is_named_is_there() -> None:
-    for path in chain(*TOGETHER.values(), (start for start in SECONDS if start != SPARK)):
+    for path in chain(*TOGETHER.values(), MOSTLY_WAIT, (start for start in SECONDS if start != SPARK)):
         assert (ROOT / path).exists(), path
 
 

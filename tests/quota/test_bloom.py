@@ -45,7 +45,7 @@ def test_a_full_layer_is_wrong_as_often_as_it_is_made_for(capacity, rate, layers
 
 
 @pytest.mark.parametrize("numbers", ["random", "one after the other"])
-@pytest.mark.parametrize("asked", [0.05, 0.01, 0.001])
+@pytest.mark.parametrize("asked", [0.05, pytest.param(0.01, marks=pytest.mark.nightly), 0.001])
 def test_all_layers_together_are_wrong_no_more_often_than_asked(numbers, asked):
     """7 layers, filled until the last is full: that is when they are wrong most often."""
     random, one, real = Random(7), BloomFilter(asked, murmur3), set()

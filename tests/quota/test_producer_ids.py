@@ -289,10 +289,10 @@ def test_beyond_the_bytes_filters_do_not_grow_and_small_users_still_find_room(mo
     for id in range(101):
         decision = one.count("alice", [id], 0.0).decision
     assert decision is not None, "limits hold nevertheless"
-    for user in range(200):
+    for user in range(100):
         for id in range(600):
             one.count(f"user {user}", [id], 0.0)
-    least = 203 * 2 * one._users["alice"].seen.size_bytes
+    least = 103 * 2 * one._users["alice"].seen.size_bytes
     assert one.size_bytes <= 40_000 + least
     assert one.size_bytes == sum(known.seen.size_bytes for known in one._users.values())
     one.sweep(1800.0)

@@ -179,7 +179,7 @@ def test_it_never_counts_more_than_there_were_within_a_window(steps, keep, rate)
         assert timed.count() <= len({id for _, id in seen})
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.01])
+@pytest.mark.parametrize("rate", [pytest.param(0.1, marks=pytest.mark.nightly), 0.01])
 def test_it_counts_too_little_no_more_often_than_asked(rate):
     """20 half windows with 3000 ids each, most of them never seen before; what sets find new is what is new."""
     random, timed, model, new, found = Random(3), TimedFilter(20, rate, murmur3), Exact(20), 0, 0
