@@ -114,7 +114,13 @@ def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> N
     refused = {(line["principal"], line["quota"]) for line in lines if line["type"] == "decision" and line["action"] == "refuse"}
     assert {("User:ci", "controller_mutations"), ("User:clicks", "bytes_in")} <= refused
     held = {line["principal"] for line in lines if line["type"] == "decision" and line["quota"] == "storage"}
-    assert held == {"User:archive"}, "slowed down, and refused where the machine is quick enough"
+    seen = [(line["usable_bytes"], line["soft_limit_bytes"]) for line in lines if line["type"] == "volume"]
+    assert seen
+    if min(usable - soft for usable, soft in seen) > 0:  # other programs have removed more from this disk than the demo wrote
+        assert "other programs made room on it meanwhile" in demo.printed
+        assert not held
+    else:
+        assert held == {"User:archive"}, "slowed down, and refused where the machine is quick enough"
     assert not any(principal in {"User:shop", "User:teams"} for principal, _ in refused), "ordinary tenants notice nothing"
     assert not any(client_id.endswith("-unlimited") for client_id, _, _ in decisions)
     assert demo.nothing_left()
