@@ -178,8 +178,9 @@ def test_every_operation_does_what_it_says(kafka1: LocalCluster, tmp_path: Path)
     (phase,) = ended.result["phases"]
     for one in phase["tenants"]:
         if one["tenant"] != "member":  # who joins a group late reads nothing in three seconds
-            # A reader that comes late takes what is there in one poll, which may be more than is due by a record or a few.
-            assert 0 < one["acknowledged"] <= one["intended"] + (10 if one["operation"] == "consume" else 0), one
+            # A reader that comes late reads what was due in the warm-up, too, and takes what is there in one poll.
+            most = one["intended"] * 4 / 3 + 10 if one["operation"] == "consume" else one["intended"]
+            assert 0 < one["acknowledged"] <= most, one
         if one["operation"] != "consume":
             assert one["latency"]["count"] > 0, one
     assert sum(one["acknowledged"] for one in ended.result["verification"]) > 100
