@@ -55,15 +55,15 @@ def test_clients_are_shown_limited_or_not_and_where_their_limits_come_from(kafka
         with connect(proxy.bootstrap) as one, connect(proxy.bootstrap) as other:
             one.client_id, other.client_id = "limited", "日本 🚀"
 
-            def traffic() -> bool:
+            def traffic() -> dict[str, Any] | None:
+                """What is shown once ten seconds are over, in which requests and answers were counted."""
                 for connection in (one, other):
                     connection.decoded(METADATA, 12)
                 found = client(proxy, "日本 🚀")
-                return found is not None and found["requests"] > 0
+                return found if found is not None and found["requests"] and found["bytes_out"] else None
 
-            wait_until(traffic, "ten seconds to be over")
-            free, bound = client(proxy, "日本 🚀"), client(proxy, "limited")
-            assert free is not None
+            free = wait_until(traffic, "ten seconds to be over")
+            bound = client(proxy, "limited")
             assert bound is not None
             assert free["limits"] == []
             assert free["bytes_in"] > 0
