@@ -120,7 +120,7 @@ def test_a_quota_is_shown_to_hold_behind_the_proxy(limited: ProxyProcess, kafka1
     assert all(ended.holds().values())
     victim, offender = tenant(ended, "victim"), tenant(ended, "offender")
     assert victim["intended"] == 150
-    assert victim["acknowledged"] >= 120, "what a busy machine is late with may come after the end"
+    assert victim["acknowledged"] >= 147
     assert offender["throttle"]["count"] > 0
     (phase,) = ended.result["phases"]
     (watched,) = phase["watched"]
