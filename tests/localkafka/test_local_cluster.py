@@ -12,10 +12,10 @@ from processes import with_word
 from localkafka import LocalCluster, NodeError, Tls, node
 from localkafka.ports import HOST, HeldPort
 from tests.certs import Authority
+from tests.conftest import QUICK_START
 
 pytestmark = pytest.mark.kafka
 QUIET = {"log_level": 0}
-QUICK = ["-XX:TieredStopAtLevel=1"]
 
 
 def produce(servers: str, topic: str, values: list[str], partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
@@ -60,7 +60,7 @@ def test_one_broker_takes_and_gives_records(kafka1: LocalCluster) -> None:
 @pytest.fixture(scope="module")
 def three() -> Iterator[LocalCluster]:
     """Three brokers of this module's own: those that the session shares keep their addresses."""
-    with LocalCluster(3, jvm_flags=[*QUICK, "-Xmx256m"], properties={"num.partitions": 2}) as cluster:
+    with LocalCluster(3, jvm_flags=[*QUICK_START, "-Xmx256m"], properties={"num.partitions": 2}) as cluster:
         yield cluster
 
 
@@ -111,7 +111,7 @@ def test_properties_are_those_asked_for(three: LocalCluster) -> None:
 
 
 def test_a_broker_that_dies_while_it_starts_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with LocalCluster(1, jvm_flags=QUICK, log_dirs=3) as cluster:
+    with LocalCluster(1, jvm_flags=QUICK_START, log_dirs=3) as cluster:
         assert len(cluster.brokers[0].log_dirs) == 3
         cluster.stop_broker(0)
         monkeypatch.setattr(cluster, "_properties", {"num.io.threads": "none"})
@@ -121,7 +121,7 @@ def test_a_broker_that_dies_while_it_starts_again_is_noticed(monkeypatch: pytest
 
 
 def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
-    cluster = LocalCluster(1, jvm_flags=QUICK, properties={"num.io.threads": "none"})
+    cluster = LocalCluster(1, jvm_flags=QUICK_START, properties={"num.io.threads": "none"})
     with pytest.raises(NodeError, match=r"num\.io\.threads"):
         cluster.start()
     assert with_word(str(cluster.brokers[0].folder.parent)) == []
@@ -130,7 +130,7 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
 
 def test_a_cluster_that_is_never_ready_says_so() -> None:
     with pytest.raises(NodeError, match=r"was not ready after 0 s"):
-        LocalCluster(1, jvm_flags=QUICK, start_limit=0.0).start()
+        LocalCluster(1, jvm_flags=QUICK_START, start_limit=0.0).start()
 
 
 def test_a_taken_port_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,15 +147,15 @@ def test_a_taken_port_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
                     self.number = number
 
         monkeypatch.setattr(node, "HeldPort", Unlucky)
-        with LocalCluster(1, jvm_flags=QUICK) as cluster:
+        with LocalCluster(1, jvm_flags=QUICK_START) as cluster:
             assert cluster.brokers[0].listeners.client != number
             assert addresses(cluster.bootstrap_servers) == {0: cluster.brokers[0].address}
 
 
 def test_data_that_is_given_a_folder_outlives_the_cluster(tmp_path: Path) -> None:
-    with LocalCluster(1, jvm_flags=QUICK, data_dir=tmp_path) as cluster:
+    with LocalCluster(1, jvm_flags=QUICK_START, data_dir=tmp_path) as cluster:
         produce(cluster.bootstrap_servers, "kept", ["x"])
-    with LocalCluster(1, jvm_flags=QUICK, data_dir=tmp_path) as cluster:
+    with LocalCluster(1, jvm_flags=QUICK_START, data_dir=tmp_path) as cluster:
         assert consume(cluster.bootstrap_servers, "kept", 1) == ["x"]
         with pytest.raises(RuntimeError, match="started already"):
             cluster.start()
@@ -166,7 +166,7 @@ def test_data_that_is_given_a_folder_outlives_the_cluster(tmp_path: Path) -> Non
 @pytest.fixture(scope="module")
 def secure() -> Iterator[LocalCluster]:
     """One broker that asks for a login."""
-    with LocalCluster(1, jvm_flags=QUICK, sasl={"alice": "s3cret:/?", "bob": "b"}) as cluster:
+    with LocalCluster(1, jvm_flags=QUICK_START, sasl={"alice": "s3cret:/?", "bob": "b"}) as cluster:
         yield cluster
 
 
@@ -192,7 +192,7 @@ def test_others_do_not(secure: LocalCluster, settings: dict[str, str]) -> None:
 
 @pytest.mark.nightly  # tests/real/test_confirmed_topics.py has users without rights
 def test_with_an_authorizer_only_super_users_may_do_something_at_first() -> None:
-    with LocalCluster(1, jvm_flags=QUICK, sasl={"root": "r", "bob": "b"}, super_users=["root"]) as cluster:
+    with LocalCluster(1, jvm_flags=QUICK_START, sasl={"root": "r", "bob": "b"}, super_users=["root"]) as cluster:
         produce(cluster.bootstrap_servers, "of-root", ["x"], settings=login("PLAIN", "root", "r"))
         seen = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET, **login("PLAIN", "bob", "b")}).list_topics(
             timeout=20
@@ -204,7 +204,7 @@ def test_with_an_authorizer_only_super_users_may_do_something_at_first() -> None
 def test_clients_come_by_tls_with_a_certificate_and_a_login(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     broker, client = authority.server("broker", HOST), authority.client("client")
-    with LocalCluster(1, jvm_flags=QUICK, sasl={"bob": "b"}, tls=Tls(broker.cert, broker.key, authority.file)) as cluster:
+    with LocalCluster(1, jvm_flags=QUICK_START, sasl={"bob": "b"}, tls=Tls(broker.cert, broker.key, authority.file)) as cluster:
         trusting = {**login("PLAIN", "bob", "b"), "security.protocol": "SASL_SSL", "ssl.ca.location": str(authority.file)}
         own = {"ssl.certificate.location": str(client.cert), "ssl.key.location": str(client.key)}
         produce(cluster.bootstrap_servers, "by-tls", ["x"], settings={**trusting, **own})

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from localkafka import LocalCluster
 from localkafka.ports import HeldPort
+from tests.conftest import QUICK_START
 from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect
@@ -52,7 +53,7 @@ def test_a_cluster_that_is_away_is_said_once_and_clients_are_closed(tmp_path: Pa
 def test_a_cluster_that_comes_up_later_is_found(tmp_path: Path) -> None:
     with HeldPort() as port, ProxyProcess(tmp_path, port.address, wait_ready=False) as proxy:
         proxy.wait_for("upstream is away")
-        with LocalCluster(1) as kafka, forwarder(port.number, kafka.bootstrap_servers):
+        with LocalCluster(1, jvm_flags=QUICK_START) as kafka, forwarder(port.number, kafka.bootstrap_servers):
             proxy.wait_for("upstream is up")
             wait_until(lambda: proxy.get("/readyz")[0] == 200, "the proxy to be ready")
 
