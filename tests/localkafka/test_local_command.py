@@ -35,7 +35,9 @@ def _command(pid: int) -> list[str]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 0, marks=pytest.mark.nightly), (signal.SIGKILL, -9)]
+)
 def test_nothing_is_left_after_a_signal(running: subprocess.Popen[str], number: signal.Signals, code: int) -> None:
     assert running.stdout is not None
     port = int(running.stdout.readline().strip().rpartition(":")[2])

@@ -331,7 +331,7 @@ phases:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_run_that_is_stopped_leaves_nothing_behind(kafka1: LocalCluster, tmp_path: Path, number: signal.Signals) -> None:
     process = started(tmp_path, LONG, kafka1.bootstrap_servers)
     try:
@@ -419,7 +419,7 @@ def test_tenants_log_in_as_who_they_are(
     assert tenant(ended, "alice", "connect")["acknowledged"]
 
 
-@pytest.mark.parametrize("who", ["ALICE", "BOB"])
+@pytest.mark.parametrize("who", ["ALICE", pytest.param("BOB", marks=pytest.mark.nightly)])
 def test_a_wrong_password_is_told_without_it(
     secure_kafka: LocalCluster, properties: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
