@@ -208,8 +208,8 @@ tenants:
 phases:
   - name: only
     warm_up: 0s
-    duration: 8s
-    events: [{at: 2s, command: "${faults}"}]
+    duration: 12s
+    events: [{at: 1s, command: "${faults}"}]
     load:
       - {tenant: writer, operation: produce, topic: records, rate: 50}
       - {tenant: transactions, operation: produce, topic: transactions, rate: 50, transaction: 10}
