@@ -99,7 +99,10 @@ def about_archive(results: Results) -> str:
     """What became of the tenant that fills the disk."""
     archive, left = results.archive, _megabytes(plan.HARD_ROOM)
     if not (archive.refused or archive.throttle_ms):
-        return "archive did not reach the limit of the disk: other programs made room on it meanwhile."
+        return (
+            "archive was not held back, as it did not reach the limit of the disk in time:"
+            " other programs made room on it meanwhile, or left it little of this machine."
+        )
     refused = f"; then a batch was refused {archive.refused:,} times, with error 56" if archive.refused else ""
     return (
         f"archive wanted to write {_megabytes(archive.wanted)} in {plan.DISK_SECONDS} s, and the disk had {left} left to its limit."

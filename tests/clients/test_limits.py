@@ -179,9 +179,9 @@ def test_a_client_that_does_not_read_is_not_read_for_and_harms_nobody() -> None:
             other = await here.client()
             for _ in range(100):
                 await other.ask(frame(50, 99))
-                assert here.unsent < 2 * MIB
                 assert here.queued < 2 * MIB
-                assert here.held == here.unsent > MIB // 4
+                # What the kernel has taken since counts as held until the transport tells of it.
+                assert MIB // 4 < here.unsent <= here.held < 2 * MIB
             (line,) = here.log.find("limit reached", limit="limits.memory_per_connection")
             assert (line["client"], line["action"]) == (client.address, "waits")
             for i in range(count):

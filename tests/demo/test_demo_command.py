@@ -94,8 +94,8 @@ def cells(printed: str, label: str) -> list[str]:
 def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> None:
     assert demo.end(700) == 0, demo.printed
     created = [int(cell.replace(",", "")) for cell in cells(demo.printed, "created")]
-    assert all(made >= 750 for made in created[:2])
-    assert all(500 <= made <= 700 for made in created[2:])
+    assert all(made >= 750 for made in created[:2]), demo.printed
+    assert all(500 <= made <= 700 for made in created[2:]), demo.printed
     *_, refused_new, refused_old = cells(demo.printed, "refused with error 89")
     assert int(refused_new.replace(",", "")) >= 400
     assert refused_old == "-"
@@ -114,13 +114,14 @@ def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> N
     refused = {(line["principal"], line["quota"]) for line in lines if line["type"] == "decision" and line["action"] == "refuse"}
     assert {("User:ci", "controller_mutations"), ("User:clicks", "bytes_in")} <= refused
     held = {line["principal"] for line in lines if line["type"] == "decision" and line["quota"] == "storage"}
-    seen = [(line["usable_bytes"], line["soft_limit_bytes"]) for line in lines if line["type"] == "volume"]
-    assert seen
-    if min(usable - soft for usable, soft in seen) > 0:  # other programs have removed more from this disk than the demo wrote
-        assert "other programs made room on it meanwhile" in demo.printed
-        assert not held
-    else:
+    assert any(line["type"] == "volume" for line in lines)
+    full = [line["at"] for line in lines if line["type"] == "volume" and line["usable_bytes"] <= line["soft_limit_bytes"]]
+    wrote = [line["start"] for line in lines if line["type"] == "usage" and line["topic"] == "archive" and line["record_bytes"]]
+    if full and max(wrote) > min(full):
         assert held == {"User:archive"}, "slowed down, and refused where the machine is quick enough"
+    else:  # other programs have removed more from this disk than the demo wrote, or it wrote slowly, as these took the machine
+        assert "archive was not held back" in demo.printed
+        assert not held
     assert not any(principal in {"User:shop", "User:teams"} for principal, _ in refused), "ordinary tenants notice nothing"
     assert not any(client_id.endswith("-unlimited") for client_id, _, _ in decisions)
     assert demo.nothing_left()
