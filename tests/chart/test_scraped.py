@@ -141,7 +141,7 @@ def do_everything(proxy: ProxyProcess) -> None:
     consumer.close()
     host, _, port = bootstrap.rpartition(":")
     question = struct.pack(">hhih", 18, 0, 1, -1)
-    with socket.create_connection((host, int(port)), 10) as odd:
+    with socket.create_connection((host, int(port)), LIMIT) as odd:
         odd.sendall((struct.pack(">i", len(question)) + question) * 50 + b"GET / HTTP/1.1\r\n\r\n")
         while odd.recv(1 << 16):
             pass

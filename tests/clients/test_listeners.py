@@ -37,7 +37,7 @@ def listener(world: Callable[..., World], **listen: Any) -> ClientListener:
 
 def knock(port: int, says: bytes = b"") -> socket.socket:
     """A connection that the kernel has made; nobody has accepted it yet."""
-    sock = socket.create_connection(("127.0.0.1", port), 10)
+    sock = socket.create_connection(("127.0.0.1", port), 60)
     sock.sendall(says)
     sock.setblocking(False)
     return sock
@@ -192,7 +192,7 @@ def test_two_proxies_share_a_port_if_both_say_so(world: Callable[..., World]) ->
         with pytest.raises(OSError, match="in use"):
             third.open()
         first.close()
-        with socket.create_connection(("127.0.0.1", second.port), 10):
+        with socket.create_connection(("127.0.0.1", second.port), 60):
             pass
         second.close()
 

@@ -107,7 +107,7 @@ def test_a_client_that_comes_again_on_the_same_session_is_still_named(ca: Author
                 import socket
 
                 with (
-                    socket.create_connection(("127.0.0.1", here.port), 10) as raw,
+                    socket.create_connection(("127.0.0.1", here.port), 60) as raw,
                     context.wrap_socket(raw, server_hostname="proxy.example.com", session=session) as sock,
                 ):
                     sock.sendall(b"x")
