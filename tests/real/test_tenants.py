@@ -171,7 +171,7 @@ def test_a_tenant_has_no_more_topics_than_it_may_and_deleting_frees(tenants3: Lo
         wait_until(lambda: free <= owned(tenants3, name), "what is of nobody, which goes on in the same request")
         producer = Producer({**access(proxy.bootstrap), "log_level": 2, "message.timeout.ms": 3000})
         producer.produce(prefix + "by-itself", b"x")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         proxy.wait_for("over quota", quota="tenant_topic_count", api="Metadata")
         assert owned(tenants3, prefix) == {prefix + "a", prefix + "b", prefix + "c"}
         (one,) = json.loads(command("--admin", proxy.admin, "--json"))["tenants"]
