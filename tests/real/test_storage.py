@@ -203,7 +203,8 @@ def test_no_volume_fills_and_everybody_goes_on_by_themselves(
         wait_until(lambda: proxy.metric("refused_items_total", quota="storage") > 50, "clients to be refused again and again")
         wait_until(lambda: '"producer-1"' in proxy.get("/throttles")[1], "Java, which takes longest to start, to be refused too")
         assert proxy.metric("storage_throttle_factor") == 0
-        assert rdkafka.acknowledged < records["rdkafka"]
+        both = records["rdkafka"] + records["aiokafka"]  # where a look comes late, one of the two may be done by then
+        assert rdkafka.acknowledged + aio.acknowledged < both
         delete(proxy.bootstrap, f"{name}-old")
         proxy.wait_for("volume within its limits")
         for flood in (rdkafka, aio, java):
