@@ -14,7 +14,7 @@ import pytest
 from localkafka.jars import cache_dir, locked
 
 QUICK_BUILD = "-gcflags=all=-N -l -dwarf=false"
-"""Optimises nothing and writes nothing for debuggers, which takes Go two thirds of the time: a test's client works for seconds."""
+"""Optimises nothing and writes nothing for debuggers, which takes Go two thirds of the time: what tests run works for seconds."""
 LIMIT = 900.0
 """Seconds for a build, with its downloads."""
 
