@@ -4,12 +4,10 @@ In: jars, folders, users. Out: folders that a node starts from. Leaves to others
 
 Kafka's StorageTool writes two things: a meta.properties in each folder (cluster id, node id, folder id), and a bootstrap.checkpoint
 with the features of that release and the SCRAM credentials, which is the same for every node. The tool runs for the checkpoint,
-once per version and set of users; the rest is written here, which takes no JVM per node.
+once per version when there are no credentials; the rest is written here, which takes no JVM per node.
 """
 
 import base64
-import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -38,11 +36,12 @@ def new_id() -> str:
 
 
 def checkpoint(guard: Guard, java_command: Sequence[str], jars: Path, users: Mapping[str, str] | None) -> Path:
-    """The bootstrap.checkpoint for new clusters of the version in `jars`. It is kept beside them, readable by its owner only.
-    Errors: FormatError."""
-    cached = jars / (_name_of(users) if users else _CHECKPOINT)
+    """The bootstrap.checkpoint for new clusters of the version in `jars`; it lives as long as the guard. Errors: FormatError."""
+    if users:
+        return _run_storage_tool(guard, java_command, users)
+    cached = jars / _CHECKPOINT
     if not cached.exists():
-        made = _run_storage_tool(guard, java_command, users or {})
+        made = _run_storage_tool(guard, java_command, {})
         with tempfile.NamedTemporaryFile(dir=jars, delete=False) as partial:
             partial.write(made.read_bytes())
         os.replace(partial.name, cached)
@@ -65,12 +64,6 @@ def cluster_id_of(metadata_dir: Path) -> str | None:
         return javaproperties.loads((metadata_dir / "meta.properties").read_text()).get("cluster.id")
     except FileNotFoundError:
         return None
-
-
-def _name_of(users: Mapping[str, str]) -> str:
-    """A file name for these users and their passwords, which is no quicker to guess from than the salted passwords in the file."""
-    text = json.dumps(sorted(users.items())).encode()
-    return f"bootstrap-{hashlib.scrypt(text, salt=b'localkafka', n=1 << 14, r=8, p=1, dklen=12).hex()}.checkpoint"
 
 
 def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[str, str]) -> Path:

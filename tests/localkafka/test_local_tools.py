@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from localkafka import LocalCluster, ToolError, run_java, tool
+from tests.conftest import QUICK_START
 
 pytestmark = pytest.mark.kafka
 OLD = "3.9.1"
@@ -111,7 +112,7 @@ def test_a_java_source_file_runs_with_kafkas_client(kafka1: LocalCluster, tmp_pa
 
 @pytest.mark.nightly  # the tests above run the same tools of the newest version
 def test_an_older_kafka_runs_with_its_own_tools() -> None:
-    with LocalCluster(1, version=OLD, jvm_flags=["-XX:TieredStopAtLevel=1"]) as cluster:
+    with LocalCluster(1, version=OLD, jvm_flags=QUICK_START) as cluster:
         server = ("--bootstrap-server", cluster.bootstrap_servers)
         tool("console-producer", *server, "--topic", "old", stdin="x\n", version=OLD, check=True)
         end = ("--from-beginning", "--max-messages", "1", "--timeout-ms", "20000")
