@@ -23,7 +23,7 @@ _QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 _IN_PLACE = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
 """Java 17 maps an archive to a random address, so that nobody can guess it, and rewrites its pages for that: 143 MiB of memory of
 its own instead of 65, the others stay the file's."""
-_LENGTH = 300.0  # seconds that it may take, at most
+_LENGTH = 900.0  # seconds that it may take, at most: a machine with a load of 36 did not do it in 300
 _KEPT = 3  # archives in the cache folder, as each clone with a virtual environment of its own has one
 _COMMON = {"v": 1, "proxy": "p", "boot": "b"}
 _TIMES = {"start": "2026-03-01T12:00:00.000Z", "end": "2026-03-01T12:00:10.000Z", "at": "2026-03-01T12:00:00.000Z"}
@@ -74,7 +74,7 @@ def make() -> None:
     """Make the archive, where it is missing, by a report of a few lines.
 
     Raises:
-        ReportError: what a report needs is missing, or there is no archive afterwards.
+        ReportError: what a report needs is missing, or there is no archive afterwards or in time.
     """
     check_requirements()
     path = archive()
@@ -91,7 +91,10 @@ def make() -> None:
         command = [sys.executable, "-m", "reports.job", "--logs", str(folder / "logs"), "--out", str(folder / "out")]
         command += ["--what-if", str(folder / "quotas.yaml"), "--spark-conf", f"spark.driver.extraJavaOptions={java}"]
         # Java writes the archive when Python has ended; it has the same standard output, whose end is that of both.
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_LENGTH, check=False)
+        try:
+            said = subprocess.run(command, capture_output=True, text=True, timeout=_LENGTH, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise ReportError(f"the archive of Spark's classes was not made within {_LENGTH:g} s") from error
         if not made.exists():
             raise ReportError(f"there is no archive of Spark's classes: {said.stderr.strip() or 'Java did not write it'}")
         made.replace(path)

@@ -61,7 +61,8 @@ class CpuReport:
         """worker → when its last test ended, and of which unit"""
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self) -> None:
+    def pytest_runtest_protocol(self) -> None:
+        """Of workers only: the controller would look at all processes for each of their tests."""
         self._begin = used()
 
     @pytest.hookimpl(wrapper=True)

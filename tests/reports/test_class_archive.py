@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 from reports import class_archive
+from reports.errors import ReportError
 from reports.requirements import find_java
 from tests.reports.logs import Log
 
@@ -31,6 +32,15 @@ def test_java_is_told_of_an_archive_only_where_there_is_one_and_passes_over_one_
     assert f"-XX:SharedArchiveFile={archive}" in options
     said = subprocess.run([java, *options, "-XshowSettings:none", "-version"], capture_output=True, text=True, check=True)
     assert said.stdout == ""
+
+
+def test_a_machine_that_is_too_busy_is_told_so_in_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive, "check_requirements", lambda: None)
+    monkeypatch.setattr(class_archive, "archive", lambda: cache / "spark-classes.jsa")
+    monkeypatch.setattr(class_archive, "_LENGTH", 0.0)
+    with pytest.raises(ReportError, match="was not made within 0 s"):
+        class_archive.make()
+    assert list(cache.iterdir()) == []
 
 
 @pytest.mark.spark
