@@ -9,11 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.real.proxies import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(720)]
 
@@ -58,11 +59,9 @@ class Demo:
         return self._process.returncode
 
     def nothing_left(self) -> bool:
-        """Whether all of its processes are gone, within a second, and their files."""
-        deadline = time.monotonic() + 1
-        while self.family() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return not self.family() and not list(self._temporary.glob("localkafka-*"))
+        """Whether all of its processes are gone, or go by themselves, and their files."""
+        wait_until(lambda: not self.family(), "its processes to end", 30)
+        return not list(self._temporary.glob("localkafka-*"))
 
     def kill(self) -> None:
         """End it, if it still lives; then what it started ends too."""
@@ -137,8 +136,7 @@ def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> N
 )
 def test_a_signal_ends_all_of_it(demo: Demo, after: str, number: signal.Signals, code: int) -> None:
     demo.read_until(after)
-    time.sleep(0.5)  # into the midst of what comes next
-    assert len(demo.family()) > 1
+    wait_until(lambda: len(demo.family()) > 1, "a process of what comes next")
     demo.signal(number)
     assert demo.end(90) == code, demo.printed
     assert demo.printed.endswith("stopped; nothing is left running\n")
