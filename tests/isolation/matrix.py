@@ -26,7 +26,7 @@ SECONDS = 1.2
 """How long alice is watched alone."""
 LOOK = 0.2
 """Seconds between two looks at what the proxy holds."""
-SETTLED = 10.0
+SETTLED = 30.0
 """Seconds that the proxy has to answer after an attack."""
 WRITTEN = 60.0
 """Seconds that it has from then on to write its log: more than a busy machine takes."""

@@ -195,7 +195,7 @@ def test_with_an_authorizer_only_super_users_may_do_something_at_first() -> None
     with LocalCluster(1, jvm_flags=QUICK_START, sasl={"root": "r", "bob": "b"}, super_users=["root"]) as cluster:
         produce(cluster.bootstrap_servers, "of-root", ["x"], settings=login("PLAIN", "root", "r"))
         seen = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET, **login("PLAIN", "bob", "b")}).list_topics(
-            timeout=20
+            timeout=90
         )
         assert not seen.topics
 

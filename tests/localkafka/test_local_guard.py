@@ -70,9 +70,9 @@ def test_nothing_starts_once_the_guard_is_closed(guard: Guard) -> None:
 
 
 def test_a_run_gives_what_was_printed_and_the_exit_code(guard: Guard) -> None:
-    run = guard.run(["sh", "-c", "cat; echo err >&2; exit 3"], input="in\n", timeout=20)
+    run = guard.run(["sh", "-c", "cat; echo err >&2; exit 3"], input="in\n", timeout=90)
     assert (run.returncode, run.stdout, run.stderr) == (3, "in\n", "err\n")
-    assert guard.run(["sh", "-c", "echo out; echo err >&2"], merge=True, timeout=20).stdout == "out\nerr\n"
+    assert guard.run(["sh", "-c", "echo out; echo err >&2"], merge=True, timeout=90).stdout == "out\nerr\n"
     assert children_of(guard.folder) == []
 
 

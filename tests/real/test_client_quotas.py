@@ -295,7 +295,7 @@ def test_bad_records_are_skipped_and_named(house: House) -> None:
     for raw, value in [(b"\xff\0", b"5"), *((key, value) for value in values), unheard]:
         producer.produce(TOPIC, key=raw, value=value)
     producer.produce(TOPIC, key=key, value=b'{"v":1,"value":5}')
-    producer.flush(20)
+    producer.flush(90)
     line = house.one.wait_for("quota changed", entity="user spoilt")
     assert line["by"] == {}, "whoever it was"
     assert house.one.metric("quota_records_skipped_total") == before + 6

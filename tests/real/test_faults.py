@@ -142,7 +142,7 @@ def test_a_request_above_the_limit_fails_its_producer_alone(kafka3: LocalCluster
         producer = Producer({"bootstrap.servers": proxy.bootstrap, "message.timeout.ms": 3000, "retries": 1})
         producer.produce(name, bytes(100_000), on_delivery=lambda e, _: errors.append(e))
         producer.produce(name, b"small", on_delivery=lambda e, _: errors.append(e))
-        producer.flush(20)
+        producer.flush(90)
         assert errors[0] is not None or errors[1] is not None
         assert "more than the limit of 65536" in proxy.wait_for("client connection closed")["reason"]
 

@@ -186,7 +186,7 @@ def test_a_producer_and_a_consumer_create_no_topics_beyond_the_quota(
         if isinstance(client, Producer):
             errors: list[Any] = []
             client.produce(f"{name}-by-producer", b"x", on_delivery=lambda error, _, errors=errors: errors.append(error))
-            client.flush(20)
+            client.flush(90)
             assert errors[0] is not None
         else:
             client.subscribe([f"{name}-by-consumer"])

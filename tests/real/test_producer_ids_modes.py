@@ -132,7 +132,7 @@ def written(kafka: LocalCluster, topic: str) -> list[str]:
     try:
         place = TopicPartition(topic, 0, 0)
         consumer.assign([place])
-        end = consumer.get_watermark_offsets(place, timeout=20)[1]
+        end = consumer.get_watermark_offsets(place, timeout=90)[1]
         found: list[str] = []
 
         def read() -> bool:

@@ -46,7 +46,7 @@ def test_a_topic_that_would_forget_is_not_used(
     create(admin, name, partitions, **{"cleanup.policy": policy})
     producer = Producer({"bootstrap.servers": kafka1.bootstrap_servers})
     producer.produce(name, b"something", b"of somebody")
-    producer.flush(20)
+    producer.flush(90)
     with proxy_of(tmp_path, kafka1, name) as proxy, connect(proxy.bootstrap) as connection:
         assert said in proxy.wait_for("quota topic is away")["reason"]
         code, message = alter(connection, "x", 5)

@@ -295,7 +295,7 @@ def made_by_aiokafka(proxy: ProxyProcess, *topics: str) -> dict[str, tuple[int, 
 
 
 def owned(kafka: LocalCluster, prefix: str) -> set[str]:
-    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=20).topics
+    found = AdminClient(access(kafka.bootstrap_servers)).list_topics(timeout=90).topics
     return {topic for topic in found if topic.startswith(prefix)}
 
 
