@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -98,16 +100,18 @@ def through(fleet: Fleet, client_id: str, topic: str, seconds: float, at: Sequen
         return sum(it.result() for it in found)
 
 
-def used_up(proxies: Sequence[ProxyProcess], through: Callable[[], int]) -> float:
-    """Clients get through what they can until one is told to wait, so that nothing is free any more: the time before that. How much
-    they got through would not do: on a busy machine that is less than the rate."""
+def used_up(proxies: Sequence[ProxyProcess], through: Callable[[float], int]) -> float:
+    """Clients get through what they can, for a second and then for longer each time, until one is told to wait, so that nothing is
+    free any more: the time before that. How much they got through would not do: on a busy machine that is less than the rate, and
+    most of a second is over before they have connected."""
+    seconds = (min(2.0**number, 16.0) for number in count())
 
     def throttled() -> float:
         return sum(proxy.metric("throttled_requests_total", quota="producer_byte_rate") for proxy in proxies)
 
     def when_one_was() -> float | None:
         began, before = time.monotonic(), throttled()
-        through()
+        through(next(seconds))
         return began if throttled() > before else None
 
     found: float = wait_until(when_one_was, "a client to be told to wait")
@@ -129,7 +133,7 @@ def test_clients_of_three_proxies_get_one_quota(fleet: Fleet, tenants1: LocalClu
     assert done + through(fleet, name, name, 6) <= most(time.monotonic() - began)
     assert sum(proxy.metric("ledger_learned_units_total") for proxy in fleet.proxies) > RATE * BURST
     # all of its clients move to one proxy, and find no burst there
-    began = used_up(fleet.proxies, lambda: through(fleet, name, name, 1))
+    began = used_up(fleet.proxies, partial(through, fleet, name, name))
     assert through(fleet, name, name, 3, (2, 2)) <= RATE * (time.monotonic() - began + 2) + 6 * BATCH
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def test_clients_of_three_proxies_get_one_quota(kafka3: LocalCluster, tmp_path: 
         with ProxyProcess(tmp_path / "another", kafka3.bootstrap_servers, settings_of(topic)) as another:
             wait_until(lambda: shared([*proxies, another]), "another proxy to join")
             # what has become free while it joined is used up again
-            began = used_up(proxies, lambda: through(proxies, name, 1))
+            began = used_up(proxies, partial(through, proxies, name))
             fresh = through([another], name, 3, (0, 0))
             assert fresh <= RATE * (time.monotonic() - began + 2) + 6 * BATCH, "it finds no burst there"
         assert [proxy.metric("ledger_restarts_total") for proxy in proxies] == [0] * PROXIES
