@@ -6,17 +6,19 @@ what they wrote, and removes what the run made, whichever way it ends."""
 from __future__ import annotations
 
 import json
+import multiprocessing
 import queue
 import secrets
 import shlex
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
@@ -24,6 +26,7 @@ from confluent_kafka import KafkaException, Producer
 from configfile.access import Access
 from loadtest import verify
 from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start
+from loadtest.drive.process import drive
 from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
@@ -83,10 +86,13 @@ class Options:
 
 @dataclass(slots=True)
 class Process:
-    """A driver: its pipe, and what it said."""
+    """A driver, the pipes to it and from it, and what it said."""
 
     job: Job
-    child: subprocess.Popen[str]
+    child: BaseProcess
+    pid: int
+    orders: Connection
+    answers: Connection
     report: Report | None = None
     error: str = ""
     ready: bool = False
@@ -210,11 +216,11 @@ class Run:
         with _drivers(jobs) as (processes, lines):
             self._connect(processes, lines)
             for one in processes:
-                sampler.add(one.job.name, Tree(one.child.pid, threads=True))
+                sampler.add(one.job.name, Tree(one.pid, threads=True))
             at = time.monotonic() + AHEAD
             started = time.time() + AHEAD
             for one in processes:
-                _tell(one, Start(at=at).model_dump_json())
+                _tell(one, Start(at=at))
             length = phase.warm_up + phase.duration
             self.observer.phase(phase.name, length, at)
             events = _Events(phase.events, at, self.observer)
@@ -296,7 +302,7 @@ class Run:
         cpus = checks.machine().cpus
         self._busy += sampling.busy_s(sampler.readings("host"), cpus, since, until)
         for one in processes:
-            found = sampling.driver(one.job.name, one.child.pid, sampler.readings(one.job.name), since, until)
+            found = sampling.driver(one.job.name, one.pid, sampler.readings(one.job.name), since, until)
             lag = one.report.lag if one.report else None
             late = {"lag_p99_ms": lag.percentile_us(99) / 1000, "lag_max_ms": lag.max_us / 1000} if lag else {}
             self._drivers.append(found.model_copy(update={"lost": one.lost, **late}))
@@ -347,20 +353,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line that a driver printed; None at the end of its output."""
+    """What a driver said; None at its end."""
 
     process: Process
-    text: str | None
+    text: bytes | None
 
     def apply(self, observer: RunObserver | None = None) -> None:
         one = self.process
         if self.text is None:
             one.lost = one.lost or one.report is None
             return
-        try:
-            ((what, value),) = json.loads(self.text).items()
-        except (ValueError, AttributeError):
-            return  # printed by a library
+        ((what, value),) = json.loads(self.text).items()
         if what == READY:
             one.ready = True
         elif what == REPORT:
@@ -378,45 +381,49 @@ def _drivers(jobs: Sequence[Job]) -> Iterator[tuple[list[Process], queue.Queue[_
     lines: queue.Queue[_Line] = queue.Queue()
 
     def listen(one: Process) -> None:
-        assert one.child.stdout is not None
-        for text in one.child.stdout:
-            lines.put(_Line(one, text))
+        with suppress(EOFError, OSError):
+            while True:
+                lines.put(_Line(one, one.answers.recv_bytes()))
         lines.put(_Line(one, None))
 
     threads = []
     try:
         for job in jobs:
-            command = [sys.executable, "-m", "loadtest.drive"]
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            processes.append(Process(job, child))
-            _tell(processes[-1], job.model_dump_json())
+            processes.append(_forked(job))
+            _tell(processes[-1], job)
             threads.append(threading.Thread(target=listen, args=(processes[-1],), daemon=True))
             threads[-1].start()
         yield processes, lines
     finally:
         for one in processes:
-            if one.child.stdin is not None:
-                try:
-                    one.child.stdin.close()
-                except OSError:
-                    pass
+            one.orders.close()
         for one in processes:
-            try:
-                one.child.wait(ENDED)
-            except subprocess.TimeoutExpired:
+            one.child.join(ENDED)
+            if one.child.exitcode is None:
                 one.child.kill()
-                one.child.wait()
+                one.child.join()
         for thread in threads:
             thread.join(5)
+        for one in processes:
+            one.answers.close()
 
 
-def _tell(one: Process, line: str) -> None:
-    try:
-        assert one.child.stdin is not None
-        one.child.stdin.write(line + "\n")
-        one.child.stdin.flush()
-    except OSError:  # it has ended: its output shows that too
-        pass
+def _forked(job: Job) -> Process:
+    """A new driver. It is forked from one process that imports what drivers need, once for all runs of this process."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["loadtest.drive.process"])
+    (read_orders, orders), (answers, write_answers) = context.Pipe(duplex=False), context.Pipe(duplex=False)
+    child = context.Process(target=drive, args=(read_orders, write_answers), name=job.name, daemon=True)
+    child.start()
+    assert child.pid is not None
+    read_orders.close()
+    write_answers.close()
+    return Process(job, child, child.pid, orders, answers)
+
+
+def _tell(one: Process, what: Job | Start) -> None:
+    with suppress(OSError):  # it has ended: its answers show that too
+        one.orders.send_bytes(what.model_dump_json().encode())
 
 
 class _Events:

@@ -97,6 +97,7 @@ def cluster_properties(
         # second, which all replicate, and each of their many threads looks for work three times a second.
         "metadata.max.idle.interval.ms": 5000,
         "replica.fetch.wait.max.ms": 5000,
+        "group.coordinator.threads": 1,
         "num.network.threads": 1,
         "num.io.threads": 3,
         **(_sasl(users) if users is not None else {}),

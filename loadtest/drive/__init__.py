@@ -1,9 +1,9 @@
-"""Processes that make load. Each does one operation of one tenant in one phase (`python -m loadtest.drive`).
+"""Processes that make load. Each does one operation of one tenant in one phase.
 
-In: a `Job` as a line of JSON on standard input, then a line that says when to begin. Out: on standard output a line when all
-clients are connected, one a second with sums, and a `Report` at the end. When its standard input ends, the
-process that started it has ended, and it ends too.
+In: a `Job` as JSON by a pipe, then when to begin. Out: by another pipe, as JSON, that all clients are connected, sums each second,
+and a `Report` at the end. When the first pipe is closed, the process that started it has ended, and it ends too.
 
+- `process`    what such a process does, from its start to its end
 - `job`        what goes in and comes out
 - `tally`      what one client counts, without locks; sums of them
 - `pace`       when operations are due, whatever happens to earlier ones

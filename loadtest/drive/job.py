@@ -10,7 +10,7 @@ from loadtest.results.histogram import Histogram
 from loadtest.scenario import AnyLoad
 
 READY, TICK, REPORT, ERROR = "ready", "tick", "report", "error"
-"""Each line of output is a JSON object with one of these as its only key."""
+"""Each of its messages is a JSON object with one of these as its only key."""
 
 
 class Job(Model):

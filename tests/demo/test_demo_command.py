@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from demo import plan
 from tests.real.proxies import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(720)]
@@ -23,14 +24,26 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """The quick compiler only, for a broker and a Spark that live for seconds."""
 
 
+BURST = 100
+SMALL = f"""
+from demo import plan
+plan.MUTATIONS_BURST, plan.storm_partitions = {BURST}, lambda _: 150
+plan.FLOOD_SECONDS, plan.FAIR_AFTER, plan.SETTLED = 7, 2, 2
+from demo.cli import demo
+demo()
+"""
+"""The demo with a third of the partitions and half of the flood, which take a broker most of its time."""
+
+
 class Demo:
     """A running demo with short phases."""
 
-    def __init__(self, tmp_path: Path, *arguments: str) -> None:
+    def __init__(self, tmp_path: Path, *, small: bool = True) -> None:
         self._temporary = tmp_path / "temporary"
         self._temporary.mkdir()
         self.out = tmp_path / "out"
-        command = [sys.executable, "-m", "proxy", "demo", "--seconds", "5", "--out", str(self.out), *arguments]
+        program = ["-c", SMALL] if small else ["-m", "proxy", "demo"]
+        command = [sys.executable, *program, "--seconds", "5", "--out", str(self.out)]
         environment = {**os.environ, "TMPDIR": str(self._temporary), "COLUMNS": "100", "JAVA_TOOL_OPTIONS": QUICK_JAVA}
         self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.printed = ""
@@ -90,14 +103,23 @@ def cells(printed: str, label: str) -> list[str]:
     return str(row).split()
 
 
-def test_it_shows_what_the_quota_did_and_leaves_nothing_running(demo: Demo) -> None:
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_it_shows_what_the_quota_did_and_leaves_nothing_running(tmp_path: Path, small: bool) -> None:
+    demo = Demo(tmp_path, small=small)
+    try:
+        shows_what_the_quota_did(demo, BURST if small else plan.MUTATIONS_BURST)
+    finally:
+        demo.kill()
+
+
+def shows_what_the_quota_did(demo: Demo, burst: int) -> None:
     assert demo.end(700) == 0, demo.printed
     asked, created, refused = (
         [int(cell.replace(",", "").replace("-", "0")) for cell in cells(demo.printed, row)]
         for row in ("partitions asked for", "created", "refused with error 89")
     )
     assert created[:2] == asked[:2], demo.printed  # without a quota
-    assert all(min(500, *created[:2]) <= made <= 700 for made in created[2:]), demo.printed
+    assert all(min(burst, *created[:2]) <= made <= burst + 200 for made in created[2:]), demo.printed
     assert created[2] < min(created[0], asked[2]), demo.printed  # the rest is refused
     assert refused == [0, 0, asked[2] - created[2], 0], demo.printed
     assert "of them lost" in demo.printed

@@ -331,12 +331,17 @@ phases:
 """
 
 
+def drivers_of(pid: int) -> list[psutil.Process]:
+    """The drivers of a run: what a process forked that it started."""
+    return [driver for forks in psutil.Process(pid).children() for driver in forks.children()]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_run_that_is_stopped_leaves_nothing_behind(kafka1: LocalCluster, tmp_path: Path, number: signal.Signals) -> None:
     process = started(tmp_path, LONG, kafka1.bootstrap_servers)
     try:
         wait_until(lambda: groups(kafka1), "the consumer's group")
-        drivers = psutil.Process(process.pid).children()
+        drivers = drivers_of(process.pid)
         assert len(drivers) == 2
         process.send_signal(number)
         output, _ = process.communicate(timeout=300)
@@ -354,7 +359,7 @@ def test_a_driver_that_is_lost_fails_the_run(kafka1: LocalCluster, tmp_path: Pat
     process = started(tmp_path, scenario, kafka1.bootstrap_servers)
     try:
         wait_until(lambda: topics(kafka1), "the run's topic")
-        drivers = wait_until(lambda: psutil.Process(process.pid).children(), "the drivers")
+        drivers = wait_until(lambda: drivers_of(process.pid), "the drivers")
         os.kill(drivers[0].pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=300)
     finally:
