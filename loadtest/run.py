@@ -6,7 +6,6 @@ what they wrote, and removes what the run made, whichever way it ends."""
 from __future__ import annotations
 
 import json
-import multiprocessing
 import queue
 import secrets
 import shlex
@@ -17,16 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
 from configfile.access import Access
 from loadtest import verify
+from loadtest.drive.drivers import Drivers, DriversEnded, Forked, drivers
 from loadtest.drive.job import ERROR, READY, REPORT, TICK, Job, Report, Start
-from loadtest.drive.process import drive
 from loadtest.drive.tally import merged
 from loadtest.endpoint import CLIENT_ID, Cluster, EndpointError, librdkafka_settings, login_of, said
 from loadtest.payload import Writer
@@ -86,13 +83,10 @@ class Options:
 
 @dataclass(slots=True)
 class Process:
-    """A driver, the pipes to it and from it, and what it said."""
+    """A driver, and what it said."""
 
     job: Job
-    child: BaseProcess
-    pid: int
-    orders: Connection
-    answers: Connection
+    child: Forked
     report: Report | None = None
     error: str = ""
     ready: bool = False
@@ -124,12 +118,12 @@ class Run:
         try:
             self._prepare()
             phases = []
-            with Sampler({"host": Host(), **self.options.watch}) as sampler:
+            with drivers() as forks, Sampler({"host": Host(), **self.options.watch}) as sampler:
                 for i, phase in enumerate(self.scenario.phases):
                     if i and self.scenario.pause:
                         self.observer.note(f"pausing for {self.scenario.pause:g} s")
                         time.sleep(self.scenario.pause)
-                    phases.append(self._phase(phase, access, sampler))
+                    phases.append(self._phase(phase, access, sampler, forks))
                     self.observer.done(phases[-1])
                     if phase.clean_up:
                         began_removing = time.monotonic()
@@ -210,13 +204,13 @@ class Run:
         if producer.flush(verify.STALL) or failed:
             raise EndpointError(f"topic {topic} cannot be filled: {failed[0] if failed else 'records are not acknowledged'}")
 
-    def _phase(self, phase: Phase, access: Mapping[str, Access], sampler: Sampler) -> PhaseResult:
+    def _phase(self, phase: Phase, access: Mapping[str, Access], sampler: Sampler, forks: Drivers) -> PhaseResult:
         """Drivers of all its loads, from their start to their reports."""
         jobs = [job for load in phase.load for job in self._jobs(phase, load, access[load.tenant])]
-        with _drivers(jobs) as (processes, lines):
+        with _driving(jobs, forks) as (processes, lines):
             self._connect(processes, lines)
             for one in processes:
-                sampler.add(one.job.name, Tree(one.pid, threads=True))
+                sampler.add(one.job.name, Tree(one.child.pid, threads=True))
             at = time.monotonic() + AHEAD
             started = time.time() + AHEAD
             for one in processes:
@@ -302,7 +296,7 @@ class Run:
         cpus = checks.machine().cpus
         self._busy += sampling.busy_s(sampler.readings("host"), cpus, since, until)
         for one in processes:
-            found = sampling.driver(one.job.name, one.pid, sampler.readings(one.job.name), since, until)
+            found = sampling.driver(one.job.name, one.child.pid, sampler.readings(one.job.name), since, until)
             lag = one.report.lag if one.report else None
             late = {"lag_p99_ms": lag.percentile_us(99) / 1000, "lag_max_ms": lag.max_us / 1000} if lag else {}
             self._drivers.append(found.model_copy(update={"lost": one.lost, **late}))
@@ -356,7 +350,7 @@ class _Line:
     """What a driver said; None at its end."""
 
     process: Process
-    text: bytes | None
+    text: str | None
 
     def apply(self, observer: RunObserver | None = None) -> None:
         one = self.process
@@ -375,55 +369,43 @@ class _Line:
 
 
 @contextmanager
-def _drivers(jobs: Sequence[Job]) -> Iterator[tuple[list[Process], queue.Queue[_Line]]]:
-    """A process for each job, and their lines. They end with the block."""
+def _driving(jobs: Sequence[Job], forks: Drivers) -> Iterator[tuple[list[Process], queue.Queue[_Line]]]:
+    """A process for each job, and their lines. They end with the block. Raises RunError."""
     processes: list[Process] = []
     lines: queue.Queue[_Line] = queue.Queue()
 
     def listen(one: Process) -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                lines.put(_Line(one, one.answers.recv_bytes()))
+        for text in one.child.answers:
+            lines.put(_Line(one, text))
         lines.put(_Line(one, None))
 
     threads = []
     try:
         for job in jobs:
-            processes.append(_forked(job))
+            processes.append(Process(job, forks.fork()))
             _tell(processes[-1], job)
             threads.append(threading.Thread(target=listen, args=(processes[-1],), daemon=True))
             threads[-1].start()
         yield processes, lines
+    except DriversEnded as e:
+        raise RunError(str(e)) from None
     finally:
         for one in processes:
-            one.orders.close()
-        for one in processes:
-            one.child.join(ENDED)
-            if one.child.exitcode is None:
+            with suppress(OSError):
+                one.child.orders.close()
+        deadline = time.monotonic() + ENDED
+        for one, thread in zip(processes, threads, strict=True):
+            thread.join(max(deadline - time.monotonic(), 0))
+            if thread.is_alive():
                 one.child.kill()
-                one.child.join()
-        for thread in threads:
-            thread.join(5)
-        for one in processes:
-            one.answers.close()
-
-
-def _forked(job: Job) -> Process:
-    """A new driver. It is forked from one process that imports what drivers need, once for all runs of this process."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["loadtest.drive.process"])
-    (read_orders, orders), (answers, write_answers) = context.Pipe(duplex=False), context.Pipe(duplex=False)
-    child = context.Process(target=drive, args=(read_orders, write_answers), name=job.name, daemon=True)
-    child.start()
-    assert child.pid is not None
-    read_orders.close()
-    write_answers.close()
-    return Process(job, child, child.pid, orders, answers)
+                thread.join()
+            one.child.answers.close()
 
 
 def _tell(one: Process, what: Job | Start) -> None:
     with suppress(OSError):  # it has ended: its answers show that too
-        one.orders.send_bytes(what.model_dump_json().encode())
+        one.child.orders.write(what.model_dump_json() + "\n")
+        one.child.orders.flush()
 
 
 class _Events:

@@ -1,4 +1,4 @@
-"""One driver process: see `loadtest.drive`. It is forked from a process that has imported this module."""
+"""One driver process: see `loadtest.drive`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from confluent_kafka import KafkaException
 
@@ -25,13 +24,16 @@ from loadtest.drive.tally import Tally, merged, sums_of
 from loadtest.endpoint import EndpointError, said
 
 
-def drive(orders: Connection, answers: Connection) -> None:
+def drive(orders: IO[str], answers: IO[str]) -> None:
     """All that the process does, with the pipes from the process that wants the load, and to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles Ctrl-C
     os.dup2(2, 1)  # what libraries print is no result
     parent = _Parent(orders, answers)
-    with suppress(EOFError, OSError):  # it has ended
-        job = Job.model_validate_json(orders.recv_bytes())
+    with suppress(OSError):  # it has ended
+        line = orders.readline()
+        if not line:
+            return
+        job = Job.model_validate_json(line)
         try:
             report = _real(job, parent) if type(job.load) in librdkafka.KINDS else asyncio.run(_raw(job, parent))
         except KafkaException as e:
@@ -44,11 +46,12 @@ def drive(orders: Connection, answers: Connection) -> None:
 class _Parent:
     """The process that wants the load."""
 
-    def __init__(self, orders: Connection, answers: Connection) -> None:
+    def __init__(self, orders: IO[str], answers: IO[str]) -> None:
         self._orders, self._answers = orders, answers
 
     def say(self, what: str, value: Any) -> None:
-        self._answers.send_bytes(json.dumps({what: value}).encode())
+        self._answers.write(json.dumps({what: value}) + "\n")
+        self._answers.flush()
 
     def fail(self, why: str) -> NoReturn:
         self.say(ERROR, " ".join(why.split()))
@@ -59,19 +62,17 @@ class _Parent:
         gc.collect()
         gc.freeze()
         self.say(READY, None)
-        try:
-            start = Start.model_validate_json(self._orders.recv_bytes())
-        except EOFError:  # stopped before it began
+        line = self._orders.readline()
+        if not line:  # stopped before it began
             for client in clients:
                 client.close()
             os._exit(1)
         threading.Thread(target=self._watch, args=(clients,), daemon=True).start()
-        return start
+        return Start.model_validate_json(line)
 
     def _watch(self, clients: Sequence[librdkafka.Client]) -> None:
         """End this process when the one that started it has ended or closes the pipe."""
-        with suppress(EOFError, OSError):
-            self._orders.recv_bytes()
+        self._orders.read()
         leaving = [threading.Thread(target=client.leave) for client in clients]
         for thread in leaving:
             thread.start()

@@ -29,6 +29,13 @@ RUNNING: list[ProxyProcess] = []
 """The proxies of the moment, whose complaints a failed test shows."""
 
 
+def put(file: Path, text: str) -> None:
+    """Another text for a file that a proxy may read at any time: it never sees an empty one, or half of one."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
 class ProxyProcess:
     """`kafka-quota-proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0.
 

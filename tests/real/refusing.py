@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import run_java
-from tests.real.proxies import ProxyProcess
+from tests.real.proxies import ProxyProcess, put
 from tests.real.records import record_batch
 from tests.real.tenancy import USERS, access, logged_in
 from tests.real.twins import ms, until
@@ -106,9 +106,7 @@ def set_total(proxy: ProxyProcess, total: int) -> None:
     file = proxy.folder / "settings.yaml"
     settings = yaml.safe_load(file.read_text())
     settings["quotas"]["topics"]["total_bytes_in_per_sec"] = total
-    new = file.with_suffix(".new")
-    new.write_text(yaml.safe_dump(settings))
-    new.rename(file)
+    put(file, yaml.safe_dump(settings))
     proxy.process.send_signal(signal.SIGHUP)
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from localkafka import LocalCluster, run_java, tool
 from tests.conftest import QUICK_START
 from tests.real.launcher import run_command
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import ProxyProcess, put, wait_until
 from tests.real.raw import Connection, connect
 from tests.real.secured import log_in
 
@@ -326,10 +326,10 @@ def test_a_proxy_that_may_not_read_starts_with_its_file(house: House) -> None:
 def test_a_changed_file_is_told_line_by_line(house: House) -> None:
     path = house.one.folder / "settings.yaml"
     before = path.read_text()
-    path.write_text(before.replace("controller_mutations_rate: 100", "controller_mutations_rate: 101"))
+    put(path, before.replace("controller_mutations_rate: 100", "controller_mutations_rate: 101"))
     line = house.one.wait_for("quota changed", entity="default client-id", new=101.0)
     assert (line["old"], line["by"]) == (100.0, {"principal": "the settings file"})
-    path.write_text(before)
+    put(path, before)
     house.one.wait_for("quota changed", entity="default client-id", new=100.0)
 
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 from localkafka import LocalCluster
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import ProxyProcess, put, wait_until
 from tests.real.refusing import make_topic
 from tests.real.tenancy import PYTHON, USER, access, logged_in, upstream
 from tests.real.test_refused_produce import CLIENTS, FILLER, REFUSED_FOR_GOOD, write
@@ -73,7 +73,7 @@ class Budget:
         data = yaml.safe_load(file.read_text())
         data["tenants"]["apps"]["stored_bytes_hard"] = hard
         changes = len(self.proxy.lines("settings applied"))
-        file.write_text(yaml.safe_dump(data))
+        put(file, yaml.safe_dump(data))
         self.proxy.process.send_signal(signal.SIGHUP)
         wait_until(lambda: len(self.proxy.lines("settings applied")) > changes, "the limit to hold")
 

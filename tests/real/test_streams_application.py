@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster, run_java
 from tests.conftest import QUICK_START
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import ProxyProcess, put, wait_until
 
 pytestmark = [
     pytest.mark.kafka,
@@ -100,7 +100,5 @@ def refused(proxy: ProxyProcess) -> bool:
 def raise_quota(proxy: ProxyProcess) -> None:
     """To far more than an application takes."""
     file = proxy.folder / "settings.yaml"
-    new = file.with_suffix(".new")
-    new.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | settings(1000)))
-    new.rename(file)
+    put(file, yaml.safe_dump(yaml.safe_load(file.read_text()) | settings(1000)))
     proxy.process.send_signal(signal.SIGHUP)

@@ -25,7 +25,7 @@ import yaml
 from localkafka import LocalCluster
 from localkafka.ports import HeldPort
 from tests.real.launcher import run_command
-from tests.real.proxies import ProxyProcess, shared_ports, wait_until
+from tests.real.proxies import ProxyProcess, put, shared_ports, wait_until
 from tests.real.raw import Connection, connect
 from tests.real.steady import SteadyProducer, create, read_in_order
 from tests.real.test_faults import serve
@@ -61,7 +61,7 @@ def processes(proxy: ProxyProcess) -> list[psutil.Process]:
 def rewrite(proxy: ProxyProcess, change: dict[str, Any] | str) -> None:
     """Other settings in the proxy's file, and SIGHUP."""
     file = proxy.folder / "settings.yaml"
-    file.write_text(change if isinstance(change, str) else yaml.safe_dump({**yaml.safe_load(file.read_text()), **change}))
+    put(file, change if isinstance(change, str) else yaml.safe_dump({**yaml.safe_load(file.read_text()), **change}))
     proxy.process.send_signal(signal.SIGHUP)
 
 

@@ -1,0 +1,40 @@
+"""Forks drivers. It imports once what each of them needs, which is most of what a process takes to start.
+
+In: on standard input a socket; each message on it has the ends of two pipes, of which `drivers.py` has the others. Out: the id of a
+driver that reads from the one and writes to the other. It ends when the socket is closed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+from contextlib import suppress
+
+from loadtest.drive.process import drive
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles Ctrl-C
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for drivers: their ends are seen at their pipes
+    gc.freeze()  # else each driver would copy this memory when it looks for garbage
+    with socket.socket(fileno=os.dup(0)) as requests:
+        while True:
+            _, pipes, _, _ = socket.recv_fds(requests, 1, 2)
+            if not pipes:
+                return
+            if (pid := os.fork()) == 0:
+                break
+            for pipe in pipes:
+                os.close(pipe)
+            requests.send(str(pid).encode())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # or the one that forks would seem to be there still
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    orders, answers = pipes
+    with suppress(BrokenPipeError), open(orders) as read, open(answers, "w") as write:
+        drive(read, write)
+
+
+if __name__ == "__main__":
+    main()
