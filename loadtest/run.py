@@ -382,10 +382,12 @@ def _driving(jobs: Sequence[Job], forks: Drivers) -> Iterator[tuple[list[Process
     threads = []
     try:
         for job in jobs:
-            processes.append(Process(job, forks.fork()))
-            _tell(processes[-1], job)
-            threads.append(threading.Thread(target=listen, args=(processes[-1],), daemon=True))
-            threads[-1].start()
+            one = Process(job, forks.fork())
+            _tell(one, job)
+            thread = threading.Thread(target=listen, args=(one,), daemon=True)
+            thread.start()
+            threads.append(thread)
+            processes.append(one)
         yield processes, lines
     except DriversEnded as e:
         raise RunError(str(e)) from None
@@ -394,7 +396,7 @@ def _driving(jobs: Sequence[Job], forks: Drivers) -> Iterator[tuple[list[Process
             with suppress(OSError):
                 one.child.orders.close()
         deadline = time.monotonic() + ENDED
-        for one, thread in zip(processes, threads, strict=True):
+        for one, thread in zip(processes, threads, strict=False):  # Ctrl-C may come before the process is among them
             thread.join(max(deadline - time.monotonic(), 0))
             if thread.is_alive():
                 one.child.kill()

@@ -15,7 +15,7 @@ from loadtest.drive.process import drive
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles Ctrl-C, for drivers as well
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for drivers: their ends are seen at their pipes
     gc.freeze()  # else each driver would copy this memory when it looks for garbage
     with socket.socket(fileno=os.dup(0)) as requests:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import os
-import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -26,7 +25,6 @@ from loadtest.endpoint import EndpointError, said
 
 def drive(orders: IO[str], answers: IO[str]) -> None:
     """All that the process does, with the pipes from the process that wants the load, and to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles Ctrl-C
     os.dup2(2, 1)  # what libraries print is no result
     parent = _Parent(orders, answers)
     with suppress(OSError):  # it has ended

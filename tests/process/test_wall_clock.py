@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localkafka import LocalCluster
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import ProxyProcess, put, wait_until
 from tests.real.raw import Connection, connect
 
 pytestmark = pytest.mark.kafka
@@ -32,9 +32,7 @@ class WallClock:
         self.set(0)
 
     def set(self, seconds: float) -> None:
-        new = self.file.with_suffix(".new")
-        new.write_text(f"{seconds:+.0f}\n")
-        new.replace(self.file)  # the process may read it at any time, and never sees half of it
+        put(self.file, f"{seconds:+.0f}\n")
 
 
 def library() -> Path | None:

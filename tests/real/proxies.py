@@ -30,7 +30,7 @@ RUNNING: list[ProxyProcess] = []
 
 
 def put(file: Path, text: str) -> None:
-    """Another text for a file that a proxy may read at any time: it never sees an empty one, or half of one."""
+    """Another text for a file that a process may read at any time: it never sees an empty one, or half of one."""
     new = file.with_suffix(".new")
     new.write_text(text)
     new.replace(file)

@@ -20,7 +20,7 @@ import yaml
 
 from localkafka import LocalCluster
 from tests.certs import Authority
-from tests.real.proxies import ProxyProcess, wait_until
+from tests.real.proxies import ProxyProcess, put, wait_until
 from tests.real.raw import Connection, connect
 
 OFTEN = {"interval": "50ms"}
@@ -47,9 +47,7 @@ class Settings:
 
     def write(self, text: str) -> None:
         """Put other settings in place at once, as editors and tools do that rename."""
-        new = self.folder / "new.yaml"
-        new.write_text(text)
-        new.rename(self.file)
+        put(self.file, text)
 
 
 def applied(proxy: ProxyProcess, times: int = 1) -> dict[str, Any]:
