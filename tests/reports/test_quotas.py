@@ -376,7 +376,7 @@ def consume_much(bootstrap: str, topic: str, client_id: str, amount: float = mat
 
 
 def late(took: float, told: float) -> float:
-    """Seconds in which a client that was throttled for `told` seconds asked for nothing though it was free to, as on a busy machine;
+    """Seconds in which a client that was throttled for `told` seconds asked for nothing though it could, as on a busy machine;
     at most a tenth, as more would hide a wrong log. A log has sums of whole intervals, which do not tell of them."""
     return min(max(took - told, 0), told / 10)
 
