@@ -50,10 +50,11 @@ phases:
 assertions:
   - {{check: throttled, tenant: offender}}
   - {{check: throttled, tenant: victim, expected: false}}
-  - {{check: rate, tenant: offender, of: bytes, quota: {QUOTA}, within: 100%, side: above}}
+  - {{check: rate, tenant: offender, of: bytes, quota: {QUOTA}, within: 400%, side: above}}
   - {{check: errors}}
   - {{check: verified}}
 """
+"""The offender has ten seconds' worth at once, which a busy machine may let it write when the three seconds are measured."""
 
 
 @dataclass(frozen=True)
